@@ -1,0 +1,48 @@
+# Everything runs in .venv, which is made when it is missing and brought up to date when pyproject.toml has changed.
+# Needed beforehand: make, and Python 3.11 or newer.
+
+bin := .venv/bin
+ready := .venv/ready
+
+.PHONY: help demo test check deep docs clean
+
+help:  ## say what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+
+demo: $(ready)  ## watch a conversation; needs no key and no network
+	@$(bin)/turnwise demo
+
+test: check  ## check, then run the tests
+	$(bin)/python -m pytest
+
+check: $(ready)  ## lint, format, types, floors, and whether docs/machine.md is fresh
+	$(bin)/ruff check
+	$(bin)/ruff format --check
+	$(bin)/mypy -p turnwise
+	$(bin)/lint-imports
+	$(bin)/python -m turnwise.states.diagram --check docs/machine.md
+
+deep: $(ready)  ## the property tests with many more examples: minutes to hours
+	TURNWISE_PROFILE=deep $(bin)/python -m pytest -m hypothesis --timeout=0
+
+docs: $(ready)  ## draw docs/machine.md again from the table
+	$(bin)/python -m turnwise.states.diagram --write docs/machine.md
+
+clean:  ## back to a fresh clone: remove .venv, caches and build artefacts
+	rm -rf .venv build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The first of these that is new enough and can make a venv.
+pythons := python3.11 python3 python3.12 python3.13 python3.14 python
+
+$(ready): pyproject.toml
+	@for python in $(pythons); do \
+	    if $$python -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	        echo "Setting up .venv with $$python; the first time takes a minute or two." && \
+	        $$python -m venv .venv && \
+	        $(bin)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' && \
+	        touch $@ && \
+	        exit 0 || exit 1; \
+	    fi; \
+	done; \
+	echo 'turnwise needs Python 3.11 or newer with its venv module; neither python3.11 nor python3 is one.' >&2; exit 1
