@@ -1,0 +1,82 @@
+"""How turnwise says no: every error is one sentence for people, sorted by whose fault it is.
+
+    TurnwiseError
+    ├── Refused              the conversation does not take this request now; nothing happened, nothing is stored
+    ├── InvalidInput         what was handed over is not a valid request; nothing happened
+    ├── UnknownConversation  there is no conversation with this id
+    ├── ConfigurationError   a model, a tool or a setting cannot work as it was given
+    └── StoreError           the database cannot be used, or not now
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+RefusalCode = Literal[
+    "busy",
+    "awaiting_user_response",
+    "wrong_state",
+    "unknown_question",
+    "missing_answer",
+    "invalid_answer",
+    "closed",
+    "already_open",
+    "event_id_reused",
+    "interrupted",
+    "storage",
+]
+
+_SENTENCES: dict[RefusalCode, str] = {
+    "busy": "The conversation is busy with the turn before this one.",
+    "awaiting_user_response": "The conversation waits for the answer to a question.",
+    "wrong_state": "The conversation is not in a state that takes this.",
+    "unknown_question": "This was not asked: {subject}",
+    "missing_answer": "An answer is missing: {subject}",
+    "invalid_answer": "This question takes one answer: {subject}",
+    "closed": "The conversation is closed.",
+    "already_open": "The conversation is already open.",
+    "event_id_reused": "A different request was sent before under this id.",
+    "interrupted": "The conversation was interrupted in the middle of a turn and can only be read.",
+    "storage": "The request could not be stored; nothing happened, and it may be sent again.",
+}
+
+
+class TurnwiseError(Exception):
+    """The root of all errors that turnwise raises on purpose. `sentence` is fit to be shown to a person."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+
+
+class Refused(TurnwiseError):
+    """A request that this state does not take.
+
+    Nothing is stored and nothing changed; the same request may be sent again. `code` is for programs; `subject`
+    names what it is about, where there is such a thing (the question without an answer, say).
+    """
+
+    def __init__(self, code: RefusalCode, subject: str = "") -> None:
+        super().__init__(_SENTENCES[code].format(subject=subject))
+        self.code: RefusalCode = code
+        self.subject = subject
+
+
+class InvalidInput(TurnwiseError):
+    """What was handed over is not a valid request."""
+
+
+class UnknownConversation(TurnwiseError):
+    """There is no conversation with this id."""
+
+    def __init__(self, conversation_id: str) -> None:
+        super().__init__(f"There is no conversation with the id {conversation_id}.")
+        self.conversation_id = conversation_id
+
+
+class ConfigurationError(TurnwiseError):
+    """A model, a tool or a setting cannot work as it was given."""
+
+
+class StoreError(TurnwiseError):
+    """The database cannot be used, or not now."""

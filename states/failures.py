@@ -1,0 +1,28 @@
+"""Why a model request failed, in a handful of kinds that decide what may be done about it.
+
+Providers and their libraries know dozens of errors; a conversation asks two things only: is it worth trying
+again, and would another model fare better? Whoever performs a request maps each error to exactly one kind.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+FailureKind = Literal[
+    "rate_limit",
+    "server_error",
+    "timeout",
+    "network",
+    "malformed_response",
+    "authentication",
+    "unknown_model",
+    "invalid_request",
+    "context_window",
+    "content_filter",
+    "internal",
+]
+
+TRANSIENT: frozenset[FailureKind] = frozenset(
+    {"rate_limit", "server_error", "timeout", "network", "malformed_response"}
+)
+"""Kinds that pass by themselves: worth another attempt, then another model. All others fail at once (case P11)."""

@@ -1,0 +1,116 @@
+"""The words that the table is written in.
+
+    on(event, when=guard, to=State, then=handler)     one row: on this event, if the guard says yes, rest there
+    on(event, to=JUNCTION, then=handler)              …go on to a question that several rows share
+    refuse(event, "code")                             say no to a request
+    nothing(event)                                    take it, do nothing (a cancel where nothing runs)
+    junction("name", branch(when=…, to=…, then=…), …) a choice: the first branch whose guard says yes
+
+Rows for an event are tried from top to bottom; the last one has no guard, so there is always an answer. `SAME` stands
+for the state that the row leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from .context import Context
+from .draft import Draft
+from .errors import RefusalCode, Refused
+from .events import Event, Request
+from .states import State
+
+
+@dataclass(frozen=True)
+class Same:
+    """Stay where you are."""
+
+
+SAME = Same()
+
+# Handlers and guards name the exact draft and event types of their rows; laws in the tests hold them to it.
+Guard: TypeAlias = Callable[[Draft[Any], Any, Context], bool]
+Handler: TypeAlias = Callable[[Draft[Any], Any, Context], State | None]
+Reason: TypeAlias = Callable[[Draft[Any], Any, Context], Refused]
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One way out of a junction. Its handler finishes the step, or goes on drafting for the next junction."""
+
+    to: Target
+    when: Guard | None = None
+    then: Handler | None = None
+
+
+@dataclass(frozen=True)
+class Junction:
+    """A question in which several rows end, asked in one place."""
+
+    name: str
+    branches: tuple[Branch, ...]
+
+
+Target: TypeAlias = type[State] | Junction | Same
+
+
+@dataclass(frozen=True)
+class Row:
+    """On this event, if the guard says yes, go there."""
+
+    event: type[Event]
+    to: Target
+    when: Guard | None = None
+    then: Handler | None = None
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A request that this state does not take, and why."""
+
+    event: type[Request]
+    why: RefusalCode | Reason
+    when: Guard | None = None
+
+    def reason(self, draft: Draft[Any], event: Request, context: Context) -> Refused:
+        """The error to raise."""
+        return self.why(draft, event, context) if callable(self.why) else Refused(self.why)
+
+
+@dataclass(frozen=True)
+class NoOp:
+    """A request that has nothing to act on here."""
+
+    event: type[Request]
+    when: Guard | None = None
+
+
+Entry: TypeAlias = Row | Refusal | NoOp
+Table: TypeAlias = dict[type[State], list[Entry]]
+
+
+def on(event: type[Event], *, to: Target, when: Guard | None = None, then: Handler | None = None) -> Row:
+    """A row of the table."""
+    return Row(event=event, to=to, when=when, then=then)
+
+
+def refuse(event: type[Request], why: RefusalCode | Reason) -> Refusal:
+    """A request that is refused, with a code or with a function that words the reason."""
+    return Refusal(event=event, why=why)
+
+
+def nothing(event: type[Request], *, when: Guard | None = None) -> NoOp:
+    """A request that changes nothing."""
+    return NoOp(event=event, when=when)
+
+
+def branch(*, to: Target, when: Guard | None = None, then: Handler | None = None) -> Branch:
+    """One way out of a junction."""
+    return Branch(to=to, when=when, then=then)
+
+
+def junction(name: str, *branches: Branch) -> Junction:
+    """A choice that several rows share."""
+    return Junction(name=name, branches=branches)

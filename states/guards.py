@@ -1,0 +1,136 @@
+"""The questions that the table asks, each a yes or a no; read them after "when"."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from .context import Context
+from .draft import Draft
+from .events import AskUserQuestionPending, EffectFailed, Event, LlmFailed, LlmResponse, UserCancel, UserQuestionResponse
+from .failures import TRANSIENT
+from .policy import Limits
+from .questions import overanswered_question, unanswered_question, unknown_question
+from .states import AwaitingUserResponse, Busy, LlmRequesting, State, ToolExecuting
+from .turn import TurnRecord
+
+# --- about a response
+
+
+def calls_are_cut_off(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> bool:
+    """The provider stopped writing before the calls were complete (case P41)."""
+    return bool(event.tool_calls) and event.finish_reason == "length"
+
+
+def wants_tools_too_late(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> bool:
+    """Tools are wanted although this was the last request, sent without tools."""
+    return bool(event.tool_calls) and draft.state.tools_off
+
+
+def asks_beside_others(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> bool:
+    """A question stands beside other calls, and the policy wants it alone (case P13)."""
+    if context.policy.questions.alongside != "alone" or len(event.tool_calls) < 2:
+        return False
+    return any("question" in call.acts for call in event.tool_calls)
+
+
+def wants_tools(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> bool:
+    return bool(event.tool_calls)
+
+
+def only_thinks(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> bool:
+    """The model reasoned and is not done (seed 001); one that was cut off while thinking would only think again."""
+    return not event.content.strip() and bool(event.thinking.strip()) and event.finish_reason != "length"
+
+
+def says_nothing(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> bool:
+    return not event.content.strip()
+
+
+# --- about a failed request
+
+
+def may_retry(draft: Draft[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> bool:
+    """The failure passes by itself, and this model has attempts left."""
+    return event.kind in TRANSIENT and _wait(draft, event, context) is not None
+
+
+def has_next_model(draft: Draft[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> bool:
+    return event.kind in TRANSIENT and draft.turn.model + 1 < len(context.policy.models)
+
+
+def _wait(draft: Draft[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> float | None:
+    retry_after = event.retry_after if isinstance(event, LlmFailed) else None
+    return context.policy.retry.wait(draft.state.attempt, retry_after)
+
+
+# --- about the turn
+
+
+def budget_is_spent(draft: Draft[State], event: Event, context: Context) -> bool:
+    """No further model request is allowed in this turn."""
+    limits, turn = context.policy.limits, draft.turn
+    return turn.requests >= limits.requests or _is_used_up(limits, turn, event)
+
+
+def _is_used_up(limits: Limits, turn: TurnRecord, event: Event) -> bool:
+    return (
+        (limits.tokens is not None and turn.spent.tokens >= limits.tokens)
+        or (limits.cost is not None and (turn.spent.cost or 0.0) >= limits.cost)
+        or (limits.seconds is not None and event.at - turn.since >= timedelta(seconds=limits.seconds))
+    )
+
+
+def is_closing(draft: Draft[State], event: Event, context: Context) -> bool:
+    """The conversation ends with this turn."""
+    return draft.closing
+
+
+def names_another_turn(draft: Draft[Busy], event: UserCancel, context: Context) -> bool:
+    """A late click: it was meant for a turn that is over (case P40)."""
+    return event.turn is not None and event.turn != draft.turn.number
+
+
+# --- about the round
+
+
+def round_goes_on(draft: Draft[State], event: Event, context: Context) -> bool:
+    """A tool still runs, or one may start."""
+    return bool(draft.open_round.running) or may_start_tool(draft, event, context)
+
+
+def may_start_tool(draft: Draft[State], event: Event, context: Context) -> bool:
+    """A call waits whose turn it is, and the limits allow it."""
+    limits, turn = context.policy.limits, draft.turn
+    if draft.open_round.next_to_start(context.policy.parallel) is None:
+        return False
+    within_count = limits.tool_calls is None or turn.tool_calls < limits.tool_calls
+    return within_count and not _is_used_up(limits, turn, event)
+
+
+def tools_are_running(draft: Draft[State], event: Event, context: Context) -> bool:
+    return draft.round is not None and bool(draft.round.running)
+
+
+def runs_alone(draft: Draft[ToolExecuting], event: AskUserQuestionPending, context: Context) -> bool:
+    """Nothing else runs, so the machine may rest until the person answers."""
+    return len(draft.state.round.running) == 1
+
+
+# --- about a question
+
+
+def is_complete(draft: Draft[AwaitingUserResponse], event: UserQuestionResponse, context: Context) -> bool:
+    """The answer is to what is asked now, and answers it: every question, nothing else (case P14)."""
+    state = draft.state
+    if event.call_id is not None and event.call_id != state.call.call_id:
+        return False
+    return context.policy.questions.partial or (
+        unknown_question(state.questions, event.answers) is None
+        and unanswered_question(state.questions, event.answers) is None
+        and overanswered_question(state.questions, event.answers) is None
+    )
+
+
+def declines(draft: Draft[AwaitingUserResponse], event: UserCancel, context: Context) -> bool:
+    """A cancelled question lets the model go on (case P17)."""
+    return context.policy.questions.cancel == "resume"

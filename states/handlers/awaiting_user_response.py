@@ -1,0 +1,64 @@
+"""Out of `AwaitingUserResponse`: a person answered, declined, or did neither in time."""
+
+from __future__ import annotations
+
+from ..context import Context
+from ..draft import Draft
+from ..effects import Abort
+from ..errors import Refused
+from ..events import CloseRequested, DeadlineReached, UserCancel, UserQuestionResponse
+from ..messages import Made, Said
+from ..questions import answers_as_text, overanswered_question, unanswered_question, unknown_question
+from ..states import AwaitingUserResponse
+
+
+def take_answers(draft: Draft[AwaitingUserResponse], event: UserQuestionResponse, context: Context) -> None:
+    """The answer is the result of the call that asked."""
+    state = draft.state
+    said: Said = draft.heard()
+    if context.policy.questions.answer == "readable":
+        said = Made(text=answers_as_text(state.questions, event.answers, event.annotations))
+    draft.settle(state.call.call_id, said)
+    draft.count_anew(event.at)
+    _stop_deadline(draft)
+
+
+def decline(draft: Draft[AwaitingUserResponse], event: UserCancel, context: Context) -> None:
+    """The person does not want to answer; the model goes on by its own judgment."""
+    draft.settle(draft.state.call.call_id, Made(text=context.policy.texts.declined))
+    draft.count_anew(event.at)
+    _stop_deadline(draft)
+
+
+def go_on_unanswered(draft: Draft[AwaitingUserResponse], event: DeadlineReached, context: Context) -> None:
+    """Nobody answered in time. The wait for a person does not count against the turn's time."""
+    draft.settle(draft.state.call.call_id, Made(text=context.policy.texts.unanswered))
+    draft.change_turn(since=draft.turn.since + (event.at - draft.state.since))
+
+
+def cancel_question(draft: Draft[AwaitingUserResponse], event: UserCancel, context: Context) -> None:
+    """The question gets its result; stopping the turn does the rest."""
+    draft.settle(draft.state.call.call_id, Made(text=context.policy.texts.question_cancelled), error=True)
+
+
+def close_question(draft: Draft[AwaitingUserResponse], event: CloseRequested, context: Context) -> None:
+    """As a cancelled question, and then the conversation ends."""
+    draft.settle(draft.state.call.call_id, Made(text=context.policy.texts.question_cancelled), error=True)
+    draft.closing = True
+
+
+def what_is_wrong(draft: Draft[AwaitingUserResponse], event: UserQuestionResponse, context: Context) -> Refused:
+    """Why these answers are not taken; the question stays open (case P14)."""
+    questions, answers = draft.state.questions, event.answers
+    if event.call_id is not None and event.call_id != draft.state.call.call_id:
+        return Refused("wrong_state")
+    if (unknown := unknown_question(questions, answers)) is not None:
+        return Refused("unknown_question", unknown)
+    if (missing := unanswered_question(questions, answers)) is not None:
+        return Refused("missing_answer", missing)
+    return Refused("invalid_answer", overanswered_question(questions, answers) or "")
+
+
+def _stop_deadline(draft: Draft[AwaitingUserResponse]) -> None:
+    if draft.state.deadline is not None:
+        draft.act(Abort(effect_id=draft.state.deadline.effect_id))

@@ -1,0 +1,14 @@
+"""Out of `RetryWaiting`: the wait is over."""
+
+from __future__ import annotations
+
+from ..context import Context
+from ..draft import Draft
+from ..events import RetryDue
+from ..states import LlmRequesting, RetryWaiting
+from .llm_requesting import resend
+
+
+def ask_again(draft: Draft[RetryWaiting], event: RetryDue, context: Context) -> LlmRequesting:
+    """The next attempt at the same model."""
+    return resend(draft, context, attempt=draft.state.attempt)

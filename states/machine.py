@@ -1,0 +1,231 @@
+"""Reads the table, and moves a conversation by it.
+
+The table becomes a machine of the `transitions` library once, at import: states and edges are validated there, and a
+host that knows the library can inspect, draw and hook them. Firing through that machine costs several times what a
+dictionary does, so `transition` dispatches on the machine's own edges, compiled into `(state type, event type) ->
+rows`; a property test holds the two to the same choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from transitions import EventData, Machine
+
+from .context import Context
+from .draft import Draft
+from .events import ANSWERS, EVENTS, REQUESTS, Answer, Event, Opened, Request
+from .grammar import Branch, Entry, Junction, NoOp, Refusal, Row, Same, Target
+from .states import STATES, Book, Idle, State
+from .step import Step
+from .table import TABLE
+
+Key = tuple[type[State], type[Event]]
+
+
+class TableFault(Exception):
+    """The table breaks one of its promises; raised when the machine is built, never while it runs."""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """One way through the table: a row, the branches taken behind it, and the state type it ends in.
+
+    Called with a draft's ingredients it says whether this is the way that an event takes: a guard in the sense of the
+    `transitions` library.
+    """
+
+    source: type[State]
+    row: Row
+    branches: tuple[Branch, ...]
+    to: type[State]
+
+    def __call__(self, fired: EventData) -> bool:
+        """Whether the event fired takes this way. The arguments are those of `transition`. `Pure.`"""
+        state, event, context = fired.args
+        draft = Draft(state)
+        if not _holds(self.row, draft, event, context):
+            return False
+        _run(self.row, draft, event, context)
+        target = self.row.to
+        for wanted in self.branches:
+            assert isinstance(target, Junction)
+            taken = _choose(target, draft, event, context)
+            if taken is not wanted:
+                return False
+            _run(taken, draft, event, context)
+            target = taken.to
+        return True
+
+
+# --- checking and building
+
+
+def _edges(source: type[State], row: Row, to: Target, branches: tuple[Branch, ...] = ()) -> Iterator[Edge]:
+    if isinstance(to, Same):
+        yield Edge(source, row, branches, source)
+    elif isinstance(to, Junction):
+        if any(branch in branches for branch in to.branches):
+            raise TableFault(f"the junction {to.name} leads back to itself")
+        for branch in to.branches:
+            yield from _edges(source, row, branch.to, (*branches, branch))
+    else:
+        yield Edge(source, row, branches, to)
+
+
+def _check_guards(where: str, guards: list[Any]) -> None:
+    """The last choice is open and none before it is: nothing falls through, nothing is shadowed."""
+    if not guards or guards[-1] is not None:
+        raise TableFault(f"{where}: the last choice has a guard, so an event could fall through")
+    if None in guards[:-1]:
+        raise TableFault(f"{where}: a choice without a guard shadows those behind it")
+
+
+def _check_junctions(target: Target) -> None:
+    if isinstance(target, Junction):
+        _check_guards(target.name, [branch.when for branch in target.branches])
+        for branch in target.branches:
+            _check_junctions(branch.to)
+
+
+def _check(source: type[State], entries: list[Entry]) -> None:
+    for event in EVENTS:
+        own = [entry for entry in entries if entry.event is event]
+        where = f"{source.__name__} on {event.__name__}"
+        if own or event in REQUESTS or event in source.AWAITS:
+            _check_guards(where, [entry.when for entry in own])
+        if event in ANSWERS and event not in source.AWAITS and own:
+            raise TableFault(f"{where}: a state of this type never waits for this answer")
+        for entry in own:
+            if isinstance(entry, Row):
+                _check_junctions(entry.to)
+
+
+def build() -> Machine:
+    """The table as a machine of the `transitions` library, its junctions flattened into guarded edges.
+
+    Fire it with `state`, `event` and `context`; each edge's only condition is an `Edge`. Raises `TableFault`.
+    """
+    machine = Machine(
+        model=None,
+        initial=None,
+        states=[_name(state) for state in STATES],
+        auto_transitions=False,
+        send_event=True,
+    )
+    for source in STATES:
+        _check(source, TABLE[source])
+        for row in TABLE[source]:
+            if isinstance(row, Row):
+                for edge in _edges(source, row, row.to):
+                    machine.add_transition(_name(row.event), _name(source), _name(edge.to), conditions=[edge])
+    return machine
+
+
+def _name(tagged: type[State] | type[Event]) -> str:
+    return str(tagged.model_fields["type"].default)
+
+
+MACHINE = build()
+"""The machine of the `transitions` library."""
+
+
+def edges(machine: Machine) -> Iterator[Edge]:
+    """All edges of a machine that `build` made, in the order of the table. `Pure.`"""
+    for event in machine.events.values():
+        for transitions in event.transitions.values():
+            for transition_ in transitions:
+                yield from (condition.func for condition in transition_.conditions)
+
+
+def _compile(machine: Machine) -> dict[Key, tuple[Entry, ...]]:
+    """What is asked, in order, when an event meets a state: the machine's rows beside the table's refusals."""
+    known = {(edge.source, edge.row) for edge in edges(machine)}
+    compiled: dict[Key, tuple[Entry, ...]] = {}
+    for source, entries in TABLE.items():
+        for entry in entries:
+            if isinstance(entry, Row) and (source, entry) not in known:
+                raise TableFault(f"{source.__name__} on {entry.event.__name__}: the machine does not know this row")
+            key = (source, entry.event)
+            compiled[key] = (*compiled.get(key, ()), entry)
+    return compiled
+
+
+_COMPILED = _compile(MACHINE)
+
+
+# --- moving
+
+
+def begin(opened: Opened) -> Step:
+    """The first step of a conversation: it rests in `Idle`. `Pure.`"""
+    return Step(Idle(book=Book(seq=1)))
+
+
+def transition(state: State, event: Event, context: Context) -> Step:
+    """What becomes of a conversation that rests in `state` when `event` happens.
+
+    The caller stores the step and then carries out its effects, in order; this function does neither. An answer whose
+    effect the state does not wait for, and a request that has nothing to act on, give a step that is `ignored`.
+
+    Raises `Refused` for a request that this state does not take: then nothing happened. Raises nothing else. `Pure.`
+    """
+    if isinstance(event, Answer) and type(event) not in state.awaited().get(event.effect_id, ()):
+        return Step(state, ignored=True)
+    draft = Draft(state)
+    entry = _pick(state, event, draft, context)
+    if isinstance(entry, Refusal):
+        assert isinstance(event, Request)
+        raise entry.reason(draft, event, context)
+    if isinstance(entry, NoOp):
+        return Step(state, ignored=True)
+    return _follow(entry, draft, event, context)
+
+
+def _pick(state: State, event: Event, draft: Draft[Any], context: Context) -> Entry:
+    for entry in _COMPILED[type(state), type(event)]:
+        if _holds(entry, draft, event, context):
+            return entry
+    raise AssertionError("the last entry for every event has no guard")
+
+
+def _follow(row: Row, draft: Draft[Any], event: Event, context: Context) -> Step:
+    taken: Row | Branch = row
+    state = _run(row, draft, event, context)
+    while isinstance(taken.to, Junction):
+        taken = _choose(taken.to, draft, event, context)
+        state = _run(taken, draft, event, context)
+    assert state is not None, "the last handler on every way returns a state"
+    return Step(state, draft.effects, draft.ended)
+
+
+def _choose(junction: Junction, draft: Draft[Any], event: Event, context: Context) -> Branch:
+    for branch in junction.branches:
+        if _holds(branch, draft, event, context):
+            return branch
+    raise AssertionError("the last branch of every junction has no guard")
+
+
+def _holds(choice: Entry | Branch, draft: Draft[Any], event: Event, context: Context) -> bool:
+    return choice.when is None or choice.when(draft, event, context)
+
+
+def _run(choice: Row | Branch, draft: Draft[Any], event: Event, context: Context) -> State | None:
+    return None if choice.then is None else choice.then(draft, event, context)
+
+
+def next_events(state: State) -> tuple[type[Event], ...]:
+    """The types of event that this state takes now: its requests, and the answers that it waits for.
+
+    A request listed here may still be refused or do nothing for what it says (an answer to another question, say).
+    `Pure.`
+    """
+    awaited = {answer for answers in state.awaited().values() for answer in answers}
+    return tuple(
+        event
+        for event in EVENTS
+        if any(isinstance(entry, Row) for entry in _COMPILED.get((type(state), event), ()))
+        and (event in awaited or event in REQUESTS)
+    )

@@ -1,0 +1,104 @@
+"""What is said in a conversation: messages, calls of tools, their results, and where a text stands.
+
+A text is stored once, in the event that brought it. Everything else refers to it by `Heard`; only words that the
+machine itself makes up ("Cancelled by user") are carried along, as `Made`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from .value import Tagged, Text, Value
+
+Role = Literal["user", "assistant", "tool"]
+
+CrashContract = Literal["pure", "idempotent", "reconcile", "at_most_once"]
+"""What may happen to a call of a tool that was running when the process died: run it again, run it again under the
+same key, ask whether it ran, or never run it twice."""
+
+ActKind = Literal["question"]
+"""The kinds of act that a tool's result may carry beside its text."""
+
+
+class Heard(Tagged):
+    """The `index`-th text of the event at `seq`: a message's only text is 0; in a model's response 0 is what it
+    said, and 1 + n the fault of its n-th call."""
+
+    type: Literal["heard"] = "heard"
+    seq: int
+    index: int = 0
+
+
+class Made(Tagged):
+    """A text that the machine makes, worded by `Policy.texts`."""
+
+    type: Literal["made"] = "made"
+    text: Text
+
+
+Said = Annotated[Heard | Made, Field(discriminator="type")]
+
+
+class Usage(Value):
+    """What a request cost: tokens in and out, and money in US dollars where the price is known."""
+
+    input_tokens: int = Field(default=0, ge=0)
+    output_tokens: int = Field(default=0, ge=0)
+    cost: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+
+    @property
+    def tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        known = [cost for cost in (self.cost, other.cost) if cost is not None]
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cost=sum(known) if known else None,
+        )
+
+
+class ToolCall(Value):
+    """One call that a model asked for, with what the tool registry knew of it when the response entered.
+
+    `call_id` is unique in the conversation; what the provider called it (providers repeat their ids) stays in
+    `provider_id`. `arguments` is the JSON text as the model wrote it. A call with a `fault` never runs: the fault
+    is its result.
+    """
+
+    call_id: Text = Field(min_length=1)
+    name: Text
+    arguments: Text = "{}"
+    provider_id: Text = ""
+    fault: Text | None = None
+    exclusive: bool = False
+    crash: CrashContract = "at_most_once"
+    acts: tuple[ActKind, ...] = ()
+
+
+class ToolResult(Value):
+    """What came of a call: the text that the model reads, and whether it tells of an error."""
+
+    text: Text
+    error: bool = False
+
+
+class Message(Value):
+    """One message of the transcript. `turn` is the turn in which it was said.
+
+    `thinking` and `opaque` (a provider's sealed thinking blocks) are the model's own; `model` is who said it.
+    `tool_call_id` and `error` are set on a tool's result.
+    """
+
+    role: Role
+    text: str = ""
+    thinking: str = ""
+    opaque: tuple[dict[str, Any], ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    error: bool = False
+    turn: int = 0
+    model: str = ""

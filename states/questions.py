@@ -1,0 +1,167 @@
+"""What a person can be asked, and what counts as an answer.
+
+The shape and its bounds (1-4 questions, 2-4 options, a header of up to 12 characters, `multiSelect`) are those of
+the ask_user_question tool that models know; the names in JSON are its names. Beyond the bounds a question must be
+answerable without doubt: no two questions or labels alike, nothing blank, no option called "Other" (every form
+offers free text under that name), and no preview where several options may be chosen (case P16).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from .value import RequestText, Text, Value
+
+MAX_QUESTIONS = 4
+MIN_OPTIONS, MAX_OPTIONS = 2, 4
+MAX_HEADER = 12
+
+
+def _fault(sentence: str) -> PydanticCustomError:
+    # The sentence travels as data: a question may hold braces, which a template would take for placeholders.
+    return PydanticCustomError("question", "{sentence}", {"sentence": sentence})
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise _fault("A text must not be empty")
+    return text
+
+
+def _repeated(texts: Iterable[str]) -> str | None:
+    seen: set[str] = set()
+    for text in texts:
+        if text in seen:
+            return text
+        seen.add(text)
+    return None
+
+
+Filled = Annotated[Text, AfterValidator(_not_blank)]
+
+
+class QuestionOption(Value):
+    """One of the answers offered. `preview` is a longer text to look at before choosing it."""
+
+    label: Filled
+    description: Filled | None = None
+    preview: Filled | None = None
+
+
+class UserQuestion(Value):
+    """One question, with the answers offered; a person may always answer in words of their own."""
+
+    question: Annotated[Filled, Field(description="The full question text to display")]
+    header: Annotated[
+        Filled | None,
+        Field(description="Short label for the question", json_schema_extra={"maxLength": MAX_HEADER}),
+    ] = None
+    options: Annotated[
+        tuple[QuestionOption, ...],
+        Field(json_schema_extra={"minItems": MIN_OPTIONS, "maxItems": MAX_OPTIONS}),
+    ]
+    multi_select: Annotated[bool, Field(alias="multiSelect")] = False
+
+    @model_validator(mode="after")
+    def _can_be_answered(self) -> UserQuestion:
+        labels = [option.label for option in self.options]
+        about = f"Question '{self.question}'"
+        if not MIN_OPTIONS <= len(labels) <= MAX_OPTIONS:
+            raise _fault(f"{about} must have {MIN_OPTIONS}-{MAX_OPTIONS} options")
+        if (label := _repeated(labels)) is not None:
+            raise _fault(f"{about} offers the option '{label}' twice")
+        if any(label.strip().casefold() == "other" for label in labels):
+            raise _fault(f"{about} must not offer 'Other': free text is always possible")
+        if self.header is not None and len(self.header) > MAX_HEADER:
+            raise _fault(f"{about} has a header of more than {MAX_HEADER} characters")
+        if self.multi_select and any(option.preview is not None for option in self.options):
+            raise _fault(f"{about} allows several answers, so its options cannot have a preview")
+        return self
+
+
+def _askable(questions: tuple[UserQuestion, ...]) -> tuple[UserQuestion, ...]:
+    if not 1 <= len(questions) <= MAX_QUESTIONS:
+        raise _fault(f"Must have 1-{MAX_QUESTIONS} questions")
+    if (text := _repeated(question.question for question in questions)) is not None:
+        raise _fault(f"Question '{text}' is asked twice")
+    return questions
+
+
+QuestionSet = Annotated[tuple[UserQuestion, ...], AfterValidator(_askable)]
+"""The questions of one call, asked together."""
+
+
+class AskUserQuestionInput(Value):
+    """The arguments of ask_user_question."""
+
+    questions: Annotated[QuestionSet, Field(json_schema_extra={"minItems": 1, "maxItems": MAX_QUESTIONS})]
+
+
+class Annotation(Value):
+    """What a person added to an answer."""
+
+    notes: RequestText = ""
+
+
+AnswerValue = RequestText | tuple[RequestText, ...]
+"""One label or free text, or for a multi-select any number of them."""
+
+Answers = dict[RequestText, AnswerValue]
+"""Answers by the text of their question."""
+
+
+def unknown_question(questions: Iterable[UserQuestion], answers: Answers) -> str | None:
+    """The first text answered that was not asked, or None. `Pure.`"""
+    asked = {question.question for question in questions}
+    return next((text for text in answers if text not in asked), None)
+
+
+def unanswered_question(questions: Iterable[UserQuestion], answers: Answers) -> str | None:
+    """The first question without an answer, or None; an empty text or an empty choice is no answer. `Pure.`"""
+    return next((question.question for question in questions if not answers.get(question.question)), None)
+
+
+def overanswered_question(questions: Iterable[UserQuestion], answers: Answers) -> str | None:
+    """The first single-choice question that got a list, or None. `Pure.`"""
+    return next(
+        (q.question for q in questions if not q.multi_select and isinstance(answers.get(q.question), tuple)), None
+    )
+
+
+def answers_as_json(answers: Answers, annotations: dict[str, Annotation]) -> str:
+    """The tool result `{"answers": …}` in the shape that was sent; annotations stand beside it if there are any.
+
+    `Pure.`
+    """
+    written: dict[str, object] = {"answers": answers}
+    if annotations:
+        written["annotations"] = {text: annotation.model_dump() for text, annotation in annotations.items()}
+    return json.dumps(written, ensure_ascii=False)
+
+
+def answers_as_text(
+    questions: Iterable[UserQuestion], answers: Answers, annotations: dict[str, Annotation]
+) -> str:
+    """The tool result for reading: question, answer, preview of the chosen option and notes, in question order.
+
+    `Pure.`
+    """
+    return "\n\n".join(
+        _one_answer(question, answers[question.question], annotations.get(question.question))
+        for question in questions
+        if question.question in answers
+    )
+
+
+def _one_answer(question: UserQuestion, answer: AnswerValue, annotation: Annotation | None) -> str:
+    chosen = (answer,) if isinstance(answer, str) else answer
+    lines = [f"Question: {question.question}", f"Answer: {', '.join(chosen)}"]
+    lines += [f"Preview: {o.preview}" for o in question.options if o.label in chosen and o.preview]
+    if annotation is not None and annotation.notes:
+        lines.append(f"Notes: {annotation.notes}")
+    return "\n".join(lines)

@@ -1,0 +1,217 @@
+"""The whole conversation, on one page.
+
+A conversation rests in a state until something happens; then the first row for that event whose guard says yes tells
+where it rests next. Rows read: on this event, when this holds, go there, and then do that. Names in capitals are
+junctions: questions that several rows share, asked below in one place. The words are defined in `grammar`.
+
+Every state takes, refuses or does nothing about every request. Answers (what comes of effects) need rows only where a
+state waits for them: one that nobody waits for, because it is late, doubled or forged, is ignored before this table is
+asked. `machine` reads this page, checks these promises, and refuses to start if one is broken.
+"""
+
+from __future__ import annotations
+
+from .events import (
+    AskUserQuestionPending,
+    CloseRequested,
+    DeadlineReached,
+    EffectFailed,
+    LlmFailed,
+    LlmResponse,
+    Opened,
+    PolicyChanged,
+    RetryDue,
+    RetryRequested,
+    ToolAborted,
+    ToolComplete,
+    UserCancel,
+    UserMessage,
+    UserQuestionResponse,
+)
+from .grammar import SAME, Entry, Table, branch, junction, nothing, on, refuse
+from .guards import (
+    asks_beside_others,
+    budget_is_spent,
+    calls_are_cut_off,
+    declines,
+    has_next_model,
+    is_closing,
+    is_complete,
+    may_retry,
+    names_another_turn,
+    only_thinks,
+    round_goes_on,
+    runs_alone,
+    says_nothing,
+    tools_are_running,
+    wants_tools,
+    wants_tools_too_late,
+)
+from .handlers.awaiting_user_response import (
+    cancel_question,
+    close_question,
+    decline,
+    go_on_unanswered,
+    take_answers,
+    what_is_wrong,
+)
+from .handlers.cancelling import close_when_stopped, drop_question
+from .handlers.junctions import (
+    abort_tools,
+    close,
+    end_at_limit,
+    end_cancelled,
+    leave_round,
+    mark_closing,
+    request_model,
+    rest,
+    start_tools,
+    wait_for_others,
+)
+from .handlers.llm_requesting import (
+    ask_next_model,
+    back_off,
+    end_empty,
+    end_with_text,
+    give_up,
+    refuse_cut_off_calls,
+    refuse_late_calls,
+    refuse_question_beside_others,
+    take_calls,
+    take_response,
+)
+from .handlers.resting import change_policy, close_at_rest, open_turn, retry_turn
+from .handlers.retry_waiting import ask_again
+from .handlers.tool_executing import ask, refuse_question, take_abort, take_failure, take_result
+from .states import (
+    AwaitingUserResponse,
+    Cancelling,
+    Closed,
+    Failed,
+    Idle,
+    LlmRequesting,
+    RetryWaiting,
+    ToolExecuting,
+)
+
+REST = junction(
+    "REST",
+    branch(when=is_closing, to=Closed, then=close),
+    branch(to=Idle, then=rest),
+)
+ASK_MODEL = junction(
+    "ASK_MODEL",
+    branch(when=budget_is_spent, to=REST, then=end_at_limit),
+    branch(to=LlmRequesting, then=request_model),
+)
+NEXT_IN_ROUND = junction(
+    "NEXT_IN_ROUND",
+    branch(when=round_goes_on, to=ToolExecuting, then=start_tools),
+    branch(to=ASK_MODEL, then=leave_round),
+)
+STOP = junction(
+    "STOP",
+    branch(when=tools_are_running, to=Cancelling, then=abort_tools),
+    branch(to=REST, then=end_cancelled),
+)
+STOPPED = junction(
+    "STOPPED",
+    branch(when=tools_are_running, to=Cancelling, then=wait_for_others),
+    branch(to=REST, then=end_cancelled),
+)
+
+# Rows that several states share.
+OPEN: list[Entry] = [refuse(Opened, "already_open")]
+AT_REST: list[Entry] = [
+    on(UserMessage, to=ASK_MODEL, then=open_turn),
+    on(PolicyChanged, to=SAME, then=change_policy),
+    on(CloseRequested, to=Closed, then=close_at_rest),
+    nothing(UserCancel),
+    refuse(UserQuestionResponse, "wrong_state"),
+    *OPEN,
+]
+BUSY: list[Entry] = [
+    refuse(PolicyChanged, "busy"),
+    refuse(RetryRequested, "wrong_state"),
+    *OPEN,
+]
+WORKING: list[Entry] = [
+    refuse(UserMessage, "busy"),
+    refuse(UserQuestionResponse, "wrong_state"),
+    *BUSY,
+]
+STOPPABLE: list[Entry] = [
+    nothing(UserCancel, when=names_another_turn),
+    on(UserCancel, to=STOP),
+    on(CloseRequested, to=STOP, then=mark_closing),
+    *WORKING,
+]
+
+TABLE: Table = {
+    Idle: [
+        refuse(RetryRequested, "wrong_state"),
+        *AT_REST,
+    ],
+    LlmRequesting: [
+        on(LlmResponse, when=calls_are_cut_off, to=ASK_MODEL, then=refuse_cut_off_calls),
+        on(LlmResponse, when=wants_tools_too_late, to=REST, then=refuse_late_calls),
+        on(LlmResponse, when=asks_beside_others, to=ASK_MODEL, then=refuse_question_beside_others),
+        on(LlmResponse, when=wants_tools, to=NEXT_IN_ROUND, then=take_calls),
+        on(LlmResponse, when=only_thinks, to=ASK_MODEL, then=take_response),
+        on(LlmResponse, when=says_nothing, to=REST, then=end_empty),
+        on(LlmResponse, to=REST, then=end_with_text),
+        on(LlmFailed, when=may_retry, to=RetryWaiting, then=back_off),
+        on(LlmFailed, when=has_next_model, to=LlmRequesting, then=ask_next_model),
+        on(LlmFailed, to=Failed, then=give_up),
+        on(EffectFailed, when=may_retry, to=RetryWaiting, then=back_off),
+        on(EffectFailed, when=has_next_model, to=LlmRequesting, then=ask_next_model),
+        on(EffectFailed, to=Failed, then=give_up),
+        *STOPPABLE,
+    ],
+    RetryWaiting: [
+        on(RetryDue, to=LlmRequesting, then=ask_again),
+        *STOPPABLE,
+    ],
+    ToolExecuting: [
+        on(ToolComplete, to=NEXT_IN_ROUND, then=take_result),
+        on(ToolAborted, to=NEXT_IN_ROUND, then=take_abort),
+        on(EffectFailed, to=NEXT_IN_ROUND, then=take_failure),
+        on(AskUserQuestionPending, when=runs_alone, to=AwaitingUserResponse, then=ask),
+        on(AskUserQuestionPending, to=NEXT_IN_ROUND, then=refuse_question),
+        *STOPPABLE,
+    ],
+    AwaitingUserResponse: [
+        on(UserQuestionResponse, when=is_complete, to=NEXT_IN_ROUND, then=take_answers),
+        refuse(UserQuestionResponse, what_is_wrong),
+        on(DeadlineReached, to=NEXT_IN_ROUND, then=go_on_unanswered),
+        nothing(UserCancel, when=names_another_turn),
+        on(UserCancel, when=declines, to=NEXT_IN_ROUND, then=decline),
+        on(UserCancel, to=STOP, then=cancel_question),
+        on(CloseRequested, to=STOP, then=close_question),
+        refuse(UserMessage, "awaiting_user_response"),
+        *BUSY,
+    ],
+    Cancelling: [
+        on(ToolComplete, to=STOPPED, then=take_result),
+        on(ToolAborted, to=STOPPED, then=take_abort),
+        on(EffectFailed, to=STOPPED, then=take_failure),
+        on(AskUserQuestionPending, to=STOPPED, then=drop_question),
+        on(DeadlineReached, to=REST, then=end_cancelled),
+        on(CloseRequested, to=SAME, then=close_when_stopped),
+        nothing(UserCancel),
+        *WORKING,
+    ],
+    Failed: [
+        on(RetryRequested, to=ASK_MODEL, then=retry_turn),
+        *AT_REST,
+    ],
+    Closed: [
+        nothing(UserCancel),
+        nothing(CloseRequested),
+        refuse(UserMessage, "closed"),
+        refuse(UserQuestionResponse, "closed"),
+        refuse(RetryRequested, "closed"),
+        refuse(PolicyChanged, "closed"),
+        refuse(Opened, "closed"),
+    ],
+}

@@ -1,0 +1,118 @@
+"""What was said, read from the log.
+
+The transcript is never stored: it follows from the log, entry by entry. Results of tools stand directly behind the
+message that asked for them, in the order of its calls, whatever order they came in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from .effects import PersistMessage, PersistToolResults, SettledCall
+from .events import EffectFailed, Event, LlmResponse, ToolComplete, UserMessage, UserQuestionResponse
+from .log import LogEntry
+from .messages import Heard, Made, Message, Said, ToolCall
+from .questions import answers_as_json
+from .step import Step
+
+
+def text_of(event: Event, index: int) -> str:
+    """The `index`-th text of an event; see `Heard`. `Pure.`"""
+    match event:
+        case UserMessage(text=text):
+            return text
+        case LlmResponse(content=content) if index == 0:
+            return content
+        case LlmResponse(tool_calls=calls):
+            return calls[index - 1].fault or ""
+        case ToolComplete(result=result):
+            return result.text
+        case UserQuestionResponse(answers=answers, annotations=annotations):
+            return answers_as_json(answers, annotations)
+        case EffectFailed(sentence=sentence):
+            return sentence
+        case _:
+            raise LookupError(f"an event of type {event.type} brings no text")
+
+
+@dataclass
+class Transcript:
+    """The messages of a log so far. Give it every entry, in order."""
+
+    messages: list[Message] = field(default_factory=list)
+    _calls: dict[str, ToolCall] = field(default_factory=dict)
+    _round: int = 0
+    """Where the results of the newest round begin."""
+
+    def call(self, call_id: str) -> ToolCall:
+        """A call of the newest round, with its arguments. Raises KeyError if there is none. `Pure.`"""
+        return self._calls[call_id]
+
+    def add(self, entry: LogEntry) -> tuple[Message, ...]:
+        """Take the next entry; returns the messages that it brought, each of which now has its place."""
+        brought: list[Message] = []
+        for effect in entry.effects:
+            if isinstance(effect, PersistMessage):
+                brought.append(self._add_message(entry, effect.said))
+            elif isinstance(effect, PersistToolResults):
+                brought += [self._add_result(entry, result) for result in effect.results]
+        return tuple(brought)
+
+    def _add_message(self, entry: LogEntry, said: Said) -> Message:
+        message = _message(entry, said)
+        self.messages.append(message)
+        if message.tool_calls:
+            self._calls = {call.call_id: call for call in message.tool_calls}
+            self._round = len(self.messages)
+        return message
+
+    def _add_result(self, entry: LogEntry, result: SettledCall) -> Message:
+        order = list(self._calls)
+        rank = order.index(result.call_id)
+        place = self._round
+        while place < len(self.messages) and order.index(self.messages[place].tool_call_id or "") < rank:
+            place += 1
+        message = Message(
+            role="tool",
+            text=words(entry.event, result.said),
+            tool_call_id=result.call_id,
+            error=result.error,
+            turn=entry.turn,
+        )
+        self.messages.insert(place, message)
+        return message
+
+
+def _message(entry: LogEntry, said: Said) -> Message:
+    event = entry.event
+    if isinstance(said, Made):
+        return Message(role="assistant", text=said.text, turn=entry.turn)
+    if isinstance(event, LlmResponse):
+        return Message(
+            role="assistant",
+            text=event.content,
+            thinking=event.thinking,
+            opaque=event.opaque,
+            tool_calls=event.tool_calls,
+            turn=entry.turn,
+            model=event.model,
+        )
+    return Message(role="user", text=text_of(event, said.index), turn=entry.turn)
+
+
+def words(event: Event, said: Said) -> str:
+    """The text that `said` stands for in the step of this event. `Pure.`"""
+    match said:
+        case Made(text=text):
+            return text
+        case Heard(index=index):
+            return text_of(event, index)
+
+
+def transcript(log: Iterable[LogEntry | tuple[Event, Step]]) -> tuple[Message, ...]:
+    """What was said, from a log of entries or of (event, step) pairs, oldest first. `Pure.`"""
+    said = Transcript()
+    for entry in log:
+        said.add(entry if isinstance(entry, LogEntry) else LogEntry.of(*entry))
+    return tuple(said.messages)

@@ -1,0 +1,65 @@
+"""Plain, unchangeable data: what every state, event, effect and policy is made of.
+
+A conversation is stored, read back years later and folded again, so its data has three habits:
+
+- frozen: whoever holds a value may rely on it; a change is a new value;
+- closed: a field that nobody declared is an error where the value is made, not a silent loss later;
+- exact: written as JSON and read back, a value equals itself. Fields at their default are left out,
+  so a log written before a field existed still means the same.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, model_serializer
+from pydantic_core import PydanticCustomError
+
+MAX_TEXT = 1_000_000
+"""The longest text, in characters, that one request may bring. Ours: about ten novels' worth of context windows."""
+
+
+class Value(BaseModel):
+    """Frozen, closed, exact data."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
+
+    def to_json(self) -> str:
+        """This value as JSON, defaults left out. `Pure.`"""
+        return self.model_dump_json(exclude_defaults=True)
+
+
+class Tagged(Value):
+    """A value that stands beside others of its family, told apart by its literal `type`, which is always written."""
+
+    type: str
+
+    @model_serializer(mode="wrap")
+    def _with_type(self, write: Any) -> dict[str, Any]:
+        return {"type": self.type, **write(self)}
+
+
+def _encodable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise PydanticCustomError("text_broken", "the text holds half a character (a lone surrogate)") from None
+    return text
+
+
+def _in_utc(at: datetime) -> datetime:
+    return at.astimezone(UTC)
+
+
+Text = Annotated[str, AfterValidator(_encodable)]
+"""Any text that can be written as UTF-8."""
+
+RequestText = Annotated[Text, Field(max_length=MAX_TEXT)]
+"""A text from outside, at most `MAX_TEXT` characters long."""
+
+Instant = Annotated[AwareDatetime, AfterValidator(_in_utc)]
+"""A moment, always in UTC."""
+
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+"""A length of time."""
