@@ -32,17 +32,14 @@ clean:  ## back to a fresh clone: remove .venv, caches and build artefacts
 	rm -rf .venv build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The first of these that is new enough and can make a venv.
+# The first of these that is new enough and can make a venv is taken.
 pythons := python3.11 python3 python3.12 python3.13 python3.14 python
+suits := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
 
 $(ready): pyproject.toml
-	@for python in $(pythons); do \
-	    if $$python -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
-	        echo "Setting up .venv with $$python; the first time takes a minute or two." && \
-	        $$python -m venv .venv && \
-	        $(bin)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' && \
-	        touch $@ && \
-	        exit 0 || exit 1; \
-	    fi; \
-	done; \
-	echo 'turnwise needs Python 3.11 or newer with its venv module; neither python3.11 nor python3 is one.' >&2; exit 1
+	@python=$$(for name in $(pythons); do $$name -c '$(suits)' 2>/dev/null && echo $$name && break; done); \
+	test "$$python" || { echo 'turnwise needs Python 3.11 or newer, with its venv module, on the PATH.' >&2; exit 1; }; \
+	echo "Setting up .venv with $$python; the first time takes a minute or two."; \
+	$$python -m venv .venv
+	@$(bin)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,114 @@
+"""turnwise: an explicit finite-state-machine conversation engine.
+
+A conversation rests in a typed state; typed events move it through pure transitions that say what they want done; an
+engine stores each step and then does it. This module only maps public names to the places where they live, and looks
+each up on first use, so importing one floor never loads another.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .effects.model.lite import LiteLlm
+    from .effects.model.port import Llm, LlmFailure, ModelAnswer, ModelCall, ModelRequest, Token
+    from .effects.tools.acts import Question
+    from .effects.tools.context import ToolContext
+    from .effects.tools.tool import Tool, tool
+    from .engine.conversation import Conversation
+    from .engine.engine import Engine
+    from .engine.turn import Turn
+    from .engine.updates import Update
+    from .persistence.replay import Divergence, ReplayReport, replay
+    from .states import presets
+    from .states.errors import (
+        ConfigurationError,
+        EngineClosed,
+        InvalidInput,
+        Refused,
+        StoreError,
+        TurnwiseError,
+        UnknownConversation,
+    )
+    from .states.messages import Message, Usage
+    from .states.policy import Limits, ModelSpec, Policy, Questions, Retry, Texts
+    from .states.questions import QuestionOption, UserQuestion
+
+_HOMES = {
+    "effects.model.lite": ("LiteLlm",),
+    "effects.model.port": ("Llm", "LlmFailure", "ModelAnswer", "ModelCall", "ModelRequest", "Token"),
+    "effects.tools.acts": ("Question",),
+    "effects.tools.context": ("ToolContext",),
+    "effects.tools.tool": ("Tool", "tool"),
+    "engine.conversation": ("Conversation",),
+    "engine.engine": ("Engine",),
+    "engine.turn": ("Turn",),
+    "engine.updates": ("Update",),
+    "persistence.replay": ("Divergence", "ReplayReport", "replay"),
+    "states.errors": (
+        "ConfigurationError",
+        "EngineClosed",
+        "InvalidInput",
+        "Refused",
+        "StoreError",
+        "TurnwiseError",
+        "UnknownConversation",
+    ),
+    "states.messages": ("Message", "Usage"),
+    "states.policy": ("Limits", "ModelSpec", "Policy", "Questions", "Retry", "Texts"),
+    "states.questions": ("QuestionOption", "UserQuestion"),
+}
+_MODULES = {"presets": "states.presets"}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "ConfigurationError",
+    "Conversation",
+    "Divergence",
+    "Engine",
+    "EngineClosed",
+    "InvalidInput",
+    "Limits",
+    "LiteLlm",
+    "Llm",
+    "LlmFailure",
+    "Message",
+    "ModelAnswer",
+    "ModelCall",
+    "ModelRequest",
+    "ModelSpec",
+    "Policy",
+    "Question",
+    "QuestionOption",
+    "Questions",
+    "Refused",
+    "ReplayReport",
+    "Retry",
+    "StoreError",
+    "Texts",
+    "Token",
+    "Tool",
+    "ToolContext",
+    "Turn",
+    "TurnwiseError",
+    "UnknownConversation",
+    "Update",
+    "Usage",
+    "UserQuestion",
+    "presets",
+    "replay",
+    "tool",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f".{_MODULES[name]}", __name__)
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_HOME_OF[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -103,6 +103,7 @@ class Draft(Generic[S]):
         return self._round
 
     def set_round(self, round_: Round | None) -> None:
+        """Go on with this round, or with none."""
         self._round = round_
 
     # --- what is said

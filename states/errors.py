@@ -1,11 +1,12 @@
 """How turnwise says no: every error is one sentence for people, sorted by whose fault it is.
 
-    TurnwiseError
-    ├── Refused              the conversation does not take this request now; nothing happened, nothing is stored
-    ├── InvalidInput         what was handed over is not a valid request; nothing happened
-    ├── UnknownConversation  there is no conversation with this id
-    ├── ConfigurationError   a model, a tool or a setting cannot work as it was given
-    └── StoreError           the database cannot be used, or not now
+TurnwiseError
+├── Refused              the conversation does not take this request now; nothing happened, nothing is stored
+├── InvalidInput         what was handed over is not a valid request; nothing happened
+├── UnknownConversation  there is no conversation with this id
+├── ConfigurationError   a model, a tool or a setting cannot work as it was given
+├── StoreError           the database cannot be used, or not now
+└── EngineClosed         the engine was closed before this could be done
 """
 
 from __future__ import annotations
@@ -80,3 +81,10 @@ class ConfigurationError(TurnwiseError):
 
 class StoreError(TurnwiseError):
     """The database cannot be used, or not now."""
+
+
+class EngineClosed(TurnwiseError):
+    """The engine was closed before this could be done; what was stored is kept."""
+
+    def __init__(self) -> None:
+        super().__init__("The engine is closed.")

@@ -8,7 +8,7 @@ of its own.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
@@ -17,7 +17,7 @@ from .failures import FailureKind
 from .messages import ToolCall, ToolResult, Usage
 from .policy import Policy
 from .questions import Annotation, Answers, QuestionSet
-from .value import Instant, RequestText, Tagged, Text
+from .value import Block, Instant, RequestText, Tagged, Text
 
 
 class Event(Tagged):
@@ -68,7 +68,7 @@ class UserQuestionResponse(Request):
 
     type: Literal["user_question_response"] = "user_question_response"
     answers: Answers
-    annotations: dict[RequestText, Annotation] = {}
+    annotations: dict[RequestText, Annotation] = Field(default_factory=dict)
     call_id: Text | None = None
 
 
@@ -111,7 +111,7 @@ class LlmResponse(Answer):
     type: Literal["llm_response"] = "llm_response"
     content: Text = ""
     thinking: Text = ""
-    opaque: tuple[dict[str, Any], ...] = ()
+    opaque: tuple[Block, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
     finish_reason: Text = "stop"
     usage: Usage = Usage()

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from .context import Context
 from .draft import Draft
-from .events import AskUserQuestionPending, EffectFailed, Event, LlmFailed, LlmResponse, UserCancel, UserQuestionResponse
+from .events import (
+    AskUserQuestionPending,
+    EffectFailed,
+    Event,
+    LlmFailed,
+    LlmResponse,
+    UserCancel,
+    UserQuestionResponse,
+)
 from .failures import TRANSIENT
 from .policy import Limits
 from .questions import overanswered_question, unanswered_question, unknown_question
@@ -34,6 +40,7 @@ def asks_beside_others(draft: Draft[LlmRequesting], event: LlmResponse, context:
 
 
 def wants_tools(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> bool:
+    """The model calls tools."""
     return bool(event.tool_calls)
 
 
@@ -43,6 +50,7 @@ def only_thinks(draft: Draft[LlmRequesting], event: LlmResponse, context: Contex
 
 
 def says_nothing(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> bool:
+    """The response has no text; seen after calls and thoughts, it has nothing at all."""
     return not event.content.strip()
 
 
@@ -55,6 +63,7 @@ def may_retry(draft: Draft[LlmRequesting], event: LlmFailed | EffectFailed, cont
 
 
 def has_next_model(draft: Draft[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> bool:
+    """The failure passes by itself, and the policy names a model that was not asked yet (case P11)."""
     return event.kind in TRANSIENT and draft.turn.model + 1 < len(context.policy.models)
 
 
@@ -76,7 +85,7 @@ def _is_used_up(limits: Limits, turn: TurnRecord, event: Event) -> bool:
     return (
         (limits.tokens is not None and turn.spent.tokens >= limits.tokens)
         or (limits.cost is not None and (turn.spent.cost or 0.0) >= limits.cost)
-        or (limits.seconds is not None and event.at - turn.since >= timedelta(seconds=limits.seconds))
+        or (limits.seconds is not None and (event.at - turn.since).total_seconds() >= limits.seconds)
     )
 
 
@@ -108,6 +117,7 @@ def may_start_tool(draft: Draft[State], event: Event, context: Context) -> bool:
 
 
 def tools_are_running(draft: Draft[State], event: Event, context: Context) -> bool:
+    """Some call was started and has not ended."""
     return draft.round is not None and bool(draft.round.running)
 
 

@@ -17,7 +17,7 @@ from transitions import EventData, Machine
 from .context import Context
 from .draft import Draft
 from .events import ANSWERS, EVENTS, REQUESTS, Answer, Event, Opened, Request
-from .grammar import Branch, Entry, Junction, NoOp, Refusal, Row, Same, Target
+from .grammar import Branch, Entry, Junction, NoOp, Refusal, Row, Same, Table, Target
 from .states import STATES, Book, Idle, State
 from .step import Step
 from .table import TABLE
@@ -67,8 +67,6 @@ def _edges(source: type[State], row: Row, to: Target, branches: tuple[Branch, ..
     if isinstance(to, Same):
         yield Edge(source, row, branches, source)
     elif isinstance(to, Junction):
-        if any(branch in branches for branch in to.branches):
-            raise TableFault(f"the junction {to.name} leads back to itself")
         for branch in to.branches:
             yield from _edges(source, row, branch.to, (*branches, branch))
     else:
@@ -83,11 +81,13 @@ def _check_guards(where: str, guards: list[Any]) -> None:
         raise TableFault(f"{where}: a choice without a guard shadows those behind it")
 
 
-def _check_junctions(target: Target) -> None:
+def _check_junctions(target: Target, above: tuple[Junction, ...] = ()) -> None:
     if isinstance(target, Junction):
+        if any(target is junction for junction in above):
+            raise TableFault(f"the junction {target.name} leads back to itself")
         _check_guards(target.name, [branch.when for branch in target.branches])
         for branch in target.branches:
-            _check_junctions(branch.to)
+            _check_junctions(branch.to, (*above, target))
 
 
 def _check(source: type[State], entries: list[Entry]) -> None:
@@ -103,8 +103,8 @@ def _check(source: type[State], entries: list[Entry]) -> None:
                 _check_junctions(entry.to)
 
 
-def build() -> Machine:
-    """The table as a machine of the `transitions` library, its junctions flattened into guarded edges.
+def build(table: Table) -> Machine:
+    """A table as a machine of the `transitions` library, its junctions flattened into guarded edges.
 
     Fire it with `state`, `event` and `context`; each edge's only condition is an `Edge`. Raises `TableFault`.
     """
@@ -116,8 +116,8 @@ def build() -> Machine:
         send_event=True,
     )
     for source in STATES:
-        _check(source, TABLE[source])
-        for row in TABLE[source]:
+        _check(source, table.get(source, []))
+        for row in table[source]:
             if isinstance(row, Row):
                 for edge in _edges(source, row, row.to):
                     machine.add_transition(_name(row.event), _name(source), _name(edge.to), conditions=[edge])
@@ -128,7 +128,7 @@ def _name(tagged: type[State] | type[Event]) -> str:
     return str(tagged.model_fields["type"].default)
 
 
-MACHINE = build()
+MACHINE = build(TABLE)
 """The machine of the `transitions` library."""
 
 
@@ -137,7 +137,9 @@ def edges(machine: Machine) -> Iterator[Edge]:
     for event in machine.events.values():
         for transitions in event.transitions.values():
             for transition_ in transitions:
-                yield from (condition.func for condition in transition_.conditions)
+                for condition in transition_.conditions:
+                    assert isinstance(condition.func, Edge)
+                    yield condition.func
 
 
 def _compile(machine: Machine) -> dict[Key, tuple[Entry, ...]]:

@@ -6,6 +6,7 @@ machine itself makes up ("Cancelled by user") are carried along, as `Made`.
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -50,14 +51,16 @@ class Usage(Value):
 
     @property
     def tokens(self) -> int:
+        """Tokens in and out together."""
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
         known = [cost for cost in (self.cost, other.cost) if cost is not None]
+        cost = min(sum(known), sys.float_info.max) if known else None  # a sum beyond all floats stays a number
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
-            cost=sum(known) if known else None,
+            cost=cost,
         )
 
 

@@ -75,8 +75,10 @@ class Retry(Value):
         """Seconds to wait after the failed `attempt` (1 is the first), or None to give this model up. `Pure.`"""
         if attempt >= self.attempts or (retry_after or 0.0) > self.cap:
             return None
-        # The exponent is bounded so that a long series of attempts cannot overflow a float.
-        backoff = min(self.cap, self.base * min(self.factor ** min(attempt - 1, 64), 1e9))
+        try:
+            backoff = min(self.cap, self.base * self.factor ** (attempt - 1))
+        except OverflowError:
+            backoff = self.cap
         return max(backoff, retry_after or 0.0)
 
 

@@ -21,15 +21,25 @@ MAX_QUESTIONS = 4
 MIN_OPTIONS, MAX_OPTIONS = 2, 4
 MAX_HEADER = 12
 
+QUESTION_FAULT = "question"
+"""The type of error whose message is a whole sentence about a question: it needs no field named in front of it."""
+
+_MAX_QUOTED = 200
+"""The most characters of a text that a sentence repeats, so that what is wrong with it is still read."""
+
 
 def _fault(sentence: str) -> PydanticCustomError:
     # The sentence travels as data: a question may hold braces, which a template would take for placeholders.
-    return PydanticCustomError("question", "{sentence}", {"sentence": sentence})
+    return PydanticCustomError(QUESTION_FAULT, "{sentence}", {"sentence": sentence})
+
+
+def _quoted(text: str) -> str:
+    return f"'{text}'" if len(text) <= _MAX_QUOTED else f"'{text[: _MAX_QUOTED - 1]}…'"
 
 
 def _not_blank(text: str) -> str:
     if not text.strip():
-        raise _fault("A text must not be empty")
+        raise PydanticCustomError("text_blank", "Input should not be empty")
     return text
 
 
@@ -46,7 +56,7 @@ Filled = Annotated[Text, AfterValidator(_not_blank)]
 
 
 class QuestionOption(Value):
-    """One of the answers offered. `preview` is a longer text to look at before choosing it."""
+    """One of the answers offered. `preview` is a longer text to look at before choosing, where one is chosen."""
 
     label: Filled
     description: Filled | None = None
@@ -70,11 +80,11 @@ class UserQuestion(Value):
     @model_validator(mode="after")
     def _can_be_answered(self) -> UserQuestion:
         labels = [option.label for option in self.options]
-        about = f"Question '{self.question}'"
+        about = f"Question {_quoted(self.question)}"
         if not MIN_OPTIONS <= len(labels) <= MAX_OPTIONS:
             raise _fault(f"{about} must have {MIN_OPTIONS}-{MAX_OPTIONS} options")
         if (label := _repeated(labels)) is not None:
-            raise _fault(f"{about} offers the option '{label}' twice")
+            raise _fault(f"{about} offers the option {_quoted(label)} twice")
         if any(label.strip().casefold() == "other" for label in labels):
             raise _fault(f"{about} must not offer 'Other': free text is always possible")
         if self.header is not None and len(self.header) > MAX_HEADER:
@@ -88,18 +98,22 @@ def _askable(questions: tuple[UserQuestion, ...]) -> tuple[UserQuestion, ...]:
     if not 1 <= len(questions) <= MAX_QUESTIONS:
         raise _fault(f"Must have 1-{MAX_QUESTIONS} questions")
     if (text := _repeated(question.question for question in questions)) is not None:
-        raise _fault(f"Question '{text}' is asked twice")
+        raise _fault(f"Question {_quoted(text)} is asked twice")
     return questions
 
 
-QuestionSet = Annotated[tuple[UserQuestion, ...], AfterValidator(_askable)]
+QuestionSet = Annotated[
+    tuple[UserQuestion, ...],
+    AfterValidator(_askable),
+    Field(json_schema_extra={"minItems": 1, "maxItems": MAX_QUESTIONS}),
+]
 """The questions of one call, asked together."""
 
 
 class AskUserQuestionInput(Value):
     """The arguments of ask_user_question."""
 
-    questions: Annotated[QuestionSet, Field(json_schema_extra={"minItems": 1, "maxItems": MAX_QUESTIONS})]
+    questions: QuestionSet
 
 
 class Annotation(Value):
@@ -144,9 +158,7 @@ def answers_as_json(answers: Answers, annotations: dict[str, Annotation]) -> str
     return json.dumps(written, ensure_ascii=False)
 
 
-def answers_as_text(
-    questions: Iterable[UserQuestion], answers: Answers, annotations: dict[str, Annotation]
-) -> str:
+def answers_as_text(questions: Iterable[UserQuestion], answers: Answers, annotations: dict[str, Annotation]) -> str:
     """The tool result for reading: question, answer, preview of the chosen option and notes, in question order.
 
     `Pure.`

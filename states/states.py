@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
+from typing_extensions import override
 
 from .events import DEADLINE_TIMER, MODEL_ANSWERS, RETRY_TIMER, TOOL_ANSWERS, Answer
 from .failures import FailureKind
@@ -76,6 +77,7 @@ class LlmRequesting(Busy):
     tools_off: bool = False
     """Whether this is the last request of the turn's budget, sent without tools."""
 
+    @override
     def awaited(self) -> Awaited:
         return {self.effect_id: MODEL_ANSWERS}
 
@@ -90,6 +92,7 @@ class RetryWaiting(Busy):
     attempt: int
     tools_off: bool = False
 
+    @override
     def awaited(self) -> Awaited:
         return {self.timer.effect_id: RETRY_TIMER}
 
@@ -102,6 +105,7 @@ class ToolExecuting(Busy):
     type: Literal["tool_executing"] = "tool_executing"
     round: Round
 
+    @override
     def awaited(self) -> Awaited:
         return {running.effect_id: TOOL_ANSWERS for running in self.round.running}
 
@@ -118,6 +122,7 @@ class AwaitingUserResponse(Busy):
     since: Instant
     deadline: Timer | None = None
 
+    @override
     def awaited(self) -> Awaited:
         return {} if self.deadline is None else {self.deadline.effect_id: DEADLINE_TIMER}
 
@@ -132,6 +137,7 @@ class Cancelling(Busy):
     deadline: Timer
     closing: bool = False
 
+    @override
     def awaited(self) -> Awaited:
         tools = {running.effect_id: TOOL_ANSWERS for running in self.round.running}
         return {**tools, self.deadline.effect_id: DEADLINE_TIMER}

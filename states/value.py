@@ -10,10 +10,11 @@ A conversation is stored, read back years later and folded again, so its data ha
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import json
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, model_serializer
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, model_serializer
 from pydantic_core import PydanticCustomError
 
 MAX_TEXT = 1_000_000
@@ -48,8 +49,15 @@ def _encodable(text: str) -> str:
     return text
 
 
+def _exact(block: dict[str, Any]) -> Any:
+    return json.loads(json.dumps(block, ensure_ascii=False, allow_nan=False).encode())
+
+
 def _in_utc(at: datetime) -> datetime:
-    return at.astimezone(UTC)
+    try:
+        return at.astimezone(UTC)
+    except OverflowError:
+        raise PydanticCustomError("moment_out_of_range", "the moment is outside the calendar") from None
 
 
 Text = Annotated[str, AfterValidator(_encodable)]
@@ -58,8 +66,19 @@ Text = Annotated[str, AfterValidator(_encodable)]
 RequestText = Annotated[Text, Field(max_length=MAX_TEXT)]
 """A text from outside, at most `MAX_TEXT` characters long."""
 
+Block = Annotated[dict[str, JsonValue], AfterValidator(_exact)]
+"""A JSON object that nobody here looks into. What JSON cannot hold exactly (NaN, half a character) is refused."""
+
 Instant = Annotated[AwareDatetime, AfterValidator(_in_utc)]
 """A moment, always in UTC."""
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 """A length of time."""
+
+
+def later(at: datetime, seconds: float) -> datetime:
+    """The moment `seconds` after `at`, or the last moment that can be written, should that come first. `Pure.`"""
+    try:
+        return at + timedelta(seconds=seconds)
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC)

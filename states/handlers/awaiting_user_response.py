@@ -10,6 +10,7 @@ from ..events import CloseRequested, DeadlineReached, UserCancel, UserQuestionRe
 from ..messages import Made, Said
 from ..questions import answers_as_text, overanswered_question, unanswered_question, unknown_question
 from ..states import AwaitingUserResponse
+from ..value import later
 
 
 def take_answers(draft: Draft[AwaitingUserResponse], event: UserQuestionResponse, context: Context) -> None:
@@ -33,7 +34,8 @@ def decline(draft: Draft[AwaitingUserResponse], event: UserCancel, context: Cont
 def go_on_unanswered(draft: Draft[AwaitingUserResponse], event: DeadlineReached, context: Context) -> None:
     """Nobody answered in time. The wait for a person does not count against the turn's time."""
     draft.settle(draft.state.call.call_id, Made(text=context.policy.texts.unanswered))
-    draft.change_turn(since=draft.turn.since + (event.at - draft.state.since))
+    waited = max(0.0, (event.at - draft.state.since).total_seconds())
+    draft.change_turn(since=later(draft.turn.since, waited))
 
 
 def cancel_question(draft: Draft[AwaitingUserResponse], event: UserCancel, context: Context) -> None:

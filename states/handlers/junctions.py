@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from ..context import Context
 from ..draft import Draft
 from ..effects import Abort, ExecuteTool, RequestLlm
@@ -11,6 +9,7 @@ from ..events import Answer, CloseRequested, Event
 from ..guards import may_start_tool
 from ..messages import Made
 from ..states import Busy, Cancelling, Closed, Idle, LlmRequesting, State, ToolExecuting
+from ..value import later
 
 # --- ASK_MODEL
 
@@ -68,7 +67,7 @@ def abort_tools(draft: Draft[Busy], event: Event, context: Context) -> Cancellin
     """Tell the running tools to stop, and wait for them, but not for ever."""
     for running in draft.open_round.running:
         draft.act(Abort(effect_id=running.effect_id))
-    deadline = draft.arm(event.at + timedelta(seconds=context.policy.cancel_deadline), "deadline_reached")
+    deadline = draft.arm(later(event.at, context.policy.cancel_deadline), "deadline_reached")
     return Cancelling(
         turn=draft.turn, round=draft.open_round, deadline=deadline, closing=draft.closing, book=draft.book
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from ..context import Context
 from ..draft import Draft
 from ..effects import RequestLlm
@@ -12,6 +10,7 @@ from ..messages import Made
 from ..round import Round, RoundCall
 from ..states import Failed, LlmRequesting, RetryWaiting
 from ..turn import Failure
+from ..value import later
 
 
 def take_response(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> None:
@@ -76,7 +75,7 @@ def back_off(draft: Draft[LlmRequesting], event: LlmFailed | EffectFailed, conte
     retry_after = event.retry_after if isinstance(event, LlmFailed) else None
     wait = context.policy.retry.wait(state.attempt, retry_after)
     assert wait is not None, "the guard of this row asks whether there is a wait"
-    timer = draft.arm(event.at + timedelta(seconds=wait), "retry_due")
+    timer = draft.arm(later(event.at, wait), "retry_due")
     return RetryWaiting(
         turn=draft.turn, timer=timer, attempt=state.attempt + 1, tools_off=state.tools_off, book=draft.book
     )
@@ -88,9 +87,7 @@ def ask_next_model(draft: Draft[LlmRequesting], event: LlmFailed | EffectFailed,
     return resend(draft, context, attempt=1)
 
 
-def resend(
-    draft: Draft[LlmRequesting] | Draft[RetryWaiting], context: Context, *, attempt: int
-) -> LlmRequesting:
+def resend(draft: Draft[LlmRequesting] | Draft[RetryWaiting], context: Context, *, attempt: int) -> LlmRequesting:
     """Send the request of this state once more; it counts as the same request."""
     tools_off = draft.state.tools_off
     effect_id = draft.next_id()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..context import Context
 from ..draft import Draft
 from ..events import CloseRequested, PolicyChanged, RetryRequested, UserMessage
-from ..states import Closed, Failed, Idle, State
+from ..states import Closed, Failed, Idle
 
 
 def open_turn(draft: Draft[Idle | Failed], event: UserMessage, context: Context) -> None:
@@ -19,7 +19,7 @@ def retry_turn(draft: Draft[Failed], event: RetryRequested, context: Context) ->
     draft.open_turn(event.at)
 
 
-def change_policy(draft: Draft[State], event: PolicyChanged, context: Context) -> State:
+def change_policy(draft: Draft[Idle | Failed], event: PolicyChanged, context: Context) -> Idle | Failed:
     """Other rules hold from here on; `Context.after` is where they enter."""
     return draft.same()
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from ..context import Context
 from ..draft import Draft
 from ..events import AskUserQuestionPending, EffectFailed, ToolAborted, ToolComplete
 from ..messages import Made
 from ..states import AwaitingUserResponse, Cancelling, ToolExecuting
+from ..value import later
 
 
 def take_result(draft: Draft[ToolExecuting | Cancelling], event: ToolComplete, context: Context) -> None:
@@ -38,7 +37,7 @@ def ask(draft: Draft[ToolExecuting], event: AskUserQuestionPending, context: Con
     """Rest until a person answers; the calls behind the question keep their place in the round."""
     call = draft.state.round.call(event.effect_id)
     seconds = context.policy.questions.deadline
-    deadline = None if seconds is None else draft.arm(event.at + timedelta(seconds=seconds), "deadline_reached")
+    deadline = None if seconds is None else draft.arm(later(event.at, seconds), "deadline_reached")
     return AwaitingUserResponse(
         turn=draft.turn,
         questions=event.questions,

@@ -1,0 +1,250 @@
+"""A model at any of a hundred providers, asked through litellm.
+
+litellm speaks every provider's dialect; the machine decides about everything else. So litellm is kept to one job:
+one request, one answer or one typed failure. It never tries again, never falls back to another model, and prints
+nothing. It costs seconds to import, which a program pays only when it asks a model, or beforehand with `warm`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import functools
+import logging
+import os
+from collections.abc import Callable
+from pkgutil import resolve_name
+from typing import Any
+
+from ...states.errors import ConfigurationError
+from ...states.messages import Usage
+from . import rehearsal
+from .failures import failure, failure_of
+from .port import LlmFailure, ModelAnswer, ModelCall, ModelRequest, Token
+
+_LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
+_SECRETS = ("key", "token", "secret", "password")
+
+
+@functools.cache
+def load_litellm() -> Any:
+    """Import litellm, set up so that it neither prints nor fetches anything by itself. Takes seconds, once.
+
+    What the host has set in the environment is left alone: `LITELLM_LOCAL_MODEL_COST_MAP`, and `LITELLM_LOG`, with
+    which litellm's own log is heard.
+    """
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    if "LITELLM_LOG" not in os.environ:
+        for name in _LOGGERS:
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+    # By name, so that a type checker need not read all of litellm to check this file.
+    litellm = resolve_name("litellm")
+    litellm.suppress_debug_info = True
+    if litellm.disable_hf_tokenizer_download is None:
+        litellm.disable_hf_tokenizer_download = True
+    return litellm
+
+
+class LiteLlm:
+    """The model `name`, as litellm names it: `openai/gpt-4.1-mini`, `anthropic/…`, `ollama/…`, or `rehearsal`.
+
+    `timeout` is the time in seconds that one answer may take in all. `options` go to litellm as they are: `api_key`,
+    `api_base`, `temperature` and so on.
+    """
+
+    def __init__(self, name: str, *, timeout: float = 120.0, **options: Any) -> None:
+        self.name = name
+        self.timeout = timeout
+        self._options = options
+        self._route = rehearsal.ROUTE if name == rehearsal.NAME else name
+        self._litellm: Any = None
+
+    def warm(self) -> None:
+        """Import litellm now. Blocks for seconds the first time: in an event loop, run it in a thread."""
+        litellm = load_litellm()
+        rehearsal.register(litellm)
+        self._litellm = litellm
+
+    def check(self) -> None:
+        """Raise `ConfigurationError` if litellm does not know this model's provider, or there is no key for it.
+
+        Asks nobody outside, so it cannot tell whether the provider knows the model or takes the key. Blocks as
+        `warm` does.
+        """
+        self.warm()
+        base = self._options.get("api_base")
+        try:
+            self._litellm.get_llm_provider(model=self._route, api_base=base)
+        except Exception:
+            sentence = f"The model {self.name!r} is not known: name provider and model, as in openai/gpt-4.1-mini."
+            raise ConfigurationError(sentence) from None
+        if not self._secrets() and (missing := self._missing_keys()):
+            raise ConfigurationError(f"There is no key for the model {self.name!r}: set {' or '.join(missing)}.")
+
+    async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
+        """Ask the model once, as a stream, and `show` each piece as it comes.
+
+        Raises `LlmFailure`, of kind `timeout` when the whole answer takes longer than `timeout` seconds. However this
+        ends, by a cancel too, the connection is closed before it returns.
+        """
+        if self._litellm is None:
+            await asyncio.to_thread(self.warm)
+        try:
+            async with asyncio.timeout(self.timeout):
+                return await self._ask(request, show)
+        except LlmFailure:
+            raise
+        except Exception as error:
+            raise failure_of(error, self.name, self._secrets()) from None
+
+    async def _ask(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
+        stream = await self._litellm.acompletion(**self._arguments(request))
+        heard = _Heard(show)
+        try:
+            async for chunk in stream:
+                heard.take(chunk)
+        finally:
+            await stream.aclose()
+        # litellm makes up a good end for a stream that had none; what really came stands here.
+        if stream.received_finish_reason is None:
+            raise failure("network" if heard.anything else "malformed_response")
+        return self._answer(heard, request)
+
+    def _arguments(self, request: ModelRequest) -> dict[str, Any]:
+        arguments = {
+            **self._options,
+            "model": self._route,
+            # litellm rewrites messages and tools in place for some providers.
+            "messages": copy.deepcopy(list(request.messages)),
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "timeout": self.timeout,
+            "num_retries": 0,
+            "max_retries": 0,
+        }
+        if request.tools:
+            arguments["tools"] = copy.deepcopy(list(request.tools))
+            if request.tool_choice == "none" and self._takes_tool_choice():
+                arguments["tool_choice"] = "none"
+        return arguments
+
+    def _takes_tool_choice(self) -> bool:
+        model, provider, *_ = self._litellm.get_llm_provider(model=self._route)
+        supported = self._litellm.get_supported_openai_params(model=model, custom_llm_provider=provider)
+        return supported is None or "tool_choice" in supported
+
+    def _answer(self, heard: _Heard, request: ModelRequest) -> ModelAnswer:
+        response = self._litellm.stream_chunk_builder(heard.chunks, messages=list(request.messages))
+        if response is None or not response.choices:
+            raise failure("malformed_response")
+        choice = response.choices[0]
+        if choice.finish_reason == "content_filter":
+            raise failure("content_filter")
+        message = choice.message
+        return ModelAnswer(
+            content=storable(message.content or ""),
+            thinking=storable(getattr(message, "reasoning_content", None) or ""),
+            opaque=tuple(storable(dict(block)) for block in getattr(message, "thinking_blocks", None) or ()),
+            tool_calls=heard.tool_calls(),
+            finish_reason=choice.finish_reason or "stop",
+            usage=self._usage(response),
+            model=request.model,
+        )
+
+    def _usage(self, response: Any) -> Usage:
+        usage = getattr(response, "usage", None)
+        return Usage(
+            input_tokens=getattr(usage, "prompt_tokens", None) or 0,
+            output_tokens=getattr(usage, "completion_tokens", None) or 0,
+            cost=self._cost(response),
+        )
+
+    def _cost(self, response: Any) -> float | None:
+        try:
+            return float(self._litellm.completion_cost(completion_response=response, model=self._route))
+        except Exception:  # a bare Exception says that litellm knows no price for this model
+            return None
+
+    def _secrets(self) -> list[str]:
+        return [
+            value
+            for name, value in self._options.items()
+            if isinstance(value, str) and any(word in name for word in _SECRETS)
+        ]
+
+    def _missing_keys(self) -> list[str]:
+        """The environment variables of which one must hold a key; of other ways to sign in (AWS's) nothing is said."""
+        if self._litellm.api_key:
+            return []
+        missing = self._litellm.validate_environment(model=self._route)["missing_keys"]
+        return [name for name in missing if name.endswith("_API_KEY")]
+
+
+class _Call:
+    """A call as far as it has come in."""
+
+    def __init__(self) -> None:
+        self.id = ""
+        self.name = ""
+        self.arguments = ""
+
+    def take(self, fragment: Any) -> None:
+        self.id = self.id or fragment.id or ""
+        if fragment.function is not None:
+            self.name = self.name or fragment.function.name or ""
+            self.arguments += fragment.function.arguments or ""
+
+
+class _Heard:
+    """What of an answer has come in.
+
+    Tool calls are put together here: `stream_chunk_builder` loses those without an id, and makes one of those that
+    a provider sends under the same index (case P29).
+    """
+
+    def __init__(self, show: Callable[[Token], None]) -> None:
+        self.chunks: list[Any] = []
+        self.anything = False
+        self._show = show
+        self._calls: list[_Call] = []
+        self._at: dict[int, _Call] = {}
+
+    def take(self, chunk: Any) -> None:
+        self.chunks.append(chunk)
+        for choice in chunk.choices[:1]:
+            self._take_text(getattr(choice.delta, "reasoning_content", None), thinking=True)
+            self._take_text(choice.delta.content, thinking=False)
+            for fragment in choice.delta.tool_calls or ():
+                self.anything = True
+                self._call_of(fragment).take(fragment)
+
+    def tool_calls(self) -> tuple[ModelCall, ...]:
+        return tuple(
+            ModelCall(storable(call.id), storable(call.name), storable(call.arguments) or "{}") for call in self._calls
+        )
+
+    def _take_text(self, text: str | None, thinking: bool) -> None:
+        if text:
+            self.anything = True
+            self._show(Token(storable(text), "thinking" if thinking else "text"))
+
+    def _call_of(self, fragment: Any) -> _Call:
+        call = self._at.get(fragment.index)
+        if call is None or (fragment.id and call.id and fragment.id != call.id):
+            call = self._at[fragment.index] = _Call()
+            self._calls.append(call)
+        return call
+
+
+def storable(said: Any) -> Any:
+    """What a model said, with every lone half of a character replaced, since it could not be written as UTF-8.
+
+    Halves that belong together are joined: a provider may cut an emoji in two. `Pure.`
+    """
+    if isinstance(said, str):
+        return said.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(said, dict):
+        return {storable(key): storable(value) for key, value in said.items()}
+    if isinstance(said, list | tuple):
+        return [storable(value) for value in said]
+    return said

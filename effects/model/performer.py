@@ -1,0 +1,68 @@
+"""Asks the model: builds the request from what is committed, and turns the answer into an event."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from ...states.effects import RequestLlm
+from ...states.events import LlmFailed, LlmResponse
+from ..clock import Clock
+from ..scene import Scene
+from ..tools.registry import ToolRegistry
+from .port import Llm, LlmFailure, ModelAnswer, ModelRequest, Token
+from .prompt import build_request, request_digest
+
+DEADLINE = 120.0
+"""Seconds that one model request may take as a whole, however slowly its pieces come (seed 001 leaves the number of
+its `llm_chat_timeout_sec` open; ours)."""
+
+
+class ModelPerformer:
+    """Carries out `RequestLlm`. `find` gives the model of a name; it raises `LlmFailure` for one it does not know."""
+
+    def __init__(self, find: Callable[[str], Llm], tools: ToolRegistry, clock: Clock) -> None:
+        self._find = find
+        self._tools = tools
+        self._clock = clock
+
+    async def __call__(self, effect: RequestLlm, scene: Scene) -> LlmResponse | LlmFailed:
+        request = build_request(
+            effect, scene.context.system, tuple(scene.transcript.messages), self._tools.definitions(), scene.turn
+        )
+
+        def show(token: Token) -> None:
+            scene.show(effect.effect_id, "token", {"text": token.text, "kind": token.kind})
+
+        try:
+            answer = await self._ask(request, show)
+        except LlmFailure as failure:
+            return LlmFailed(
+                effect_id=effect.effect_id,
+                at=self._clock.now(),
+                kind=failure.kind,
+                sentence=failure.sentence,
+                retry_after=failure.retry_after,
+            )
+        return self._response(effect, request, answer)
+
+    async def _ask(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
+        try:
+            async with asyncio.timeout(DEADLINE):
+                return await self._find(request.model).complete(request, show)
+        except TimeoutError:
+            raise LlmFailure("timeout", "The model did not answer in time.") from None
+
+    def _response(self, effect: RequestLlm, request: ModelRequest, answer: ModelAnswer) -> LlmResponse:
+        return LlmResponse(
+            effect_id=effect.effect_id,
+            at=self._clock.now(),
+            content=answer.content,
+            thinking=answer.thinking,
+            opaque=answer.opaque,
+            tool_calls=self._tools.enter(effect.effect_id, answer.tool_calls),
+            finish_reason=answer.finish_reason,
+            usage=answer.usage,
+            model=request.model,
+            digest=request_digest(request),
+        )

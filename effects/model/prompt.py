@@ -1,0 +1,164 @@
+"""What a model is sent: the conversation so far, in the shape that every provider takes.
+
+Providers refuse what others let pass: arguments that are no JSON object, names with a colon, repeated ids, a call
+without its result, a history with calls but no list of tools. A conversation lasts longer than a choice of provider,
+so a request is valid for the strictest of them, whatever the transcript holds (case P35).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from itertools import count
+from typing import Any
+
+from ...states.effects import RequestLlm
+from ...states.messages import Message, ToolCall
+from .port import ModelRequest
+
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_LEGAL_ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
+_NO_RESULT = "Error: there is no result."
+
+
+def build_request(
+    effect: RequestLlm, system: str, messages: Sequence[Message], tools: Sequence[dict[str, Any]], turn: int
+) -> ModelRequest:
+    """The request that `effect` asks for, from the transcript up to now.
+
+    `tools` are definitions in OpenAI's shape, `turn` is the number of the turn that runs. A name that providers do
+    not take goes out as `legal_name(name)`, in definitions and calls alike; who looks up a call that comes back
+    compares by that. If none of the tools is offered any more, those that history calls are listed as gone, and none
+    may be called. `Pure.`
+    """
+    entries = _paired(messages)
+    called = [call.name for entry in entries for call in entry.message.tool_calls]
+    offered = [_offer(tool) for tool in tools] or [_gone(name) for name in dict.fromkeys(map(legal_name, called))]
+    ids = _Ids()
+    return ModelRequest(
+        model=effect.model,
+        messages=(
+            *([{"role": "system", "content": system}] if system.strip() else []),
+            *(written for entry in entries for written in _written(entry, ids, effect.model, turn)),
+        ),
+        tools=tuple(offered),
+        tool_choice=effect.tool_choice if tools or not called else "none",
+    )
+
+
+def request_digest(request: ModelRequest) -> str:
+    """A fingerprint of the request: equal requests, and only they, have equal ones. 32 hex digits. `Pure.`"""
+    canonical = json.dumps(asdict(request), sort_keys=True, separators=(",", ":"))
+    return blake2b(canonical.encode(), digest_size=16).hexdigest()
+
+
+def legal_name(name: str) -> str:
+    """The name under which providers take a tool: letters, digits, `_` and `-`, 64 at the most.
+
+    A legal name stays as it is. Another ends in a fingerprint, so that different names stay different. `Pure.`
+    """
+    if _LEGAL_NAME.fullmatch(name):
+        return name
+    fingerprint = blake2b(name.encode(errors="surrogatepass"), digest_size=4).hexdigest()
+    return f"{re.sub(r'[^a-zA-Z0-9_-]', '_', name)[:55]}_{fingerprint}"
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A message and, call by call, the results of what it calls."""
+
+    message: Message
+    results: list[Message | None]
+
+
+def _paired(messages: Sequence[Message]) -> list[_Entry]:
+    """Each result with the latest call of its id that has none yet. A result that nobody asked for is left out."""
+    entries: list[_Entry] = []
+    open_calls: dict[str, deque[tuple[_Entry, int]]] = {}
+    for message in messages:
+        if message.role == "tool":
+            if waiting := open_calls.get(message.tool_call_id or ""):
+                entry, place = waiting.popleft()
+                entry.results[place] = message
+            continue
+        entry = _Entry(message, [None] * len(message.tool_calls))
+        entries.append(entry)
+        for call in message.tool_calls:
+            open_calls[call.call_id] = deque()
+        for place, call in enumerate(message.tool_calls):
+            open_calls[call.call_id].append((entry, place))
+    return entries
+
+
+class _Ids:
+    """Gives out ids that are legal and used once; an id that is both already stays."""
+
+    def __init__(self) -> None:
+        self._used: set[str] = set()
+        self._fresh = (f"call_{number}" for number in count(1))
+
+    def take(self, wanted: str) -> str:
+        fits = _LEGAL_ID.fullmatch(wanted) and wanted not in self._used
+        given = wanted if fits else next(name for name in self._fresh if name not in self._used)
+        self._used.add(given)
+        return given
+
+
+def _written(entry: _Entry, ids: _Ids, model: str, turn: int) -> Iterator[dict[str, Any]]:
+    """The messages that one entry goes out as; none if it says nothing."""
+    message = entry.message
+    if message.role == "user":
+        if message.text.strip():
+            yield {"role": "user", "content": message.text}
+        return
+    text = message.text if message.text.strip() else None
+    call_ids = [ids.take(call.call_id) for call in message.tool_calls]
+    if text is None and not call_ids:
+        return
+    written: dict[str, Any] = {"role": "assistant", "content": text}
+    if call_ids:
+        written["tool_calls"] = [_call(*pair) for pair in zip(message.tool_calls, call_ids, strict=True)]
+    if message.opaque and message.turn == turn and message.model == model:
+        written["thinking_blocks"] = list(message.opaque)
+        if message.thinking:
+            written["reasoning_content"] = message.thinking
+    yield written
+    yield from (_result(*pair) for pair in zip(entry.results, call_ids, strict=True))
+
+
+def _call(call: ToolCall, call_id: str) -> dict[str, Any]:
+    arguments = call.arguments if _is_json_object(call.arguments) else "{}"
+    return {"id": call_id, "type": "function", "function": {"name": legal_name(call.name), "arguments": arguments}}
+
+
+def _result(result: Message | None, call_id: str) -> dict[str, Any]:
+    text = _NO_RESULT if result is None else f"Error: {result.text}" if result.error else result.text
+    return {"role": "tool", "tool_call_id": call_id, "content": text}
+
+
+def _is_json_object(text: str) -> bool:
+    """Whether every JSON parser takes the text for an object, also those that know no NaN and no half characters."""
+    try:
+        value = json.loads(text, parse_constant=_refuse)
+        json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(value, dict)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)
+
+
+def _offer(tool: dict[str, Any]) -> dict[str, Any]:
+    return {**tool, "function": {**tool["function"], "name": legal_name(tool["function"]["name"])}}
+
+
+def _gone(name: str) -> dict[str, Any]:
+    description = "This tool is no longer available."
+    parameters: dict[str, Any] = {"type": "object", "properties": {}}
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}

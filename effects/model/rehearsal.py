@@ -1,0 +1,177 @@
+"""A model for rehearsals: a handful of rules in a model's place, for when there is no key and no network.
+
+It is registered with litellm as a provider of its own, so everything above it is real: requests are built and sent,
+answers stream, tools run, people are asked. It follows no script. Each rule looks at what was said and what is
+offered, and replies or passes; the first that replies is heard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .guesses import choice_in, fill, first_mention, options_in
+
+NAME = "rehearsal"
+ROUTE = "rehearsal/rehearsal"
+"""Under this name litellm knows it: provider and model."""
+
+DELAY = 0.015
+"""Seconds before each word, as if it had to be thought of; `LiteLlm("rehearsal", delay=0)` for none."""
+
+ASK = "ask_user_question"
+INTRODUCTION = (
+    "This is a rehearsal: a few fixed rules answer, not a language model. "
+    "For a real one, set OPENAI_API_KEY and start with --model openai/gpt-4.1-mini."
+)
+
+MOST_CALLS = 2
+LONGEST_HEADER = 12
+
+
+@dataclass(frozen=True)
+class Call:
+    """A tool to call."""
+
+    name: str
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What is said, and which tools are called."""
+
+    text: str
+    calls: tuple[Call, ...] = ()
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """What a rule looks at: what the user said last, the results since then, by tool name, and the tools offered."""
+
+    said: str
+    results: tuple[tuple[str, str], ...]
+    tools: dict[str, dict[str, Any]]
+    begins: bool
+
+
+# --- the rules
+
+
+def use_tools(conversation: Conversation) -> Reply | None:
+    """Call the tools that the user's words point to, as far as these words fill their parameters."""
+    if conversation.results:
+        return None
+    ordinary = {name: tool for name, tool in conversation.tools.items() if name != ASK}
+    places = {name: first_mention(tool, conversation.said) for name, tool in ordinary.items()}
+    calls = [
+        Call(name, arguments)
+        for name in sorted(ordinary, key=lambda name: places[name] or 0)
+        if places[name] is not None
+        and (arguments := fill(ordinary[name].get("parameters") or {}, conversation.said)) is not None
+    ][:MOST_CALLS]
+    return Reply(f"Let me use {' and '.join(call.name for call in calls)}.", tuple(calls)) if calls else None
+
+
+def ask_to_choose(conversation: Conversation) -> Reply | None:
+    """Where a result leaves a choice, let the user make it."""
+    if ASK not in conversation.tools or any(name == ASK for name, _ in conversation.results):
+        return None
+    for name, text in conversation.results:
+        if options := options_in(text):
+            topic = name.split("_")[-1]
+            question = {
+                "question": f"Which {topic} would you like?",
+                "header": topic[:LONGEST_HEADER].title(),
+                "options": options,
+            }
+            return Reply(f"There is more than one {topic}.", (Call(ASK, {"questions": [question]}),))
+    return None
+
+
+def report(conversation: Conversation) -> Reply | None:
+    """Tell what came of the tools and of the question."""
+    if not conversation.results:
+        return None
+    asked = [text for name, text in conversation.results if name == ASK]
+    told = [f"You chose {choice_in(text)}." if choice_in(text) else "You left the choice open." for text in asked]
+    for name, text in conversation.results:
+        if name != ASK and not (asked and options_in(text)):
+            told.append(f"{name.replace('_', ' ').capitalize()} says: {_one_line(text)}")
+    return Reply("\n".join(told))
+
+
+def repeat(conversation: Conversation) -> Reply:
+    """Say what was heard, and what would be answered by more than this."""
+    names = " or ".join(name for name in conversation.tools if name != ASK)
+    hint = f"Say something that {names} is good for, and I will use it." if names else "There is no tool I could use."
+    return Reply(f"You said: “{conversation.said}” {hint}")
+
+
+RULES: tuple[Callable[[Conversation], Reply | None], ...] = (use_tools, ask_to_choose, report, repeat)
+
+
+def reply_to(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> Reply:
+    """What the rules make of a request in OpenAI's shape. `Pure.`"""
+    conversation = _read(messages, tools)
+    reply = next(reply for rule in RULES if (reply := rule(conversation)) is not None)
+    return Reply(f"{INTRODUCTION}\n\n{reply.text}", reply.calls) if conversation.begins else reply
+
+
+def _read(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> Conversation:
+    last = max((place for place, message in enumerate(messages) if message["role"] == "user"), default=-1)
+    called = {call["id"]: call["function"]["name"] for message in messages for call in message.get("tool_calls") or ()}
+    return Conversation(
+        said=messages[last]["content"] if last >= 0 else "",
+        results=tuple((called[m["tool_call_id"]], m["content"]) for m in messages[last + 1 :] if m["role"] == "tool"),
+        tools={tool["function"]["name"]: tool["function"] for tool in tools},
+        begins=all(message["role"] != "assistant" for message in messages),
+    )
+
+
+def _one_line(text: str) -> str:
+    options = [", ".join(option.values()) for option in options_in(text)]
+    return "; ".join(options) or " ".join(text.split())
+
+
+# --- the provider
+
+
+class Rehearsal:
+    """What litellm calls in place of a provider's API: of its `CustomLLM` the one method that is ever asked for."""
+
+    async def astreaming(
+        self, messages: list[dict[str, Any]], optional_params: dict[str, Any], **_: Any
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Say the reply word by word, then call its tools."""
+        usable = optional_params.get("tool_choice") != "none"
+        reply = reply_to(messages, optional_params.get("tools") or () if usable else ())
+        words = re.findall(r"\s*\S+", reply.text)
+        for word in words:
+            await asyncio.sleep(optional_params.get("delay", DELAY))
+            yield _chunk(word)
+        for index, call in enumerate(reply.calls):
+            function = {"name": call.name, "arguments": json.dumps(call.arguments, ensure_ascii=False)}
+            yield _chunk(tool_use={"id": f"call_{index}", "type": "function", "function": function, "index": index})
+        read = len(json.dumps(messages).split())
+        yield _chunk(
+            is_finished=True,
+            finish_reason="tool_calls" if reply.calls else "stop",
+            usage={"prompt_tokens": read, "completion_tokens": len(words), "total_tokens": read + len(words)},
+        )
+
+
+def _chunk(text: str = "", **fields: Any) -> dict[str, Any]:
+    ends = {"is_finished": False, "finish_reason": "", "usage": None, "tool_use": None}
+    return {"index": 0, "text": text, **ends, **fields}
+
+
+def register(litellm: Any) -> None:
+    """Make litellm know the provider `rehearsal`. Doing so again changes nothing."""
+    if all(item["provider"] != NAME for item in litellm.custom_provider_map):
+        litellm.custom_provider_map.append({"provider": NAME, "custom_handler": Rehearsal()})
+        litellm.utils.custom_llm_setup()

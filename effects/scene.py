@@ -1,0 +1,32 @@
+"""What a performer may look at while it carries out an effect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..states.context import Context
+from ..states.transcript import Transcript
+
+LiveKind = Literal["token", "tool_progress"]
+"""What may be shown while an effect is under way. Live updates are never stored."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The conversation as committed when its effects were started.
+
+    `show(effect_id, kind, data)` passes something on to whoever watches; what comes from an effect that is no longer
+    awaited is dropped.
+    """
+
+    conversation_id: str
+    turn: int
+    context: Context
+    transcript: Transcript
+    show: Callable[[int, LiveKind, dict[str, Any]], None]
+
+    def key(self, effect_id: int) -> str:
+        """The key under which the world outside may recognise a repeated effect."""
+        return f"{self.conversation_id}/{effect_id}"

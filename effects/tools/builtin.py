@@ -1,0 +1,33 @@
+"""Tools that come with turnwise. A host takes those it wants, by name.
+
+To the machine they are tools like a host's own: what they do, they do by the act that they return.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated
+
+from pydantic import Field
+
+from ...states.questions import QuestionSet
+from .acts import Question
+from .tool import AnyTool, tool
+
+
+@tool(exclusive=True, acts=("question",), crash="pure")
+async def ask_user_question(
+    questions: Annotated[QuestionSet, Field(description="What to ask, 1-4 questions")],
+) -> Question:
+    """Put questions to the user and wait for the answers.
+
+    Ask when several approaches are valid and the user's preference decides between them, or when you cannot go on
+    without a piece of information. Put 1-4 questions in one call, each with 2-4 short options that differ clearly; the
+    user can always answer in their own words, so offer no "Other". Not available to sub-agents.
+    """
+    return Question(questions)
+
+
+BUILT_IN: Mapping[str, AnyTool] = MappingProxyType({ask_user_question.name: ask_user_question})
+"""The built-in tools by name."""

@@ -1,0 +1,45 @@
+"""Runs a tool: finds it, hands it the arguments that the model wrote, and turns what comes of it into an event."""
+
+from __future__ import annotations
+
+from ...states.effects import ExecuteTool
+from ...states.events import AskUserQuestionPending, ToolComplete
+from ...states.messages import ToolResult
+from ..clock import Clock
+from ..scene import Scene
+from .acts import Question
+from .context import ToolContext
+from .registry import ToolRegistry
+from .run import run
+
+
+class ToolPerformer:
+    """Carries out `ExecuteTool`."""
+
+    def __init__(self, tools: ToolRegistry, clock: Clock) -> None:
+        self._tools = tools
+        self._clock = clock
+
+    async def __call__(self, effect: ExecuteTool, scene: Scene) -> ToolComplete | AskUserQuestionPending:
+        outcome = await self._run(effect, scene)
+        if isinstance(outcome, Question):
+            return AskUserQuestionPending(effect_id=effect.effect_id, at=self._clock.now(), questions=outcome.questions)
+        return ToolComplete(effect_id=effect.effect_id, at=self._clock.now(), result=outcome)
+
+    async def _run(self, effect: ExecuteTool, scene: Scene) -> ToolResult | Question:
+        call = scene.transcript.call(effect.call.call_id)
+        tool = self._tools.find(call.name)
+        if tool is None:
+            # The response was taken by an engine that knew the tool; this one was opened without it.
+            return ToolResult(text=self._tools.unknown(call.name), error=True)
+
+        def progress(text: str) -> None:
+            scene.show(effect.effect_id, "tool_progress", {"call_id": call.call_id, "text": text})
+
+        context = ToolContext(
+            conversation_id=scene.conversation_id,
+            key=scene.key(effect.effect_id),
+            call_id=call.call_id,
+            progress=progress,
+        )
+        return await run(tool, call.arguments, context)

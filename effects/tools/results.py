@@ -1,0 +1,32 @@
+"""Writes what a tool returned as the text that a model reads."""
+
+from __future__ import annotations
+
+import json
+
+from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
+
+from .text import encodable, encodable_json
+
+DONE = "Done."
+"""The result of a tool that returns nothing: an empty text would look like a failure."""
+
+
+def written(value: object) -> str:
+    """A text as it is, nothing as "Done.", anything else as JSON (pydantic models, dataclasses, dicts, numbers, …).
+
+    What JSON does not know is written as `str` writes it. Lone surrogates are replaced. Raises whatever a value
+    raises that cannot be written. `Pure.`
+    """
+    if value is None:
+        return DONE
+    if isinstance(value, str):
+        return encodable(str.__str__(value))
+    try:
+        return to_json(value, fallback=str, inf_nan_mode="strings").decode()
+    except PydanticSerializationError:  # a lone surrogate, or a reason that shows again here
+        return encodable_json(json.dumps(value, default=_plain, allow_nan=False))
+
+
+def _plain(value: object) -> object:
+    return to_jsonable_python(value, fallback=str, inf_nan_mode="strings")

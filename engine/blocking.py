@@ -1,0 +1,68 @@
+"""The engine for programs without an event loop: every call is handed to a loop in a thread and waited for.
+
+Nothing is written twice: the blocking objects pass each call on to the real ones, whatever its name.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from anyio import EndOfStream
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+from .conversation import Conversation
+from .engine import Engine
+
+
+class _Blocking:
+    """Passes each attribute on; coroutines are waited for, and async iterators become plain ones."""
+
+    def __init__(self, portal: BlockingPortal, target: Any) -> None:
+        self._portal = portal
+        self._target = target
+
+    def __getattr__(self, name: str) -> Any:
+        if isinstance(inspect.getattr_static(type(self._target), name, None), property):
+            return self._portal.call(getattr, self._target, name)
+        found = getattr(self._target, name)
+        return partial(self._call, found) if callable(found) else found
+
+    def _call(self, function: Any, *arguments: Any, **options: Any) -> Any:
+        bound = partial(function, *arguments, **options)
+        if inspect.isasyncgenfunction(function):
+            return self._iterate(bound)
+        result = self._portal.call(bound)
+        return BlockingConversation(self._portal, result) if isinstance(result, Conversation) else result
+
+    def _iterate(self, bound: partial[AsyncIterator[Any]]) -> Iterator[Any]:
+        iterator: Any = bound()
+        try:
+            while True:
+                try:
+                    yield self._portal.call(iterator.__anext__)
+                except (StopAsyncIteration, EndOfStream):
+                    return
+        finally:
+            self._portal.call(iterator.aclose)
+
+
+class BlockingConversation(_Blocking):
+    """A `Conversation` whose methods return when they are done; `updates` is a plain iterator."""
+
+
+class BlockingEngine(_Blocking):
+    """An `Engine` whose methods return when they are done. Get it from `Engine.open_blocking`."""
+
+
+@contextmanager
+def open_blocking(url: str | Path, **options: Any) -> Iterator[BlockingEngine]:
+    """An engine that lives in a thread of its own; see `Engine.open` for the options."""
+    with start_blocking_portal() as portal:
+        engine = portal.call(partial(Engine.open, url, **options))
+        with portal.wrap_async_context_manager(engine):
+            yield BlockingEngine(portal, engine)

@@ -1,0 +1,73 @@
+"""What an engine is put together from: the one place that knows which performer carries out which effect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..effects.clock import Clock
+from ..effects.model.lite import LiteLlm
+from ..effects.model.performer import ModelPerformer
+from ..effects.runner import Performer
+from ..effects.timers import TimerPerformer
+from ..effects.tools.performer import ToolPerformer
+from ..effects.tools.registry import ToolRegistry
+from ..states.effects import Effect, ExecuteTool, RequestLlm, StartTimer
+from ..states.errors import ConfigurationError
+from ..states.policy import ModelSpec
+
+if TYPE_CHECKING:
+    from ..effects.model.port import Llm
+
+
+@dataclass(frozen=True)
+class Models:
+    """The models of an engine, by name, in the order in which they are tried."""
+
+    by_name: Mapping[str, Llm]
+
+    @classmethod
+    def of(cls, model: str | Llm, fallback_models: Iterable[str | Llm]) -> Models:
+        """The models given, each under its name. Raises `ConfigurationError` if two share one."""
+        by_name: dict[str, Llm] = {}
+        for given in (model, *fallback_models):
+            name = given if isinstance(given, str) else str(getattr(given, "name", type(given).__name__))
+            if name in by_name:
+                raise ConfigurationError(f"Two models are called {name}.")
+            by_name[name] = LiteLlm(given) if isinstance(given, str) else given
+        return cls(by_name)
+
+    @property
+    def specs(self) -> tuple[ModelSpec, ...]:
+        """The models as a policy names them."""
+        return tuple(ModelSpec(name=name) for name in self.by_name)
+
+    def find(self, name: str) -> Llm:
+        """The model of this name. A conversation that waited for a person while the engine was opened with other
+        models ends its turn with the one it began with, which litellm finds by its name."""
+        return self.by_name.get(name) or LiteLlm(name)
+
+    def warm(self) -> None:
+        """Load what the models need, ahead of the first request."""
+        for model in self.by_name.values():
+            if isinstance(model, LiteLlm):
+                model.warm()
+
+    def check(self) -> None:
+        """Raises `ConfigurationError` for a model that cannot be asked."""
+        for model in self.by_name.values():
+            if isinstance(model, LiteLlm):
+                model.check()
+
+
+def build_performers(
+    models: Models, tools: Iterable[Callable[..., Any] | str], clock: Clock
+) -> Mapping[type[Effect], Performer]:
+    """Who carries out what. Raises `ConfigurationError` for tools that cannot work."""
+    registry = ToolRegistry(tools)
+    return {
+        RequestLlm: ModelPerformer(models.find, registry, clock),
+        ExecuteTool: ToolPerformer(registry, clock),
+        StartTimer: TimerPerformer(clock),
+    }

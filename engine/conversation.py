@@ -1,0 +1,211 @@
+"""A conversation, as a host program holds it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..states.errors import Refused
+from ..states.events import (
+    CloseRequested,
+    Event,
+    PolicyChanged,
+    RetryRequested,
+    UserCancel,
+    UserMessage,
+    UserQuestionResponse,
+)
+from ..states.messages import Message
+from ..states.policy import Policy
+from ..states.states import AwaitingUserResponse, Cancelling, State
+from ..states.step import Step
+from ..states.transcript import transcript
+from .requests import make
+from .turn import Turn
+from .updates import Update
+from .watching import Watcher
+
+if TYPE_CHECKING:
+    from ..persistence.entry import StoredEntry
+    from ..persistence.replay import ReplayReport
+    from .engine import Engine
+    from .loop import Loop
+
+
+@dataclass(frozen=True)
+class Cancelled:
+    """What came of a cancel. `no_op`: nothing was running, or no longer what the caller last saw (case P10, P40)."""
+
+    no_op: bool
+
+
+@dataclass
+class _Seen:
+    """What this handle last saw, which its next cancel or answer is meant for."""
+
+    turn: int
+    call_id: str | None
+
+    @classmethod
+    def of(cls, state: State) -> _Seen:
+        call_id = state.call.call_id if isinstance(state, AwaitingUserResponse) else None
+        return cls(state.book.turn, call_id)
+
+
+class Conversation:
+    """A handle on one conversation of an engine; get it from `Engine.create` or `Engine.get`.
+
+    Any number of handles may exist. Each remembers which turn and which question it last saw, so a late click never
+    hits the next one. Every method that asks for something raises `Refused` when the conversation does not take it
+    now, with nothing changed.
+    """
+
+    def __init__(self, engine: Engine, loop: Loop) -> None:
+        self._engine = engine
+        self._loop = loop
+        self._seen = _Seen.of(loop.state)
+        self._sending = 0
+
+    @property
+    def id(self) -> str:
+        """The id under which `Engine.get` finds this conversation again."""
+        return self._loop.conversation_id
+
+    @property
+    def state(self) -> State:
+        """Where the conversation rests now, as stored."""
+        self._seen = _Seen.of(self._loop.state)
+        return self._loop.state
+
+    # --- asking for something
+
+    async def send(self, text: str, *, message_id: str | None = None, wait: bool = True) -> Turn:
+        """Say something, and wait until the turn that takes it ends or rests for a person.
+
+        With `wait=False` it returns as soon as the message is stored; the turn then has the status it had at that
+        moment. Sent again under the same `message_id` it is not said twice: the turn it belonged to is returned.
+        Raises `Refused` (`busy`, `awaiting_user_response`, …) and `InvalidInput`.
+        """
+        message = make(UserMessage, event_id=message_id or _new_id(), at=self._engine.now(), text=text)
+        self._sending += 1
+        try:
+            await self._ask(message)
+        finally:
+            self._sending -= 1
+        number = self._loop.memory.turn_of(message)
+        return await self._turn(number, wait=wait)
+
+    async def answer(
+        self,
+        answers: Mapping[str, str | Sequence[str]],
+        annotations: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> Turn:
+        """Answer the questions that this handle last saw, by their text, and wait as `send` does.
+
+        A multi-select takes a list of labels. `annotations` are notes by question: `{question: {"notes": …}}`.
+        Raises `Refused`: `unknown_question`, `missing_answer`, `invalid_answer` name the question and leave it open;
+        `wrong_state` if nothing is asked, or something else than this handle saw.
+        """
+        response = make(
+            UserQuestionResponse,
+            event_id=_new_id(),
+            at=self._engine.now(),
+            answers=dict(answers),
+            annotations=dict(annotations or {}),
+            call_id=self._seen.call_id,
+        )
+        step = await self._ask(response)
+        return await self._turn(step.state.book.turn)
+
+    async def decline(self) -> Turn:
+        """Do not answer. By policy that ends the turn, or the model goes on by its own judgment; waits as `send`."""
+        if not isinstance(self._loop.state, AwaitingUserResponse) or self._seen.call_id is None:
+            raise Refused("wrong_state")
+        step = await self._ask(self._cancel())
+        if step.ignored:
+            raise Refused("wrong_state")
+        return await self._turn(self._seen.turn)
+
+    async def cancel(self) -> Cancelled:
+        """Stop the turn that this handle last saw, and wait until it has stopped.
+
+        Tools that ignore it hold it up no longer than `Policy.cancel_deadline`. Where nothing runs it is a no-op.
+        """
+        step = await self._ask(self._cancel())
+        if isinstance(step.state, Cancelling):
+            await self._turn(step.state.turn.number)
+        return Cancelled(no_op=step.ignored)
+
+    async def retry(self) -> Turn:
+        """Try the failed turn again, as a turn of its own; waits as `send`."""
+        step = await self._ask(make(RetryRequested, event_id=_new_id(), at=self._engine.now()))
+        return await self._turn(step.state.book.turn)
+
+    async def set_policy(self, policy: Policy) -> None:
+        """Change the rules, from the next turn on. The models stay those of the engine."""
+        policy = self._engine.with_models(policy)
+        await self._ask(make(PolicyChanged, event_id=_new_id(), at=self._engine.now(), policy=policy))
+
+    async def close(self) -> None:
+        """End the conversation for good; what runs is cancelled. It can still be read."""
+        step = await self._ask(make(CloseRequested, event_id=_new_id(), at=self._engine.now()))
+        if isinstance(step.state, Cancelling):
+            await self._turn(step.state.turn.number)
+
+    async def dispatch(self, event: Event) -> Step:
+        """Hand over an event of your own making, and get the step that it led to."""
+        return await self._ask(event)
+
+    async def _ask(self, event: Event) -> Step:
+        step = await self._loop.request(event)
+        self._seen = _Seen.of(step.state)
+        return step
+
+    async def _turn(self, number: int | None, *, wait: bool = True) -> Turn:
+        assert number is not None, "a request that was taken belongs to a turn"
+        turn = await self._loop.outcome(number) if wait else self._loop.standing(number)
+        if turn.number == self._loop.state.book.turn:
+            self._seen = _Seen.of(self._loop.state)
+        return turn
+
+    def _cancel(self) -> UserCancel:
+        # What this handle is just sending stands in the mailbox before the cancel, which is meant for it.
+        turn = None if self._sending else self._seen.turn
+        return make(UserCancel, event_id=_new_id(), at=self._engine.now(), turn=turn)
+
+    # --- looking
+
+    async def updates(self, after: str | None = None) -> AsyncIterator[Update]:
+        """What happens, as it happens: first a snapshot, or with `after` (the id of an update) all that came since.
+
+        Ends when the conversation or its engine is closed. A watcher that is slow loses nothing that is stored.
+        Raises `InvalidInput` for an id that is none.
+        """
+        async for update in Watcher(self._loop, self._engine.store).updates(after):
+            if update.type in ("snapshot", "state_change"):
+                self._seen = _Seen.of(self._loop.state)
+            yield update
+
+    async def transcript(self) -> tuple[Message, ...]:
+        """What was said, oldest first."""
+        return transcript(await self.events())
+
+    async def events(self) -> tuple[StoredEntry, ...]:
+        """The log as stored, one entry a step."""
+        return await self._engine.store.entries(self.id)
+
+    async def turns(self) -> tuple[Turn, ...]:
+        """The turns that have ended, oldest first."""
+        return tuple(Turn.that_ended(entry, entry.ended) for entry in await self.events() if entry.ended is not None)
+
+    async def replay(self) -> ReplayReport:
+        """Fold the stored log again, and compare every step with what was stored."""
+        from ..persistence.replay import replay_conversation
+
+        return await replay_conversation(self._engine.store, self.id)
+
+
+def _new_id() -> str:
+    return str(uuid.uuid4())

@@ -1,0 +1,216 @@
+"""The engine: one database of conversations, the models and the tools that they use."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import uuid
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+from ..effects.clock import Clock, SystemClock
+from ..effects.runner import Performer
+from ..states import presets
+from ..states.effects import Effect
+from ..states.errors import EngineClosed
+from ..states.events import Opened
+from ..states.machine import begin
+from ..states.policy import Policy
+from ..states.states import Closed, pending
+from .bootstrap import Models, build_performers
+from .conversation import Conversation
+from .loop import Loop
+from .memory import Memory
+from .requests import make
+
+if TYPE_CHECKING:
+    from ..effects.model.port import Llm
+    from ..persistence.store import Store, Summary
+    from .blocking import BlockingEngine
+
+
+class Engine:
+    """Conversations in one database, and what they need to go on. Open it with `Engine.open`.
+
+    One engine at a time may have a database file open for writing.
+    """
+
+    def __init__(
+        self,
+        url: str | Path,
+        models: Models,
+        performers: Mapping[type[Effect], Performer],
+        policy: Policy,
+        clock: Clock,
+    ) -> None:
+        self._url = url
+        self._models = models
+        self._performers = performers
+        self._policy = policy
+        self._clock = clock
+        self._store: Store | None = None
+        self._loading = asyncio.Lock()
+        # A loop lives as long as somebody holds a handle on it, or it waits for something.
+        self._loops: WeakValueDictionary[str, Loop] = WeakValueDictionary()
+        self._waiting: set[Loop] = set()
+
+    # --- opening and closing
+
+    @classmethod
+    def open(
+        cls,
+        url: str | Path,
+        *,
+        model: str | Llm = "rehearsal",
+        fallback_models: Iterable[str | Llm] = (),
+        tools: Iterable[Callable[..., Any] | str] = (),
+        policy: Policy | None = None,
+    ) -> Engine:
+        """An engine over the database at `url` (a path, or `sqlite:///path`; `sqlite://` is in memory).
+
+            async with Engine.open("sqlite:///dinner.db", model="openai/gpt-4.1-mini") as engine: ...
+
+        It may be awaited instead (`engine = await Engine.open(…)`); then you must `await engine.close()`.
+
+        `model` and `fallback_models` are names that litellm knows, `rehearsal`, or objects of the `Llm` port. `tools`
+        are functions, `@tool` functions, or names of built-in tools. `policy` is for conversations created without
+        one; its models are replaced by those given here.
+
+        Raises `ConfigurationError` at once for tools and models that cannot work, and when it opens, `StoreError` for
+        a database that cannot be used.
+        """
+        models = Models.of(model, fallback_models)
+        clock = SystemClock()
+        performers = build_performers(models, tools, clock)
+        return cls(url, models, performers, policy or presets.assistant(), clock)
+
+    @classmethod
+    def open_blocking(cls, url: str | Path, **options: Any) -> AbstractContextManager[BlockingEngine]:
+        """The same engine for programs without an event loop; the options are those of `open`.
+
+        with Engine.open_blocking("dinner.db", model="…") as engine:
+            conversation = engine.create()
+            turn = conversation.send("A table for two")
+        """
+        from .blocking import open_blocking
+
+        return open_blocking(url, **options)
+
+    async def __aenter__(self) -> Engine:
+        from ..persistence.store import Store
+
+        self._store = await Store.open(self._url)
+        threading.Thread(target=self._models.warm, daemon=True, name="turnwise-warm").start()
+        for conversation_id in await self._store.with_timers():
+            await self._loop(conversation_id)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __await__(self) -> Generator[Any, None, Engine]:
+        return self.__aenter__().__await__()
+
+    async def close(self) -> None:
+        """Stop driving and let go of the database. What is stored is kept; a conversation that waits for a person
+        goes on when the database is opened again. Closing twice is harmless."""
+        store, self._store = self._store, None
+        if store is None:
+            return
+        await asyncio.gather(*(loop.close() for loop in list(self._loops.values())))
+        self._waiting.clear()
+        await store.close()
+
+    async def check(self) -> None:
+        """Make sure that the models can be asked at all. Raises `ConfigurationError` for a name that litellm does not
+        know, or a provider without a key. Asks nobody; the first call loads litellm, which takes seconds."""
+        await asyncio.to_thread(self._models.check)
+
+    @property
+    def store(self) -> Store:
+        """The open database. Raises `EngineClosed`."""
+        if self._store is None:
+            raise EngineClosed
+        return self._store
+
+    # --- conversations
+
+    async def create(self, *, policy: Policy | None = None, system: str = "") -> Conversation:
+        """A new conversation. `system` is its system prompt, `policy` its rules."""
+        conversation_id = str(uuid.uuid4())
+        policy = self.with_models(policy or self._policy)
+        opened = make(Opened, event_id=f"opened-{conversation_id}", at=self.now(), system=system, policy=policy)
+        step = begin(opened)
+        await self.store.create(conversation_id, opened, step)
+        return await self.get(conversation_id)
+
+    async def get(self, conversation_id: str) -> Conversation:
+        """A handle on a conversation. Raises `UnknownConversation`."""
+        return Conversation(self, await self._loop(conversation_id))
+
+    async def list(self) -> tuple[Summary, ...]:
+        """All conversations, newest first. One that was busy when its process died has the state `interrupted`."""
+        return tuple(
+            replace(summary, state="interrupted") if summary.busy and not self._drives(summary.id) else summary
+            for summary in await self.store.list()
+        )
+
+    async def delete(self, conversation_id: str) -> None:
+        """Remove a conversation and all that was said in it from the database. Raises `UnknownConversation`."""
+        loop = self._loops.pop(conversation_id, None)
+        if loop is not None:
+            self._waiting.discard(loop)
+            await loop.close()
+        await self.store.delete(conversation_id)
+
+    # --- for what belongs to this engine
+
+    def now(self) -> datetime:
+        """This moment, by the clock of the engine."""
+        return self._clock.now()
+
+    def with_models(self, policy: Policy) -> Policy:
+        """The policy, with the models of this engine."""
+        return policy.model_copy(update={"models": self._models.specs})
+
+    def _drives(self, conversation_id: str) -> bool:
+        loop = self._loops.get(conversation_id)
+        return loop is not None and not loop.interrupted
+
+    async def _loop(self, conversation_id: str) -> Loop:
+        async with self._loading:
+            loop = self._loops.get(conversation_id)
+            if loop is None:
+                loop = await self._load(conversation_id)
+                self._loops[conversation_id] = loop
+                loop.wake()
+            return loop
+
+    async def _load(self, conversation_id: str) -> Loop:
+        loaded = await self.store.load(conversation_id)
+        return Loop(
+            conversation_id,
+            Memory(loaded.state, loaded.entries),
+            loaded.log,
+            self._performers,
+            self._clock,
+            self._models.specs,
+            self._on_step,
+        )
+
+    def _on_step(self, loop: Loop) -> None:
+        """Hold on to a loop while it waits for something, even if nobody holds a handle on it."""
+        if pending(loop.state):
+            self._waiting.add(loop)
+        else:
+            self._waiting.discard(loop)
+        if isinstance(loop.state, Closed):
+            self._loops.pop(loop.conversation_id, None)

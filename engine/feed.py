@@ -1,0 +1,57 @@
+"""The newest updates of a conversation, for any number of watchers at their own pace.
+
+A watcher holds a place in the feed, not a queue of its own, so a slow one neither blocks others nor costs memory. One
+that falls behind the oldest update kept is told so, and reads what it missed from the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from .updates import Update
+
+CAPACITY = 1024
+"""How many updates are kept, live ones included. Ours: several long streamed answers."""
+
+
+class Feed:
+    """Updates, numbered from 0 in the order of publication."""
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self._kept: deque[Update] = deque(maxlen=capacity)
+        self._end = 0
+        self._changed = asyncio.Event()
+        self.closed = False
+
+    @property
+    def end(self) -> int:
+        """The number that the next update will have."""
+        return self._end
+
+    def publish(self, *updates: Update) -> None:
+        """Show updates to whoever watches."""
+        self._kept.extend(updates)
+        self._end += len(updates)
+        self._wake()
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        self.closed = True
+        self._wake()
+
+    def since(self, place: int) -> tuple[Update, ...] | None:
+        """The updates from this number on, or None if some of them are no longer kept."""
+        oldest = self._end - len(self._kept)
+        if place < oldest:
+            return None
+        return tuple(self._kept[index] for index in range(place - oldest, len(self._kept)))
+
+    async def beyond(self, place: int) -> None:
+        """Return when there is an update with this number, or the feed is closed."""
+        while self._end <= place and not self.closed:
+            await self._changed.wait()
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()

@@ -1,0 +1,168 @@
+"""The loop: how one conversation moves.
+
+    event -> transition           pure; may refuse, or find that nothing is to be done
+          -> runner.commit        one transaction: the event, the effects, the new state
+          -> publish              watchers see only what is durable
+          -> runner.perform       model requests, tools, timers; never before the commit
+          -> answers              come back as events, by the same door
+
+That nothing is lost in a crash follows from the order of these lines. If the commit fails, memory and store both stay
+as they were.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..effects.clock import Clock
+from ..effects.runner import Performer, Recorder, Runner
+from ..effects.scene import LiveKind, Scene
+from ..states.effects import Effect, StartTimer
+from ..states.errors import EngineClosed, Refused
+from ..states.events import Answer, Event, PolicyChanged, Request, RetryRequested, UserMessage
+from ..states.machine import transition
+from ..states.policy import ModelSpec
+from ..states.states import AwaitingUserResponse, Closed, Failed, Idle, State, pending
+from ..states.step import Step
+from .feed import Feed
+from .mailbox import Mailbox
+from .memory import Memory
+from .turn import Turn
+from .updates import Update
+
+logger = logging.getLogger("turnwise.loop")
+
+
+class Loop:
+    """Drives one conversation. Everything that happens to it goes through `request`; answers come by themselves."""
+
+    def __init__(
+        self,
+        conversation_id: str,
+        memory: Memory,
+        recorder: Recorder,
+        performers: Mapping[type[Effect], Performer],
+        clock: Clock,
+        models: tuple[ModelSpec, ...],
+        on_step: Callable[[Loop], None],
+    ) -> None:
+        self.conversation_id = conversation_id
+        self.memory = memory
+        self.feed = Feed()
+        self.interrupted = is_interrupted(memory.state)
+        self._clock = clock
+        self._models = models
+        self._on_step = on_step
+        self._waiting: dict[int, list[asyncio.Future[Turn]]] = {}
+        self._mailbox = Mailbox(self._take)
+        self._runner = Runner(recorder, performers, clock, self._mailbox.post)
+
+    @property
+    def state(self) -> State:
+        """Where the conversation rests, as stored."""
+        return self.memory.state
+
+    # --- one step
+
+    async def _take(self, event: Event) -> Step:
+        """Handle one event. Raises `Refused`, or a `StoreError` if the step could not be stored."""
+        if isinstance(event, Request) and self.memory.turn_of(event) is not None:
+            return Step(self.state, ignored=True)
+        if isinstance(event, UserMessage | RetryRequested):
+            await self._adopt_models()
+        return await self._step(event)
+
+    async def _step(self, event: Event) -> Step:
+        step = transition(self.state, event, self.memory.context)
+        if step.ignored:
+            logger.debug("Nothing to do about %s in %s", event.type, self.state.type)
+            return step
+        await self._runner.commit(event, step)
+        self._publish(self.memory.advance(event, step))
+        self._runner.perform(step.effects, self._scene())
+        self._on_step(self)
+        return step
+
+    async def _adopt_models(self) -> None:
+        """The engine may have been opened with other models than before; at rest the conversation takes them up."""
+        policy = self.memory.context.policy
+        if policy.models != self._models and isinstance(self.state, Idle | Failed):
+            policy = policy.model_copy(update={"models": self._models})
+            await self._step(PolicyChanged(event_id=str(uuid.uuid4()), at=self._clock.now(), policy=policy))
+
+    def _publish(self, updates: tuple[Update, ...]) -> None:
+        self.feed.publish(*updates)
+        for number in list(self._waiting):
+            if (turn := self._outcome(number)) is not None:
+                for waiting in self._waiting.pop(number):
+                    if not waiting.done():
+                        waiting.set_result(turn)
+        if isinstance(self.state, Closed):
+            self.feed.close()
+
+    def _scene(self) -> Scene:
+        memory = self.memory
+        return Scene(self.conversation_id, memory.state.book.turn, memory.context, memory.transcript, self._show)
+
+    def _show(self, effect_id: int, kind: LiveKind, data: dict[str, Any]) -> None:
+        if effect_id in pending(self.state):
+            self.feed.publish(Update(kind, data))
+
+    # --- from outside
+
+    async def request(self, event: Event) -> Step:
+        """Have an event handled, after all that came before it. Raises `Refused`."""
+        if self.interrupted and not isinstance(event, Answer):
+            raise Refused("interrupted")
+        return await self._mailbox.request(event)
+
+    async def outcome(self, number: int) -> Turn:
+        """How this turn stands once it has ended or waits for a person; waits until then."""
+        if (turn := self._outcome(number)) is not None:
+            return turn
+        if self.feed.closed:
+            raise EngineClosed
+        waiting: asyncio.Future[Turn] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(number, []).append(waiting)
+        return await waiting
+
+    def standing(self, number: int) -> Turn:
+        """How this turn stands at this moment."""
+        return self._outcome(number) or Turn(number=number, status="running")
+
+    def _outcome(self, number: int) -> Turn | None:
+        state = self.state
+        if isinstance(state, AwaitingUserResponse) and state.turn.number == number:
+            return Turn.that_asks(state)
+        return self.memory.turns.get(number)
+
+    # --- from beginning to end
+
+    def wake(self) -> None:
+        """Take up what a wait for a person needs, after the conversation was read from the store."""
+        state = self.state
+        if isinstance(state, AwaitingUserResponse) and state.deadline is not None:
+            due, effect_id = state.deadline.due, state.deadline.effect_id
+            timer = StartTimer(effect_id=effect_id, due=due, wakes="deadline_reached")
+            self._runner.perform((timer,), self._scene())
+        self._on_step(self)
+
+    async def close(self) -> None:
+        """Stop driving: the step in hand is finished, whatever else runs is dropped as in a crash."""
+        await self._mailbox.close()
+        await self._runner.close()
+        self.feed.close()
+        for waiting in self._waiting.values():
+            for future in waiting:
+                if not future.done():
+                    future.set_exception(EngineClosed())
+        self._waiting.clear()
+
+
+def is_interrupted(state: State) -> bool:
+    """Whether a conversation found in this state waits for work that died with its process. `Pure.`"""
+    return bool(pending(state)) and not isinstance(state, AwaitingUserResponse)

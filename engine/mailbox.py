@@ -1,0 +1,123 @@
+"""One door for everything that happens to a conversation, and one event at a time.
+
+Requests and answers wait here in the order in which they came. A request goes back to whoever sent it, with its step
+or an error. An answer belongs to nobody: if it cannot be stored it stays at the head and is tried again until it can,
+and requests meanwhile are refused, so that memory never runs ahead of the store and nothing done is forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from ..persistence.errors import StorageFailed
+from ..states.errors import EngineClosed, Refused
+from ..states.events import Event
+from ..states.step import Step
+
+logger = logging.getLogger("turnwise.mailbox")
+
+FIRST_WAIT, LONGEST_WAIT = 0.05, 5.0
+"""Seconds between attempts to store an answer; doubled each time. Ours."""
+
+
+@dataclass
+class _Letter:
+    event: Event
+    reply: asyncio.Future[Step] | None = None
+
+    def succeed(self, step: Step) -> None:
+        if self.reply is not None and not self.reply.done():
+            self.reply.set_result(step)
+
+    def fail(self, error: BaseException) -> None:
+        if self.reply is not None and not self.reply.done():
+            self.reply.set_exception(error)
+
+
+class Mailbox:
+    """Hands events to `take`, one after the other. It holds a task only while it holds an event."""
+
+    def __init__(self, take: Callable[[Event], Awaitable[Step]]) -> None:
+        self._take = take
+        self._letters: deque[_Letter] = deque()
+        self._draining: asyncio.Task[None] | None = None
+        self._stuck = False
+        self._closed = False
+
+    def post(self, event: Event) -> None:
+        """Drop an answer in."""
+        if not self._closed:
+            self._put(_Letter(event))
+
+    async def request(self, event: Event) -> Step:
+        """Drop a request in and wait for its step. Raises what `take` raises; a caller that is cancelled while it
+        waits leaves the request in the mailbox."""
+        if self._closed:
+            raise EngineClosed
+        if self._stuck:
+            raise Refused("storage")
+        letter = _Letter(event, asyncio.get_running_loop().create_future())
+        self._put(letter)
+        assert letter.reply is not None
+        return await letter.reply
+
+    async def close(self) -> None:
+        """Take nothing more; return when the event in hand is done. Requests that still wait fail."""
+        self._closed = True
+        while len(self._letters) > 1:
+            self._letters.pop().fail(EngineClosed())
+        if self._draining is not None:
+            if self._stuck:
+                self._draining.cancel()
+            await asyncio.wait([self._draining])
+
+    def _put(self, letter: _Letter) -> None:
+        self._letters.append(letter)
+        if self._draining is None:
+            self._draining = asyncio.ensure_future(self._drain())
+
+    async def _drain(self) -> None:
+        try:
+            while self._letters:
+                await self._deliver(self._letters[0])
+                self._letters.popleft()
+        finally:
+            self._draining = None
+
+    async def _deliver(self, letter: _Letter) -> None:
+        wait = FIRST_WAIT
+        while True:
+            try:
+                letter.succeed(await self._take(letter.event))
+                return
+            except StorageFailed as error:
+                if letter.reply is not None:
+                    letter.fail(_refusal(error))
+                    return
+                logger.warning("An answer could not be stored and is kept: %s", error)
+            except Exception as error:
+                if letter.reply is None:
+                    logger.exception("An answer could not be taken.")
+                letter.fail(error)
+                return
+            await self._wait_for_the_store(wait)
+            wait = min(LONGEST_WAIT, 2 * wait)
+
+    async def _wait_for_the_store(self, wait: float) -> None:
+        self._stuck = True
+        answers = [letter for letter in self._letters if letter.reply is None]
+        for letter in self._letters:
+            letter.fail(Refused("storage"))
+        self._letters = deque(answers)
+        await asyncio.sleep(wait)
+        self._stuck = False
+
+
+def _refusal(error: StorageFailed) -> Refused:
+    refused = Refused("storage")
+    refused.__cause__ = error
+    return refused

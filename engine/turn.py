@@ -1,0 +1,55 @@
+"""What a host gets back: how a turn stands, when it has ended or waits for a person."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ..states.log import LogEntry
+from ..states.messages import Usage
+from ..states.questions import UserQuestion
+from ..states.states import AwaitingUserResponse
+from ..states.transcript import words
+from ..states.turn import TurnEnded
+
+Status = Literal["completed", "incomplete", "failed", "cancelled", "awaiting_user", "running"]
+"""How a turn stands; `running` only where nobody waited for it to end (`send(wait=False)`)."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """How a turn stands.
+
+    `reply` is what the user receives, "" if nothing. `final_content` is the text for display, None if there is none.
+    `questions` are set while it waits for an answer, `failure` is one sentence if it failed. `truncated` tells that
+    the provider cut the text off.
+    """
+
+    number: int
+    status: Status
+    reply: str = ""
+    final_content: str | None = None
+    truncated: bool = False
+    questions: tuple[UserQuestion, ...] = ()
+    failure: str | None = None
+    usage: Usage = field(default_factory=Usage)
+
+    @classmethod
+    def that_ended(cls, entry: LogEntry, ended: TurnEnded) -> Turn:
+        """A turn that this entry ended. `Pure.`"""
+        said = ended.final_content
+        content = None if said is None else words(entry.event, said)
+        return cls(
+            number=ended.turn,
+            status=ended.status,
+            reply=content or "",
+            final_content=content,
+            truncated=ended.truncated,
+            failure=ended.failure.sentence if ended.failure else None,
+            usage=ended.usage,
+        )
+
+    @classmethod
+    def that_asks(cls, state: AwaitingUserResponse) -> Turn:
+        """A turn that waits for an answer. `Pure.`"""
+        return cls(number=state.turn.number, status="awaiting_user", questions=state.questions, usage=state.turn.usage)

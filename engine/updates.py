@@ -1,0 +1,129 @@
+"""What watchers of a conversation see: one vocabulary for programs, streams and pages.
+
+Updates follow from the log, so one that was missed can be read again. Each has the id "seq.n": the step, and its
+place in it. Between them stand live ones, without an id, which are never stored: `token` and `tool_progress`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..states.effects import ExecuteTool, PersistToolResults
+from ..states.errors import InvalidInput
+from ..states.log import LogEntry
+from ..states.messages import Message
+from ..states.states import AwaitingUserResponse, Failed, LlmRequesting, RetryWaiting, State
+from ..states.transcript import Transcript
+from .turn import Turn
+
+UpdateType = Literal["snapshot", "state_change", "message", "thought", "tool", "turn_ended", "token", "tool_progress"]
+
+
+@dataclass(frozen=True)
+class Update:
+    """Something to show.
+
+    | type | data |
+    |---|---|
+    | snapshot | `state` as in state_change, `transcript`: messages as dicts |
+    | state_change | `type`: the state in snake_case, `data`: what it tells (the questions, say) |
+    | message | `role`, `text`, `turn` |
+    | thought | `text`, `turn` |
+    | tool | `call_id`, `name`, `status`: running, completed or failed |
+    | turn_ended | `turn`, `status`, `is_complete`, `final_content`, `truncated`, `failure`, `usage` |
+    | token | `text`, `kind`: text or thinking |
+    | tool_progress | `call_id`, `text` |
+    """
+
+    type: UpdateType
+    data: dict[str, Any]
+    id: str | None = None
+
+    @property
+    def position(self) -> tuple[int, int] | None:
+        """The id as numbers, in the order of which updates come; None for live ones."""
+        return None if self.id is None else parse_id(self.id)
+
+
+def parse_id(text: str) -> tuple[int, int]:
+    """The numbers of an id. Raises `InvalidInput`. `Pure.`"""
+    seq, dot, place = text.partition(".")
+    if not (dot and seq.isdecimal() and place.isdecimal()):
+        raise InvalidInput("The id of an update reads like 12.3, the step and the place in it.")
+    return int(seq), int(place)
+
+
+def snapshot(state: State, transcript: Transcript) -> Update:
+    """How things stand, for a watcher that comes late. Its id lies behind all updates so far. `Pure.`"""
+    messages = [message.model_dump(mode="json", exclude_defaults=True) for message in transcript.messages]
+    return Update("snapshot", {"state": describe(state), "transcript": messages}, f"{state.book.seq + 1}.0")
+
+
+def updates_of(entry: LogEntry, before: State, after: State, transcript: Transcript) -> tuple[Update, ...]:
+    """What a step shows, in order: what was said and done, where it rests now, and whether a turn ended.
+
+    Takes the entry into `transcript`, which must hold all entries before it.
+    """
+    shown = [*_said(transcript.add(entry)), *_tools(entry, transcript)]
+    if describe(before) != describe(after):
+        shown.append(("state_change", describe(after)))
+    if entry.ended is not None:
+        shown.append(("turn_ended", describe_turn(Turn.that_ended(entry, entry.ended))))
+    return tuple(Update(kind, data, f"{entry.seq}.{n}") for n, (kind, data) in enumerate(shown, start=1))
+
+
+Shown = tuple[UpdateType, dict[str, Any]]
+
+
+def _said(messages: tuple[Message, ...]) -> Iterator[Shown]:
+    for message in messages:
+        if message.thinking:
+            yield "thought", {"text": message.thinking, "turn": message.turn}
+        if message.role != "tool" and message.text.strip():
+            yield "message", {"role": message.role, "text": message.text, "turn": message.turn}
+
+
+def _tools(entry: LogEntry, transcript: Transcript) -> Iterator[Shown]:
+    for effect in entry.effects:
+        if isinstance(effect, PersistToolResults):
+            for result in effect.results:
+                name = transcript.call(result.call_id).name
+                status = "failed" if result.error else "completed"
+                yield "tool", {"call_id": result.call_id, "name": name, "status": status}
+        elif isinstance(effect, ExecuteTool):
+            yield "tool", {"call_id": effect.call.call_id, "name": effect.call.name, "status": "running"}
+
+
+def describe(state: State) -> dict[str, Any]:
+    """A state as watchers see it. `Pure.`"""
+    return {"type": state.type, "data": _details(state)}
+
+
+def _details(state: State) -> dict[str, Any]:
+    match state:
+        case LlmRequesting(attempt=attempt):
+            return {"attempt": attempt}
+        case RetryWaiting(attempt=attempt, timer=timer):
+            return {"attempt": attempt, "due": timer.due.isoformat()}
+        case AwaitingUserResponse(questions=questions, call=call):
+            asked = [question.model_dump(mode="json", exclude_defaults=True) for question in questions]
+            return {"questions": asked, "call_id": call.call_id}
+        case Failed(kind=kind, sentence=sentence):
+            return {"kind": kind, "sentence": sentence}
+        case _:
+            return {}
+
+
+def describe_turn(turn: Turn) -> dict[str, Any]:
+    """A turn that ended, as watchers see it. `Pure.`"""
+    return {
+        "turn": turn.number,
+        "status": turn.status,
+        "is_complete": turn.status == "completed",
+        "final_content": turn.final_content,
+        "truncated": turn.truncated,
+        "failure": turn.failure,
+        "usage": turn.usage.model_dump(mode="json"),
+    }

@@ -1,0 +1,87 @@
+"""Watching a conversation: what was missed is read from the log, what is new comes from the feed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from ..states.context import Context
+from ..states.errors import Refused
+from ..states.events import Opened
+from ..states.log import LogEntry
+from ..states.machine import begin, transition
+from ..states.states import Closed, Idle, State
+from ..states.transcript import Transcript
+from .loop import Loop
+from .updates import Update, parse_id, snapshot, updates_of
+
+if TYPE_CHECKING:
+    from ..persistence.store import Store
+
+
+class Watcher:
+    """One reader of updates: its place in the feed, and the last stored update that it was given."""
+
+    def __init__(self, loop: Loop, store: Store) -> None:
+        self._loop = loop
+        self._store = store
+        self._place = loop.feed.end
+        self._last = (0, 0)
+
+    async def updates(self, after: str | None) -> AsyncIterator[Update]:
+        """A snapshot, or all that came behind the update `after`; then what comes. Each once, in order."""
+        if after is not None:
+            self._last = parse_id(after)
+        for update in await self._begin(after):
+            yield update
+        while True:
+            for update in await self._next():
+                yield update
+            if self._loop.feed.closed and self._loop.feed.end <= self._place:
+                return
+            await self._loop.feed.beyond(self._place)
+
+    async def _begin(self, after: str | None) -> tuple[Update, ...]:
+        return self._new(await self._missed() if after is not None else (await self._snapshot(),))
+
+    async def _next(self) -> tuple[Update, ...]:
+        kept = self._loop.feed.since(self._place)
+        # From here on the feed has all that is new; what lies before is read, and what is in both is shown once.
+        self._place = self._loop.feed.end
+        return self._new(kept if kept is not None else await self._missed())
+
+    def _new(self, updates: Iterable[Update]) -> tuple[Update, ...]:
+        shown = []
+        for update in updates:
+            if update.position is None or update.position > self._last:
+                self._last = update.position or self._last
+                shown.append(update)
+        return tuple(shown)
+
+    async def _missed(self) -> tuple[Update, ...]:
+        entries = await self._store.entries(self._loop.conversation_id)
+        try:
+            return tuple(history(entries))
+        except Refused:
+            # The log was written under other rules of the table, which replay tells; how things stand is known.
+            return (await self._snapshot(),)
+
+    async def _snapshot(self) -> Update:
+        if not isinstance(self._loop.state, Closed):
+            return snapshot(self._loop.state, self._loop.memory.transcript)
+        said = Transcript()
+        for entry in await self._store.entries(self._loop.conversation_id):
+            said.add(entry)
+        return snapshot(self._loop.state, said)
+
+
+def history(entries: Iterable[LogEntry]) -> Iterator[Update]:
+    """All updates of a log. Raises `Refused` if the table no longer takes what it took. `Pure.`"""
+    state: State = Idle()
+    context = Context()
+    said = Transcript()
+    for entry in entries:
+        event = entry.event
+        step = begin(event) if isinstance(event, Opened) else transition(state, event, context)
+        yield from updates_of(entry, state, step.state, said)
+        state, context = step.state, context.after(event)

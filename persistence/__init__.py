@@ -1,0 +1,9 @@
+"""Where conversations are kept: one SQLite file that holds every step of each, so that a crash loses nothing.
+
+Four jobs, one module or two for each. `rows` is a step as it stands in the table. `codec` turns steps into rows and
+back. `recorder` is the SQL. `store` and `log` are what the rest of turnwise talks to: `Store` opens a database and
+hands out a `ConversationLog` for each conversation, which takes its steps one by one. `replay` and `export` read a
+log again. The others see to the file: `address`, `lock`, `identity`, `connection`, `migrate`, `database`.
+
+SQLAlchemy is imported nowhere else in turnwise.
+"""

@@ -1,0 +1,138 @@
+"""Turns steps into rows, and rows into steps.
+
+What has a column of its own is not written a second time in the payload, and defaults are left out, so a step takes
+little more room than what was said in it. A row read back is equal to the step, to the microsecond.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from ..states.effects import AnyEffect, Effect
+from ..states.events import DEADLINE_TIMER, EVENTS, Event
+from ..states.states import AnyState, State, Timer
+from ..states.step import Step
+from ..states.turn import TurnEnded
+from .digests import content, digest, link
+from .entry import StoredEntry
+from .errors import Damaged
+from .rows import EventRow, RestRow
+
+VERSION = 1
+"""The version of the shape in which events are written; a reader may have to translate older ones."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_OWN_COLUMNS = {"at", "event_id", "effect_id"}
+_EVENT_TYPES: dict[str, type[Event]] = {event.model_fields["type"].default: event for event in EVENTS}
+_EFFECTS: TypeAdapter[tuple[Effect, ...]] = TypeAdapter(tuple[AnyEffect, ...])
+_STATE: TypeAdapter[State] = TypeAdapter(AnyState)
+
+
+def encode(event: Event, step: Step, before: bytes) -> tuple[EventRow, RestRow]:
+    """The rows of a step, `before` being the link of the step before it. `Pure.`"""
+    state = step.state.to_json()
+    unchained = EventRow(
+        seq=step.state.book.seq,
+        event_id=getattr(event, "event_id", None),
+        effect_id=getattr(event, "effect_id", None),
+        type=event.type,
+        version=VERSION,
+        at=to_microseconds(event.at),
+        turn=step.state.book.turn,
+        payload=_payload(event),
+        effects=_array(step.effects),
+        ended=step.ended.to_json() if step.ended else None,
+        state=digest(state),
+        chain=b"",
+    )
+    row = unchained._replace(chain=link(before, _content(unchained)))
+    due = next_timer(step.state)
+    rest = RestRow(
+        seq=row.seq,
+        chain=row.chain,
+        state_type=step.state.type,
+        waits=waits(step.state),
+        next_timer=None if due is None else to_microseconds(due),
+        updated_at=row.at,
+        state=state,
+    )
+    return row, rest
+
+
+def decode(row: EventRow) -> StoredEntry:
+    """The step in a row. `Pure.`
+
+    Raises `Damaged` if there is none that this turnwise can read. That a row can be read does not mean that it is
+    what was written: the chain tells.
+    """
+    try:
+        if row.version != VERSION:
+            raise ValueError(row.version)
+        return StoredEntry(
+            seq=row.seq,
+            event=_event(row),
+            effects=_EFFECTS.validate_json(row.effects) if row.effects is not None else (),
+            ended=TurnEnded.model_validate_json(row.ended) if row.ended is not None else None,
+            turn=row.turn,
+            digest=row.state,
+            chain=row.chain,
+            content=_content(row),
+        )
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        sentence = f"Step {row.seq} cannot be read: it is damaged, or a newer turnwise wrote it."
+        raise Damaged(row.seq, sentence) from error
+
+
+def decode_state(rest: RestRow) -> State:
+    """The state that a conversation rests in. `Pure.` Raises `Damaged`."""
+    try:
+        return _STATE.validate_json(rest.state)
+    except (ValueError, TypeError) as error:
+        sentence = "The state of the conversation cannot be read: it is damaged, or a newer turnwise wrote it."
+        raise Damaged(rest.seq, sentence) from error
+
+
+def waits(state: State) -> bool:
+    """Whether a model, a tool or a retry has still to answer. A person with a deadline is no work. `Pure.`"""
+    return any(answers != DEADLINE_TIMER for answers in state.awaited().values())
+
+
+def next_timer(state: State) -> datetime | None:
+    """When the first of the state's timers is due. `Pure.`"""
+    return min((value.due for _, value in state if isinstance(value, Timer)), default=None)
+
+
+def to_microseconds(at: datetime) -> int:
+    """A moment as microseconds since 1970. `Pure.`"""
+    return (at - _EPOCH) // timedelta(microseconds=1)
+
+
+def from_microseconds(at: int) -> datetime:
+    """The moment, in UTC, exactly. `Pure.`"""
+    return _EPOCH + timedelta(microseconds=at)
+
+
+def _payload(event: Event) -> str:
+    fields = event.model_dump(mode="json", exclude_defaults=True, exclude=_OWN_COLUMNS)
+    del fields["type"]
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+
+
+def _event(row: EventRow) -> Event:
+    own: dict[str, Any] = {"at": from_microseconds(row.at)}
+    own |= {} if row.event_id is None else {"event_id": row.event_id}
+    own |= {} if row.effect_id is None else {"effect_id": row.effect_id}
+    return _EVENT_TYPES[row.type].model_validate({**json.loads(row.payload), **own})
+
+
+def _array(effects: tuple[Effect, ...]) -> str | None:
+    return f"[{','.join(effect.to_json() for effect in effects)}]" if effects else None
+
+
+def _content(row: EventRow) -> bytes:
+    """The fingerprint of a row, its link left out."""
+    return content(row[:-1])

@@ -1,0 +1,41 @@
+"""How the store says no, sorted by what may be done about it.
+
+StoreError           the database cannot be used as it was opened, or by this program
+├── StorageFailed    the disk failed, or is full, or another program holds it: may be tried again
+├── StoreConflict    somebody else stored something first: load again, then decide anew
+├── TracesLeft       what was deleted is gone, but not yet every trace of it
+└── Damaged          what is stored is not what was stored once
+"""
+
+from __future__ import annotations
+
+from ..states.errors import StoreError
+
+
+class StorageFailed(StoreError):
+    """The database could not be read or written just now.
+
+    Nothing was stored, nothing changed in memory, and the same call works once the cause is gone (case P28). The
+    driver's own error is the cause.
+    """
+
+
+class StoreConflict(StoreError):
+    """A step was not stored, because its conversation is not where the caller believed it to be.
+
+    Another writer was first, or the conversation was deleted, or a request or an answer with this id is already in
+    the log. Nothing was stored. Load the conversation again and decide anew.
+    """
+
+
+class TracesLeft(StoreError):
+    """A conversation was deleted, but its file could not be rewritten, so parts of it can still be found there by who
+    looks at the bytes. They go with the next deletion."""
+
+
+class Damaged(StoreError):
+    """The step `seq` of a conversation is not what was stored once, or a newer turnwise wrote it."""
+
+    def __init__(self, seq: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.seq = seq

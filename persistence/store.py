@@ -1,0 +1,157 @@
+"""The store: all conversations of one database.
+
+It keeps what happened and gives it back; what it means is for others to say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import IntegrityError
+
+from ..states.errors import UnknownConversation
+from ..states.events import Opened
+from ..states.states import State
+from ..states.step import Step
+from . import recorder
+from .codec import decode, decode_state, encode, from_microseconds
+from .database import BUSY_TIMEOUT, Database
+from .digests import GENESIS
+from .entry import StoredEntry
+from .errors import StoreConflict
+from .integrity import check_whole
+from .log import ConversationLog
+from .rows import EventRow, RestRow
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A conversation in a list: the literal of its state, whether it waits for work, and when it moved last."""
+
+    id: str
+    state: str
+    busy: bool
+    updated_at: datetime
+
+
+@dataclass(frozen=True)
+class Record:
+    """A conversation as it stands in the tables, not yet read: where it rests, and its steps."""
+
+    key: int
+    rest: RestRow
+    steps: tuple[EventRow, ...]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A conversation as it was left: its log, open for the next step, the state it rests in, and all steps so far."""
+
+    log: ConversationLog
+    state: State
+    entries: tuple[StoredEntry, ...]
+
+
+class Store:
+    """One database of conversations. Made by `open`; whoever opens it must `close` it.
+
+    All methods wait for a thread that works with the disk, never the event loop itself. Besides what each of them
+    says, all raise `StorageFailed` if the disk does not do its work, and `StoreError` once the store is closed.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @classmethod
+    async def open(cls, url: str | Path, *, read_only: bool = False, busy_timeout: float = BUSY_TIMEOUT) -> Store:
+        """Open the database at `url`: a path, a URL like `sqlite:///dinner.db`, or `:memory:`.
+
+        One engine writes to a file at a time: until the store is closed, or its process dies, it holds a lock beside
+        the file. A file that is missing is made, for its owner's eyes only, and an older one is brought up to date.
+        `read_only` takes no lock and changes nothing, so it works beside an engine that is running, and after one
+        that crashed. `busy_timeout` is how many seconds to wait for another program that holds the file locked.
+
+        Raises `StoreError` for an address that is none, a folder or (`read_only`) a file that is missing, a file that
+        is no database or another program's, a database of a newer turnwise, and one that is open in another engine.
+        """
+        return cls(await Database.open(url, read_only=read_only, busy_timeout=busy_timeout))
+
+    async def create(self, conversation_id: str, event: Opened, step: Step) -> ConversationLog:
+        """Store a new conversation with its first step, as `begin` gives it.
+
+        Raises `StoreConflict` if there is one with this id.
+        """
+        row, rest = encode(event, step, GENESIS)
+
+        def add(connection: Connection) -> recorder.Head:
+            try:
+                return recorder.add_conversation(connection, conversation_id, row, rest)
+            except IntegrityError as error:
+                raise StoreConflict(f"There is already a conversation with the id {conversation_id}.") from error.orig
+
+        return ConversationLog(self._database, conversation_id, await self._database.write(add))
+
+    async def load(self, conversation_id: str) -> Loaded:
+        """The conversation as it was left, with its log open for the next step.
+
+        Raises `UnknownConversation`, and `Damaged` if what is stored is not what was stored once: nobody should act
+        on it. `entries` and replay read as far as there is something to be read.
+        """
+
+        def read(connection: Connection) -> Loaded:
+            record = _record(connection, conversation_id)
+            entries = tuple(decode(row) for row in record.steps)
+            check_whole(entries, record.rest)
+            head = recorder.Head(record.key, record.rest.seq, record.rest.chain)
+            log = ConversationLog(self._database, conversation_id, head)
+            return Loaded(log, decode_state(record.rest), entries)
+
+        return await self._database.read(read)
+
+    async def entries(self, conversation_id: str, after: int = 0) -> tuple[StoredEntry, ...]:
+        """The steps behind the step `after`, in order. Raises `UnknownConversation`, and `Damaged` for a step that
+        cannot be read."""
+
+        def read(connection: Connection) -> tuple[StoredEntry, ...]:
+            return tuple(decode(row) for row in _record(connection, conversation_id, after).steps)
+
+        return await self._database.read(read)
+
+    async def record(self, conversation_id: str) -> Record:
+        """The conversation as it stands in the tables, damaged or not. Raises `UnknownConversation`."""
+        return await self._database.read(lambda connection: _record(connection, conversation_id))
+
+    async def list(self) -> tuple[Summary, ...]:
+        """All conversations, the one that moved last first."""
+        return tuple(
+            Summary(row.id, row.state_type, row.waits, from_microseconds(row.updated_at))
+            for row in await self._database.read(recorder.summaries)
+        )
+
+    async def with_timers(self) -> tuple[str, ...]:
+        """The ids of the conversations in which a timer runs, the one due first first."""
+        return await self._database.read(recorder.with_timers)
+
+    async def delete(self, conversation_id: str) -> None:
+        """Delete a conversation so that nothing it held is left in the file, or in the files beside it.
+
+        The whole file is written anew for that, so this takes as long as copying it does. Raises
+        `UnknownConversation`, and `TracesLeft` if the conversation is gone but the file could not be rewritten.
+        """
+        if not await self._database.erase(lambda connection: recorder.remove(connection, conversation_id)):
+            raise UnknownConversation(conversation_id)
+
+    async def close(self) -> None:
+        """Finish what was handed in, close the file and release the lock. To close twice is to close once."""
+        await self._database.close()
+
+
+def _record(connection: Connection, conversation_id: str, after: int = 0) -> Record:
+    found = recorder.find(connection, conversation_id)
+    if found is None:
+        raise UnknownConversation(conversation_id)
+    key, rest = found
+    return Record(key, rest, recorder.steps(connection, key, after))

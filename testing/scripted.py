@@ -1,0 +1,103 @@
+"""Models that say what a test tells them to: doubles of the `Llm` port.
+
+    llm = ScriptedLlm([call("find_table", party=2), reply("Table 4 is free.")])
+    async with Engine.open("sqlite://", model=llm, tools=[find_table]) as engine: ...
+    llm.assert_finished()
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from ..states.failures import FailureKind
+from ..states.messages import Usage
+
+if TYPE_CHECKING:
+    from ..effects.model.port import LlmFailure, ModelAnswer, ModelRequest, Token
+
+
+def reply(text: str, *, thinking: str = "", finish_reason: str = "stop", usage: Usage | None = None) -> ModelAnswer:
+    """The model answers with a text."""
+    from ..effects.model.port import ModelAnswer
+
+    return ModelAnswer(content=text, thinking=thinking, finish_reason=finish_reason, usage=usage or Usage())
+
+
+def call(tool_name: str, /, **arguments: Any) -> ModelAnswer:
+    """The model calls one tool."""
+    from ..effects.model.port import ModelAnswer, ModelCall
+
+    made = ModelCall(id="call_0", name=tool_name, arguments=json.dumps(arguments, ensure_ascii=False))
+    return ModelAnswer(tool_calls=(made,), finish_reason="tool_calls")
+
+
+def calls(*answers: ModelAnswer, text: str = "") -> ModelAnswer:
+    """The model makes all these calls in one response, beside a text if there is one."""
+    from ..effects.model.port import ModelAnswer
+
+    made = tuple(made for answer in answers for made in answer.tool_calls)
+    return ModelAnswer(content=text, tool_calls=made, finish_reason="tool_calls")
+
+
+def failure(kind: FailureKind, sentence: str = "The model failed.", *, retry_after: float | None = None) -> LlmFailure:
+    """The request fails; `retry_after` is in seconds."""
+    from ..effects.model.port import LlmFailure
+
+    return LlmFailure(kind, sentence, retry_after)
+
+
+class FunctionLlm:
+    """A model that is a function of the request: of `request.messages`, `request.tools` and the rest.
+
+    The function returns an answer, a failure, or a text; it may be a coroutine function, so a test can hold an answer
+    back. `requests` are those seen so far.
+    """
+
+    def __init__(self, function: Callable[[ModelRequest], Any], *, name: str = "function") -> None:
+        self.name = name
+        self.requests: list[ModelRequest] = []
+        self._function = function
+
+    async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
+        """Answer the request; a text is shown as one token before it is returned."""
+        from ..effects.model.port import LlmFailure, Token
+
+        self.requests.append(request)
+        answer: Any = self._function(request)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        if isinstance(answer, LlmFailure):
+            raise answer
+        if isinstance(answer, str):
+            answer = reply(answer)
+        if answer.content:
+            show(Token(answer.content))
+        made: ModelAnswer = answer
+        return made
+
+
+class ScriptedLlm(FunctionLlm):
+    """A model that gives these answers (or failures, or texts), one to a request, in this order.
+
+    A request for which no answer is left fails; call `assert_finished` at the end of a test to be told of that, and
+    of answers that nobody asked for.
+    """
+
+    def __init__(self, answers: Iterable[ModelAnswer | LlmFailure | str | Awaitable[Any]], *, name: str = "scripted"):
+        super().__init__(self._next, name=name)
+        self._answers = list(answers)
+        self._unexpected = 0
+
+    def assert_finished(self) -> None:
+        """Raises AssertionError unless every answer was asked for, and nothing else was."""
+        assert not self._unexpected, f"{self._unexpected} requests came for which the script has no answer"
+        assert not self._answers, f"{len(self._answers)} answers of the script were never asked for"
+
+    def _next(self, request: ModelRequest) -> Any:
+        if not self._answers:
+            self._unexpected += 1
+            return failure("internal", "The script has no answer to this request.")
+        return self._answers.pop(0)

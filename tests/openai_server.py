@@ -1,0 +1,397 @@
+"""A language model's web service to test against: a real server on a real socket, with answers written by the test.
+
+Nothing between turnwise and the wire is replaced by a double, so what is tested is what runs. The server speaks
+OpenAI's chat completions, plain or streamed as the request asks, follows a script, and is as strict as the strictest
+provider: a request that any of them would refuse gets a 400 (case P35). It runs in the test's own event loop.
+
+    async with OpenAiServer([calls(("find_table", {"party": 2})), says("Booked.")]) as server:
+        model = LiteLlm("openai/test", api_base=server.url, api_key="test")
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Any, Self
+
+from aiohttp import web
+
+Body = dict[str, Any]
+"""A request as the server saw it: the parsed JSON."""
+
+LEGAL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+LEGAL_ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
+ROLES = {"system", "user", "assistant", "tool"}
+
+
+class Exchange:
+    """One request and the way back to whoever sent it."""
+
+    def __init__(self, request: web.Request, body: Body, released: asyncio.Event) -> None:
+        self.request = request
+        self.body = body
+        self.released = released
+
+    async def answer(self, choice: dict[str, Any], usage: dict[str, int]) -> web.StreamResponse:
+        """Send the whole answer at once."""
+        completion = {"id": "c", "object": "chat.completion", "created": 1, "model": self.body["model"]}
+        return web.json_response({**completion, "choices": [choice], "usage": usage})
+
+    async def stream(self) -> web.StreamResponse:
+        """Begin a streamed answer."""
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(self.request)
+        return response
+
+    async def send(self, response: web.StreamResponse, choices: list[dict[str, Any]], **fields: Any) -> None:
+        """Send one chunk of a streamed answer."""
+        chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": self.body["model"]}
+        await response.write(b"data: " + json.dumps({**chunk, "choices": choices, **fields}).encode() + b"\n\n")
+
+    async def finish(self, response: web.StreamResponse, reason: str, usage: dict[str, int]) -> web.StreamResponse:
+        """End a streamed answer as OpenAI does: the reason, then what it cost if that was asked for."""
+        await self.send(response, [{"index": 0, "delta": {}, "finish_reason": reason}])
+        if (self.body.get("stream_options") or {}).get("include_usage"):
+            await self.send(response, [], usage=usage)
+        await response.write(b"data: [DONE]\n\n")
+        return response
+
+
+Reply = Callable[[Exchange], Awaitable[web.StreamResponse]]
+"""What the server does with one request."""
+
+Script = Sequence[Reply] | Callable[[Body], Reply]
+"""Replies in the order of the requests, or a function that chooses one for each request."""
+
+
+def _delta(**delta: Any) -> list[dict[str, Any]]:
+    return [{"index": 0, "delta": delta, "finish_reason": None}]
+
+
+def _usage(tokens: tuple[int, int]) -> dict[str, int]:
+    return {"prompt_tokens": tokens[0], "completion_tokens": tokens[1], "total_tokens": sum(tokens)}
+
+
+def _message(deltas: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The deltas of a streamed answer put together: the message of a plain one."""
+    message: dict[str, Any] = {"role": "assistant", "content": None}
+    calls: dict[int, dict[str, Any]] = {}
+    for delta in deltas:
+        for key in delta.keys() & {"content", "reasoning_content"}:
+            message[key] = (message.get(key) or "") + delta[key]
+        for fragment in delta.get("tool_calls", ()):
+            call = calls.setdefault(fragment["index"], {"function": {"arguments": ""}})
+            call.update({key: fragment[key] for key in fragment.keys() & {"id", "type"}})
+            function = fragment["function"]
+            call["function"].update({key: function[key] for key in function.keys() & {"name"}})
+            call["function"]["arguments"] += function.get("arguments", "")
+    return {**message, "tool_calls": list(calls.values())} if calls else message
+
+
+def _answers(deltas: Sequence[dict[str, Any]], reason: str, tokens: tuple[int, int]) -> Reply:
+    async def reply(exchange: Exchange) -> web.StreamResponse:
+        if not exchange.body.get("stream"):
+            choice = {"index": 0, "message": _message(deltas), "finish_reason": reason}
+            return await exchange.answer(choice, _usage(tokens))
+        response = await exchange.stream()
+        for delta in deltas:
+            await exchange.send(response, _delta(**delta))
+        return await exchange.finish(response, reason, _usage(tokens))
+
+    return reply
+
+
+# --- what a server can do
+
+
+def says(*pieces: str, thinking: str = "", finish_reason: str = "stop", tokens: tuple[int, int] = (10, 5)) -> Reply:
+    """Say the pieces, one chunk each, after the thinking. `tokens` are those of the request and of the answer."""
+    thoughts = [{"reasoning_content": thinking}] if thinking else []
+    return _answers([{"role": "assistant"}, *thoughts, *({"content": p} for p in pieces)], finish_reason, tokens)
+
+
+def streams(*deltas: dict[str, Any], finish_reason: str = "stop", tokens: tuple[int, int] = (10, 5)) -> Reply:
+    """Send these deltas, one chunk each: for what a provider may add to the protocol."""
+    return _answers([{"role": "assistant"}, *deltas], finish_reason, tokens)
+
+
+def calls(
+    *wanted: tuple[str, dict[str, Any] | str],
+    text: str = "",
+    ids: Sequence[str] | None = None,
+    indexes: Sequence[int] | None = None,
+    finish_reason: str = "tool_calls",
+    tokens: tuple[int, int] = (10, 5),
+) -> Reply:
+    """Call tools, `(name, arguments)` each, in fragments: first id and name, then the arguments in three parts.
+
+    Arguments given as a text are sent as they are, however broken. `ids` default to call_0, call_1, …: the same ones
+    in each response, as some providers do (case P29). `indexes` default to 0, 1, …
+    """
+    deltas: list[dict[str, Any]] = [{"role": "assistant"}, *([{"content": text}] if text else [])]
+    for place, (name, arguments) in enumerate(wanted):
+        call_id = f"call_{place}" if ids is None else ids[place]
+        index = place if indexes is None else indexes[place]
+        head = {"index": index, "id": call_id, "type": "function", "function": {"name": name, "arguments": ""}}
+        deltas.append({"tool_calls": [head]})
+        written = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        third = len(written) // 3 + 1
+        for part in (written[:third], written[third : 2 * third], written[2 * third :]):
+            deltas.append({"tool_calls": [{"index": index, "function": {"arguments": part}}]})
+    return _answers(deltas, finish_reason, tokens)
+
+
+def fails(
+    status: int,
+    message: str = "no",
+    *,
+    retry_after: str | float | None = None,
+    code: str | None = None,
+    kind: str | None = None,
+) -> Reply:
+    """Refuse with an HTTP status, in OpenAI's shape, where `kind` is the error's type.
+
+    `retry_after` is the header: seconds or an HTTP date.
+    """
+
+    async def reply(exchange: Exchange) -> web.StreamResponse:
+        headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
+        error = {"message": message, "type": kind, "param": None, "code": code}
+        return web.json_response({"error": error}, status=status, headers=headers)
+
+    return reply
+
+
+def drops_after(*pieces: str) -> Reply:
+    """Say the pieces, then cut the connection in the middle of the answer."""
+
+    async def reply(exchange: Exchange) -> web.StreamResponse:
+        response = await _begun(exchange, pieces)
+        assert exchange.request.transport is not None
+        exchange.request.transport.close()
+        return response
+
+    return reply
+
+
+def breaks_off_after(*pieces: str) -> Reply:
+    """Say the pieces, then end the answer politely but without a finish reason, as a proxy that gives up does."""
+
+    async def reply(exchange: Exchange) -> web.StreamResponse:
+        return await _begun(exchange, pieces)
+
+    return reply
+
+
+def hangs(*pieces: str) -> Reply:
+    """Say the pieces, if any, and then nothing until the server is released or the client has gone.
+
+    Without pieces not even the HTTP status arrives. When released, the answer ends well.
+    """
+
+    async def reply(exchange: Exchange) -> web.StreamResponse:
+        response = await _begun(exchange, pieces) if pieces else None
+        await exchange.released.wait()
+        return await exchange.finish(response or await exchange.stream(), "stop", _usage((10, 5)))
+
+    return reply
+
+
+def has_no_choices() -> Reply:
+    """Answer 200 with an empty list of choices."""
+
+    async def reply(exchange: Exchange) -> web.StreamResponse:
+        response = await exchange.stream()
+        await exchange.send(response, [], usage=_usage((10, 0)))
+        await response.write(b"data: [DONE]\n\n")
+        return response
+
+    return reply
+
+
+def sends(text: str, content_type: str = "application/json") -> Reply:
+    """Answer 200 with whatever text: broken JSON, a web page, a stream that is none."""
+
+    async def reply(exchange: Exchange) -> web.StreamResponse:
+        return web.Response(text=text, content_type=content_type)
+
+    return reply
+
+
+async def _begun(exchange: Exchange, pieces: Iterable[str]) -> web.StreamResponse:
+    response = await exchange.stream()
+    for piece in pieces:
+        await exchange.send(response, _delta(content=piece))
+    return response
+
+
+# --- what a provider refuses
+
+
+def violations(body: Body) -> list[str]:
+    """Why providers would refuse this request, rule by rule; empty if none would."""
+    messages = body.get("messages") or []
+    found = [] if messages else ["messages: must not be empty"]
+    for rule in (_roles, _contents, _calls_in, _pairs, _tools_of, _encoding):
+        found += rule(body, messages)
+    return found
+
+
+def _roles(_: Body, messages: list[Body]) -> Iterator[str]:
+    for index, message in enumerate(messages):
+        if message.get("role") not in ROLES:
+            yield f"messages[{index}]: unknown role"
+        if message.get("role") == "system" and index:
+            yield f"messages[{index}]: the system message must be the first"
+
+
+def _contents(_: Body, messages: list[Body]) -> Iterator[str]:
+    for index, message in enumerate(messages):
+        content = message.get("content")
+        if message.get("role") == "assistant":
+            if message.get("tool_calls") == []:
+                yield f"messages[{index}]: tool_calls must not be an empty list"
+            if not (content or "").strip() and not message.get("tool_calls"):
+                yield f"messages[{index}]: an assistant message must have text or calls"
+        elif content is None or (message.get("role") != "tool" and not content):
+            yield f"messages[{index}]: content must not be empty"
+
+
+def _calls_in(_: Body, messages: list[Body]) -> Iterator[str]:
+    seen: set[str] = set()
+    for call in (call for message in messages for call in message.get("tool_calls") or ()):
+        if not LEGAL_ID.fullmatch(call.get("id") or ""):
+            yield f"call id {call.get('id')!r}: illegal"
+        if call["id"] in seen:
+            yield f"call id {call['id']!r}: used twice"
+        seen.add(call["id"])
+        if not LEGAL_NAME.fullmatch(call["function"]["name"]):
+            yield f"call {call['id']}: illegal name {call['function']['name']!r}"
+        if not _is_json_object(call["function"]["arguments"]):
+            yield f"call {call['id']}: arguments must be a JSON object"
+
+
+def _is_json_object(text: str) -> bool:
+    def refuse(constant: str) -> None:
+        raise ValueError(constant)
+
+    try:
+        return isinstance(json.loads(text, parse_constant=refuse), dict)
+    except ValueError:
+        return False
+
+
+def _pairs(_: Body, messages: list[Body]) -> Iterator[str]:
+    owed: list[str] = []
+    for index, message in enumerate([*messages, {"role": "end"}]):
+        if message.get("role") == "tool":
+            if message.get("tool_call_id") in owed:
+                owed.remove(message["tool_call_id"])
+            else:
+                yield f"messages[{index}]: a tool message must answer a call of the message before it"
+        else:
+            if owed:
+                yield f"messages[{index}]: calls without a result before it: {owed}"
+            owed = [call["id"] for call in message.get("tool_calls") or ()]
+
+
+def _tools_of(body: Body, messages: list[Body]) -> Iterator[str]:
+    tools = body.get("tools")
+    names = [tool["function"]["name"] for tool in tools or ()]
+    if tools == []:
+        yield "tools: must not be an empty list"
+    if not tools and any(message.get("tool_calls") for message in messages):
+        yield "tools: a history with calls needs a list of tools"
+    if not tools and body.get("tool_choice") is not None:
+        yield "tool_choice: needs a list of tools"
+    if len(set(names)) < len(names):
+        yield "tools: a name is used twice"
+    yield from (f"tools: illegal name {name!r}" for name in names if not LEGAL_NAME.fullmatch(name))
+
+
+def _encoding(body: Body, _: list[Body]) -> Iterator[str]:
+    try:
+        json.dumps(body, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        yield "body: holds half a character (a lone surrogate)"
+
+
+# --- the server
+
+
+class OpenAiServer:
+    """The server, for the time of an `async with`.
+
+    `requests` are the bodies seen, the refused ones included; `disconnects` counts the clients that left before
+    their answer was complete. A request beyond the script gets a 400 and fails the test when the server closes.
+    """
+
+    def __init__(self, script: Script = ()) -> None:
+        self.requests: list[Body] = []
+        self.disconnects = 0
+        self._script = script if callable(script) else self._next_of(iter(script))
+        self._changed = asyncio.Condition()
+        self._released = asyncio.Event()
+        self._unexpected = 0
+
+    @property
+    def url(self) -> str:
+        """The address to give to a client as its base."""
+        host, port = self._runner.addresses[0][:2]
+        return f"http://{host}:{port}/v1"
+
+    async def __aenter__(self) -> Self:
+        app = web.Application(client_max_size=2**26)
+        app.router.add_post("/v1/chat/completions", self._serve)
+        # A client that leaves cancels the handler: that is how the server knows.
+        self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.release()
+        await self._runner.cleanup()
+        assert kind is not None or not self._unexpected, f"{self._unexpected} requests more than the script has"
+
+    def release(self) -> None:
+        """Let every reply that hangs go on."""
+        self._released.set()
+
+    async def asked(self, times: int = 1) -> None:
+        """Wait until this many requests have come in."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: len(self.requests) >= times)
+
+    async def left(self, times: int = 1) -> None:
+        """Wait until this many clients have left before their answer was complete."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.disconnects >= times)
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        async with self._changed:
+            self.requests.append(body)
+            self._changed.notify_all()
+        found = violations(body)
+        reply = fails(400, "; ".join(found), kind="invalid_request_error") if found else self._script(body)
+        try:
+            return await reply(Exchange(request, body, self._released))
+        except (asyncio.CancelledError, ConnectionError):
+            await asyncio.shield(self._count_disconnect())
+            raise
+
+    async def _count_disconnect(self) -> None:
+        async with self._changed:
+            self.disconnects += 1
+            self._changed.notify_all()
+
+    def _next_of(self, replies: Iterator[Reply]) -> Callable[[Body], Reply]:
+        def choose(_: Body) -> Reply:
+            try:
+                return next(replies)
+            except StopIteration:
+                self._unexpected += 1
+                return fails(400, "the script has no further reply", kind="invalid_request_error")
+
+        return choose
