@@ -62,7 +62,6 @@ class BlockingEngine(_Blocking):
 @contextmanager
 def open_blocking(url: str | Path, **options: Any) -> Iterator[BlockingEngine]:
     """An engine that lives in a thread of its own; see `Engine.open` for the options."""
-    with start_blocking_portal() as portal:
-        engine = portal.call(partial(Engine.open, url, **options))
-        with portal.wrap_async_context_manager(engine):
-            yield BlockingEngine(portal, engine)
+    engine = Engine.open(url, **options)
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(engine):
+        yield BlockingEngine(portal, engine)

@@ -47,9 +47,5 @@ def controlled(connection: sqlite3.Connection, mode: Mode) -> Connection:
         connection.execute("PRAGMA journal_mode = WAL")
     engine = create_engine("sqlite://", creator=lambda: connection, poolclass=NullPool, hide_parameters=True)
     begin = "BEGIN IMMEDIATE" if mode == "rw" else "BEGIN"
-
-    @event.listens_for(engine, "begin")
-    def _begin(beginning: Connection) -> None:
-        beginning.exec_driver_sql(begin)
-
+    event.listen(engine, "begin", lambda _: connection.execute(begin))
     return engine.connect()

@@ -229,18 +229,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     action.add_argument("--check", metavar="FILE", type=Path, help="exit 1 unless the page is fresh")
     wanted = parser.parse_args(arguments)
     if wanted.write is not None:
-        wanted.write.write_text(markdown(), encoding="utf-8", newline="\n")
-    elif wanted.check is not None:
+        return _write(wanted.write)
+    if wanted.check is not None:
         return _check(wanted.check)
-    else:
-        print(mermaid(), end="")
+    print(mermaid(), end="")
+    return 0
+
+
+def _write(page: Path) -> int:
+    try:
+        page.write_text(markdown(), encoding="utf-8", newline="\n")
+    except OSError as error:
+        return _complain(f"{page} cannot be written: {error.strerror}.")
     return 0
 
 
 def _check(page: Path) -> int:
-    if page.is_file() and page.read_text(encoding="utf-8") == markdown():
+    if page.is_file() and page.read_text(encoding="utf-8", errors="replace") == markdown():
         return 0
-    print(f"{page} is not what the table gives; run `make docs`.", file=sys.stderr)
+    return _complain(f"{page} is not what the table gives; run `make docs`.")
+
+
+def _complain(sentence: str) -> int:
+    print(sentence, file=sys.stderr)
     return 1
 
 

@@ -106,6 +106,8 @@ class History:
         """What was asked of the world and makes no sense."""
         self.spent: Spent | None = None
         """What the turn has used up; None before the first."""
+        self.cost_of_turn = Usage()
+        """What all requests of the turn have cost."""
         self._said = Transcript()
         self._cancel_deadline: int | None = None
 
@@ -204,10 +206,14 @@ class History:
 
     def _count(self, event: Event) -> None:
         match event:
-            case UserMessage() | RetryRequested() | UserQuestionResponse() | UserCancel():
+            case UserMessage() | RetryRequested():
+                self.spent = Spent(since=event.at)
+                self.cost_of_turn = Usage()
+            case UserQuestionResponse() | UserCancel():
                 self.spent = Spent(since=event.at)
             case LlmResponse() if self.spent is not None:
                 self.spent.usage += event.usage
+                self.cost_of_turn += event.usage
             case DeadlineReached() if self.spent is not None and not self.stopping:
                 asked = next(entry.event for entry in reversed(self.log) if _asks(entry.event))
                 self.spent.since = _later(self.spent.since, event.at - asked.at)

@@ -11,7 +11,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from functools import cache
-from itertools import zip_longest
 from typing import Any, TypeAlias
 
 from pydantic import TypeAdapter
@@ -224,7 +223,8 @@ def can_be_stopped(history: History) -> None:
             _require(newest.step is not None, "a cancel was ignored", history)
     if isinstance(history.state, Busy):
         for patient in (True, False):
-            _stops(history, UserCancel, patient=patient)
+            rest = _stop(history, UserCancel, patient=patient)
+            _require(isinstance(rest, Idle | Closed), "a cancelled turn does not end at rest", history)
 
 
 def can_be_left(history: History) -> None:
@@ -232,16 +232,16 @@ def can_be_left(history: History) -> None:
     state = history.state
     if isinstance(state, Closed):
         return
-    moves = {kind for kind in REQUESTS if kind in next_events(state)}
-    going_on = {UserMessage, UserQuestionResponse, UserCancel, CloseRequested}
-    _require(bool(moves & going_on), "a person has no way on", history)
-    last = _stops(history, CloseRequested, patient=True) if isinstance(state, Busy) else None
-    last = last or _step(observe(state, _request(CloseRequested, history), history.context))
-    _require(last is not None and isinstance(last.state, Closed), "closing does not close", history)
+    context, at = history.context, history.newest.event.at
+    moves = {UserMessage, UserQuestionResponse, UserCancel, CloseRequested}
+    _require(not moves.isdisjoint(next_events(state)), "a person has no way on", history)
+    close = CloseRequested(event_id="way out", at=at)
+    closed = _stop(history, CloseRequested, patient=True) if isinstance(state, Busy) else observe(state, close, context).after
+    _require(isinstance(closed, Closed), "closing does not close", history)
     if isinstance(state, AwaitingUserResponse):
         answers = {question.question: question.options[0].label for question in state.questions}
-        response = UserQuestionResponse(event_id="way out", at=history.newest.event.at, answers=answers)
-        _require(_step(observe(state, response, history.context)) is not None, "no answer is accepted", history)
+        response = UserQuestionResponse(event_id="way out", at=at, answers=answers)
+        _require(observe(state, response, context).step is not None, "no answer is accepted", history)
 
 
 def stays_closed(history: History) -> None:
@@ -250,45 +250,52 @@ def stays_closed(history: History) -> None:
         _require(history.newest.step is None, "something happened after the end", history)
 
 
-def _request(kind: type[UserCancel | CloseRequested], history: History) -> UserCancel | CloseRequested:
-    return kind(event_id="way out", at=history.newest.event.at)
-
-
-def _stops(history: History, kind: type[UserCancel | CloseRequested], *, patient: bool) -> Step | None:
-    """The step that ends the turn, if a person wants it to end and the world only acknowledges (or is `patient` and
-    lets the deadline pass)."""
+def _stop(history: History, kind: type[UserCancel | CloseRequested], *, patient: bool) -> State:
+    """Where the turn rests that a person wants to end, while the world only acknowledges (or is `patient` and lets
+    the deadline pass)."""
     state, context, at = history.state, history.context, history.newest.event.at
     turn = state.book.turn
     # A cancelled question may let the turn go on, so that it takes a second cancel; each tool takes one step more.
-    for _ in range(3 + len(pending(state))):
-        event = _acknowledgement(state, at, patient=patient) or _request(kind, history)
-        if isinstance(state, Cancelling) and kind is CloseRequested and not state.closing:
-            event = _request(kind, history)
-        step = _step(observe(state, event, context))
-        _require(step is not None, f"{event.type} does not help to stop {state.type}", history)
-        assert step is not None
+    for _ in range(3 + context.policy.parallel):
+        event = kind(event_id="way out", at=at) if _takes(state, kind) else _acknowledgement(state, at, patient)
+        step = observe(state, event, context).step
+        if step is None:
+            break
         if step.ended is not None:
             _require(step.ended.turn == turn, "another turn ended", history)
-            _require(isinstance(step.state, Idle | Closed), "a cancelled turn does not end at rest", history)
-            return step
+            return step.state
         state = step.state
-    _require(False, "it cannot be stopped", history)
-    return None
+    raise LawBroken(f"{state.type} cannot be stopped")
 
 
-def _acknowledgement(state: State, at: datetime, *, patient: bool) -> Event | None:
-    if not isinstance(state, Cancelling):
-        return None
+def _takes(state: State, kind: type[UserCancel | CloseRequested]) -> bool:
+    """Whether it is up to the person, and not to the world, to move on."""
+    return not isinstance(state, Cancelling) or (kind is CloseRequested and not state.closing)
+
+
+def _acknowledgement(state: State, at: datetime, patient: bool) -> Event:
+    assert isinstance(state, Cancelling)
     if patient:
         return DeadlineReached(effect_id=state.deadline.effect_id, at=at)
     return ToolAborted(effect_id=min(pending(state) - {state.deadline.effect_id}), at=at)
 
 
-def _step(observation: Observation) -> Step | None:
-    return observation.step
+# --- 11 and 12: what a turn comes to
 
 
-# --- 12: limits
+def ends_each_turn_once(history: History) -> None:
+    """Law 11: the step that leaves a turn, and no other, says that it ended, how, and what all of it cost."""
+    newest = history.newest
+    if newest.step is None:
+        return
+    ended = newest.step.ended
+    begins = newest.after.book.turn > newest.before.book.turn
+    leaves = (begins or isinstance(newest.before, Busy)) and not isinstance(newest.after, Busy)
+    _require((ended is not None) == leaves, "a turn ended without a word, or a word without an end", history)
+    if ended is not None:
+        _require(ended.turn == newest.after.book.turn, "another turn ended", history)
+        _require((ended.status == "failed") == isinstance(newest.after, Failed), "a failure rests in Failed", history)
+        _require(ended.usage == history.cost_of_turn, "the cost is not what the requests cost", history)
 
 
 def keeps_within_limits(history: History) -> None:
@@ -346,6 +353,7 @@ LAWS: tuple[Law, ...] = (
     can_be_stopped,
     can_be_left,
     stays_closed,
+    ends_each_turn_once,
     keeps_within_limits,
     hands_on_answers_exactly,
 )

@@ -72,6 +72,7 @@ from ..states.states import (
     ToolExecuting,
 )
 from ..states.turn import TurnRecord
+from .history import History, Observation
 
 T = TypeVar("T")
 
@@ -305,10 +306,9 @@ def request(kind: type[Request], **fields: SearchStrategy[Any]) -> SearchStrateg
     return st.builds(kind, **{"at": instants(), "event_id": ids, **_fields()[kind], **fields})
 
 
-def answer(kind: type[Answer], effect_id: int | None = None, **fields: SearchStrategy[Any]) -> SearchStrategy[Answer]:
-    """Answers of one type, to the effect given or to any. A field that is not given is made up."""
-    ids = st.integers(-1, 30) if effect_id is None else st.just(effect_id)
-    return st.builds(kind, **{"at": instants(), "effect_id": ids, **_fields()[kind], **fields})
+def answer(kind: type[Answer], **fields: SearchStrategy[Any]) -> SearchStrategy[Answer]:
+    """Answers of one type. A field that is not given is made up."""
+    return st.builds(kind, **{"at": instants(), "effect_id": st.integers(-1, 30), **_fields()[kind], **fields})
 
 
 @cache
@@ -325,19 +325,22 @@ def answers_for(state: State) -> SearchStrategy[Answer]:
 
 def _proper(kind: type[Answer], effect_id: int) -> SearchStrategy[Answer]:
     if kind is LlmResponse:
-        return answer(kind, effect_id, tool_calls=tool_calls(f"call.{effect_id}"))
-    return answer(kind, effect_id)
+        return answer(kind, effect_id=st.just(effect_id), tool_calls=tool_calls(f"call.{effect_id}"))
+    return answer(kind, effect_id=st.just(effect_id))
 
 
 def late_answers_for(state: State) -> SearchStrategy[Answer]:
     """Answers that this state does not wait for: stale, doubled, unknown, or of a type that the effect cannot have."""
     awaited = state.awaited()
     strangers = [effect_id for effect_id in range(-1, state.book.next_effect + 2) if effect_id not in awaited]
-    misfits = [
-        answer(kind, effect_id) for effect_id, kinds in awaited.items() for kind in ANSWERS if kind not in kinds
-    ]
-    late = st.sampled_from(ANSWERS).flatmap(lambda kind: answer(kind, **{"effect_id": st.sampled_from(strangers)}))
+    late = st.sampled_from(ANSWERS).flatmap(lambda kind: answer(kind, effect_id=st.sampled_from(strangers)))
+    misfits = (_misfits(effect_id, kinds) for effect_id, kinds in awaited.items())
     return st.one_of(late, *misfits)
+
+
+def _misfits(effect_id: int, kinds: tuple[type[Answer], ...]) -> SearchStrategy[Answer]:
+    others = [kind for kind in ANSWERS if kind not in kinds]
+    return st.sampled_from(others).flatmap(lambda kind: answer(kind, effect_id=st.just(effect_id)))
 
 
 def responses_for(state: AwaitingUserResponse) -> SearchStrategy[Request]:
@@ -510,3 +513,24 @@ _STATES = {
     Failed: lambda: st.builds(Failed, book=_books(), kind=_kinds(), sentence=texts(), turn=st.integers(1, 9)),
     Closed: lambda: st.builds(Closed, book=_books()),
 }
+
+
+# --- traces
+
+
+@st.composite
+def traces(
+    draw: st.DrawFn, rules: SearchStrategy[Policy] | None = None, *, max_size: int = 40
+) -> tuple[Observation, ...]:
+    """Conversations from their first event on, under the rules given or under any, up to `max_size` events long."""
+    history = History()
+    now = NOON
+    history.take(Opened(event_id="opened", at=now, policy=draw(policies() if rules is None else rules)))
+    for number in range(draw(st.integers(1, max_size - 1))):
+        now += timedelta(seconds=draw(st.sampled_from([1.0, 0.0, 30.0, -1.0])))
+        event = draw(events_for(history.state))
+        changes: dict[str, Any] = {"at": now}
+        if isinstance(event, Request):
+            changes["event_id"] = f"request-{number}"
+        history.take(event.model_copy(update=changes))
+    return tuple(history.observations)

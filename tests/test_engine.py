@@ -56,12 +56,17 @@ class Gate:
 @asynccontextmanager
 async def full_disk(engine: Engine) -> AsyncIterator[None]:
     """While this holds, the database takes no writes, for a real reason."""
-    write = engine.store._database._writing.run
-    await write(lambda connection: connection.exec_driver_sql("PRAGMA query_only = ON"))
+
+    async def query_only(value: str) -> None:
+        await engine.store._database._writing.run(
+            lambda connection: connection.connection.driver_connection.execute(f"PRAGMA query_only = {value}")
+        )
+
+    await query_only("ON")
     try:
         yield
     finally:
-        await write(lambda connection: connection.exec_driver_sql("PRAGMA query_only = OFF"))
+        await query_only("OFF")
 
 
 def answers_after(gate: Gate, text: str) -> Callable[[Any], Any]:
@@ -972,7 +977,7 @@ class TestTheStoreBelow:
             await conversation.retry()
             report = await conversation.replay()
 
-        assert (report.events, report.divergence) == (7, None)
+        assert (report.events, report.divergence) == (8, None)
 
     async def test_other_models_are_adopted_at_rest(self, database: Path) -> None:
         """A later open brings other models: the conversation takes them up before its next turn, in the log."""

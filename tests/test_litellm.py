@@ -13,7 +13,8 @@ from typing import Any, get_args
 import pytest
 
 from turnwise.effects.model.failures import SENTENCES, kind_of, kinds, retry_after, without_secrets
-from turnwise.effects.model.lite import LiteLlm, load_litellm, storable
+from turnwise.effects.model.lite import LiteLlm, load_litellm
+from turnwise.effects.model.pieces import storable
 from turnwise.effects.model.port import Llm, LlmFailure, ModelAnswer, ModelRequest, Token
 from turnwise.states.errors import ConfigurationError
 from turnwise.states.failures import FailureKind
@@ -97,12 +98,15 @@ class TestAnAnswer:
         assert shown == [Token("Hm, is it?", "thinking"), Token("Yes.")]
 
     async def test_sealed_thinking_blocks_come_through_unchanged(self) -> None:
-        """What a provider signed must go back to it as it was."""
-        block = {"type": "thinking", "thinking": "Hm", "signature": "c2VhbA=="}
+        """What a provider signed must go back to it as it was, though litellm repeats the text beside the seal."""
+        hidden = {"type": "redacted_thinking", "data": "aGlkZGVu"}
+        pieces = [{"type": "thinking", "thinking": text} for text in ("Hm, ", "is it?")]
+        seal = {"type": "thinking", "thinking": "Hm, is it?", "signature": "c2VhbA=="}
+        unseen = {"type": "thinking", "thinking": "", "signature": "dW5zZWVu"}
 
-        answer, _ = await ask(streams({"reasoning_content": "Hm", "thinking_blocks": [block]}, {"content": "Yes."}))
+        answer, _ = await ask(streams(*({"thinking_blocks": [each]} for each in (hidden, *pieces, seal, unseen))))
 
-        assert answer.opaque == (block,)
+        assert answer.opaque == (hidden, seal, unseen)
 
     async def test_calls_are_put_together_from_fragments(self) -> None:
         """Names, ids and arguments of several calls, beside a text."""
@@ -196,8 +200,10 @@ class TestARequest:
 
         assert [call.name for call in answer.tool_calls] == ["check_weather"]
 
-    async def test_nothing_is_printed(self, capfd: pytest.CaptureFixture[str]) -> None:
-        """Neither by an answer nor by a failure: the terminal belongs to the host."""
+    async def test_nothing_is_printed(self, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        """Neither by an answer nor by a failure, where no log is set up: the terminal belongs to the host."""
+        monkeypatch.setattr(logging.getLogger(), "handlers", [])
+
         await ask(says("Hi"))
         await failure_after(fails(500))
         await failure_after(drops_after("Hi"))

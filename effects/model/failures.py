@@ -22,6 +22,7 @@ from ...states.failures import FailureKind
 from .port import LlmFailure
 
 logger = logging.getLogger("turnwise.model")
+logger.addHandler(logging.NullHandler())  # or Python itself would print it where a host has set up no log
 
 SENTENCES: dict[FailureKind, str] = {
     "rate_limit": "The model's provider takes no more requests for now.",

@@ -20,7 +20,8 @@ from ...states.errors import ConfigurationError
 from ...states.messages import Usage
 from . import rehearsal
 from .failures import failure, failure_of
-from .port import LlmFailure, ModelAnswer, ModelCall, ModelRequest, Token
+from .pieces import Pieces, storable
+from .port import LlmFailure, ModelAnswer, ModelRequest, Token
 
 _LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
 _SECRETS = ("key", "token", "secret", "password")
@@ -99,16 +100,16 @@ class LiteLlm:
 
     async def _ask(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
         stream = await self._litellm.acompletion(**self._arguments(request))
-        heard = _Heard(show)
+        pieces = Pieces(show)
         try:
             async for chunk in stream:
-                heard.take(chunk)
+                pieces.take(chunk)
         finally:
             await stream.aclose()
         # litellm makes up a good end for a stream that had none; what really came stands here.
         if stream.received_finish_reason is None:
-            raise failure("network" if heard.anything else "malformed_response")
-        return self._answer(heard, request)
+            raise failure("network" if pieces.anything else "malformed_response")
+        return self._answer(pieces, request)
 
     def _arguments(self, request: ModelRequest) -> dict[str, Any]:
         arguments = {
@@ -133,8 +134,8 @@ class LiteLlm:
         supported = self._litellm.get_supported_openai_params(model=model, custom_llm_provider=provider)
         return supported is None or "tool_choice" in supported
 
-    def _answer(self, heard: _Heard, request: ModelRequest) -> ModelAnswer:
-        response = self._litellm.stream_chunk_builder(heard.chunks, messages=list(request.messages))
+    def _answer(self, pieces: Pieces, request: ModelRequest) -> ModelAnswer:
+        response = self._litellm.stream_chunk_builder(pieces.chunks, messages=list(request.messages))
         if response is None or not response.choices:
             raise failure("malformed_response")
         choice = response.choices[0]
@@ -144,8 +145,8 @@ class LiteLlm:
         return ModelAnswer(
             content=storable(message.content or ""),
             thinking=storable(getattr(message, "reasoning_content", None) or ""),
-            opaque=tuple(storable(dict(block)) for block in getattr(message, "thinking_blocks", None) or ()),
-            tool_calls=heard.tool_calls(),
+            opaque=pieces.sealed(),
+            tool_calls=pieces.tool_calls(),
             finish_reason=choice.finish_reason or "stop",
             usage=self._usage(response),
             model=request.model,
@@ -178,73 +179,3 @@ class LiteLlm:
             return []
         missing = self._litellm.validate_environment(model=self._route)["missing_keys"]
         return [name for name in missing if name.endswith("_API_KEY")]
-
-
-class _Call:
-    """A call as far as it has come in."""
-
-    def __init__(self) -> None:
-        self.id = ""
-        self.name = ""
-        self.arguments = ""
-
-    def take(self, fragment: Any) -> None:
-        self.id = self.id or fragment.id or ""
-        if fragment.function is not None:
-            self.name = self.name or fragment.function.name or ""
-            self.arguments += fragment.function.arguments or ""
-
-
-class _Heard:
-    """What of an answer has come in.
-
-    Tool calls are put together here: `stream_chunk_builder` loses those without an id, and makes one of those that
-    a provider sends under the same index (case P29).
-    """
-
-    def __init__(self, show: Callable[[Token], None]) -> None:
-        self.chunks: list[Any] = []
-        self.anything = False
-        self._show = show
-        self._calls: list[_Call] = []
-        self._at: dict[int, _Call] = {}
-
-    def take(self, chunk: Any) -> None:
-        self.chunks.append(chunk)
-        for choice in chunk.choices[:1]:
-            self._take_text(getattr(choice.delta, "reasoning_content", None), thinking=True)
-            self._take_text(choice.delta.content, thinking=False)
-            for fragment in choice.delta.tool_calls or ():
-                self.anything = True
-                self._call_of(fragment).take(fragment)
-
-    def tool_calls(self) -> tuple[ModelCall, ...]:
-        return tuple(
-            ModelCall(storable(call.id), storable(call.name), storable(call.arguments) or "{}") for call in self._calls
-        )
-
-    def _take_text(self, text: str | None, thinking: bool) -> None:
-        if text:
-            self.anything = True
-            self._show(Token(storable(text), "thinking" if thinking else "text"))
-
-    def _call_of(self, fragment: Any) -> _Call:
-        call = self._at.get(fragment.index)
-        if call is None or (fragment.id and call.id and fragment.id != call.id):
-            call = self._at[fragment.index] = _Call()
-            self._calls.append(call)
-        return call
-
-
-def storable(said: Any) -> Any:
-    """What a model said, with every lone half of a character replaced, since it could not be written as UTF-8.
-
-    Halves that belong together are joined: a provider may cut an emoji in two. `Pure.`
-    """
-    if isinstance(said, str):
-        return said.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(said, dict):
-        return {storable(key): storable(value) for key, value in said.items()}
-    if isinstance(said, list | tuple):
-        return [storable(value) for value in said]
-    return said
