@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .effects.tools.tool import Tool, tool
     from .engine.conversation import Conversation
     from .engine.engine import Engine
+    from .engine.settings import Settings
     from .engine.turn import Turn
     from .engine.updates import Update
     from .persistence.replay import Divergence, ReplayReport, replay
@@ -43,6 +44,7 @@ _HOMES = {
     "effects.tools.tool": ("Tool", "tool"),
     "engine.conversation": ("Conversation",),
     "engine.engine": ("Engine",),
+    "engine.settings": ("Settings",),
     "engine.turn": ("Turn",),
     "engine.updates": ("Update",),
     "persistence.replay": ("Divergence", "ReplayReport", "replay"),
@@ -85,6 +87,7 @@ __all__ = [
     "Refused",
     "ReplayReport",
     "Retry",
+    "Settings",
     "StoreError",
     "Texts",
     "Token",

@@ -24,7 +24,9 @@ class SystemClock:
     day neither stretches nor skips it."""
 
     def now(self) -> datetime:
+        """This moment, in UTC."""
         return datetime.now(UTC)
 
     async def sleep_until(self, due: datetime) -> None:
+        """Return when `due` is reached, at once if it lies in the past."""
         await asyncio.sleep(max(0.0, (due - self.now()).total_seconds()))

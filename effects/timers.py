@@ -17,5 +17,6 @@ class TimerPerformer:
         self._clock = clock
 
     async def __call__(self, effect: StartTimer, scene: Scene) -> Answer:
+        """Answer when the effect is due."""
         await self._clock.sleep_until(effect.due)
         return _WAKES[effect.wakes](effect_id=effect.effect_id, at=self._clock.now())

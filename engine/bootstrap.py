@@ -16,6 +16,7 @@ from ..effects.tools.registry import ToolRegistry
 from ..states.effects import Effect, ExecuteTool, RequestLlm, StartTimer
 from ..states.errors import ConfigurationError
 from ..states.policy import ModelSpec
+from .settings import Settings
 
 if TYPE_CHECKING:
     from ..effects.model.port import Llm
@@ -62,12 +63,12 @@ class Models:
 
 
 def build_performers(
-    models: Models, tools: Iterable[Callable[..., Any] | str], clock: Clock
+    models: Models, tools: Iterable[Callable[..., Any] | str], clock: Clock, settings: Settings
 ) -> Mapping[type[Effect], Performer]:
     """Who carries out what. Raises `ConfigurationError` for tools that cannot work."""
     registry = ToolRegistry(tools)
     return {
-        RequestLlm: ModelPerformer(models.find, registry, clock),
+        RequestLlm: ModelPerformer(models.find, registry, clock, settings.llm_chat_timeout_sec),
         ExecuteTool: ToolPerformer(registry, clock),
         StartTimer: TimerPerformer(clock),
     }

@@ -28,6 +28,7 @@ from .conversation import Conversation
 from .loop import Loop
 from .memory import Memory
 from .requests import make
+from .settings import Settings
 
 if TYPE_CHECKING:
     from ..effects.model.port import Llm
@@ -71,6 +72,7 @@ class Engine:
         fallback_models: Iterable[str | Llm] = (),
         tools: Iterable[Callable[..., Any] | str] = (),
         policy: Policy | None = None,
+        settings: Settings | None = None,
     ) -> Engine:
         """An engine over the database at `url` (a path, or `sqlite:///path`; `sqlite://` is in memory).
 
@@ -87,7 +89,7 @@ class Engine:
         """
         models = Models.of(model, fallback_models)
         clock = SystemClock()
-        performers = build_performers(models, tools, clock)
+        performers = build_performers(models, tools, clock, settings or Settings())
         return cls(url, models, performers, policy or presets.assistant(), clock)
 
     @classmethod

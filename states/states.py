@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
-from typing_extensions import override
 
 from .events import DEADLINE_TIMER, MODEL_ANSWERS, RETRY_TIMER, TOOL_ANSWERS, Answer
 from .failures import FailureKind
@@ -77,8 +76,8 @@ class LlmRequesting(Busy):
     tools_off: bool = False
     """Whether this is the last request of the turn's budget, sent without tools."""
 
-    @override
     def awaited(self) -> Awaited:
+        """The model request. `Pure.`"""
         return {self.effect_id: MODEL_ANSWERS}
 
 
@@ -92,8 +91,8 @@ class RetryWaiting(Busy):
     attempt: int
     tools_off: bool = False
 
-    @override
     def awaited(self) -> Awaited:
+        """The timer. `Pure.`"""
         return {self.timer.effect_id: RETRY_TIMER}
 
 
@@ -105,8 +104,8 @@ class ToolExecuting(Busy):
     type: Literal["tool_executing"] = "tool_executing"
     round: Round
 
-    @override
     def awaited(self) -> Awaited:
+        """The tools that run. `Pure.`"""
         return {running.effect_id: TOOL_ANSWERS for running in self.round.running}
 
 
@@ -122,8 +121,8 @@ class AwaitingUserResponse(Busy):
     since: Instant
     deadline: Timer | None = None
 
-    @override
     def awaited(self) -> Awaited:
+        """The deadline, if there is one. `Pure.`"""
         return {} if self.deadline is None else {self.deadline.effect_id: DEADLINE_TIMER}
 
 
@@ -137,8 +136,8 @@ class Cancelling(Busy):
     deadline: Timer
     closing: bool = False
 
-    @override
     def awaited(self) -> Awaited:
+        """The tools that have not stopped, and the deadline. `Pure.`"""
         tools = {running.effect_id: TOOL_ANSWERS for running in self.round.running}
         return {**tools, self.deadline.effect_id: DEADLINE_TIMER}
 

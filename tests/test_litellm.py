@@ -99,14 +99,20 @@ class TestAnAnswer:
 
     async def test_sealed_thinking_blocks_come_through_unchanged(self) -> None:
         """What a provider signed must go back to it as it was, though litellm repeats the text beside the seal."""
-        hidden = {"type": "redacted_thinking", "data": "aGlkZGVu"}
-        pieces = [{"type": "thinking", "thinking": text} for text in ("Hm, ", "is it?")]
+        first, second = ({"type": "thinking", "thinking": text} for text in ("Hm, ", "is it?"))
         seal = {"type": "thinking", "thinking": "Hm, is it?", "signature": "c2VhbA=="}
         unseen = {"type": "thinking", "thinking": "", "signature": "dW5zZWVu"}
+        hidden = {"type": "redacted_thinking", "data": "aGlkZGVu"}
 
-        answer, _ = await ask(streams(*({"thinking_blocks": [each]} for each in (hidden, *pieces, seal, unseen))))
+        answer, _ = await ask(
+            streams(
+                {"reasoning_content": "Hm, ", "thinking_blocks": [first]},
+                {"reasoning_content": "is it?", "thinking_blocks": [second]},
+                {"content": "Yes.", "thinking_blocks": [seal, unseen, hidden]},
+            )
+        )
 
-        assert answer.opaque == (hidden, seal, unseen)
+        assert answer.opaque == (seal, unseen, hidden)
 
     async def test_calls_are_put_together_from_fragments(self) -> None:
         """Names, ids and arguments of several calls, beside a text."""

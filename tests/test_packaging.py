@@ -185,7 +185,7 @@ class TestTheMachineIsPure:
     """The import-linter contracts hold the floors; these hold what a list of forbidden modules cannot say."""
 
     def test_it_needs_only_pydantic_and_transitions(self) -> None:
-        """Besides these two, `states/` imports the standard library and nothing else; pydantic_core is part of pydantic."""
+        """Besides these two (pydantic_core is a part of pydantic), `states/` imports only the standard library."""
         allowed = sys.stdlib_module_names | {"pydantic", "pydantic_core", "transitions"}
 
         places = [

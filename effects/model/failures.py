@@ -152,7 +152,10 @@ _STATUSES: dict[int, FailureKind] = {
 _KEYS = re.compile(r"\b(?:Bearer\s+\S+|(?:sk|pk|rk|gsk|hf|xai|AIza|key)[-_]?[\w*-]{8,})", re.IGNORECASE)
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
 _SHORTEST_SECRET = 6
-_LONGEST_DETAIL = 500
+"""What is shorter is no secret, and blotting it out would make the log unreadable."""
+
+LONGEST_DETAIL = 500
+"""Characters of an error that are logged: an error may hold the whole prompt."""
 
 
 @functools.cache
@@ -195,21 +198,20 @@ def _kind_of_status(status: object) -> FailureKind | None:
     return _STATUSES.get(status) or ("server_error" if status >= 500 else "invalid_request")
 
 
-def failure(kind: FailureKind, retry_after: float | None = None) -> LlmFailure:
-    """A failure of this kind, with the kind's sentence. `Pure.`"""
+def failure(kind: FailureKind, model: str, detail: str, retry_after: float | None = None) -> LlmFailure:
+    """A failure of this kind, with the kind's sentence; the detail goes to the log `turnwise.model`, as a warning."""
+    logger.warning("%s failed (%s): %s", model, kind, " ".join(detail.split())[:LONGEST_DETAIL])
     return LlmFailure(kind, SENTENCES[kind], retry_after)
 
 
 def failure_of(error: BaseException, model: str, secrets: Iterable[str] = ()) -> LlmFailure:
-    """The failure that an error of litellm amounts to; what it says goes to the log `turnwise.model`, as a warning.
+    """The failure that an error of litellm amounts to.
 
     `secrets` are texts that must not reach the log; the values of environment variables that are named like secrets
     are kept out of it too.
     """
-    kind = kind_of(error)
     detail = without_secrets(f"{type(error).__name__}: {error}", secrets)
-    logger.warning("%s failed (%s): %s", model, kind, " ".join(detail.split())[:_LONGEST_DETAIL])
-    return failure(kind, retry_after(error))
+    return failure(kind_of(error), model, detail, retry_after(error))
 
 
 def without_secrets(text: str, secrets: Iterable[str] = ()) -> str:

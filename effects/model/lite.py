@@ -17,6 +17,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from ...states.errors import ConfigurationError
+from ...states.failures import FailureKind
 from ...states.messages import Usage
 from . import rehearsal
 from .failures import failure, failure_of
@@ -88,9 +89,9 @@ class LiteLlm:
         Raises `LlmFailure`, of kind `timeout` when the whole answer takes longer than `timeout` seconds. However this
         ends, by a cancel too, the connection is closed before it returns.
         """
-        if self._litellm is None:
-            await asyncio.to_thread(self.warm)
         try:
+            if self._litellm is None:
+                await asyncio.to_thread(self.warm)
             async with asyncio.timeout(self.timeout):
                 return await self._ask(request, show)
         except LlmFailure:
@@ -108,7 +109,8 @@ class LiteLlm:
             await stream.aclose()
         # litellm makes up a good end for a stream that had none; what really came stands here.
         if stream.received_finish_reason is None:
-            raise failure("network" if pieces.anything else "malformed_response")
+            kind: FailureKind = "network" if pieces.anything else "malformed_response"
+            raise failure(kind, self.name, "the stream ended without a finish reason")
         return self._answer(pieces, request)
 
     def _arguments(self, request: ModelRequest) -> dict[str, Any]:
@@ -137,10 +139,10 @@ class LiteLlm:
     def _answer(self, pieces: Pieces, request: ModelRequest) -> ModelAnswer:
         response = self._litellm.stream_chunk_builder(pieces.chunks, messages=list(request.messages))
         if response is None or not response.choices:
-            raise failure("malformed_response")
+            raise failure("malformed_response", self.name, "the response has no choices")
         choice = response.choices[0]
         if choice.finish_reason == "content_filter":
-            raise failure("content_filter")
+            raise failure("content_filter", self.name, "the answer was withheld")
         message = choice.message
         return ModelAnswer(
             content=storable(message.content or ""),

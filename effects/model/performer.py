@@ -13,20 +13,21 @@ from ..tools.registry import ToolRegistry
 from .port import Llm, LlmFailure, ModelAnswer, ModelRequest, Token
 from .prompt import build_request, request_digest
 
-DEADLINE = 120.0
-"""Seconds that one model request may take as a whole, however slowly its pieces come (seed 001 leaves the number of
-its `llm_chat_timeout_sec` open; ours)."""
-
 
 class ModelPerformer:
-    """Carries out `RequestLlm`. `find` gives the model of a name; it raises `LlmFailure` for one it does not know."""
+    """Carries out `RequestLlm`. `find` gives the model of a name.
 
-    def __init__(self, find: Callable[[str], Llm], tools: ToolRegistry, clock: Clock) -> None:
+    `deadline` is how many seconds one request may take as a whole, however slowly its pieces come.
+    """
+
+    def __init__(self, find: Callable[[str], Llm], tools: ToolRegistry, clock: Clock, deadline: float) -> None:
         self._find = find
         self._tools = tools
+        self._deadline = deadline
         self._clock = clock
 
     async def __call__(self, effect: RequestLlm, scene: Scene) -> LlmResponse | LlmFailed:
+        """Ask, and answer with what the model said or why it did not."""
         request = build_request(
             effect, scene.context.system, tuple(scene.transcript.messages), self._tools.definitions(), scene.turn
         )
@@ -48,7 +49,7 @@ class ModelPerformer:
 
     async def _ask(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
         try:
-            async with asyncio.timeout(DEADLINE):
+            async with asyncio.timeout(self._deadline):
                 return await self._find(request.model).complete(request, show)
         except TimeoutError:
             raise LlmFailure("timeout", "The model did not answer in time.") from None

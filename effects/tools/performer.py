@@ -21,6 +21,7 @@ class ToolPerformer:
         self._clock = clock
 
     async def __call__(self, effect: ExecuteTool, scene: Scene) -> ToolComplete | AskUserQuestionPending:
+        """Run the call, and answer with its result, or with the questions that it asks."""
         outcome = await self._run(effect, scene)
         if isinstance(outcome, Question):
             return AskUserQuestionPending(effect_id=effect.effect_id, at=self._clock.now(), questions=outcome.questions)

@@ -1,0 +1,14 @@
+"""What a host may tune without changing the rules of a conversation: they are not stored and do not affect replay."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Settings(BaseModel):
+    """Settings of an engine."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    llm_chat_timeout_sec: float = Field(default=120.0, gt=0, allow_inf_nan=False)
+    """Seconds that one model request may take as a whole, however slowly its pieces come. The number is ours."""

@@ -1,0 +1,120 @@
+"""Conversations and engines that end, and what is left of them."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from pathlib import Path
+
+import pytest
+
+from turnwise import (
+    Engine,
+    EngineClosed,
+    Refused,
+    tool,
+)
+from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, reply
+
+from .scenes import Gate, Watcher, answers_after, until
+
+
+class TestClosing:
+    """The end of a conversation, of an engine, of a process."""
+
+    async def test_a_closed_conversation_takes_nothing_and_can_be_read(self, database: Path) -> None:
+        """P31: closed: requests are refused, watchers end, and what was said can still be read."""
+        async with Engine.open(database, model=ScriptedLlm([reply("Bye.")])) as engine:
+            conversation = await engine.create()
+            await conversation.send("Hi")
+            watcher = Watcher(conversation)
+            await watcher.until("snapshot")
+            await conversation.close()
+            await asyncio.wait_for(watcher._task, 5)
+
+            with pytest.raises(Refused) as refused:
+                await conversation.send("Hello?")
+            assert refused.value.code == "closed"
+            assert [message.text for message in await conversation.transcript()] == ["Hi", "Bye."]
+            assert [summary.state for summary in await engine.list()] == ["closed"]
+
+    async def test_closing_stops_what_runs(self, database: Path) -> None:
+        """P31: a conversation closed while a tool runs cancels it first."""
+        gate = Gate()
+
+        @tool
+        async def waits() -> None:
+            """Wait."""
+            await gate()
+
+        async with Engine.open(database, model=ScriptedLlm([call("waits")]), tools=[waits]) as engine:
+            conversation = await engine.create()
+            turn = asyncio.ensure_future(conversation.send("Go"))
+            await gate.arrived.wait()
+            await conversation.close()
+
+            assert conversation.state.type == "closed"
+            assert (await turn).status == "cancelled"
+
+    async def test_the_memory_of_a_closed_conversation_is_freed(self, database: Path) -> None:
+        """P31: no task and no loop is left of it once nobody holds a handle; at rest the same holds."""
+        async with Engine.open(database, model=ScriptedLlm([reply("Bye."), reply("Bye.")])) as engine:
+            for ends in (True, False):
+                conversation = await engine.create()
+                await conversation.send("Hi")
+                if ends:
+                    await conversation.close()
+                del conversation
+                await until(lambda: gc.collect() >= 0 and not engine._loops)
+
+            assert len(asyncio.all_tasks()) == 1
+
+    async def test_an_engine_closes_in_the_middle_of_a_turn_and_keeps_what_was_stored(self, database: Path) -> None:
+        """P31: what was acknowledged is there when it is opened again; whoever waited is told."""
+        gate = Gate()
+
+        engine = await Engine.open(database, model=FunctionLlm(answers_after(gate, "never")))
+        conversation = await engine.create()
+        turn = asyncio.ensure_future(conversation.send("Hi"))
+        await gate.arrived.wait()
+        await engine.close()
+        await engine.close()
+
+        with pytest.raises(EngineClosed):
+            await turn
+        async with Engine.open(database, model=ScriptedLlm([])) as engine:
+            again = await engine.get(conversation.id)
+            assert [message.text for message in await again.transcript()] == ["Hi"]
+
+    async def test_a_busy_conversation_whose_process_died_is_interrupted(self, database: Path) -> None:
+        """It is listed as interrupted; every request but reading is refused with that code."""
+        gate = Gate()
+        engine = await Engine.open(database, model=FunctionLlm(answers_after(gate, "never")))
+        conversation = await engine.create()
+        await conversation.send("Hi", wait=False)
+        await engine.close()
+
+        async with Engine.open(database, model=ScriptedLlm([])) as engine:
+            again = await engine.get(conversation.id)
+            listed = await engine.list()
+            asked = [again.send("Hello?"), again.cancel(), again.close(), again.retry(), again.answer({"x": "y"})]
+            outcomes = await asyncio.gather(*asked, return_exceptions=True)
+
+            assert [summary.state for summary in listed] == ["interrupted"]
+            assert [getattr(outcome, "code", outcome) for outcome in outcomes] == ["interrupted"] * 5
+            assert len(await again.events()) == 2
+            assert (await again.replay()).divergence is None
+
+    async def test_one_that_runs_is_not_listed_as_interrupted(self, database: Path) -> None:
+        """Busy in this engine is not interrupted."""
+        gate = Gate()
+
+        async with Engine.open(database, model=FunctionLlm(answers_after(gate, "Done."))) as engine:
+            conversation = await engine.create()
+            turn = asyncio.ensure_future(conversation.send("Hi"))
+            await gate.arrived.wait()
+            listed = await engine.list()
+            gate.opened.set()
+            await turn
+
+        assert [summary.state for summary in listed] == ["llm_requesting"]

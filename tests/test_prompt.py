@@ -1,0 +1,305 @@
+"""A request is valid for every provider, whatever the transcript holds."""
+
+import json
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from turnwise.effects.model.lite import LiteLlm
+from turnwise.effects.model.port import ModelRequest
+from turnwise.effects.model.prompt import build_request, legal_name, request_digest
+from turnwise.states.effects import RequestLlm
+from turnwise.states.messages import Message, ToolCall
+
+from .openai_server import LEGAL_NAME, Body, OpenAiServer, says, violations
+
+MODEL = "openai/test"
+SEAL = {"type": "thinking", "thinking": "Hm", "signature": "c2VhbA=="}
+
+
+def user(text: str = "Hello", turn: int = 1) -> Message:
+    """A person's message."""
+    return Message(role="user", text=text, turn=turn)
+
+
+def assistant(text: str = "", *made: ToolCall, **fields: Any) -> Message:
+    """The model's message."""
+    return Message(role="assistant", text=text, tool_calls=made, **{"model": MODEL, "turn": 1, **fields})
+
+
+def call(call_id: str, name: str = "find_table", arguments: str = '{"party": 2}') -> ToolCall:
+    """A call of a tool."""
+    return ToolCall(call_id=call_id, name=name, arguments=arguments)
+
+
+def result(call_id: str, text: str = "Sakura", error: bool = False) -> Message:
+    """A tool's result."""
+    return Message(role="tool", text=text, tool_call_id=call_id, error=error, turn=1)
+
+
+def offer(name: str) -> dict[str, Any]:
+    """The definition of a tool."""
+    return {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {}}}}
+
+
+def build(
+    *messages: Message,
+    system: str = "",
+    tools: tuple[dict[str, Any], ...] = (),
+    turn: int = 1,
+    tool_choice: Literal["auto", "none"] = "auto",
+) -> ModelRequest:
+    """The request for this transcript."""
+    return build_request(RequestLlm(effect_id=1, model=MODEL, tool_choice=tool_choice), system, messages, tools, turn)
+
+
+def body_of(request: ModelRequest) -> Body:
+    """The request as a client would send it."""
+    body: Body = {"model": request.model, "messages": list(request.messages)}
+    if request.tools:
+        body |= {"tools": list(request.tools), "tool_choice": request.tool_choice}
+    sent: Body = json.loads(json.dumps(body))
+    return sent
+
+
+IDS = st.sampled_from(["a", "b", "call_1", "call_2", "1:2", "x" * 41, "ü"])
+NAMES = (
+    st.sampled_from(["find_table", "x:find_table", "x_find_table", "", "n" * 65, "Wetter prüfen", "a\n"]) | st.text()
+)
+ARGUMENTS = st.sampled_from(
+    ["{}", "", "null", "[1]", '{"a": NaN}', '{"a": 1}', '{"a": "\\ud800"}', "{", "[" * 100_000]
+) | st.text(max_size=20)
+TEXTS = st.sampled_from(["", " \n", "Hello"]) | st.text(max_size=20)
+CALLS = st.lists(st.builds(call, IDS, NAMES, ARGUMENTS), max_size=3)
+MESSAGES = st.lists(
+    st.one_of(
+        st.builds(user, TEXTS, st.integers(1, 3)),
+        st.builds(
+            lambda text, made, sealed, turn, model: assistant(
+                text, *made, opaque=(SEAL,) if sealed else (), thinking="Hm", turn=turn, model=model
+            ),
+            TEXTS,
+            CALLS,
+            st.booleans(),
+            st.integers(1, 3),
+            st.sampled_from([MODEL, "openai/other"]),
+        ),
+        st.builds(result, IDS, TEXTS, st.booleans()),
+    ),
+    max_size=8,
+)
+TOOLS = st.lists(NAMES, unique=True, max_size=3).map(lambda names: tuple(map(offer, names)))
+
+
+class TestEveryRequest:
+    """What providers refuse is never sent."""
+
+    @given(messages=MESSAGES, system=TEXTS, tools=TOOLS, tool_choice=st.sampled_from(["auto", "none"]))
+    def test_no_provider_refuses_it(
+        self,
+        messages: list[Message],
+        system: str,
+        tools: tuple[dict[str, Any], ...],
+        tool_choice: Literal["auto", "none"],
+    ) -> None:
+        """P35: roles, pairs, ids, names, arguments, tools; also where results are lost, doubled or in disorder."""
+        request = build(user(), *messages, system=system, tools=tools, tool_choice=tool_choice)
+
+        assert violations(body_of(request)) == []
+
+    async def test_what_litellm_makes_of_it_is_not_refused_either(self) -> None:
+        """P35: the same over the wire, with everything awkward in one history; the server would answer 400."""
+        messages = (
+            user(),
+            assistant("", call("1:2", "x:find", "{"), call("same"), opaque=(SEAL,), thinking="Hm"),
+            result("same"),
+            user("And quick"),
+            result("1:2", "", error=True),
+            assistant(""),
+            assistant("", call("same")),
+            result("same", ""),
+            user("Well?"),
+            user("Are you there?"),
+        )
+
+        async with OpenAiServer([says("Yes.")]) as server:
+            model = LiteLlm(MODEL, api_base=server.url, api_key="test")
+            answer = await model.complete(build(*messages, system="Be kind."), lambda _: None)
+
+        assert answer.content == "Yes."
+
+    @given(messages=MESSAGES, tools=TOOLS)
+    def test_it_is_a_pure_function(self, messages: list[Message], tools: tuple[dict[str, Any], ...]) -> None:
+        """Same arguments, equal requests with equal digests."""
+        first, second = (build(user(), *messages, tools=tools) for _ in range(2))
+
+        assert first == second
+        assert request_digest(first) == request_digest(second)
+
+
+class TestMessages:
+    """How each kind of message goes out."""
+
+    def test_the_system_prompt_comes_first(self) -> None:
+        """And only if there is one."""
+        assert build(user(), system="Be kind.").messages[0] == {"role": "system", "content": "Be kind."}
+        assert build(user(), system=" \n").messages == ({"role": "user", "content": "Hello"},)
+
+    def test_consecutive_user_messages_stay_apart(self) -> None:
+        """P35: where a provider needs them merged, litellm merges them."""
+        request = build(user("One"), user("Two"))
+
+        assert [message["content"] for message in request.messages] == ["One", "Two"]
+
+    def test_a_message_that_says_nothing_is_left_out(self) -> None:
+        """Neither text nor calls: many providers refuse it."""
+        request = build(user(), assistant(" \n", thinking="Hm", opaque=(SEAL,)), user("Still there?"))
+
+        assert [message["role"] for message in request.messages] == ["user", "user"]
+
+    def test_results_stand_behind_their_message_in_call_order(self) -> None:
+        """P4: whatever order they came in, and whatever was said meanwhile."""
+        request = build(user(), assistant("", call("a"), call("b")), result("b", "B"), user("Hurry"), result("a", "A"))
+
+        assert [(m["role"], m.get("tool_call_id"), m["content"]) for m in request.messages] == [
+            ("user", None, "Hello"),
+            ("assistant", None, None),
+            ("tool", "a", "A"),
+            ("tool", "b", "B"),
+            ("user", None, "Hurry"),
+        ]
+
+    def test_an_error_says_that_it_is_one(self) -> None:
+        """The protocol has no other place for it."""
+        request = build(user(), assistant("", call("a")), result("a", "No table is free.", error=True))
+
+        assert request.messages[-1]["content"] == "Error: No table is free."
+
+    def test_an_empty_result_stays_empty(self) -> None:
+        """A tool may have nothing to say."""
+        request = build(user(), assistant("", call("a")), result("a", ""))
+
+        assert request.messages[-1] == {"role": "tool", "tool_call_id": "a", "content": ""}
+
+
+class TestCalls:
+    """Ids, names and arguments as every provider takes them."""
+
+    def test_what_is_legal_stays_as_it_is(self) -> None:
+        """Providers recognise a history that they have seen, and charge less for it."""
+        request = build(user(), assistant("", call("t1-a", "find_table", '{ "party":2 }')), result("t1-a"))
+
+        (sent,) = request.messages[1]["tool_calls"]
+        assert (sent["id"], sent["function"]) == ("t1-a", {"name": "find_table", "arguments": '{ "party":2 }'})
+
+    @pytest.mark.parametrize("arguments", ["", "{", "[]", "null", '"{}"', '{"a": NaN}', '{"a": "\\ud800"}', "[" * 9999])
+    def test_arguments_that_are_no_object_go_out_as_an_empty_one(self, arguments: str) -> None:
+        """What the model wrote stays in the transcript; its result says what was wrong with it."""
+        request = build(user(), assistant("", call("a", arguments=arguments)), result("a"))
+
+        assert request.messages[1]["tool_calls"][0]["function"]["arguments"] == "{}"
+
+    def test_an_id_used_twice_is_renamed_with_its_result(self) -> None:
+        """P29: each result answers the call that it belongs to."""
+        twice = (assistant("", call("a", "one")), result("a", "1"), assistant("", call("a", "two")), result("a", "2"))
+
+        _, first, first_result, second, second_result = build(user(), *twice).messages
+
+        assert first["tool_calls"][0]["id"] == first_result["tool_call_id"] == "a"
+        assert second["tool_calls"][0]["id"] == second_result["tool_call_id"] == "call_1"
+        assert (first_result["content"], second_result["content"]) == ("1", "2")
+
+    def test_a_name_is_made_legal_in_the_offer_and_in_the_calls_alike(self) -> None:
+        """The model recognises what it called."""
+        request = build(user(), assistant("", call("a", "x:find")), result("a"), tools=(offer("x:find"),))
+
+        called = request.messages[1]["tool_calls"][0]["function"]["name"]
+        assert called == request.tools[0]["function"]["name"] == legal_name("x:find")
+
+    @given(st.text())
+    def test_every_name_has_a_legal_one(self, name: str) -> None:
+        """A legal name is its own."""
+        legal = legal_name(name)
+
+        assert LEGAL_NAME.fullmatch(legal)
+        assert legal_name(legal) == legal
+
+    @given(st.lists(NAMES, unique=True))
+    def test_different_names_stay_different(self, names: list[str]) -> None:
+        """Two tools never become one."""
+        assert len(set(map(legal_name, names))) == len(names)
+
+
+class TestTools:
+    """What is offered."""
+
+    def test_tools_are_offered_as_they_are_defined(self) -> None:
+        """With the choice that the machine made."""
+        request = build(user(), tools=(offer("find_table"),), tool_choice="none")
+
+        assert (request.tools, request.tool_choice) == ((offer("find_table"),), "none")
+
+    def test_a_tool_that_is_gone_is_listed_as_gone_when_none_is_left(self) -> None:
+        """P35: some providers refuse a history with calls and no list of tools; none of these may be called."""
+        request = build(user(), assistant("", call("a"), call("b"), call("c", "x:y")), result("a"))
+
+        assert [tool["function"]["name"] for tool in request.tools] == ["find_table", legal_name("x:y")]
+        assert request.tool_choice == "none"
+
+    def test_a_tool_that_is_gone_is_not_offered_beside_others(self) -> None:
+        """P35: it stays readable in the history."""
+        request = build(user(), assistant("", call("a", "gone")), result("a"), tools=(offer("find_table"),))
+
+        assert [tool["function"]["name"] for tool in request.tools] == ["find_table"]
+        assert request.messages[1]["tool_calls"][0]["function"]["name"] == "gone"
+
+    def test_without_tools_nothing_is_listed(self) -> None:
+        """A history without calls needs none."""
+        assert build(user(), assistant("Hi"), user()).tools == ()
+
+
+class TestThinking:
+    """Sealed thoughts go back to who sealed them, within the turn, and to nobody else."""
+
+    def test_they_go_back_unchanged_within_the_turn(self) -> None:
+        """The provider checks its seal."""
+        request = build(user(), assistant("", call("a"), opaque=(SEAL,), thinking="Hm"), result("a"))
+
+        assert request.messages[1]["thinking_blocks"] == [SEAL]
+        assert request.messages[1]["reasoning_content"] == "Hm"
+
+    @pytest.mark.parametrize("elsewhere", [{"turn": 2}, {"model": "openai/other"}, {"opaque": ()}])
+    def test_elsewhere_they_are_dropped(self, elsewhere: dict[str, Any]) -> None:
+        """In a later turn, to another model, or where there is no seal."""
+        spoken = {"opaque": (SEAL,), "thinking": "Hm", **elsewhere}
+
+        request = build(user(), assistant("", call("a"), **spoken), result("a"))
+
+        assert request.messages[1].keys() == {"role", "content", "tool_calls"}
+
+
+class TestTheDigest:
+    """A request is known again by 32 hex digits."""
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            build(user("Hello!")),
+            build(user(), system="Be kind."),
+            build(user(), tools=(offer("find_table"),)),
+            build(user(), tool_choice="none"),
+            ModelRequest("openai/other", build(user()).messages),
+        ],
+    )
+    def test_another_request_has_another_one(self, other: ModelRequest) -> None:
+        """Whatever differs."""
+        assert request_digest(other) != request_digest(build(user()))
+
+    def test_it_does_not_hang_on_the_order_of_keys(self) -> None:
+        """Nor on the process: it is written down and compared years later."""
+        request = ModelRequest("m", ({"content": "ü", "role": "user"},))
+
+        assert request_digest(request) == request_digest(ModelRequest("m", ({"role": "user", "content": "ü"},)))
+        assert request_digest(request) == "6831bdf8e3c484f509d67f200da99511"

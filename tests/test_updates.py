@@ -1,0 +1,122 @@
+"""What watchers of a conversation see."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from turnwise import (
+    Engine,
+    InvalidInput,
+)
+from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, reply
+
+from .scenes import QUESTION, Watcher, until
+
+
+class TestUpdates:
+    """In order, each once, nothing lost."""
+
+    async def test_a_turn_is_seen_in_order(self, database: Path) -> None:
+        """P32: updates strictly increase, and a token never comes after its message."""
+        llm = ScriptedLlm([reply("Hello there.")])
+
+        async with Engine.open(database, model=llm) as engine:
+            conversation = await engine.create()
+            watcher = Watcher(conversation)
+            await watcher.until("snapshot")
+            await conversation.send("Hi")
+            await watcher.until("turn_ended")
+            await watcher.stop()
+
+        assert watcher.types() == [
+            "snapshot", "message", "state_change", "token", "message", "state_change", "turn_ended",
+        ]  # fmt: skip
+        positions = [update.position for update in watcher.updates if update.position]
+        assert positions == sorted(set(positions))
+
+    async def test_a_question_is_published_once(self, database: Path) -> None:
+        """P38: one state_change of type awaiting_user_response with the questions; a cancel publishes idle, then
+        turn_ended."""
+        llm = ScriptedLlm([call("ask_user_question", questions=[QUESTION])])
+
+        async with Engine.open(database, model=llm, tools=["ask_user_question"]) as engine:
+            conversation = await engine.create()
+            watcher = Watcher(conversation)
+            await watcher.until("snapshot")
+            await conversation.send("A table")
+            await conversation.cancel()
+            await watcher.until("turn_ended")
+            await watcher.stop()
+
+        waits = [u for u in watcher.updates if u.data.get("type") == "awaiting_user_response"]
+        assert [update.data["data"]["questions"] for update in waits] == [[QUESTION]]
+        assert watcher.types()[-2:] == ["state_change", "turn_ended"]
+        assert watcher.updates[-2].data["type"] == "idle"
+        assert watcher.updates[-1].data["status"] == "cancelled"
+
+    async def test_a_late_watcher_gets_a_snapshot_and_then_only_what_is_new(self, database: Path) -> None:
+        """P32: the snapshot stands for all that was before it."""
+        async with Engine.open(database, model=ScriptedLlm([reply("One."), reply("Two.")])) as engine:
+            conversation = await engine.create()
+            await conversation.send("First")
+            watcher = Watcher(conversation)
+            snapshot = await watcher.until("snapshot")
+            await conversation.send("Second")
+            await watcher.until("turn_ended")
+            await watcher.stop()
+
+        assert [m["text"] for m in snapshot.data["transcript"]] == ["First", "One."]
+        assert snapshot.data["state"]["type"] == "idle"
+        assert [u.data["text"] for u in watcher.updates if u.type == "message"] == ["Second", "Two."]
+
+    async def test_a_watcher_resumes_behind_what_it_saw(self, database: Path) -> None:
+        """`updates(after=id)` gives exactly what came since, also from before this process began."""
+        async with Engine.open(database, model=ScriptedLlm([reply("One."), reply("Two.")])) as engine:
+            conversation = await engine.create()
+            full = Watcher(conversation, after="0.0")
+            await conversation.send("First")
+            await conversation.send("Second")
+            await full.until("turn_ended", 2)
+            await full.stop()
+        stored = [update for update in full.updates if update.id is not None]
+
+        async with Engine.open(database, model=ScriptedLlm([])) as engine:
+            for seen in (0, 3, len(stored) - 1):
+                again = Watcher(await engine.get(conversation.id), after=stored[seen].id)
+                await until(lambda again=again, seen=seen: len(again.updates) == len(stored) - seen - 1)
+                await again.stop()
+
+                assert again.updates == stored[seen + 1 :]
+
+    async def test_a_slow_watcher_loses_nothing_and_holds_nobody_up(self, database: Path) -> None:
+        """P32: one that falls behind what is kept reads what it missed from the log."""
+        turns = 5
+
+        async with Engine.open(database, model=FunctionLlm(lambda request: "Answer.")) as engine:
+            conversation = await engine.create()
+            conversation._loop.feed._kept = type(conversation._loop.feed._kept)(maxlen=4)
+            slow = conversation.updates("0.0")
+            first = await anext(slow) if (await conversation.send("0")) else None
+            for n in range(1, turns):
+                await conversation.send(str(n))
+            seen = [first] if first else []
+            async for update in slow:
+                seen.append(update)
+                if [u.type for u in seen].count("turn_ended") == turns:
+                    break
+            await slow.aclose()
+
+        positions = [update.position for update in seen if update.position]
+        assert positions == sorted(set(positions))
+        said = [update.data["text"] for update in seen if update.type == "message" and update.data["role"] == "user"]
+        assert said == ["0", "1", "2", "3", "4"]
+
+    async def test_an_id_that_is_none_is_refused(self, database: Path) -> None:
+        """Bad input gets one sentence."""
+        async with Engine.open(database, model=ScriptedLlm([])) as engine:
+            conversation = await engine.create()
+
+            with pytest.raises(InvalidInput):
+                await anext(conversation.updates("yesterday"))
