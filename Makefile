@@ -15,18 +15,18 @@ demo: $(ready)  ## watch a conversation; needs no key and no network
 test: check  ## check, then run the tests
 	$(bin)/python -m pytest
 
-check: $(ready)  ## lint, format, types, floors, and whether docs/machine.md is fresh
+check: $(ready)  ## lint, format, types, floors, and whether the pictures of the machine are fresh
 	$(bin)/ruff check
 	$(bin)/ruff format --check
 	$(bin)/mypy -p turnwise
 	$(bin)/lint-imports
-	$(bin)/python -m turnwise.states.diagram --check docs/machine.md
+	$(bin)/python -m turnwise.states.diagram --check docs/machine.md README.md
 
 deep: $(ready)  ## the property tests with many more examples: minutes to hours
 	TURNWISE_PROFILE=deep $(bin)/python -m pytest -m hypothesis --timeout=0
 
-docs: $(ready)  ## draw docs/machine.md again from the table
-	$(bin)/python -m turnwise.states.diagram --write docs/machine.md
+docs: $(ready)  ## draw docs/machine.md and the picture in README.md again from the table
+	$(bin)/python -m turnwise.states.diagram --write docs/machine.md README.md
 
 clean:  ## back to a fresh clone: remove .venv, caches and build artefacts
 	rm -rf .venv build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

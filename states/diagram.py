@@ -4,8 +4,8 @@ The table is the truth, and whatever else tells about it is made from it, so pic
 check fails while `docs/machine.md` is not what the table gives. The functions are pure. Only the command opens a file:
 
     python -m turnwise.states.diagram                            print the picture, in Mermaid's language
-    python -m turnwise.states.diagram --write docs/machine.md    make the page
-    python -m turnwise.states.diagram --check docs/machine.md    exit 1 unless the page is fresh
+    python -m turnwise.states.diagram --write docs/machine.md README.md    make the page, and the picture in another
+    python -m turnwise.states.diagram --check docs/machine.md README.md    exit 1 unless they are fresh
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from .events import DEADLINE_TIMER, EVENTS, Event, Opened
 from .grammar import SAME, Branch, Entry, Junction, NoOp, Refusal, Row, Same, Target
 from .states import STATES, Idle, State
 from .table import TABLE
+
+PICTURE = "<!-- drawn from states/table.py by `make docs` -->"
+"""Where this line stands in a file, the picture follows it."""
 
 
 @dataclass(frozen=True)
@@ -225,27 +228,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the picture, or write or check the page. Returns the exit status: 0, or 1 with a sentence on stderr."""
     parser = argparse.ArgumentParser(prog="python -m turnwise.states.diagram", description="Draw the table.")
     action = parser.add_mutually_exclusive_group()
-    action.add_argument("--write", metavar="FILE", type=Path, help="make the page")
-    action.add_argument("--check", metavar="FILE", type=Path, help="exit 1 unless the page is fresh")
+    action.add_argument("--write", metavar="FILE", type=Path, nargs="+", help="make these pages")
+    action.add_argument("--check", metavar="FILE", type=Path, nargs="+", help="exit 1 unless these pages are fresh")
     wanted = parser.parse_args(arguments)
     if wanted.write is not None:
-        return _write(wanted.write)
+        return max(_write(page) for page in wanted.write)
     if wanted.check is not None:
-        return _check(wanted.check)
+        return max(_check(page) for page in wanted.check)
     print(mermaid(), end="")
     return 0
 
 
+def _fresh(page: Path) -> str:
+    """What the file should say: a page that shows the picture among other things keeps them, any other is all ours."""
+    text = page.read_text(encoding="utf-8", errors="replace") if page.is_file() else ""
+    before, picture, after = text.partition(PICTURE)
+    if not picture:
+        return markdown()
+    _, _, rest = after.partition("\n```\n")
+    return f"{before}{PICTURE}\n```mermaid\n{mermaid()}```\n{rest}"
+
+
 def _write(page: Path) -> int:
     try:
-        page.write_text(markdown(), encoding="utf-8", newline="\n")
+        page.write_text(_fresh(page), encoding="utf-8", newline="\n")
     except OSError as error:
         return _complain(f"{page} cannot be written: {error.strerror}.")
     return 0
 
 
 def _check(page: Path) -> int:
-    if page.is_file() and page.read_text(encoding="utf-8", errors="replace") == markdown():
+    if page.is_file() and page.read_text(encoding="utf-8", errors="replace") == _fresh(page):
         return 0
     return _complain(f"{page} is not what the table gives; run `make docs`.")
 
