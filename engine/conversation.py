@@ -41,7 +41,7 @@ class Cancelled:
     no_op: bool
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Seen:
     """What this handle last saw, which its next cancel or answer is meant for."""
 
@@ -166,8 +166,7 @@ class Conversation:
     async def _turn(self, number: int | None, *, wait: bool = True) -> Turn:
         assert number is not None, "a request that was taken belongs to a turn"
         turn = await self._loop.outcome(number) if wait else self._loop.standing(number)
-        if turn.number == self._loop.state.book.turn:
-            self._seen = _Seen.of(self._loop.state)
+        self._seen = _Seen(turn.number, turn.call_id)
         return turn
 
     def _cancel(self) -> UserCancel:
@@ -185,7 +184,9 @@ class Conversation:
         """
         async for update in Watcher(self._loop, self._engine.store).updates(after):
             if update.type in ("snapshot", "state_change"):
-                self._seen = _Seen.of(self._loop.state)
+                # What this watcher was shown, which may lie behind what is: it is what a click will mean.
+                shown = update.data.get("state", update.data)["data"]
+                self._seen = _Seen(shown["turn"], shown.get("call_id"))
             yield update
 
     async def transcript(self) -> tuple[Message, ...]:

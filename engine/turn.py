@@ -21,7 +21,7 @@ class Turn:
     """How a turn stands.
 
     `reply` is what the user receives, "" if nothing. `final_content` is the text for display, None if there is none.
-    `questions` are set while it waits for an answer, `failure` is one sentence if it failed. `truncated` tells that
+    `questions`, and `call_id` of the call that asks them, are set while it waits for an answer; `failure` is one sentence if it failed. `truncated` tells that
     the provider cut the text off.
     """
 
@@ -31,6 +31,7 @@ class Turn:
     final_content: str | None = None
     truncated: bool = False
     questions: tuple[UserQuestion, ...] = ()
+    call_id: str | None = None
     failure: str | None = None
     usage: Usage = field(default_factory=Usage)
 
@@ -52,4 +53,10 @@ class Turn:
     @classmethod
     def that_asks(cls, state: AwaitingUserResponse) -> Turn:
         """A turn that waits for an answer. `Pure.`"""
-        return cls(number=state.turn.number, status="awaiting_user", questions=state.questions, usage=state.turn.usage)
+        return cls(
+            number=state.turn.number,
+            status="awaiting_user",
+            questions=state.questions,
+            call_id=state.call.call_id,
+            usage=state.turn.usage,
+        )

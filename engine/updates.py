@@ -28,10 +28,10 @@ class Update:
     | type | data |
     |---|---|
     | snapshot | `state` as in state_change, `transcript`: messages as dicts |
-    | state_change | `type`: the state in snake_case, `data`: what it tells (the questions, say) |
+    | state_change | `type`: the state in snake_case, `data`: the `turn`, and what it tells (the questions, say) |
     | message | `role`, `text`, `turn` |
     | thought | `text`, `turn` |
-    | tool | `call_id`, `name`, `status`: running, completed or failed |
+    | tool | `call_id`, `name`, `status`: running (then with its `arguments`, as JSON), completed or failed |
     | turn_ended | `turn`, `status`, `is_complete`, `final_content`, `truncated`, `failure`, `usage` |
     | token | `text`, `kind`: text or thinking |
     | tool_progress | `call_id`, `text` |
@@ -93,12 +93,14 @@ def _tools(entry: LogEntry, transcript: Transcript) -> Iterator[Shown]:
                 status = "failed" if result.error else "completed"
                 yield "tool", {"call_id": result.call_id, "name": name, "status": status}
         elif isinstance(effect, ExecuteTool):
-            yield "tool", {"call_id": effect.call.call_id, "name": effect.call.name, "status": "running"}
+            call = transcript.call(effect.call.call_id)
+            told = {"call_id": call.call_id, "name": call.name, "status": "running", "arguments": call.arguments}
+            yield "tool", told
 
 
 def describe(state: State) -> dict[str, Any]:
     """A state as watchers see it. `Pure.`"""
-    return {"type": state.type, "data": _details(state)}
+    return {"type": state.type, "data": {"turn": state.book.turn, **_details(state)}}
 
 
 def _details(state: State) -> dict[str, Any]:

@@ -172,3 +172,24 @@ class TestQuestions:
             await until(lambda: again.state.type == "idle")
 
             assert (await again.turns())[-1].reply == "I chose 6:30 PM."
+
+    async def test_what_a_slow_watcher_was_shown_is_what_its_click_means(self, database: Path) -> None:
+        """P40: a page that still shows the first question cannot answer the second one with it."""
+        asking = call("ask_user_question", questions=[QUESTION])
+        llm = ScriptedLlm([asking, asking, reply("Booked.")])
+
+        async with Engine.open(database, model=llm, tools=["ask_user_question"]) as engine:
+            page = await engine.create()
+            other = await engine.get(page.id)
+            shown = page.updates()
+            await anext(shown)
+            await other.send("A table")
+            await other.answer({"When?": "6:30 PM"})
+            async for update in shown:
+                if update.data.get("type") == "awaiting_user_response":
+                    break
+
+            with pytest.raises(Refused) as refused:
+                await page.answer({"When?": "8:15 PM"})
+
+        assert refused.value.code == "wrong_state"
