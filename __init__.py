@@ -7,6 +7,7 @@ each up on first use, so importing one floor never loads another.
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from .states.messages import Message, Usage
     from .states.policy import Limits, ModelSpec, Policy, Questions, Retry, Texts
     from .states.questions import QuestionOption, UserQuestion
+
+# Where a host has set up no log Python would print warnings at people.
+logging.getLogger("turnwise").addHandler(logging.NullHandler())
 
 _HOMES = {
     "effects.model.lite": ("LiteLlm",),

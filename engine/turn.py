@@ -21,8 +21,8 @@ class Turn:
     """How a turn stands.
 
     `reply` is what the user receives, "" if nothing. `final_content` is the text for display, None if there is none.
-    `questions`, and `call_id` of the call that asks them, are set while it waits for an answer; `failure` is one sentence if it failed. `truncated` tells that
-    the provider cut the text off.
+    `questions`, and `call_id` of the call that asks them, are set while it waits for an answer; `failure` is one
+    sentence if it failed. `truncated` tells that the provider cut the text off.
     """
 
     number: int

@@ -20,7 +20,8 @@ Body = dict[str, Any]
 """A request as the server saw it: the parsed JSON."""
 
 LEGAL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-LEGAL_ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
+LEGAL_ID = re.compile(r"[a-zA-Z0-9]{9}")
+"""Mistral's rule, the narrowest; OpenAI takes up to 40 characters, Anthropic also `_` and `-`."""
 ROLES = {"system", "user", "assistant", "tool"}
 
 
@@ -193,6 +194,18 @@ def hangs(*pieces: str) -> Reply:
         response = await _begun(exchange, pieces) if pieces else None
         await exchange.released.wait()
         return await exchange.finish(response or await exchange.stream(), "stop", _usage((10, 5)))
+
+    return reply
+
+
+def never_ends(piece: str = "and ") -> Reply:
+    """Say the piece again and again, fast, until the client has gone."""
+
+    async def reply(exchange: Exchange) -> web.StreamResponse:
+        response = await exchange.stream()
+        while True:
+            await exchange.send(response, _delta(content=piece))
+            await asyncio.sleep(0.01)
 
     return reply
 

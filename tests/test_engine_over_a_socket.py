@@ -14,6 +14,7 @@ from .openai_server import (
     fails,
     hangs,
     has_no_choices,
+    never_ends,
     says,
     sends,
 )
@@ -162,7 +163,7 @@ async def test_a_slow_answer_runs_into_the_deadline(database: Path) -> None:
     """A deadline stands around the whole call, however the provider drips: the connection is closed and it retries."""
     settings = Settings(llm_chat_timeout_sec=0.3)
     async with (
-        OpenAiServer([hangs("drip"), says("In time.")]) as server,
+        OpenAiServer([never_ends(), says("In time.")]) as server,
         Engine.open(database, model=model_at(server), policy=QUICK, settings=settings) as engine,
     ):
         turn = await (await engine.create()).send("Hi")
@@ -185,3 +186,16 @@ async def test_a_cut_off_response(database: Path) -> None:
         assert (turn.reply, turn.truncated) == ("As far as I", True)
         assert "cut off" in said[2].text
         assert said[2].error
+
+
+async def test_half_characters_cannot_get_in(database: Path) -> None:
+    """A lone surrogate could not be stored: it is replaced, and an emoji that was cut in two is whole again."""
+    async with (
+        OpenAiServer([says("a\ud83d", "\ude00b\ud800")]) as server,
+        Engine.open(database, model=model_at(server)) as engine,
+    ):
+        conversation = await engine.create()
+        turn = await conversation.send("Hi")
+
+        assert turn.reply == "a😀b�"
+        assert (await conversation.replay()).divergence is None

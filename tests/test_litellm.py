@@ -1,6 +1,7 @@
 """Models are asked through litellm, over a real socket, and whatever goes wrong comes back as one typed failure."""
 
 import asyncio
+import copy
 import inspect
 import logging
 import subprocess
@@ -13,8 +14,8 @@ from typing import Any, get_args
 import pytest
 
 from turnwise.effects.model.failures import SENTENCES, kind_of, kinds, retry_after, without_secrets
-from turnwise.effects.model.lite import LiteLlm, load_litellm
-from turnwise.effects.model.pieces import storable
+from turnwise.effects.model.library import load_litellm
+from turnwise.effects.model.lite import LiteLlm
 from turnwise.effects.model.port import Llm, LlmFailure, ModelAnswer, ModelRequest, Token
 from turnwise.states.errors import ConfigurationError
 from turnwise.states.failures import FailureKind
@@ -44,6 +45,8 @@ WEATHER = {
         "parameters": {"type": "object", "properties": {"day": {"type": "string"}}},
     },
 }
+
+STRICT = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
 def request(*tools: dict[str, Any], tool_choice: Any = "auto") -> ModelRequest:
@@ -165,17 +168,6 @@ class TestAnAnswer:
 
         assert answer.usage.cost == pytest.approx(2.0)
 
-    async def test_half_characters_cannot_get_in(self) -> None:
-        """A lone surrogate could not be stored; an emoji that was cut in two is whole again."""
-        answer, shown = await ask(says("a\ud83d", "\ude00b\ud800"))
-
-        assert answer.content == "a😀b�"
-        assert all(token.text.encode() for token in shown)
-
-    def test_half_characters_are_replaced_at_any_depth(self) -> None:
-        """Sealed blocks are trees; whatever needs no change is equal."""
-        assert storable({"a\ud800": ["\udfff", {"n": 1, "ok": "żółw 😀"}]}) == {"a�": ["�", {"n": 1, "ok": "żółw 😀"}]}
-
 
 class TestARequest:
     """What goes over the wire."""
@@ -197,6 +189,17 @@ class TestARequest:
 
         assert server.requests[0].keys().isdisjoint({"tools", "tool_choice"})
 
+    async def test_it_is_not_changed_by_being_sent(self) -> None:
+        """litellm rewrites tools in place for some providers, and they are everybody's."""
+        tool = {**WEATHER, "function": {**WEATHER["function"], "parameters": STRICT}}
+        asked, before = request(tool), copy.deepcopy(tool)
+
+        async with OpenAiServer([says("Hi")]) as server:
+            await model_at(server, "hosted_vllm/test").complete(asked, lambda _: None)
+
+        assert server.requests[0]["tools"] != [before]
+        assert asked.tools == (before,)
+
     async def test_tools_work_without_the_mcp_package_installed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Some versions of litellm need the package `mcp` for any call with tools; the one in use must not."""
         for name in {"mcp", *(name for name in sys.modules if name.startswith("mcp."))}:
@@ -213,6 +216,7 @@ class TestARequest:
         await ask(says("Hi"))
         await failure_after(fails(500))
         await failure_after(drops_after("Hi"))
+        logging.getLogger("LiteLLM").error("What litellm has to say.")
 
         assert capfd.readouterr() == ("", "")
 
@@ -434,9 +438,22 @@ class TestTime:
             await server.left()
         assert server.disconnects == 1
 
+    async def test_a_fault_on_this_side_closes_the_connection(self) -> None:
+        """Whoever shows the pieces may fail; the provider is not kept waiting for that."""
+
+        def break_down(_: Token) -> None:
+            raise ZeroDivisionError
+
+        async with OpenAiServer([hangs("Once upon")]) as server:
+            with pytest.raises(LlmFailure) as caught:
+                await model_at(server).complete(request(), break_down)
+
+            await server.left()
+        assert caught.value.kind == "internal"
+
     @pytest.mark.parametrize("pieces", [(), ("Once upon",)], ids=["before the answer", "in the middle of it"])
-    async def test_the_deadline_is_for_the_whole_answer(self, pieces: tuple[str, ...]) -> None:
-        """A provider that goes quiet is a timeout, and its connection is closed."""
+    async def test_silence_is_a_timeout(self, pieces: tuple[str, ...]) -> None:
+        """A provider that goes quiet is not waited for, and its connection is closed."""
         load_litellm()
         async with OpenAiServer([hangs(*pieces)]) as server:
             with pytest.raises(LlmFailure) as caught:

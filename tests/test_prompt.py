@@ -64,7 +64,7 @@ def body_of(request: ModelRequest) -> Body:
     return sent
 
 
-IDS = st.sampled_from(["a", "b", "call_1", "call_2", "1:2", "x" * 41, "ü"])
+IDS = st.sampled_from(["a", "call_1_0", "call00001", "call00002", "123456789", "x" * 41, "ü" * 9, "12345678\n"])
 NAMES = (
     st.sampled_from(["find_table", "x:find_table", "x_find_table", "", "n" * 65, "Wetter prüfen", "a\n"]) | st.text()
 )
@@ -163,12 +163,15 @@ class TestMessages:
         """P4: whatever order they came in, and whatever was said meanwhile."""
         request = build(user(), assistant("", call("a"), call("b")), result("b", "B"), user("Hurry"), result("a", "A"))
 
-        assert [(m["role"], m.get("tool_call_id"), m["content"]) for m in request.messages] == [
-            ("user", None, "Hello"),
-            ("assistant", None, None),
-            ("tool", "a", "A"),
-            ("tool", "b", "B"),
-            ("user", None, "Hurry"),
+        assert [(m["role"], m["content"]) for m in request.messages] == [
+            ("user", "Hello"),
+            ("assistant", None),
+            ("tool", "A"),
+            ("tool", "B"),
+            ("user", "Hurry"),
+        ]
+        assert [made["id"] for made in request.messages[1]["tool_calls"]] == [
+            answered["tool_call_id"] for answered in request.messages[2:4]
         ]
 
     def test_an_error_says_that_it_is_one(self) -> None:
@@ -177,11 +180,11 @@ class TestMessages:
 
         assert request.messages[-1]["content"] == "Error: No table is free."
 
-    def test_an_empty_result_stays_empty(self) -> None:
-        """A tool may have nothing to say."""
+    def test_an_empty_result_says_so(self) -> None:
+        """A tool may have nothing to say, but some providers refuse a result without a text."""
         request = build(user(), assistant("", call("a")), result("a", ""))
 
-        assert request.messages[-1] == {"role": "tool", "tool_call_id": "a", "content": ""}
+        assert request.messages[-1]["content"] == "(nothing)"
 
 
 class TestCalls:
@@ -189,10 +192,10 @@ class TestCalls:
 
     def test_what_is_legal_stays_as_it_is(self) -> None:
         """Providers recognise a history that they have seen, and charge less for it."""
-        request = build(user(), assistant("", call("t1-a", "find_table", '{ "party":2 }')), result("t1-a"))
+        request = build(user(), assistant("", call("Ab3456789", "find_table", '{ "party":2 }')), result("Ab3456789"))
 
         (sent,) = request.messages[1]["tool_calls"]
-        assert (sent["id"], sent["function"]) == ("t1-a", {"name": "find_table", "arguments": '{ "party":2 }'})
+        assert (sent["id"], sent["function"]) == ("Ab3456789", {"name": "find_table", "arguments": '{ "party":2 }'})
 
     @pytest.mark.parametrize("arguments", ["", "{", "[]", "null", '"{}"', '{"a": NaN}', '{"a": "\\ud800"}', "[" * 9999])
     def test_arguments_that_are_no_object_go_out_as_an_empty_one(self, arguments: str) -> None:
@@ -203,13 +206,31 @@ class TestCalls:
 
     def test_an_id_used_twice_is_renamed_with_its_result(self) -> None:
         """P29: each result answers the call that it belongs to."""
-        twice = (assistant("", call("a", "one")), result("a", "1"), assistant("", call("a", "two")), result("a", "2"))
+        once = "Ab3456789"
+        messages = (
+            assistant("", call(once, "one")),
+            result(once, "1"),
+            assistant("", call(once, "two")),
+            result(once, "2"),
+        )
 
-        _, first, first_result, second, second_result = build(user(), *twice).messages
+        _, first, first_result, second, second_result = build(user(), *messages).messages
 
-        assert first["tool_calls"][0]["id"] == first_result["tool_call_id"] == "a"
-        assert second["tool_calls"][0]["id"] == second_result["tool_call_id"] == "call_1"
+        assert first["tool_calls"][0]["id"] == first_result["tool_call_id"] == once
+        assert second["tool_calls"][0]["id"] == second_result["tool_call_id"] == "call00001"
         assert (first_result["content"], second_result["content"]) == ("1", "2")
+
+    @given(MESSAGES, MESSAGES)
+    def test_what_was_sent_stays_as_it_was_while_the_history_grows(
+        self, before: list[Message], after: list[Message]
+    ) -> None:
+        """A provider's cache holds only what is equal from the beginning on."""
+        rest_is_answered = assistant("Done.")
+        old = build(user(), *before, turn=9).messages
+
+        new = build(user(), *before, rest_is_answered, *(m for m in after if m.role != "tool"), turn=9).messages
+
+        assert new[: len(old)] == old
 
     def test_a_name_is_made_legal_in_the_offer_and_in_the_calls_alike(self) -> None:
         """The model recognises what it called."""

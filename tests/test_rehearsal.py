@@ -60,7 +60,7 @@ class Talk:
         if answer.tool_calls:
             said["tool_calls"] = [
                 {
-                    "id": f"t{len(self.messages)}-{place}",
+                    "id": f"call{len(self.messages):04}{place}",
                     "type": "function",
                     "function": {"name": call.name, "arguments": call.arguments},
                 }
@@ -116,7 +116,7 @@ class TestADinner:
         answer = await talk.give(answered)
 
         assert called(answer) == []
-        assert answer.content == "You chose Koi, 8:00 PM.\nCheck weather says: Rain from nine; take an umbrella."
+        assert answer.content == "You chose Koi, 8:00 PM.\nWeather: Rain from nine; take an umbrella."
         assert violations({"model": "rehearsal", "messages": talk.messages, "tools": list(talk.tools)}) == []
 
     async def test_it_goes_on_when_nobody_answers(self) -> None:
@@ -127,7 +127,7 @@ class TestADinner:
 
         answer = await talk.give("The user declined to answer. Use your own judgment and go on.")
 
-        assert answer.content == "You left the choice open.\nCheck weather says: Dry."
+        assert answer.content == "You left the choice open.\nWeather: Dry."
 
     async def test_it_asks_nothing_when_it_may_not(self) -> None:
         """Without the tool for questions it tells what there is to choose from."""
@@ -136,7 +136,7 @@ class TestADinner:
 
         answer = await talk.give(TABLES)
 
-        assert answer.content == "Find table says: Sakura, 6:30 PM; Koi, 8:00 PM"
+        assert answer.content == "Table: Sakura, 6:30 PM; Koi, 8:00 PM"
 
     async def test_the_next_message_begins_anew(self) -> None:
         """What was said before does not stand in the way of further calls."""

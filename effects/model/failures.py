@@ -19,10 +19,10 @@ from email.utils import parsedate_to_datetime
 from pkgutil import resolve_name
 
 from ...states.failures import FailureKind
+from .library import load_litellm
 from .port import LlmFailure
 
 logger = logging.getLogger("turnwise.model")
-logger.addHandler(logging.NullHandler())  # or Python itself would print it where a host has set up no log
 
 SENTENCES: dict[FailureKind, str] = {
     "rate_limit": "The model's provider takes no more requests for now.",
@@ -161,6 +161,7 @@ LONGEST_DETAIL = 500
 @functools.cache
 def kinds() -> Mapping[type, FailureKind]:
     """The kind of each class in the table. A class that is not listed has the kind of its nearest listed parent."""
+    load_litellm()
     return {resolve_name(place): kind for kind, places in _CLASSES.items() for place in places}
 
 

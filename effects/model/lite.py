@@ -9,11 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import functools
-import logging
-import os
 from collections.abc import Callable
-from pkgutil import resolve_name
 from typing import Any
 
 from ...states.errors import ConfigurationError
@@ -21,42 +17,21 @@ from ...states.failures import FailureKind
 from ...states.messages import Usage
 from . import rehearsal
 from .failures import failure, failure_of
-from .pieces import Pieces, storable
+from .library import load_litellm
+from .pieces import Pieces
 from .port import LlmFailure, ModelAnswer, ModelRequest, Token
 
-_LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
 _SECRETS = ("key", "token", "secret", "password")
-
-
-@functools.cache
-def load_litellm() -> Any:
-    """Import litellm, set up so that it neither prints nor fetches anything by itself. Takes seconds, once.
-
-    What the host has set in the environment is left alone: `LITELLM_LOCAL_MODEL_COST_MAP`, and `LITELLM_LOG`, with
-    which litellm's own log is heard.
-    """
-    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-    if "LITELLM_LOG" not in os.environ:
-        for name in _LOGGERS:
-            logging.getLogger(name).setLevel(logging.CRITICAL)
-    # By name, so that a type checker need not read all of litellm to check this file.
-    litellm = resolve_name("litellm")
-    litellm.suppress_debug_info = True
-    if litellm.disable_hf_tokenizer_download is None:
-        litellm.disable_hf_tokenizer_download = True
-    return litellm
 
 
 class LiteLlm:
     """The model `name`, as litellm names it: `openai/gpt-4.1-mini`, `anthropic/…`, `ollama/…`, or `rehearsal`.
 
-    `timeout` is the time in seconds that one answer may take in all. `options` go to litellm as they are: `api_key`,
-    `api_base`, `temperature` and so on.
+    `options` go to litellm as they are: `api_key`, `api_base`, `temperature`, `timeout` (seconds of silence) and so on.
     """
 
-    def __init__(self, name: str, *, timeout: float = 120.0, **options: Any) -> None:
+    def __init__(self, name: str, **options: Any) -> None:
         self.name = name
-        self.timeout = timeout
         self._options = options
         self._route = rehearsal.ROUTE if name == rehearsal.NAME else name
         self._litellm: Any = None
@@ -86,14 +61,13 @@ class LiteLlm:
     async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
         """Ask the model once, as a stream, and `show` each piece as it comes.
 
-        Raises `LlmFailure`, of kind `timeout` when the whole answer takes longer than `timeout` seconds. However this
-        ends, by a cancel too, the connection is closed before it returns.
+        Raises `LlmFailure`. However this ends, by a cancel too, the connection is closed before it returns. Keeps no
+        deadline for the whole answer: the caller puts `asyncio.timeout` around it.
         """
         try:
             if self._litellm is None:
                 await asyncio.to_thread(self.warm)
-            async with asyncio.timeout(self.timeout):
-                return await self._ask(request, show)
+            return await self._ask(request, show)
         except LlmFailure:
             raise
         except Exception as error:
@@ -121,7 +95,6 @@ class LiteLlm:
             "messages": copy.deepcopy(list(request.messages)),
             "stream": True,
             "stream_options": {"include_usage": True},
-            "timeout": self.timeout,
             "num_retries": 0,
             "max_retries": 0,
         }
@@ -145,8 +118,8 @@ class LiteLlm:
             raise failure("content_filter", self.name, "the answer was withheld")
         message = choice.message
         return ModelAnswer(
-            content=storable(message.content or ""),
-            thinking=storable(getattr(message, "reasoning_content", None) or ""),
+            content=message.content or "",
+            thinking=getattr(message, "reasoning_content", None) or "",
             opaque=pieces.sealed(),
             tool_calls=pieces.tool_calls(),
             finish_reason=choice.finish_reason or "stop",

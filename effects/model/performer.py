@@ -9,7 +9,9 @@ from ...states.effects import RequestLlm
 from ...states.events import LlmFailed, LlmResponse
 from ..clock import Clock
 from ..scene import Scene
+from ..text import encodable, is_encodable
 from ..tools.registry import ToolRegistry
+from .failures import failure
 from .port import Llm, LlmFailure, ModelAnswer, ModelRequest, Token
 from .prompt import build_request, request_digest
 
@@ -37,13 +39,13 @@ class ModelPerformer:
 
         try:
             answer = await self._ask(request, show)
-        except LlmFailure as failure:
+        except LlmFailure as failed:
             return LlmFailed(
                 effect_id=effect.effect_id,
                 at=self._clock.now(),
-                kind=failure.kind,
-                sentence=failure.sentence,
-                retry_after=failure.retry_after,
+                kind=failed.kind,
+                sentence=failed.sentence,
+                retry_after=failed.retry_after,
             )
         return self._response(effect, request, answer)
 
@@ -52,15 +54,16 @@ class ModelPerformer:
             async with asyncio.timeout(self._deadline):
                 return await self._find(request.model).complete(request, show)
         except TimeoutError:
-            raise LlmFailure("timeout", "The model did not answer in time.") from None
+            raise failure("timeout", request.model, f"no answer within {self._deadline:g} s") from None
 
     def _response(self, effect: RequestLlm, request: ModelRequest, answer: ModelAnswer) -> LlmResponse:
         return LlmResponse(
             effect_id=effect.effect_id,
             at=self._clock.now(),
-            content=answer.content,
-            thinking=answer.thinking,
-            opaque=answer.opaque,
+            content=encodable(answer.content),
+            thinking=encodable(answer.thinking),
+            # A sealed block that would have to be changed is no longer what its provider sealed.
+            opaque=answer.opaque if is_encodable(answer.opaque) else (),
             tool_calls=self._tools.enter(effect.effect_id, answer.tool_calls),
             finish_reason=answer.finish_reason,
             usage=answer.usage,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..text import encodable
 from .port import ModelCall, Token
 
 
@@ -38,18 +39,16 @@ class Pieces:
 
     def tool_calls(self) -> tuple[ModelCall, ...]:
         """The calls, in the order in which they began."""
-        return tuple(
-            ModelCall(storable(call.id), storable(call.name), storable(call.arguments) or "{}") for call in self._calls
-        )
+        return tuple(ModelCall(call.id, call.name, call.arguments or "{}") for call in self._calls)
 
     def sealed(self) -> tuple[dict[str, Any], ...]:
         """The sealed thinking blocks, as their provider wants them back."""
-        return tuple(storable(block) for block in self._thoughts.blocks)
+        return tuple(self._thoughts.blocks)
 
     def _take_text(self, token: Token) -> None:
         if token.text:
             self.anything = True
-            self._show(Token(storable(token.text), token.kind))
+            self._show(Token(encodable(token.text), token.kind))
 
     def _call_of(self, fragment: Any) -> _Call:
         call = self._at.get(fragment.index)
@@ -90,17 +89,3 @@ class _Thoughts:
             # With the signature litellm sends the whole text again.
             self.blocks.append({**piece, "thinking": self._text or piece.get("thinking") or ""})
             self._text = ""
-
-
-def storable(said: Any) -> Any:
-    """What a model said, with every lone half of a character replaced, since it could not be written as UTF-8.
-
-    Halves that belong together are joined: a provider may cut an emoji in two. `Pure.`
-    """
-    if isinstance(said, str):
-        return said.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(said, dict):
-        return {storable(key): storable(value) for key, value in said.items()}
-    if isinstance(said, list | tuple):
-        return [storable(value) for value in said]
-    return said

@@ -21,8 +21,9 @@ from ...states.messages import Message, ToolCall
 from .port import ModelRequest
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_LEGAL_ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
+_LEGAL_ID = re.compile(r"[a-zA-Z0-9]{9}")  # Mistral takes no others; the rest take these
 _NO_RESULT = "Error: there is no result."
+_NOTHING = "(nothing)"  # a result without a text is refused by some providers
 
 
 def build_request(
@@ -32,8 +33,8 @@ def build_request(
 
     `tools` are definitions in OpenAI's shape, `turn` is the number of the turn that runs. A name that providers do
     not take goes out as `legal_name(name)`, in definitions and calls alike; who looks up a call that comes back
-    compares by that. If none of the tools is offered any more, those that history calls are listed as gone, and none
-    may be called. `Pure.`
+    compares by that. The id of a call is exchanged likewise, together with that of its result. If none of the tools
+    is offered any more, those that history calls are listed as gone, and none may be called. `Pure.`
     """
     entries = _paired(messages)
     called = [call.name for entry in entries for call in entry.message.tool_calls]
@@ -95,11 +96,15 @@ def _paired(messages: Sequence[Message]) -> list[_Entry]:
 
 
 class _Ids:
-    """Gives out ids that are legal and used once; an id that is both already stays."""
+    """Gives out ids that are legal and used once; an id that is both already stays.
+
+    What a call is renamed to depends only on what stands before it, so a history that grows keeps its beginning, and
+    the provider's cache of it.
+    """
 
     def __init__(self) -> None:
         self._used: set[str] = set()
-        self._fresh = (f"call_{number}" for number in count(1))
+        self._fresh = (f"call{number:05}" for number in count(1))
 
     def take(self, wanted: str) -> str:
         fits = _LEGAL_ID.fullmatch(wanted) and wanted not in self._used
@@ -137,7 +142,7 @@ def _call(call: ToolCall, call_id: str) -> dict[str, Any]:
 
 def _result(result: Message | None, call_id: str) -> dict[str, Any]:
     text = _NO_RESULT if result is None else f"Error: {result.text}" if result.error else result.text
-    return {"role": "tool", "tool_call_id": call_id, "content": text}
+    return {"role": "tool", "tool_call_id": call_id, "content": text or _NOTHING}
 
 
 def _is_json_object(text: str) -> bool:

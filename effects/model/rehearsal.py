@@ -83,7 +83,7 @@ def ask_to_choose(conversation: Conversation) -> Reply | None:
         return None
     for name, text in conversation.results:
         if options := options_in(text):
-            topic = name.split("_")[-1]
+            topic = _topic(name)
             question = {
                 "question": f"Which {topic} would you like?",
                 "header": topic[:LONGEST_HEADER].title(),
@@ -101,7 +101,7 @@ def report(conversation: Conversation) -> Reply | None:
     told = [f"You chose {choice_in(text)}." if choice_in(text) else "You left the choice open." for text in asked]
     for name, text in conversation.results:
         if name != ASK and not (asked and options_in(text)):
-            told.append(f"{name.replace('_', ' ').capitalize()} says: {_one_line(text)}")
+            told.append(f"{_topic(name).capitalize()}: {_one_line(text)}")
     return Reply("\n".join(told))
 
 
@@ -131,6 +131,10 @@ def _read(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -
         tools={tool["function"]["name"]: tool["function"] for tool in tools},
         begins=all(message["role"] != "assistant" for message in messages),
     )
+
+
+def _topic(tool: str) -> str:
+    return tool.split("_")[-1]
 
 
 def _one_line(text: str) -> str:

@@ -15,11 +15,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic_core import from_json
 
 from ...states.errors import ConfigurationError
+from ..text import encodable_json
 from .context import ToolContext
 from .faults import NOT_AN_OBJECT, InvalidArguments, fault
 from .schema import Schema, schema_of
 from .signature import Parameter, parameters_of, underlying
-from .text import encodable_json
 
 MAX_ARGUMENTS = 1_000_000
 """The most characters of one call's arguments. Ours: as much as a message of a person may bring."""

@@ -13,10 +13,10 @@ from typing import Any
 from ...states.errors import ConfigurationError
 from ...states.messages import ToolCall
 from ..model.port import ModelCall
+from ..text import encodable, shortened
 from .arguments import normalized
 from .builtin import BUILT_IN
 from .faults import InvalidArguments
-from .text import encodable, shortened
 from .tool import AnyTool, Tool, make_tool
 
 _MAX_NAME = 100

@@ -6,7 +6,7 @@ import json
 
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
-from .text import encodable, encodable_json
+from ..text import encodable, encodable_json
 
 DONE = "Done."
 """The result of a tool that returns nothing: an empty text would look like a failure."""

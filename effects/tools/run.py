@@ -21,11 +21,11 @@ from functools import partial
 from pydantic import ValidationError
 
 from ...states.messages import ToolResult
+from ..text import encodable, shortened
 from .acts import Question
 from .context import ToolContext
 from .faults import InvalidArguments, fault
 from .results import written
-from .text import encodable, shortened
 from .tool import AnyTool
 
 ToolOutcome = ToolResult | Question
@@ -35,7 +35,6 @@ GRACE = 1.0
 """How long, in seconds, a coroutine that was told to stop may clean up before it is left behind. Ours."""
 
 _LOGGER = logging.getLogger("turnwise.tools")
-_LOGGER.addHandler(logging.NullHandler())  # without a host's handler Python would print tracebacks at people
 
 
 @dataclass(frozen=True)

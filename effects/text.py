@@ -6,6 +6,7 @@ no provider takes such a text, so the half is replaced by U+FFFD, the sign for "
 
 from __future__ import annotations
 
+import json
 import re
 
 MAX_SENTENCE = 500
@@ -23,6 +24,15 @@ def encodable(text: str) -> str:
 def encodable_json(text: str) -> str:
     """JSON text with each lone surrogate replaced, be it written out or as an escape. `Pure.`"""
     return _ESCAPE.sub(lambda escape: "\\ufffd" if escape[1] else escape[0], encodable(text))
+
+
+def is_encodable(value: object) -> bool:
+    """Whether a JSON value, however deep, has no lone surrogate. `Pure.`"""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def shortened(text: str, limit: int = MAX_SENTENCE) -> str:
