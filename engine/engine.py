@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import uuid
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -18,7 +19,7 @@ from ..effects.clock import Clock, SystemClock
 from ..effects.runner import Performer
 from ..states import presets
 from ..states.effects import Effect
-from ..states.errors import EngineClosed
+from ..states.errors import EngineClosed, StoreError
 from ..states.events import Opened
 from ..states.machine import begin
 from ..states.policy import Policy
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from ..effects.model.port import Llm
     from ..persistence.store import Store, Summary
     from .blocking import BlockingEngine
+
+logger = logging.getLogger("turnwise.engine")
 
 
 class Engine:
@@ -110,7 +113,10 @@ class Engine:
         self._store = await Store.open(self._url)
         threading.Thread(target=self._models.warm, daemon=True, name="turnwise-warm").start()
         for conversation_id in await self._store.with_timers():
-            await self._loop(conversation_id)
+            try:
+                await self._loop(conversation_id)
+            except StoreError as error:
+                logger.warning("The timer of a conversation cannot be armed: %s", error)
         return self
 
     async def __aexit__(

@@ -32,7 +32,7 @@ class Address:
         """
         database = _database_of(url) if isinstance(url, str) and "://" in url else url
         if database == MEMORY:
-            return cls("the database in memory")
+            return cls("The database in memory")
         return cls(str(database), Path(database).resolve())
 
 

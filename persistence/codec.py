@@ -35,32 +35,9 @@ _STATE: TypeAdapter[State] = TypeAdapter(AnyState)
 def encode(event: Event, step: Step, before: bytes) -> tuple[EventRow, RestRow]:
     """The rows of a step, `before` being the link of the step before it. `Pure.`"""
     state = step.state.to_json()
-    unchained = EventRow(
-        seq=step.state.book.seq,
-        event_id=getattr(event, "event_id", None),
-        effect_id=getattr(event, "effect_id", None),
-        type=event.type,
-        version=VERSION,
-        at=to_microseconds(event.at),
-        turn=step.state.book.turn,
-        payload=_payload(event),
-        effects=_array(step.effects),
-        ended=step.ended.to_json() if step.ended else None,
-        state=digest(state),
-        chain=b"",
-    )
-    row = unchained._replace(chain=link(before, _content(unchained)))
-    due = next_timer(step.state)
-    rest = RestRow(
-        seq=row.seq,
-        chain=row.chain,
-        state_type=step.state.type,
-        waits=waits(step.state),
-        next_timer=None if due is None else to_microseconds(due),
-        updated_at=row.at,
-        state=state,
-    )
-    return row, rest
+    row = _event_row(event, step, digest(state))
+    row = row._replace(chain=link(before, _content(row)))
+    return row, _rest_row(step.state, state, row)
 
 
 def decode(row: EventRow) -> StoredEntry:
@@ -114,6 +91,38 @@ def to_microseconds(at: datetime) -> int:
 def from_microseconds(at: int) -> datetime:
     """The moment, in UTC, exactly. `Pure.`"""
     return _EPOCH + timedelta(microseconds=at)
+
+
+def _event_row(event: Event, step: Step, state: bytes) -> EventRow:
+    """The row of a step, but for its link."""
+    return EventRow(
+        seq=step.state.book.seq,
+        event_id=getattr(event, "event_id", None),
+        effect_id=getattr(event, "effect_id", None),
+        type=event.type,
+        version=VERSION,
+        at=to_microseconds(event.at),
+        turn=step.state.book.turn,
+        payload=_payload(event),
+        effects=_array(step.effects),
+        ended=step.ended.to_json() if step.ended else None,
+        state=state,
+        chain=b"",
+    )
+
+
+def _rest_row(state: State, text: str, row: EventRow) -> RestRow:
+    """Where the conversation rests behind the step in `row`; `text` is the state as JSON."""
+    due = next_timer(state)
+    return RestRow(
+        seq=row.seq,
+        chain=row.chain,
+        state_type=state.type,
+        waits=waits(state),
+        next_timer=None if due is None else to_microseconds(due),
+        updated_at=row.at,
+        state=text,
+    )
 
 
 def _payload(event: Event) -> str:

@@ -21,12 +21,13 @@ Mode = Literal["rw", "ro"]
 
 
 def dial(address: Address, mode: Mode, busy_timeout: float) -> sqlite3.Connection:
-    """Open the file, which must exist, and read nothing yet. The connection belongs to the thread that opened it.
+    """Open the file, which must exist, and read nothing yet. The connection is for one thread at a time.
 
     `busy_timeout` is how many seconds to wait for a lock that another program holds.
     """
+    # A store that nobody closed is closed by the garbage collector, in whatever thread that runs.
     target = MEMORY if address.path is None else f"{address.path.as_uri()}?mode={mode}"
-    connection = sqlite3.connect(target, timeout=busy_timeout, isolation_level=None, uri=True)
+    connection = sqlite3.connect(target, timeout=busy_timeout, isolation_level=None, check_same_thread=False, uri=True)
     connection.text_factory = _text
     return connection
 

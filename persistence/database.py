@@ -136,15 +136,14 @@ def _open_for_writing(address: Address, busy_timeout: float, undo: ExitStack) ->
 
 
 def _open_for_reading(address: Address, busy_timeout: float, undo: ExitStack) -> Connection:
-    if address.path is None or not address.path.exists():
+    if address.path is None:
+        raise StoreError("A new database in memory holds nothing that could be read.")
+    if not address.path.exists():
         raise StoreError(f"There is no database to read: {address.name}.")
     _check_no_folder(address, address.path)
     driver = undo.enter_context(closing(dial(address, "ro", busy_timeout)))
-    revision = recognise(driver, address)
-    if revision is None:
-        raise StoreError(f"{address.name} holds no conversations yet.")
-    if revision != HEAD:
-        raise StoreError(f"{address.name} was written by an older turnwise; open it for writing once to update it.")
+    if recognise(driver, address) != HEAD:
+        raise StoreError(f"{address.name} is not ready to be read; an engine that opens it once makes it so.")
     return undo.enter_context(controlled(driver, "ro"))
 
 

@@ -34,7 +34,7 @@ class TracesLeft(StoreError):
 
 
 class Damaged(StoreError):
-    """The step `seq` of a conversation is not what was stored once, or a newer turnwise wrote it."""
+    """What is stored is not what was stored once, or a newer turnwise wrote it. `seq` is the step; 0 is none."""
 
     def __init__(self, seq: int, sentence: str) -> None:
         super().__init__(sentence)

@@ -34,8 +34,15 @@ def told(name: str) -> Iterator[None]:
         raise _failure(name, error.orig) from error.orig
     except sqlite3.Error as error:
         raise _failure(name, error) from error
+    except UnicodeDecodeError as error:
+        # The driver could not even read SQLite's complaint, which quotes what is broken.
+        raise StorageFailed(_sentence(name, "it is damaged")) from error
 
 
 def _failure(name: str, error: BaseException | None) -> StorageFailed:
     code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY
-    return StorageFailed(f"{name} cannot be used now: {_CAUSES.get(code, 'it does not do what it was asked')}.")
+    return StorageFailed(_sentence(name, _CAUSES.get(code, "it does not do what it was asked")))
+
+
+def _sentence(name: str, cause: str) -> str:
+    return f"{name} cannot be used now: {cause}."

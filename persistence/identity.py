@@ -36,7 +36,7 @@ def recognise(connection: sqlite3.Connection, address: Address) -> str | None:
         return None
     if application != APPLICATION_ID:
         raise StoreError(f"{address.name} is the database of another program.")
-    (revision,) = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    (revision,) = connection.execute("SELECT max(version_num) FROM alembic_version").fetchone()
     if revision not in REVISIONS:
         raise StoreError(f"{address.name} was written by a newer turnwise; update turnwise to open it.")
     return str(revision)

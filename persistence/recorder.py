@@ -106,7 +106,7 @@ def summaries(connection: Connection) -> tuple[SummaryRow, ...]:
 
 
 def with_timers(connection: Connection) -> tuple[str, ...]:
-    """The ids of all conversations in which a timer runs, the one due first first."""
+    """The ids of all conversations in which a timer runs, the one due soonest first."""
     return tuple(connection.execute(_WITH_TIMERS).scalars())
 
 

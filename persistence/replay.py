@@ -25,7 +25,7 @@ from .entry import StoredEntry
 from .errors import Damaged
 from .integrity import check_end, check_link
 from .rows import RestRow
-from .store import Record, Store
+from .store import Store, StoredRows
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ async def replay_conversation(store: Store, conversation_id: str) -> ReplayRepor
 
     A step that is missing or cannot be read is a divergence. Raises `UnknownConversation`.
     """
-    return await asyncio.to_thread(_judge, await store.record(conversation_id))
+    return await asyncio.to_thread(_judge, await store.rows(conversation_id))
 
 
 @dataclass
@@ -99,7 +99,7 @@ class _Fold:
             reason = damaged.sentence
         reason = reason or _difference(entry, actual)
         if reason is not None:
-            return Divergence(entry.seq, reason, entry.event, _stored(entry), actual)
+            return Divergence(entry.seq, reason, entry.event, _kept(entry), actual)
         self.seq, self.chain, self.state = entry.seq, entry.chain, actual.state
         self.context = self.context.after(entry.event)
         return None
@@ -145,10 +145,10 @@ def _run(fold: _Fold, log: Iterable[StoredEntry]) -> ReplayReport:
     return ReplayReport(fold.seq)
 
 
-def _judge(record: Record) -> ReplayReport:
+def _judge(stored: StoredRows) -> ReplayReport:
     fold = _Fold()
-    report = _run(fold, map(decode, record.steps))
-    return report if report.divergence is not None else ReplayReport(fold.seq, fold.end(record.rest))
+    report = _run(fold, map(decode, stored.steps))
+    return report if report.divergence is not None else ReplayReport(fold.seq, fold.end(stored.rest))
 
 
 def _difference(entry: StoredEntry, actual: Outcome) -> str | None:
@@ -162,7 +162,7 @@ def _difference(entry: StoredEntry, actual: Outcome) -> str | None:
     return None
 
 
-def _stored(entry: StoredEntry) -> Outcome:
+def _kept(entry: StoredEntry) -> Outcome:
     return Outcome(entry.effects, entry.ended, entry.digest)
 
 

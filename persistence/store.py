@@ -21,7 +21,7 @@ from .codec import decode, decode_state, encode, from_microseconds
 from .database import BUSY_TIMEOUT, Database
 from .digests import GENESIS
 from .entry import StoredEntry
-from .errors import StoreConflict
+from .errors import Damaged, StoreConflict
 from .integrity import check_whole
 from .log import ConversationLog
 from .rows import EventRow, RestRow
@@ -38,7 +38,7 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Record:
+class StoredRows:
     """A conversation as it stands in the tables, not yet read: where it rests, and its steps."""
 
     key: int
@@ -72,7 +72,8 @@ class Store:
         One engine writes to a file at a time: until the store is closed, or its process dies, it holds a lock beside
         the file. A file that is missing is made, for its owner's eyes only, and an older one is brought up to date.
         `read_only` takes no lock and changes nothing, so it works beside an engine that is running, and after one
-        that crashed. `busy_timeout` is how many seconds to wait for another program that holds the file locked.
+        that crashed; SQLite may leave an empty write-ahead log beside the file. `busy_timeout` is how many seconds to
+        wait for another program that holds the file locked.
 
         Raises `StoreError` for an address that is none, a folder or (`read_only`) a file that is missing, a file that
         is no database or another program's, a database of a newer turnwise, and one that is open in another engine.
@@ -102,12 +103,12 @@ class Store:
         """
 
         def read(connection: Connection) -> Loaded:
-            record = _record(connection, conversation_id)
-            entries = tuple(decode(row) for row in record.steps)
-            check_whole(entries, record.rest)
-            head = recorder.Head(record.key, record.rest.seq, record.rest.chain)
+            stored = _rows(connection, conversation_id)
+            entries = tuple(decode(row) for row in stored.steps)
+            check_whole(entries, stored.rest)
+            head = recorder.Head(stored.key, stored.rest.seq, stored.rest.chain)
             log = ConversationLog(self._database, conversation_id, head)
-            return Loaded(log, decode_state(record.rest), entries)
+            return Loaded(log, decode_state(stored.rest), entries)
 
         return await self._database.read(read)
 
@@ -116,23 +117,20 @@ class Store:
         cannot be read."""
 
         def read(connection: Connection) -> tuple[StoredEntry, ...]:
-            return tuple(decode(row) for row in _record(connection, conversation_id, after).steps)
+            return tuple(decode(row) for row in _rows(connection, conversation_id, after).steps)
 
         return await self._database.read(read)
 
-    async def record(self, conversation_id: str) -> Record:
+    async def rows(self, conversation_id: str) -> StoredRows:
         """The conversation as it stands in the tables, damaged or not. Raises `UnknownConversation`."""
-        return await self._database.read(lambda connection: _record(connection, conversation_id))
+        return await self._database.read(lambda connection: _rows(connection, conversation_id))
 
     async def list(self) -> tuple[Summary, ...]:
-        """All conversations, the one that moved last first."""
-        return tuple(
-            Summary(row.id, row.state_type, row.waits, from_microseconds(row.updated_at))
-            for row in await self._database.read(recorder.summaries)
-        )
+        """All conversations, the one that moved last first. Raises `Damaged` if one of them cannot be read."""
+        return await self._database.read(lambda connection: tuple(map(_summary, recorder.summaries(connection))))
 
     async def with_timers(self) -> tuple[str, ...]:
-        """The ids of the conversations in which a timer runs, the one due first first."""
+        """The ids of the conversations in which a timer runs, the one due soonest first."""
         return await self._database.read(recorder.with_timers)
 
     async def delete(self, conversation_id: str) -> None:
@@ -149,9 +147,16 @@ class Store:
         await self._database.close()
 
 
-def _record(connection: Connection, conversation_id: str, after: int = 0) -> Record:
+def _summary(row: recorder.SummaryRow) -> Summary:
+    try:
+        return Summary(row.id, row.state_type, row.waits, from_microseconds(row.updated_at))
+    except (TypeError, OverflowError) as error:
+        raise Damaged(0, "The list of the conversations cannot be read: the file is damaged.") from error
+
+
+def _rows(connection: Connection, conversation_id: str, after: int = 0) -> StoredRows:
     found = recorder.find(connection, conversation_id)
     if found is None:
         raise UnknownConversation(conversation_id)
     key, rest = found
-    return Record(key, rest, recorder.steps(connection, key, after))
+    return StoredRows(key, rest, recorder.steps(connection, key, after))

@@ -72,7 +72,7 @@ def python(program: str, *arguments: object) -> str:
 def other_process(program: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
     """Another Python process, once it has said that it is ready; killed in the end."""
     command = [sys.executable, "-c", program, *map(str, arguments)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
             assert process.stdout.readline() == "ready\n"
@@ -88,12 +88,11 @@ from turnwise.persistence.store import Store
 async def main():
     store = await Store.open(sys.argv[1])
     print("ready", flush=True)
-    sys.stdin.read()
-    await asyncio.Event().wait()
+    await asyncio.to_thread(sys.stdin.read)
 
 asyncio.run(main())
 """
-"""An engine that keeps a database open until it is killed."""
+"""An engine that keeps a database open until it is killed, or whoever started it is gone."""
 
 CRASH = """
 import os, signal, sqlite3, sys
@@ -242,7 +241,7 @@ class TestWhatCannotBeOpened:
 
     async def test_memory_to_read(self) -> None:
         """There is nothing in a new memory that could be read."""
-        assert await refusal(":memory:", read_only=True) == "There is no database to read: the database in memory."
+        assert await refusal(":memory:", read_only=True) == "A new database in memory holds nothing that could be read."
 
     async def test_a_file_that_another_program_holds_locked(self, path: Path) -> None:
         """After the time to wait is over, it is said who is in the way."""
@@ -412,6 +411,17 @@ class TestWriting:
             await store.list()
 
         assert closed.value.sentence == f"{path} is closed."
+
+    def test_what_nobody_closed_makes_no_noise(self, path: Path) -> None:
+        """A program that ends without closing its store loses nothing, and nobody sees a traceback (P33)."""
+        program = (
+            "import asyncio, sys; from turnwise.persistence.store import Store;"
+            "asyncio.run(Store.open(sys.argv[1])); sys.exit('no table is free')"
+        )
+
+        done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True)
+
+        assert done.stderr == "no table is free\n"
 
     async def test_closing_leaves_one_file(self, path: Path) -> None:
         """The write-ahead log goes into the file, so that a copy of the file is a copy of everything."""

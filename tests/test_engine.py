@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -230,3 +232,27 @@ class TestWithoutAnEventLoop:
             assert turn.reply == "Booked."
             assert conversation.state.type == "idle"
             assert [summary.id for summary in engine.list()] == [conversation.id]
+
+
+class TestADamagedDatabase:
+    """What is stored cannot always be read again."""
+
+    async def test_one_damaged_conversation_does_not_hold_up_the_others(self, database: Path) -> None:
+        """An engine opens beside a conversation that cannot be read; asked for, it is refused in one sentence."""
+        policy = Policy(questions=Questions(deadline=3600))
+        asking = ScriptedLlm([call("ask_user_question", questions=[QUESTION])] * 2)
+        async with Engine.open(database, model=asking, tools=["ask_user_question"], policy=policy) as engine:
+            broken, whole = await engine.create(), await engine.create()
+            for conversation in (broken, whole):
+                await conversation.send("A table")
+        with closing(sqlite3.connect(database)) as connection, connection:
+            connection.execute("UPDATE events SET payload = replace(payload, 'table', 'chair') WHERE conversation = 1")
+
+        answering = ScriptedLlm([reply("Booked.")])
+        async with Engine.open(database, model=answering, tools=["ask_user_question"]) as engine:
+            turn = await (await engine.get(whole.id)).answer({"When?": "6:30 PM"})
+            with pytest.raises(StoreError) as refused:
+                await engine.get(broken.id)
+
+        assert turn.reply == "Booked."
+        assert "\n" not in refused.value.sentence

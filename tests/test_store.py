@@ -72,16 +72,14 @@ async def run(store: Store, sql: str) -> Any:
     return await store._database._writing.run(execute)
 
 
-async def tables(store: Store) -> tuple[object, ...]:
+async def tables(store: Store) -> list[object]:
     """Everything in the database."""
-    return tuple(
-        [
-            await store._database.read(
-                lambda connection, table=table: connection.exec_driver_sql(f"SELECT * FROM {table}").fetchall()
-            )
-            for table in ("conversations", "events", "outbox")
-        ]
-    )
+
+    def read(connection: Connection) -> list[object]:
+        names = ("conversations", "events", "outbox")
+        return [connection.exec_driver_sql(f"SELECT * FROM {name}").fetchall() for name in names]
+
+    return await store._database.read(read)
 
 
 def entries_of(walk: Walk) -> list[LogEntry]:
@@ -153,7 +151,7 @@ class TestACreatedConversation:
 
     async def test_that_does_not_exist_is_unknown(self, store: Store) -> None:
         """Each way to ask for it says so."""
-        for ask in (store.load, store.entries, store.record, store.delete):
+        for ask in (store.load, store.entries, store.rows, store.delete):
             with pytest.raises(UnknownConversation):
                 await ask("nobody")
 
@@ -537,8 +535,8 @@ class TestDeletion:
 
         The conversations grow side by side, so that SQLite moves rows about and leaves copies of them in the gaps.
         """
-        chance = random.Random(2)
-        walks = {f"CONVERSATION{number:02}.": Walk(f"EVENT{number:02}.") for number in range(20)}
+        chance = random.Random(1)
+        walks = {f"CONVERSATION{number:02}.": Walk(f"EVENT{number:02}." * 20) for number in range(20)}
         logs = {name: await walk.into(store, name) for name, walk in walks.items()}
         for _ in range(200):
             name, walk = chance.choice(list(walks.items()))
@@ -620,6 +618,17 @@ class TestDamage:
         with pytest.raises(Damaged):
             await store.load("walk")
 
+    @pytest.mark.parametrize("moment", ["'noon'", "9223372036854775807"])
+    async def test_of_a_moment_is_told_by_the_list(self, moment: str, store: Store) -> None:
+        """A list with a wrong moment in it would be in the wrong order."""
+        await Walk().turn("tonight").into(store)
+        await run(store, f"UPDATE conversations SET updated_at = {moment}")
+
+        with pytest.raises(Damaged) as damaged:
+            await store.list()
+
+        assert damaged.value.sentence == "The list of the conversations cannot be read: the file is damaged."
+
     async def test_does_not_keep_the_other_steps_from_being_read(self, store: Store) -> None:
         """Who only looks sees what can still be read."""
         await Walk().turn("tonight").into(store)
@@ -659,7 +668,7 @@ class TestAKilledProcess:
     @pytest.mark.parametrize("acknowledged", [2, 37, 300])
     async def test_loses_nothing_that_was_acknowledged(self, acknowledged: int, path: Path) -> None:
         """Every step whose `append` returned is in the log, the log has no gap, and it leads to the stored state."""
-        command = [sys.executable, "-c", WRITE_UNTIL_KILLED, path]
+        command = [sys.executable, "-c", WRITE_UNTIL_KILLED, str(path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             while (seq := int(process.stdout.readline())) < acknowledged:

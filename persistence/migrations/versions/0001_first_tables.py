@@ -7,6 +7,12 @@ revision = "0001"
 down_revision = None
 
 
+def _conversation() -> sa.Column[int]:
+    """What a row belongs to, and goes with."""
+    owner = sa.ForeignKey("conversations.key", ondelete="CASCADE")
+    return sa.Column("conversation", sa.Integer(), owner, primary_key=True)
+
+
 def upgrade() -> None:
     op.create_table(
         "conversations",
@@ -25,7 +31,9 @@ def upgrade() -> None:
     )
     op.create_table(
         "events",
-        sa.Column("conversation", sa.Integer(), sa.ForeignKey("conversations.key", ondelete="CASCADE"), primary_key=True),
+        sa.Column(
+            "conversation", sa.Integer(), sa.ForeignKey("conversations.key", ondelete="CASCADE"), primary_key=True
+        ),
         sa.Column("seq", sa.Integer(), primary_key=True),
         sa.Column("event_id", sa.Text()),
         sa.Column("effect_id", sa.Integer()),
@@ -44,7 +52,9 @@ def upgrade() -> None:
         op.create_index(f"events_{column}", "events", ["conversation", column], unique=True, sqlite_where=present)
     op.create_table(
         "outbox",
-        sa.Column("conversation", sa.Integer(), sa.ForeignKey("conversations.key", ondelete="CASCADE"), primary_key=True),
+        sa.Column(
+            "conversation", sa.Integer(), sa.ForeignKey("conversations.key", ondelete="CASCADE"), primary_key=True
+        ),
         sa.Column("target", sa.Text(), primary_key=True),
         sa.Column("effect_id", sa.Integer(), primary_key=True),
         sa.Column("seq", sa.Integer(), nullable=False),
