@@ -13,6 +13,8 @@ import pytest
 from turnwise import (
     ConfigurationError,
     Engine,
+    Policy,
+    Questions,
     Refused,
     StoreError,
     UnknownConversation,
