@@ -11,88 +11,38 @@ asked. `machine` reads this page, checks these promises, and refuses to start if
 
 from __future__ import annotations
 
+# Packed, so that the page stays a page.
+# isort: off
+# fmt: off
 from .events import (
-    AskUserQuestionPending,
-    CloseRequested,
-    DeadlineReached,
-    EffectFailed,
-    LlmFailed,
-    LlmResponse,
-    Opened,
-    PolicyChanged,
-    RetryDue,
-    RetryRequested,
-    ToolAborted,
-    ToolComplete,
-    UserCancel,
-    UserMessage,
+    AskUserQuestionPending, CloseRequested, DeadlineReached, EffectFailed, LlmFailed, LlmResponse, Opened,
+    PolicyChanged, RetryDue, RetryRequested, ToolAborted, ToolComplete, UserCancel, UserMessage,
     UserQuestionResponse,
 )
 from .grammar import SAME, Entry, Table, branch, junction, nothing, on, refuse
 from .guards import (
-    asks_beside_others,
-    budget_is_spent,
-    calls_are_cut_off,
-    declines,
-    has_next_model,
-    is_closing,
-    is_complete,
-    may_retry,
-    names_another_turn,
-    only_thinks,
-    round_goes_on,
-    runs_alone,
-    says_nothing,
-    tools_are_running,
-    wants_tools,
-    wants_tools_too_late,
+    asks_beside_others, budget_is_spent, calls_are_cut_off, declines, has_next_model, is_closing, is_complete,
+    may_retry, names_another_turn, only_thinks, round_goes_on, runs_alone, says_nothing, tools_are_running,
+    wants_tools, wants_tools_too_late,
 )
 from .handlers.awaiting_user_response import (
-    cancel_question,
-    close_question,
-    decline,
-    go_on_unanswered,
-    take_answers,
-    what_is_wrong,
+    cancel_question, close_question, decline, go_on_unanswered, take_answers, what_is_wrong,
 )
 from .handlers.cancelling import close_when_stopped, drop_question
 from .handlers.junctions import (
-    abort_tools,
-    close,
-    end_at_limit,
-    end_cancelled,
-    leave_round,
-    mark_closing,
-    request_model,
-    rest,
-    start_tools,
-    wait_for_others,
+    abort_tools, close, end_at_limit, end_cancelled, leave_round, mark_closing, request_model, rest,
+    start_tools, wait_for_others,
 )
 from .handlers.llm_requesting import (
-    ask_next_model,
-    back_off,
-    end_empty,
-    end_with_text,
-    give_up,
-    refuse_cut_off_calls,
-    refuse_late_calls,
-    refuse_question_beside_others,
-    take_calls,
-    take_response,
+    ask_next_model, back_off, end_empty, end_with_text, give_up, refuse_cut_off_calls, refuse_late_calls,
+    refuse_question_beside_others, take_calls, take_response,
 )
 from .handlers.resting import change_policy, close_at_rest, open_turn, retry_turn
 from .handlers.retry_waiting import ask_again
 from .handlers.tool_executing import ask, refuse_question, take_abort, take_failure, take_result
-from .states import (
-    AwaitingUserResponse,
-    Cancelling,
-    Closed,
-    Failed,
-    Idle,
-    LlmRequesting,
-    RetryWaiting,
-    ToolExecuting,
-)
+from .states import AwaitingUserResponse, Cancelling, Closed, Failed, Idle, LlmRequesting, RetryWaiting, ToolExecuting
+# fmt: on
+# isort: on
 
 REST = junction(
     "REST",
