@@ -11,6 +11,7 @@ from ..states.errors import Refused
 from ..states.events import (
     CloseRequested,
     Event,
+    MessageWithdrawn,
     PolicyChanged,
     RetryRequested,
     UserCancel,
@@ -18,7 +19,7 @@ from ..states.events import (
     UserQuestionResponse,
 )
 from ..states.messages import Message
-from ..states.policy import Policy
+from ..states.policy import Policy, WhenBusy
 from ..states.states import AwaitingUserResponse, Cancelling, State
 from ..states.step import Step
 from ..states.transcript import transcript
@@ -81,21 +82,32 @@ class Conversation:
 
     # --- asking for something
 
-    async def send(self, text: str, *, message_id: str | None = None, wait: bool = True) -> Turn:
+    async def send(
+        self, text: str, *, message_id: str | None = None, when_busy: WhenBusy | None = None, wait: bool = True
+    ) -> Turn:
         """Say something, and wait until the turn that takes it ends or rests for a person.
 
-        With `wait=False` it returns as soon as the message is stored; the turn then has the status it had at that
-        moment. Sent again under the same `message_id` it is not said twice: the turn it belonged to is returned.
-        Raises `Refused` (`busy`, `awaiting_user_response`, …) and `InvalidInput`.
+        `when_busy` says what becomes of it during a turn; None leaves that to the policy. Queued messages begin the
+        next turn together; a steered one enters the turn under way before its next model request. With `wait=False`
+        it returns as soon as the message is stored; the turn then has the status it had at that moment. Sent again
+        under the same `message_id` it is not said twice: the turn it belonged to is returned.
+
+        Raises `InvalidInput`, and `Refused`: `busy`, `awaiting_user_response`, …; for a message that waited
+        `withdrawn`, `closed`, or `failed`, in which case it still waits.
         """
-        message = make(UserMessage, event_id=message_id or _new_id(), at=self._engine.now(), text=text)
+        message_id = message_id or _new_id()
+        message = make(UserMessage, event_id=message_id, at=self._engine.now(), text=text, when_busy=when_busy)
         self._sending += 1
         try:
             await self._ask(message)
         finally:
             self._sending -= 1
-        number = self._loop.memory.turn_of(message)
-        return await self._turn(number, wait=wait)
+        turn = await self._loop.outcome_of(message_id) if wait else self._loop.standing(message_id)
+        return self._saw(turn)
+
+    async def withdraw(self, message_id: str) -> None:
+        """Take back a message that still waits. Raises `Refused`: `not_waiting` once a turn has taken it."""
+        await self._ask(make(MessageWithdrawn, event_id=_new_id(), at=self._engine.now(), message_id=message_id))
 
     async def answer(
         self,
@@ -163,10 +175,12 @@ class Conversation:
         self._seen = _Seen.of(step.state)
         return step
 
-    async def _turn(self, number: int | None, *, wait: bool = True) -> Turn:
-        assert number is not None, "a request that was taken belongs to a turn"
-        turn = await self._loop.outcome(number) if wait else self._loop.standing(number)
-        self._seen = _Seen(turn.number, turn.call_id)
+    async def _turn(self, number: int) -> Turn:
+        return self._saw(await self._loop.outcome(number))
+
+    def _saw(self, turn: Turn) -> Turn:
+        if turn.number:
+            self._seen = _Seen(turn.number, turn.call_id)
         return turn
 
     def _cancel(self) -> UserCancel:

@@ -16,6 +16,8 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ..effects.clock import Clock
@@ -35,6 +37,27 @@ from .turn import Turn
 from .updates import Update
 
 logger = logging.getLogger("turnwise.loop")
+
+
+@dataclass(frozen=True)
+class _Waiter:
+    """Somebody who waits for a turn: `look` finds it, or finds that it will never come."""
+
+    look: Callable[[], Turn | None]
+    future: asyncio.Future[Turn]
+
+    def told(self) -> bool:
+        """Tell, if there is something to tell."""
+        if self.future.done():
+            return True
+        try:
+            turn = self.look()
+        except Refused as refused:
+            self.future.set_exception(refused)
+            return True
+        if turn is not None:
+            self.future.set_result(turn)
+        return turn is not None
 
 
 class Loop:
@@ -57,7 +80,7 @@ class Loop:
         self._clock = clock
         self._models = models
         self._on_step = on_step
-        self._waiting: dict[int, list[asyncio.Future[Turn]]] = {}
+        self._waiting: list[_Waiter] = []
         self._mailbox = Mailbox(self._take)
         self._runner = Runner(recorder, performers, clock, self._mailbox.post)
 
@@ -70,7 +93,7 @@ class Loop:
 
     async def _take(self, event: Event) -> Step:
         """Handle one event. Raises `Refused`, or a `StoreError` if the step could not be stored."""
-        if isinstance(event, Request) and self.memory.turn_of(event) is not None:
+        if isinstance(event, Request) and self.memory.knows(event):
             return Step(self.state, ignored=True)
         if isinstance(event, UserMessage | RetryRequested):
             await self._adopt_models()
@@ -96,13 +119,10 @@ class Loop:
 
     def _publish(self, updates: tuple[Update, ...]) -> None:
         self.feed.publish(*updates)
-        for number in list(self._waiting):
-            if (turn := self._outcome(number)) is not None:
-                for waiting in self._waiting.pop(number):
-                    if not waiting.done():
-                        waiting.set_result(turn)
+        self._waiting = [waiter for waiter in self._waiting if not waiter.told()]
         if isinstance(self.state, Closed):
             self.feed.close()
+            self.memory.release()
 
     def _scene(self) -> Scene:
         memory = self.memory
@@ -122,17 +142,31 @@ class Loop:
 
     async def outcome(self, number: int) -> Turn:
         """How this turn stands once it has ended or waits for a person; waits until then."""
-        if (turn := self._outcome(number)) is not None:
+        return await self._told(partial(self._outcome, number))
+
+    async def outcome_of(self, message_id: str) -> Turn:
+        """The same for the turn that takes this message. Raises `Refused` if none will, by itself."""
+        return await self._told(partial(self._outcome_of, message_id))
+
+    def standing(self, message_id: str) -> Turn:
+        """How the turn of this message stands at this moment."""
+        number = self.memory.turn_of(message_id)
+        if number is None:
+            return Turn(number=0, status="queued")
+        return self._outcome(number) or Turn(number=number, status="running")
+
+    async def _told(self, look: Callable[[], Turn | None]) -> Turn:
+        if (turn := look()) is not None:
             return turn
         if self.feed.closed:
             raise EngineClosed
-        waiting: asyncio.Future[Turn] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(number, []).append(waiting)
-        return await waiting
+        waiter = _Waiter(look, asyncio.get_running_loop().create_future())
+        self._waiting.append(waiter)
+        return await waiter.future
 
-    def standing(self, number: int) -> Turn:
-        """How this turn stands at this moment."""
-        return self._outcome(number) or Turn(number=number, status="running")
+    def _outcome_of(self, message_id: str) -> Turn | None:
+        number = self.memory.turn_of(message_id)
+        return None if number is None else self._outcome(number)
 
     def _outcome(self, number: int) -> Turn | None:
         state = self.state
@@ -156,10 +190,9 @@ class Loop:
         await self._mailbox.close()
         await self._runner.close()
         self.feed.close()
-        for waiting in self._waiting.values():
-            for future in waiting:
-                if not future.done():
-                    future.set_exception(EngineClosed())
+        for waiter in self._waiting:
+            if not waiter.future.done():
+                waiter.future.set_exception(EngineClosed())
         self._waiting.clear()
 
 

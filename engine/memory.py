@@ -8,7 +8,7 @@ from ..states.context import Context
 from ..states.errors import Refused
 from ..states.events import Event, Request
 from ..states.log import LogEntry
-from ..states.states import Closed, State
+from ..states.states import Closed, Failed, State
 from ..states.step import Step
 from ..states.transcript import Transcript
 from .turn import Turn
@@ -23,7 +23,7 @@ class Memory:
         self.context = Context()
         self.transcript = Transcript()
         self.turns: dict[int, Turn] = {}
-        self._requests: dict[str, tuple[Request, int]] = {}
+        self._requests: dict[str, Request] = {}
         for entry in entries:
             self.transcript.add(entry)
             self._take_in(entry)
@@ -34,27 +34,41 @@ class Memory:
         updates = updates_of(entry, self.state, step.state, self.transcript)
         self.state = step.state
         self._take_in(entry)
-        if isinstance(self.state, Closed):
-            self.transcript = Transcript()
-            self._requests.clear()
         return updates
 
-    def turn_of(self, request: Request) -> int | None:
-        """The turn to which this request belonged when it was taken before, or None if it is new.
+    def release(self) -> None:
+        """Let go of what a closed conversation needs no more."""
+        self.transcript = Transcript()
+        self._requests.clear()
 
-        Raises `Refused` if another request was taken under its id.
-        """
-        known = self._requests.get(request.event_id)
-        if known is None:
-            return None
-        earlier, turn = known
+    def knows(self, request: Request) -> bool:
+        """Whether this request was taken before. Raises `Refused` if another one was taken under its id."""
+        earlier = self._requests.get(request.event_id)
+        if earlier is None:
+            return False
         if request.model_copy(update={"at": earlier.at}) != earlier:
             raise Refused("event_id_reused")
-        return turn
+        return True
+
+    def turn_of(self, message_id: str) -> int | None:
+        """The turn that took this message, or None while it waits.
+
+        Raises `Refused` once no turn will take it by itself: `withdrawn`, `closed`, or `failed` if the turn before it
+        failed, in which case it still waits.
+        """
+        if message_id in self.transcript.taken:
+            return self.transcript.taken[message_id]
+        if isinstance(self.state, Closed):
+            raise Refused("closed")
+        if all(waiting.event_id != message_id for waiting in getattr(self.state, "inbox", ())):
+            raise Refused("withdrawn")
+        if isinstance(self.state, Failed):
+            raise Refused("failed")
+        return None
 
     def _take_in(self, entry: LogEntry) -> None:
         self.context = self.context.after(entry.event)
         if isinstance(entry.event, Request):
-            self._requests[entry.event.event_id] = (entry.event, entry.turn)
+            self._requests[entry.event.event_id] = entry.event
         if entry.ended is not None:
             self.turns[entry.ended.turn] = Turn.that_ended(entry, entry.ended)

@@ -12,8 +12,9 @@ from ..states.states import AwaitingUserResponse
 from ..states.transcript import words
 from ..states.turn import TurnEnded
 
-Status = Literal["completed", "incomplete", "failed", "cancelled", "awaiting_user", "running"]
-"""How a turn stands; `running` only where nobody waited for it to end (`send(wait=False)`)."""
+Status = Literal["completed", "incomplete", "failed", "cancelled", "awaiting_user", "running", "queued"]
+"""How a turn stands; `running` and `queued` only where nobody waited for it to end (`send(wait=False)`): no turn has
+taken a queued message yet, so its number is 0."""
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,19 @@ that a draft begins with are only read.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Generic, Literal, TypeVar
 
 from .effects import Effect, PersistMessage, PersistToolResults, SettledCall, StartTimer
+from .inbox import Waiting
 from .messages import Heard, Made, Said, Usage
 from .round import Round
 from .states import Book, Busy, State, Timer
 from .turn import Failure, TurnEnded, TurnRecord, TurnStatus
 
 S = TypeVar("S", bound=State)
+B = TypeVar("B", bound=Busy)
 
 
 class Draft(Generic[S]):
@@ -30,10 +33,12 @@ class Draft(Generic[S]):
         "_turn",
         "closing",
         "ended",
+        "inbox",
         "seq",
         "state",
         "turns",
         "window_used",
+        "withdrawn",
     )
 
     def __init__(self, state: S) -> None:
@@ -44,6 +49,8 @@ class Draft(Generic[S]):
         self.window_used = book.window_used
         self.closing: bool = getattr(state, "closing", False)
         self.ended: TurnEnded | None = None
+        self.inbox: tuple[Waiting, ...] = getattr(state, "inbox", ())
+        self.withdrawn: tuple[str, ...] = ()
         self._turn: TurnRecord | None = state.turn if isinstance(state, Busy) else None
         self._round: Round | None = getattr(state, "round", None)
         self._next_effect = book.next_effect
@@ -116,6 +123,18 @@ class Draft(Generic[S]):
         """A message enters the transcript."""
         self._persisting.append(PersistMessage(said=said))
 
+    def let_in(self, waiting: Iterable[Waiting]) -> None:
+        """These messages leave the inbox and enter the transcript, in the order in which they came."""
+        entering = tuple(waiting)
+        for message in entering:
+            self.say(Heard(seq=message.seq))
+        self.inbox = tuple(message for message in self.inbox if message not in entering)
+
+    def withdraw_all(self) -> None:
+        """What waits will never be answered."""
+        self.withdrawn = tuple(message.event_id for message in self.inbox)
+        self.inbox = ()
+
     def settle(self, call_id: str, said: Said, *, error: bool = False) -> None:
         """A call gets its result, and the round is done with it. Results of one step enter together."""
         result = SettledCall(call_id=call_id, said=said, error=error)
@@ -161,6 +180,10 @@ class Draft(Generic[S]):
         """Everything wanted: first what enters the transcript, then what is done."""
         return (*self._persisting, *self._acting)
 
-    def same(self) -> S:
-        """The state as it was, one step later."""
-        return self.state.model_copy(update={"book": self.book})
+    def within_turn(self, kind: type[B], **fields: object) -> B:
+        """A state of this kind, within the turn under way."""
+        return kind(book=self.book, turn=self.turn, inbox=self.inbox, **fields)  # type: ignore[arg-type]
+
+    def same(self, **changes: object) -> S:
+        """The state as it was, one step later, with these fields changed."""
+        return self.state.model_copy(update={"book": self.book, **changes})

@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from .failures import FailureKind
 from .messages import ToolCall, ToolResult, Usage
-from .policy import Policy
+from .policy import Policy, WhenBusy
 from .questions import Annotation, Answers, QuestionSet
 from .value import Block, Instant, RequestText, Tagged, Text
 
@@ -50,10 +50,11 @@ class Opened(Request):
 
 
 class UserMessage(Request):
-    """A person says something."""
+    """A person says something. `when_busy` says what becomes of it during a turn; None leaves that to the policy."""
 
     type: Literal["user_message"] = "user_message"
     text: RequestText
+    when_busy: WhenBusy | None = None
 
     @field_validator("text")
     @classmethod
@@ -61,6 +62,13 @@ class UserMessage(Request):
         if not text.strip():
             raise PydanticCustomError("message_empty", "a message must not be empty")
         return text
+
+
+class MessageWithdrawn(Request):
+    """A person takes back a message that still waits: the one sent under `message_id`."""
+
+    type: Literal["message_withdrawn"] = "message_withdrawn"
+    message_id: Text
 
 
 class UserQuestionResponse(Request):
@@ -178,6 +186,7 @@ class EffectFailed(Answer):
 AnyEvent = Annotated[
     Opened
     | UserMessage
+    | MessageWithdrawn
     | UserQuestionResponse
     | UserCancel
     | RetryRequested
@@ -198,6 +207,7 @@ AnyEvent = Annotated[
 REQUESTS: tuple[type[Request], ...] = (
     Opened,
     UserMessage,
+    MessageWithdrawn,
     UserQuestionResponse,
     UserCancel,
     RetryRequested,

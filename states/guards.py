@@ -10,13 +10,16 @@ from .events import (
     Event,
     LlmFailed,
     LlmResponse,
+    MessageWithdrawn,
     UserCancel,
+    UserMessage,
     UserQuestionResponse,
 )
 from .failures import TRANSIENT
+from .inbox import MAX_INBOX
 from .policy import Limits
 from .questions import overanswered_question, unanswered_question, unknown_question
-from .states import AwaitingUserResponse, Busy, LlmRequesting, State, ToolExecuting
+from .states import AwaitingUserResponse, Busy, Failed, LlmRequesting, State, ToolExecuting
 from .turn import TurnRecord
 
 # --- about a response
@@ -97,6 +100,21 @@ def is_closing(draft: Draft[State], event: Event, context: Context) -> bool:
 def names_another_turn(draft: Draft[Busy], event: UserCancel, context: Context) -> bool:
     """A late click: it was meant for a turn that is over (case P40)."""
     return event.turn is not None and event.turn != draft.turn.number
+
+
+def may_wait(draft: Draft[Busy], event: UserMessage, context: Context) -> bool:
+    """The message, or else the policy, says that it waits, and there is room."""
+    return (event.when_busy or context.policy.when_busy) != "refuse" and len(draft.inbox) < MAX_INBOX
+
+
+def still_waits(draft: Draft[Busy | Failed], event: MessageWithdrawn, context: Context) -> bool:
+    """The message has not entered the transcript."""
+    return any(waiting.event_id == event.message_id for waiting in draft.inbox)
+
+
+def something_waits(draft: Draft[State], event: Event, context: Context) -> bool:
+    """The inbox holds a message."""
+    return bool(draft.inbox)
 
 
 # --- about the round

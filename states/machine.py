@@ -200,7 +200,7 @@ def _follow(row: Row, draft: Draft[Any], event: Event, context: Context) -> Step
         taken = _choose(taken.to, draft, event, context)
         state = _run(taken, draft, event, context)
     assert state is not None, "the last handler on every way returns a state"
-    return Step(state, draft.effects, draft.ended)
+    return Step(state, draft.effects, draft.ended, draft.withdrawn)
 
 
 def _choose(junction: Junction, draft: Draft[Any], event: Event, context: Context) -> Branch:

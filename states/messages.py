@@ -92,7 +92,8 @@ class ToolResult(Value):
 class Message(Value):
     """One message of the transcript. `turn` is the turn in which it was said.
 
-    `thinking` and `opaque` (a provider's sealed thinking blocks) are the model's own; `model` is who said it.
+    `message_id` is the id under which a user's message was sent. `thinking` and `opaque` (a provider's sealed thinking
+    blocks) are the model's own; `model` is who said it.
     `tool_call_id` and `error` are set on a tool's result.
     """
 
@@ -101,6 +102,7 @@ class Message(Value):
     thinking: str = ""
     opaque: tuple[dict[str, Any], ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
+    message_id: str = ""
     tool_call_id: str | None = None
     error: bool = False
     turn: int = 0

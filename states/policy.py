@@ -7,11 +7,14 @@ replayed under the rules that held.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from .value import Seconds, Text, Value
+
+WhenBusy = Literal["refuse", "queue", "steer"]
+"""What becomes of a message that comes during a turn."""
 
 
 class ModelSpec(Value):
@@ -54,7 +57,7 @@ class Limits(Value):
     cost: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """US dollars."""
 
-    seconds: Seconds | None = None
+    seconds: Annotated[Seconds, Field(gt=0)] | None = None
     """Wall-clock time, without the time spent waiting for people."""
 
 
@@ -111,6 +114,10 @@ class Policy(Value):
     """How many tools may run at once; their results always stand in call order."""
 
     limits: Limits = Limits()
+    when_busy: WhenBusy = "refuse"
+    """A message during a turn: refused (seed 002), queued for the next turn (003), or steered into this one. A message
+    may say otherwise for itself."""
+
     retry: Retry = Retry()
     cancel_deadline: Seconds = 5.0
     """How long a cancelled tool may take to stop before the turn ends without it."""

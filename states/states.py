@@ -14,6 +14,7 @@ from pydantic import Field
 
 from .events import DEADLINE_TIMER, MODEL_ANSWERS, RETRY_TIMER, TOOL_ANSWERS, Answer
 from .failures import FailureKind
+from .inbox import Waiting
 from .questions import QuestionSet
 from .round import Round, RoundCall
 from .turn import TurnRecord
@@ -54,9 +55,10 @@ class State(Tagged):
 
 
 class Busy(State):
-    """A state within a turn."""
+    """A state within a turn; `inbox` holds what was said meanwhile."""
 
     turn: TurnRecord
+    inbox: tuple[Waiting, ...] = ()
 
 
 class Idle(State):
@@ -149,6 +151,7 @@ class Failed(State):
     kind: FailureKind
     sentence: str
     turn: int
+    inbox: tuple[Waiting, ...] = ()
 
 
 class Closed(State):

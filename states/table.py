@@ -15,23 +15,24 @@ from __future__ import annotations
 # isort: off
 # fmt: off
 from .events import (
-    AskUserQuestionPending, CloseRequested, DeadlineReached, EffectFailed, LlmFailed, LlmResponse, Opened,
-    PolicyChanged, RetryDue, RetryRequested, ToolAborted, ToolComplete, UserCancel, UserMessage,
-    UserQuestionResponse,
+    AskUserQuestionPending, CloseRequested, DeadlineReached, EffectFailed, LlmFailed, LlmResponse,
+    MessageWithdrawn, Opened, PolicyChanged, RetryDue, RetryRequested, ToolAborted, ToolComplete, UserCancel,
+    UserMessage, UserQuestionResponse,
 )
 from .grammar import SAME, Entry, Table, branch, junction, nothing, on, refuse
 from .guards import (
     asks_beside_others, budget_is_spent, calls_are_cut_off, declines, has_next_model, is_closing, is_complete,
-    may_retry, names_another_turn, only_thinks, round_goes_on, runs_alone, says_nothing, tools_are_running,
-    wants_tools, wants_tools_too_late,
+    may_retry, may_wait, names_another_turn, only_thinks, round_goes_on, runs_alone, says_nothing,
+    something_waits, still_waits, tools_are_running, wants_tools, wants_tools_too_late,
 )
 from .handlers.awaiting_user_response import (
     cancel_question, close_question, decline, go_on_unanswered, take_answers, what_is_wrong,
 )
+from .handlers.busy import keep_message, withdraw_message
 from .handlers.cancelling import close_when_stopped, drop_question
 from .handlers.junctions import (
-    abort_tools, close, end_at_limit, end_cancelled, leave_round, mark_closing, request_model, rest,
-    start_tools, wait_for_others,
+    abort_tools, close, end_at_limit, end_cancelled, leave_round, mark_closing, open_next_turn, request_model,
+    rest, start_tools, wait_for_others,
 )
 from .handlers.llm_requesting import (
     ask_next_model, back_off, end_empty, end_with_text, give_up, refuse_cut_off_calls, refuse_late_calls,
@@ -44,9 +45,14 @@ from .states import AwaitingUserResponse, Cancelling, Closed, Failed, Idle, LlmR
 # fmt: on
 # isort: on
 
+BEGIN_TURN = junction(
+    "BEGIN_TURN",
+    branch(to=LlmRequesting, then=request_model),
+)
 REST = junction(
     "REST",
     branch(when=is_closing, to=Closed, then=close),
+    branch(when=something_waits, to=BEGIN_TURN, then=open_next_turn),
     branch(to=Idle, then=rest),
 )
 ASK_MODEL = junction(
@@ -73,7 +79,7 @@ STOPPED = junction(
 # Rows that several states share.
 OPEN: list[Entry] = [refuse(Opened, "already_open")]
 AT_REST: list[Entry] = [
-    on(UserMessage, to=ASK_MODEL, then=open_turn),
+    on(UserMessage, to=BEGIN_TURN, then=open_turn),
     on(PolicyChanged, to=SAME, then=change_policy),
     on(CloseRequested, to=Closed, then=close_at_rest),
     nothing(UserCancel),
@@ -81,14 +87,17 @@ AT_REST: list[Entry] = [
     *OPEN,
 ]
 BUSY: list[Entry] = [
+    on(UserMessage, when=may_wait, to=SAME, then=keep_message),
+    on(MessageWithdrawn, when=still_waits, to=SAME, then=withdraw_message),
+    refuse(MessageWithdrawn, "not_waiting"),
     refuse(PolicyChanged, "busy"),
     refuse(RetryRequested, "wrong_state"),
     *OPEN,
 ]
 WORKING: list[Entry] = [
+    *BUSY,
     refuse(UserMessage, "busy"),
     refuse(UserQuestionResponse, "wrong_state"),
-    *BUSY,
 ]
 STOPPABLE: list[Entry] = [
     nothing(UserCancel, when=names_another_turn),
@@ -100,6 +109,7 @@ STOPPABLE: list[Entry] = [
 TABLE: Table = {
     Idle: [
         refuse(RetryRequested, "wrong_state"),
+        refuse(MessageWithdrawn, "not_waiting"),
         *AT_REST,
     ],
     LlmRequesting: [
@@ -138,8 +148,8 @@ TABLE: Table = {
         on(UserCancel, when=declines, to=NEXT_IN_ROUND, then=decline),
         on(UserCancel, to=STOP, then=cancel_question),
         on(CloseRequested, to=STOP, then=close_question),
-        refuse(UserMessage, "awaiting_user_response"),
         *BUSY,
+        refuse(UserMessage, "awaiting_user_response"),
     ],
     Cancelling: [
         on(ToolComplete, to=STOPPED, then=take_result),
@@ -152,13 +162,16 @@ TABLE: Table = {
         *WORKING,
     ],
     Failed: [
-        on(RetryRequested, to=ASK_MODEL, then=retry_turn),
+        on(RetryRequested, to=BEGIN_TURN, then=retry_turn),
+        on(MessageWithdrawn, when=still_waits, to=SAME, then=withdraw_message),
+        refuse(MessageWithdrawn, "not_waiting"),
         *AT_REST,
     ],
     Closed: [
         nothing(UserCancel),
         nothing(CloseRequested),
         refuse(UserMessage, "closed"),
+        refuse(MessageWithdrawn, "closed"),
         refuse(UserQuestionResponse, "closed"),
         refuse(RetryRequested, "closed"),
         refuse(PolicyChanged, "closed"),

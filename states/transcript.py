@@ -41,7 +41,11 @@ class Transcript:
     """The messages of a log so far. Give it every entry, in order."""
 
     messages: list[Message] = field(default_factory=list)
+    taken: dict[str, int] = field(default_factory=dict)
+    """The turn that took each message of a user, by the message's id."""
     _calls: dict[str, ToolCall] = field(default_factory=dict)
+    _waiting: dict[int, UserMessage] = field(default_factory=dict)
+    """Messages that have not entered yet, by the step that brought them."""
     _round: int = 0
     """Where the results of the newest round begin."""
 
@@ -52,6 +56,8 @@ class Transcript:
     def add(self, entry: LogEntry) -> tuple[Message, ...]:
         """Take the next entry; returns the messages that it brought, each of which now has its place."""
         brought: list[Message] = []
+        if isinstance(entry.event, UserMessage):
+            self._waiting[entry.seq] = entry.event
         for effect in entry.effects:
             if isinstance(effect, PersistMessage):
                 brought.append(self._add_message(entry, effect.said))
@@ -60,7 +66,12 @@ class Transcript:
         return tuple(brought)
 
     def _add_message(self, entry: LogEntry, said: Said) -> Message:
-        message = _message(entry, said)
+        if isinstance(said, Heard) and said.seq in self._waiting:
+            waiting = self._waiting.pop(said.seq)
+            self.taken[waiting.event_id] = entry.turn
+            message = Message(role="user", text=waiting.text, message_id=waiting.event_id, turn=entry.turn)
+        else:
+            message = _assistant(entry, said)
         self.messages.append(message)
         if message.tool_calls:
             self._calls = {call.call_id: call for call in message.tool_calls}
@@ -78,27 +89,30 @@ class Transcript:
             text=words(entry.event, result.said),
             tool_call_id=result.call_id,
             error=result.error,
-            turn=entry.turn,
+            turn=_own_turn(entry),
         )
         self.messages.insert(place, message)
         return message
 
 
-def _message(entry: LogEntry, said: Said) -> Message:
+def _own_turn(entry: LogEntry) -> int:
+    """The turn that the event of this step belongs to: where one ends, the next may have begun in the same step."""
+    return entry.turn if entry.ended is None else entry.ended.turn
+
+
+def _assistant(entry: LogEntry, said: Said) -> Message:
     event = entry.event
-    if isinstance(said, Made):
-        return Message(role="assistant", text=said.text, turn=entry.turn)
-    if isinstance(event, LlmResponse):
-        return Message(
-            role="assistant",
-            text=event.content,
-            thinking=event.thinking,
-            opaque=event.opaque,
-            tool_calls=event.tool_calls,
-            turn=entry.turn,
-            model=event.model,
-        )
-    return Message(role="user", text=text_of(event, said.index), turn=entry.turn)
+    if not isinstance(event, LlmResponse) or isinstance(said, Made):
+        return Message(role="assistant", text=words(event, said), turn=_own_turn(entry))
+    return Message(
+        role="assistant",
+        text=event.content,
+        thinking=event.thinking,
+        opaque=event.opaque,
+        tool_calls=event.tool_calls,
+        turn=_own_turn(entry),
+        model=event.model,
+    )
 
 
 def words(event: Event, said: Said) -> str:

@@ -20,4 +20,4 @@ def drop_question(draft: Draft[Cancelling], event: AskUserQuestionPending, conte
 
 def close_when_stopped(draft: Draft[Cancelling], event: CloseRequested, context: Context) -> Cancelling:
     """The conversation ends once everything has stopped."""
-    return draft.same().model_copy(update={"closing": True})
+    return draft.same(closing=True)

@@ -15,7 +15,8 @@ from ..value import later
 
 
 def request_model(draft: Draft[State], event: Event, context: Context) -> LlmRequesting:
-    """Send the transcript to the model."""
+    """Send the transcript to the model, with the steered messages at its end (case P37)."""
+    draft.let_in(message for message in draft.inbox if message.steer)
     limits, models = context.policy.limits, context.policy.models
     turn = draft.turn
     tools_off = limits.last == "answer_now" and turn.requests + 1 >= limits.requests
@@ -24,7 +25,7 @@ def request_model(draft: Draft[State], event: Event, context: Context) -> LlmReq
     draft.act(
         RequestLlm(effect_id=effect_id, model=models[turn.model].name, tool_choice="none" if tools_off else "auto")
     )
-    return LlmRequesting(turn=draft.turn, effect_id=effect_id, tools_off=tools_off, book=draft.book)
+    return draft.within_turn(LlmRequesting, effect_id=effect_id, tools_off=tools_off)
 
 
 def end_at_limit(draft: Draft[State], event: Event, context: Context) -> None:
@@ -46,7 +47,7 @@ def start_tools(draft: Draft[State], event: Event, context: Context) -> ToolExec
         draft.act(ExecuteTool(effect_id=effect_id, call=call))
         draft.set_round(draft.open_round.start(call, effect_id))
         draft.change_turn(tool_calls=draft.turn.tool_calls + 1)
-    return ToolExecuting(turn=draft.turn, round=draft.open_round, book=draft.book)
+    return draft.within_turn(ToolExecuting, round=draft.open_round)
 
 
 def leave_round(draft: Draft[State], event: Event, context: Context) -> None:
@@ -68,14 +69,12 @@ def abort_tools(draft: Draft[Busy], event: Event, context: Context) -> Cancellin
     for running in draft.open_round.running:
         draft.act(Abort(effect_id=running.effect_id))
     deadline = draft.arm(later(event.at, context.policy.cancel_deadline), "deadline_reached")
-    return Cancelling(
-        turn=draft.turn, round=draft.open_round, deadline=deadline, closing=draft.closing, book=draft.book
-    )
+    return draft.within_turn(Cancelling, round=draft.open_round, deadline=deadline, closing=draft.closing)
 
 
 def wait_for_others(draft: Draft[Cancelling], event: Answer, context: Context) -> Cancelling:
     """Some tools have not acknowledged yet."""
-    return draft.same().model_copy(update={"round": draft.open_round})
+    return draft.same(round=draft.open_round)
 
 
 def end_cancelled(draft: Draft[Busy], event: Event, context: Context) -> None:
@@ -101,6 +100,13 @@ def rest(draft: Draft[State], event: Event, context: Context) -> Idle:
     return Idle(book=draft.book)
 
 
+def open_next_turn(draft: Draft[State], event: Event, context: Context) -> None:
+    """The messages that waited begin one turn together (case P17)."""
+    draft.open_turn(event.at)
+    draft.let_in(draft.inbox)
+
+
 def close(draft: Draft[State], event: Event, context: Context) -> Closed:
     """Nothing is left to do, ever."""
+    draft.withdraw_all()
     return Closed(book=draft.book)

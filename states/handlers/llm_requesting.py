@@ -76,9 +76,7 @@ def back_off(draft: Draft[LlmRequesting], event: LlmFailed | EffectFailed, conte
     wait = context.policy.retry.wait(state.attempt, retry_after)
     assert wait is not None, "the guard of this row asks whether there is a wait"
     timer = draft.arm(later(event.at, wait), "retry_due")
-    return RetryWaiting(
-        turn=draft.turn, timer=timer, attempt=state.attempt + 1, tools_off=state.tools_off, book=draft.book
-    )
+    return draft.within_turn(RetryWaiting, timer=timer, attempt=state.attempt + 1, tools_off=state.tools_off)
 
 
 def ask_next_model(draft: Draft[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> LlmRequesting:
@@ -98,7 +96,7 @@ def resend(draft: Draft[LlmRequesting] | Draft[RetryWaiting], context: Context, 
             tool_choice="none" if tools_off else "auto",
         )
     )
-    return LlmRequesting(turn=draft.turn, effect_id=effect_id, attempt=attempt, tools_off=tools_off, book=draft.book)
+    return draft.within_turn(LlmRequesting, effect_id=effect_id, attempt=attempt, tools_off=tools_off)
 
 
 def give_up(draft: Draft[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> Failed:
@@ -106,4 +104,4 @@ def give_up(draft: Draft[LlmRequesting], event: LlmFailed | EffectFailed, contex
     attempt = draft.state.attempt
     sentence = event.sentence if attempt == 1 else f"Failed after {attempt} attempts: {event.sentence}"
     draft.end_turn("failed", failure=Failure(kind=event.kind, sentence=sentence))
-    return Failed(kind=event.kind, sentence=sentence, turn=draft.turn.number, book=draft.book)
+    return Failed(kind=event.kind, sentence=sentence, turn=draft.turn.number, inbox=draft.inbox, book=draft.book)

@@ -9,8 +9,9 @@ from ..states import Closed, Failed, Idle
 
 
 def open_turn(draft: Draft[Idle | Failed], event: UserMessage, context: Context) -> None:
-    """A message begins a turn."""
+    """A message begins a turn; what waits since a turn that failed begins it together with this one."""
     draft.open_turn(event.at)
+    draft.let_in(draft.inbox)
     draft.say(draft.heard())
 
 
@@ -26,4 +27,5 @@ def change_policy(draft: Draft[Idle | Failed], event: PolicyChanged, context: Co
 
 def close_at_rest(draft: Draft[Idle | Failed], event: CloseRequested, context: Context) -> Closed:
     """Nothing is under way, so nothing has to be stopped."""
+    draft.withdraw_all()
     return Closed(book=draft.book)

@@ -38,12 +38,11 @@ def ask(draft: Draft[ToolExecuting], event: AskUserQuestionPending, context: Con
     call = draft.state.round.call(event.effect_id)
     seconds = context.policy.questions.deadline
     deadline = None if seconds is None else draft.arm(later(event.at, seconds), "deadline_reached")
-    return AwaitingUserResponse(
-        turn=draft.turn,
+    return draft.within_turn(
+        AwaitingUserResponse,
         questions=event.questions,
         call=call,
         round=draft.open_round.settle(call.call_id),
         since=event.at,
         deadline=deadline,
-        book=draft.book,
     )

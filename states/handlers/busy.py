@@ -1,0 +1,22 @@
+"""Out of any busy state, and `Failed`: messages come and go without moving the conversation."""
+
+from __future__ import annotations
+
+from ..context import Context
+from ..draft import Draft
+from ..events import MessageWithdrawn, UserMessage
+from ..inbox import Waiting
+from ..states import Busy, Failed
+
+
+def keep_message(draft: Draft[Busy], event: UserMessage, context: Context) -> Busy:
+    """The message waits: for the next turn, or, steered, for the next request of this one."""
+    steer = (event.when_busy or context.policy.when_busy) == "steer"
+    waiting = Waiting(event_id=event.event_id, seq=draft.seq, steer=steer)
+    return draft.same(inbox=(*draft.inbox, waiting))
+
+
+def withdraw_message(draft: Draft[Busy | Failed], event: MessageWithdrawn, context: Context) -> Busy | Failed:
+    """The message will never enter (case P37)."""
+    draft.withdrawn = (event.message_id,)
+    return draft.same(inbox=tuple(waiting for waiting in draft.inbox if waiting.event_id != event.message_id))
