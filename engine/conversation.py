@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..states.errors import Refused
 from ..states.events import (
@@ -14,13 +14,14 @@ from ..states.events import (
     MessageWithdrawn,
     PolicyChanged,
     RetryRequested,
+    ToolApproval,
     UserCancel,
     UserMessage,
     UserQuestionResponse,
 )
 from ..states.messages import Message
 from ..states.policy import Policy, WhenBusy
-from ..states.states import AwaitingUserResponse, Cancelling, State
+from ..states.states import AwaitingPerson, AwaitingUserResponse, Cancelling, State
 from ..states.step import Step
 from ..states.transcript import transcript
 from .requests import make
@@ -51,7 +52,7 @@ class _Seen:
 
     @classmethod
     def of(cls, state: State) -> _Seen:
-        call_id = state.call.call_id if isinstance(state, AwaitingUserResponse) else None
+        call_id = state.call.call_id if isinstance(state, AwaitingPerson) else None
         return cls(state.book.turn, call_id)
 
 
@@ -129,6 +130,26 @@ class Conversation:
             call_id=self._seen.call_id,
         )
         step = await self._ask(response)
+        return await self._turn(step.state.book.turn)
+
+    async def approve(
+        self, call_id: str, allowed: bool, note: str | None = None, arguments: Mapping[str, Any] | None = None
+    ) -> Turn:
+        """Allow the call that waits, or do not; wait as `send` does.
+
+        A `note` tells the model why a call was denied; `arguments` take the place of those that the model wrote.
+        Raises `Refused` with `wrong_state` unless it is this call that waits.
+        """
+        approval = make(
+            ToolApproval,
+            event_id=_new_id(),
+            at=self._engine.now(),
+            call_id=call_id,
+            allowed=allowed,
+            note=note or "",
+            arguments=arguments,
+        )
+        step = await self._ask(approval)
         return await self._turn(step.state.book.turn)
 
     async def decline(self) -> Turn:

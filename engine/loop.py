@@ -28,7 +28,7 @@ from ..states.errors import EngineClosed, Refused
 from ..states.events import Answer, Event, PolicyChanged, Request, RetryRequested, UserMessage
 from ..states.machine import transition
 from ..states.policy import ModelSpec
-from ..states.states import AwaitingUserResponse, Closed, Failed, Idle, State, pending
+from ..states.states import AwaitingPerson, Closed, Failed, Idle, State, pending
 from ..states.step import Step
 from .feed import Feed
 from .mailbox import Mailbox
@@ -170,8 +170,8 @@ class Loop:
 
     def _outcome(self, number: int) -> Turn | None:
         state = self.state
-        if isinstance(state, AwaitingUserResponse) and state.turn.number == number:
-            return Turn.that_asks(state)
+        if isinstance(state, AwaitingPerson) and state.turn.number == number:
+            return Turn.that_waits(state, self.memory.transcript)
         return self.memory.turns.get(number)
 
     # --- from beginning to end
@@ -179,7 +179,7 @@ class Loop:
     def wake(self) -> None:
         """Take up what a wait for a person needs, after the conversation was read from the store."""
         state = self.state
-        if isinstance(state, AwaitingUserResponse) and state.deadline is not None:
+        if isinstance(state, AwaitingPerson) and state.deadline is not None:
             due, effect_id = state.deadline.due, state.deadline.effect_id
             timer = StartTimer(effect_id=effect_id, due=due, wakes="deadline_reached")
             self._runner.perform((timer,), self._scene())
@@ -198,4 +198,4 @@ class Loop:
 
 def is_interrupted(state: State) -> bool:
     """Whether a conversation found in this state waits for work that died with its process. `Pure.`"""
-    return bool(pending(state)) and not isinstance(state, AwaitingUserResponse)
+    return bool(pending(state)) and not isinstance(state, AwaitingPerson)

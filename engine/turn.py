@@ -6,13 +6,15 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..states.log import LogEntry
-from ..states.messages import Usage
+from ..states.messages import ToolCall, Usage
 from ..states.questions import UserQuestion
-from ..states.states import AwaitingUserResponse
-from ..states.transcript import words
+from ..states.states import AwaitingPerson, AwaitingUserResponse
+from ..states.transcript import Transcript, words
 from ..states.turn import TurnEnded
 
-Status = Literal["completed", "incomplete", "failed", "cancelled", "awaiting_user", "running", "queued"]
+Status = Literal[
+    "completed", "incomplete", "failed", "cancelled", "awaiting_user", "awaiting_approval", "running", "queued"
+]
 """How a turn stands; `running` and `queued` only where nobody waited for it to end (`send(wait=False)`): no turn has
 taken a queued message yet, so its number is 0."""
 
@@ -22,8 +24,9 @@ class Turn:
     """How a turn stands.
 
     `reply` is what the user receives, "" if nothing. `final_content` is the text for display, None if there is none.
-    `questions`, and `call_id` of the call that asks them, are set while it waits for an answer; `failure` is one
-    sentence if it failed. `truncated` tells that the provider cut the text off.
+    `questions`, and `call_id` of the call that asks them, are set while it waits for an answer, `call_id` and `call`
+    while it waits for somebody to allow that call; `failure` is one sentence if it failed. `truncated` tells that the
+    provider cut the text off.
     """
 
     number: int
@@ -33,6 +36,7 @@ class Turn:
     truncated: bool = False
     questions: tuple[UserQuestion, ...] = ()
     call_id: str | None = None
+    call: ToolCall | None = None
     failure: str | None = None
     usage: Usage = field(default_factory=Usage)
 
@@ -52,12 +56,14 @@ class Turn:
         )
 
     @classmethod
-    def that_asks(cls, state: AwaitingUserResponse) -> Turn:
-        """A turn that waits for an answer. `Pure.`"""
+    def that_waits(cls, state: AwaitingPerson, transcript: Transcript) -> Turn:
+        """A turn that waits for a person. `Pure.`"""
+        asks = isinstance(state, AwaitingUserResponse)
         return cls(
             number=state.turn.number,
-            status="awaiting_user",
-            questions=state.questions,
+            status="awaiting_user" if asks else "awaiting_approval",
+            questions=state.questions if isinstance(state, AwaitingUserResponse) else (),
             call_id=state.call.call_id,
+            call=None if asks else transcript.call(state.call.call_id),
             usage=state.turn.usage,
         )

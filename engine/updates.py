@@ -14,7 +14,7 @@ from ..states.effects import ExecuteTool, PersistToolResults
 from ..states.errors import InvalidInput
 from ..states.log import LogEntry
 from ..states.messages import Message
-from ..states.states import AwaitingUserResponse, Failed, LlmRequesting, RetryWaiting, State
+from ..states.states import AwaitingApproval, AwaitingUserResponse, Failed, LlmRequesting, RetryWaiting, State
 from ..states.transcript import Transcript
 from .turn import Turn
 
@@ -58,7 +58,7 @@ def parse_id(text: str) -> tuple[int, int]:
 def snapshot(state: State, transcript: Transcript) -> Update:
     """How things stand, for a watcher that comes late. Its id lies behind all updates so far. `Pure.`"""
     messages = [message.model_dump(mode="json", exclude_defaults=True) for message in transcript.messages]
-    return Update("snapshot", {"state": describe(state), "transcript": messages}, f"{state.book.seq + 1}.0")
+    return Update("snapshot", {"state": describe(state, transcript), "transcript": messages}, f"{state.book.seq + 1}.0")
 
 
 def updates_of(entry: LogEntry, before: State, after: State, transcript: Transcript) -> tuple[Update, ...]:
@@ -66,9 +66,10 @@ def updates_of(entry: LogEntry, before: State, after: State, transcript: Transcr
 
     Takes the entry into `transcript`, which must hold all entries before it.
     """
+    was = describe(before, transcript)
     shown = [*_said(transcript.add(entry)), *_tools(entry, transcript)]
-    if describe(before) != describe(after):
-        shown.append(("state_change", describe(after)))
+    if (now := describe(after, transcript)) != was:
+        shown.append(("state_change", now))
     if entry.ended is not None:
         shown.append(("turn_ended", describe_turn(Turn.that_ended(entry, entry.ended))))
     return tuple(Update(kind, data, f"{entry.seq}.{n}") for n, (kind, data) in enumerate(shown, start=1))
@@ -98,12 +99,12 @@ def _tools(entry: LogEntry, transcript: Transcript) -> Iterator[Shown]:
             yield "tool", told
 
 
-def describe(state: State) -> dict[str, Any]:
+def describe(state: State, transcript: Transcript) -> dict[str, Any]:
     """A state as watchers see it. `Pure.`"""
-    return {"type": state.type, "data": {"turn": state.book.turn, **_details(state)}}
+    return {"type": state.type, "data": {"turn": state.book.turn, **_details(state, transcript)}}
 
 
-def _details(state: State) -> dict[str, Any]:
+def _details(state: State, transcript: Transcript) -> dict[str, Any]:
     match state:
         case LlmRequesting(attempt=attempt):
             return {"attempt": attempt}
@@ -112,6 +113,8 @@ def _details(state: State) -> dict[str, Any]:
         case AwaitingUserResponse(questions=questions, call=call):
             asked = [question.model_dump(mode="json", exclude_defaults=True) for question in questions]
             return {"questions": asked, "call_id": call.call_id}
+        case AwaitingApproval(call=call):
+            return {"call_id": call.call_id, "name": call.name, "arguments": transcript.call(call.call_id).arguments}
         case Failed(kind=kind, sentence=sentence):
             return {"kind": kind, "sentence": sentence}
         case _:

@@ -16,6 +16,7 @@ from typing import Literal
 RefusalCode = Literal[
     "busy",
     "awaiting_user_response",
+    "awaiting_approval",
     "wrong_state",
     "unknown_question",
     "missing_answer",
@@ -33,6 +34,7 @@ RefusalCode = Literal[
 _SENTENCES: dict[RefusalCode, str] = {
     "busy": "The conversation is busy with the turn before this one.",
     "awaiting_user_response": "The conversation waits for the answer to a question.",
+    "awaiting_approval": "The conversation waits for somebody to allow a tool.",
     "wrong_state": "The conversation is not in a state that takes this.",
     "unknown_question": "This was not asked: {subject}",
     "missing_answer": "An answer is missing: {subject}",

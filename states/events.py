@@ -80,6 +80,16 @@ class UserQuestionResponse(Request):
     call_id: Text | None = None
 
 
+class ToolApproval(Request):
+    """A person allows a call, or does not. `arguments`, if given, take the place of those that the model wrote."""
+
+    type: Literal["tool_approval"] = "tool_approval"
+    call_id: Text
+    allowed: bool
+    note: Text = Field(default="", max_length=2000)
+    arguments: Block | None = None
+
+
 class UserCancel(Request):
     """A person wants this to stop. `turn`, if given, must be the turn that runs now (case P40)."""
 
@@ -188,6 +198,7 @@ AnyEvent = Annotated[
     | UserMessage
     | MessageWithdrawn
     | UserQuestionResponse
+    | ToolApproval
     | UserCancel
     | RetryRequested
     | PolicyChanged
@@ -209,6 +220,7 @@ REQUESTS: tuple[type[Request], ...] = (
     UserMessage,
     MessageWithdrawn,
     UserQuestionResponse,
+    ToolApproval,
     UserCancel,
     RetryRequested,
     PolicyChanged,

@@ -11,6 +11,7 @@ from .events import (
     LlmFailed,
     LlmResponse,
     MessageWithdrawn,
+    ToolApproval,
     UserCancel,
     UserMessage,
     UserQuestionResponse,
@@ -19,7 +20,7 @@ from .failures import TRANSIENT
 from .inbox import MAX_INBOX
 from .policy import Limits
 from .questions import overanswered_question, unanswered_question, unknown_question
-from .states import AwaitingUserResponse, Busy, Failed, LlmRequesting, State, ToolExecuting
+from .states import AwaitingApproval, AwaitingUserResponse, Busy, Failed, LlmRequesting, State, ToolExecuting
 from .turn import TurnRecord
 
 # --- about a response
@@ -127,11 +128,25 @@ def round_goes_on(draft: Draft[State], event: Event, context: Context) -> bool:
 
 def may_start_tool(draft: Draft[State], event: Event, context: Context) -> bool:
     """A call waits whose turn it is, and the limits allow it."""
+    return draft.open_round.next_to_start(context.policy.parallel) is not None and _tools_are_left(
+        draft, event, context
+    )
+
+
+def needs_approval(draft: Draft[State], event: Event, context: Context) -> bool:
+    """The next call runs only if a person allows it, and the limits would let it run (case P36)."""
+    return draft.open_round.next_to_approve is not None and _tools_are_left(draft, event, context)
+
+
+def _tools_are_left(draft: Draft[State], event: Event, context: Context) -> bool:
     limits, turn = context.policy.limits, draft.turn
-    if draft.open_round.next_to_start(context.policy.parallel) is None:
-        return False
     within_count = limits.tool_calls is None or turn.tool_calls < limits.tool_calls
     return within_count and not _is_used_up(limits, turn, event)
+
+
+def names_the_call(draft: Draft[AwaitingApproval], event: ToolApproval, context: Context) -> bool:
+    """It is about the call that waits now, and not an earlier one (case P40)."""
+    return event.call_id == draft.state.call.call_id
 
 
 def tools_are_running(draft: Draft[State], event: Event, context: Context) -> bool:

@@ -69,7 +69,7 @@ class ToolCall(Value):
 
     `call_id` is unique in the conversation; what the provider called it (providers repeat their ids) stays in
     `provider_id`. `arguments` is the JSON text as the model wrote it. A call with a `fault` never runs: the fault
-    is its result.
+    is its result. One with `approval` runs only if a person allows it.
     """
 
     call_id: Text = Field(min_length=1)
@@ -77,6 +77,7 @@ class ToolCall(Value):
     arguments: Text = "{}"
     provider_id: Text = ""
     fault: Text | None = None
+    approval: bool = False
     exclusive: bool = False
     crash: CrashContract = "at_most_once"
     acts: tuple[ActKind, ...] = ()

@@ -97,6 +97,8 @@ class Texts(Value):
         "Not run: a question to the user must be the only call in a response. Ask it alone, then go on."
     )
     question_not_exclusive: Text = "This tool may not ask the user: other tools were running beside it."
+    denied: Text = "Denied by the user"
+    denied_in_time: Text = "Not run: nobody allowed it in time."
     cut_off: Text = "Not run: the response was cut off before this call was complete. Try again with shorter arguments."
     not_run: Text = "Not run: the limit of this turn is reached."
     empty: Text = "I have no answer to that."
@@ -110,6 +112,9 @@ class Policy(Value):
     """The model to ask, then those to fall back to, in order."""
 
     questions: Questions = Questions()
+    approval_deadline: Seconds | None = None
+    """How long a call waits for a person to allow it before it is denied; None waits for ever."""
+
     parallel: int = Field(default=1, ge=1)
     """How many tools may run at once; their results always stand in call order."""
 

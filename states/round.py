@@ -1,7 +1,7 @@
 """A round: the tool calls of one response, from the first start to the last result.
 
 Calls start in the order in which the model asked for them, as many at once as the policy allows. An exclusive call
-is a barrier: it starts alone, and nothing behind it starts before it ended.
+is a barrier: it starts alone, and nothing behind it starts before it ended. So is one that a person must allow.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ class RoundCall(Value):
     call_id: str
     name: str
     seq: int
+    approval: bool = False
     exclusive: bool = False
     crash: CrashContract = "at_most_once"
     acts: tuple[ActKind, ...] = ()
@@ -24,7 +25,13 @@ class RoundCall(Value):
     def of(cls, call: ToolCall, seq: int) -> RoundCall:
         """The call without the texts that the event at `seq` holds. `Pure.`"""
         return cls(
-            call_id=call.call_id, name=call.name, seq=seq, exclusive=call.exclusive, crash=call.crash, acts=call.acts
+            call_id=call.call_id,
+            name=call.name,
+            seq=seq,
+            approval=call.approval,
+            exclusive=call.exclusive,
+            crash=call.crash,
+            acts=call.acts,
         )
 
 
@@ -36,12 +43,14 @@ class Running(Value):
 
 
 class Round(Value):
-    """The calls of a response. `settled` are those that the round is done with: they have their result, or, for a
-    question, it is now the answer's to give."""
+    """The calls of a response. `allowed` are those that a person approved. `settled` are those that the round is done
+    with: they have their result, or, for a question, it is now the answer's to give.
+    """
 
     calls: tuple[RoundCall, ...]
     running: tuple[Running, ...] = ()
     settled: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()
 
     def call(self, effect_id: int) -> RoundCall:
         """The call that this effect runs. Raises KeyError if it runs none. `Pure.`"""
@@ -59,11 +68,24 @@ class Round(Value):
     def next_to_start(self, parallel: int) -> RoundCall | None:
         """The call that may start now, or None. `Pure.`"""
         waiting = self.queued
-        if not waiting or len(self.running) >= parallel:
+        if not waiting or len(self.running) >= parallel or self._needs_approval(waiting[0]):
             return None
         if self.running and (waiting[0].exclusive or self._runs_exclusively):
             return None
         return waiting[0]
+
+    @property
+    def next_to_approve(self) -> RoundCall | None:
+        """The call that a person must allow before anything goes on, or None."""
+        waiting = self.queued
+        return waiting[0] if waiting and not self.running and self._needs_approval(waiting[0]) else None
+
+    def allow(self, call: RoundCall) -> Round:
+        """This round with the call approved. `Pure.`"""
+        return self.model_copy(update={"allowed": (*self.allowed, call.call_id)})
+
+    def _needs_approval(self, call: RoundCall) -> bool:
+        return call.approval and call.call_id not in self.allowed
 
     @property
     def _runs_exclusively(self) -> bool:
@@ -81,4 +103,5 @@ class Round(Value):
         )
 
     def _with(self, *, running: tuple[Running, ...], settled: tuple[str, ...] | None = None) -> Round:
-        return Round(calls=self.calls, running=running, settled=self.settled if settled is None else settled)
+        settled = self.settled if settled is None else settled
+        return Round(calls=self.calls, running=running, settled=settled, allowed=self.allowed)

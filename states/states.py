@@ -111,13 +111,11 @@ class ToolExecuting(Busy):
         return {running.effect_id: TOOL_ANSWERS for running in self.round.running}
 
 
-class AwaitingUserResponse(Busy):
-    """A person was asked, `since` when; the calls behind the question keep their place in the round."""
+class AwaitingPerson(Busy):
+    """A person must do something about `call`, asked for at `since`; the calls behind it keep their place."""
 
     AWAITS: ClassVar = DEADLINE_TIMER
 
-    type: Literal["awaiting_user_response"] = "awaiting_user_response"
-    questions: QuestionSet
     call: RoundCall
     round: Round
     since: Instant
@@ -126,6 +124,19 @@ class AwaitingUserResponse(Busy):
     def awaited(self) -> Awaited:
         """The deadline, if there is one. `Pure.`"""
         return {} if self.deadline is None else {self.deadline.effect_id: DEADLINE_TIMER}
+
+
+class AwaitingUserResponse(AwaitingPerson):
+    """A person was asked."""
+
+    type: Literal["awaiting_user_response"] = "awaiting_user_response"
+    questions: QuestionSet
+
+
+class AwaitingApproval(AwaitingPerson):
+    """A person must allow a call before it runs."""
+
+    type: Literal["awaiting_approval"] = "awaiting_approval"
 
 
 class Cancelling(Busy):
@@ -161,7 +172,15 @@ class Closed(State):
 
 
 AnyState = Annotated[
-    Idle | LlmRequesting | RetryWaiting | ToolExecuting | AwaitingUserResponse | Cancelling | Failed | Closed,
+    Idle
+    | LlmRequesting
+    | RetryWaiting
+    | ToolExecuting
+    | AwaitingUserResponse
+    | AwaitingApproval
+    | Cancelling
+    | Failed
+    | Closed,
     Field(discriminator="type"),
 ]
 """Every state, for reading one back by its `type`."""
@@ -172,6 +191,7 @@ STATES: tuple[type[State], ...] = (
     RetryWaiting,
     ToolExecuting,
     AwaitingUserResponse,
+    AwaitingApproval,
     Cancelling,
     Failed,
     Closed,

@@ -16,23 +16,24 @@ from __future__ import annotations
 # fmt: off
 from .events import (
     AskUserQuestionPending, CloseRequested, DeadlineReached, EffectFailed, LlmFailed, LlmResponse,
-    MessageWithdrawn, Opened, PolicyChanged, RetryDue, RetryRequested, ToolAborted, ToolComplete, UserCancel,
-    UserMessage, UserQuestionResponse,
+    MessageWithdrawn, Opened, PolicyChanged, RetryDue, RetryRequested, ToolAborted, ToolApproval, ToolComplete,
+    UserCancel, UserMessage, UserQuestionResponse,
 )
 from .grammar import SAME, Entry, Table, branch, junction, nothing, on, refuse
 from .guards import (
     asks_beside_others, budget_is_spent, calls_are_cut_off, declines, has_next_model, is_closing, is_complete,
-    may_retry, may_wait, names_another_turn, only_thinks, round_goes_on, runs_alone, says_nothing,
-    something_waits, still_waits, tools_are_running, wants_tools, wants_tools_too_late,
+    may_retry, may_wait, names_another_turn, names_the_call, needs_approval, only_thinks, round_goes_on,
+    runs_alone, says_nothing, something_waits, still_waits, tools_are_running, wants_tools, wants_tools_too_late,
 )
+from .handlers.awaiting_approval import deny_in_time, take_approval
 from .handlers.awaiting_user_response import (
     cancel_question, close_question, decline, go_on_unanswered, take_answers, what_is_wrong,
 )
 from .handlers.busy import keep_message, withdraw_message
 from .handlers.cancelling import close_when_stopped, drop_question
 from .handlers.junctions import (
-    abort_tools, close, end_at_limit, end_cancelled, leave_round, mark_closing, open_next_turn, request_model,
-    rest, start_tools, wait_for_others,
+    abort_tools, ask_approval, close, end_at_limit, end_cancelled, leave_round, mark_closing, open_next_turn,
+    request_model, rest, start_tools, wait_for_others,
 )
 from .handlers.llm_requesting import (
     ask_next_model, back_off, end_empty, end_with_text, give_up, refuse_cut_off_calls, refuse_late_calls,
@@ -41,7 +42,10 @@ from .handlers.llm_requesting import (
 from .handlers.resting import change_policy, close_at_rest, open_turn, retry_turn
 from .handlers.retry_waiting import ask_again
 from .handlers.tool_executing import ask, refuse_question, take_abort, take_failure, take_result
-from .states import AwaitingUserResponse, Cancelling, Closed, Failed, Idle, LlmRequesting, RetryWaiting, ToolExecuting
+from .states import (
+    AwaitingApproval, AwaitingUserResponse, Cancelling, Closed, Failed, Idle, LlmRequesting, RetryWaiting,
+    ToolExecuting,
+)
 # fmt: on
 # isort: on
 
@@ -63,6 +67,7 @@ ASK_MODEL = junction(
 NEXT_IN_ROUND = junction(
     "NEXT_IN_ROUND",
     branch(when=round_goes_on, to=ToolExecuting, then=start_tools),
+    branch(when=needs_approval, to=AwaitingApproval, then=ask_approval),
     branch(to=ASK_MODEL, then=leave_round),
 )
 STOP = junction(
@@ -84,6 +89,7 @@ AT_REST: list[Entry] = [
     on(CloseRequested, to=Closed, then=close_at_rest),
     nothing(UserCancel),
     refuse(UserQuestionResponse, "wrong_state"),
+    refuse(ToolApproval, "wrong_state"),
     *OPEN,
 ]
 BUSY: list[Entry] = [
@@ -98,6 +104,7 @@ WORKING: list[Entry] = [
     *BUSY,
     refuse(UserMessage, "busy"),
     refuse(UserQuestionResponse, "wrong_state"),
+    refuse(ToolApproval, "wrong_state"),
 ]
 STOPPABLE: list[Entry] = [
     nothing(UserCancel, when=names_another_turn),
@@ -150,6 +157,18 @@ TABLE: Table = {
         on(CloseRequested, to=STOP, then=close_question),
         *BUSY,
         refuse(UserMessage, "awaiting_user_response"),
+        refuse(ToolApproval, "wrong_state"),
+    ],
+    AwaitingApproval: [
+        on(ToolApproval, when=names_the_call, to=NEXT_IN_ROUND, then=take_approval),
+        refuse(ToolApproval, "wrong_state"),
+        on(DeadlineReached, to=NEXT_IN_ROUND, then=deny_in_time),
+        nothing(UserCancel, when=names_another_turn),
+        on(UserCancel, to=STOP),
+        on(CloseRequested, to=STOP, then=mark_closing),
+        *BUSY,
+        refuse(UserMessage, "awaiting_approval"),
+        refuse(UserQuestionResponse, "wrong_state"),
     ],
     Cancelling: [
         on(ToolComplete, to=STOPPED, then=take_result),
@@ -173,6 +192,7 @@ TABLE: Table = {
         refuse(UserMessage, "closed"),
         refuse(MessageWithdrawn, "closed"),
         refuse(UserQuestionResponse, "closed"),
+        refuse(ToolApproval, "closed"),
         refuse(RetryRequested, "closed"),
         refuse(PolicyChanged, "closed"),
         refuse(Opened, "closed"),

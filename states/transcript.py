@@ -6,11 +6,12 @@ message that asked for them, in the order of its calls, whatever order they came
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from .effects import PersistMessage, PersistToolResults, SettledCall
-from .events import EffectFailed, Event, LlmResponse, ToolComplete, UserMessage, UserQuestionResponse
+from .events import EffectFailed, Event, LlmResponse, ToolApproval, ToolComplete, UserMessage, UserQuestionResponse
 from .log import LogEntry
 from .messages import Heard, Made, Message, Said, ToolCall
 from .questions import answers_as_json
@@ -50,7 +51,10 @@ class Transcript:
     """Where the results of the newest round begin."""
 
     def call(self, call_id: str) -> ToolCall:
-        """A call of the newest round, with its arguments. Raises KeyError if there is none. `Pure.`"""
+        """A call of the newest round, with its arguments as a person may have changed them.
+
+        Raises KeyError if there is none. `Pure.`
+        """
         return self._calls[call_id]
 
     def add(self, entry: LogEntry) -> tuple[Message, ...]:
@@ -58,6 +62,10 @@ class Transcript:
         brought: list[Message] = []
         if isinstance(entry.event, UserMessage):
             self._waiting[entry.seq] = entry.event
+        elif isinstance(entry.event, ToolApproval) and entry.event.arguments is not None:
+            edited = json.dumps(entry.event.arguments, ensure_ascii=False)
+            call = self._calls[entry.event.call_id]
+            self._calls[call.call_id] = call.model_copy(update={"arguments": edited})
         for effect in entry.effects:
             if isinstance(effect, PersistMessage):
                 brought.append(self._add_message(entry, effect.said))

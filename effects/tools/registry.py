@@ -68,7 +68,8 @@ class ToolRegistry:
         tool = self.find(name)
         if tool is None:
             return entered
-        return entered.model_copy(update={"exclusive": tool.exclusive, "crash": tool.crash, "acts": tool.acts})
+        known = {"approval": tool.approval, "exclusive": tool.exclusive, "crash": tool.crash, "acts": tool.acts}
+        return entered.model_copy(update=known)
 
     def _checked(self, name: str, arguments: str) -> tuple[str, str | None]:
         """The arguments as they are kept, and what is wrong with the call."""

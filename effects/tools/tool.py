@@ -2,7 +2,8 @@
 
 Name, description and arguments come from the function itself, as a reader of its definition would expect. What the
 function cannot say is declared: what may happen to a call if the process dies in the middle of it (`crash`), whether
-it must run alone (`exclusive`), what it may ask of the conversation (`acts`), and how long it may take.
+a person must allow it (`approval`), whether it must run alone (`exclusive`), what it may ask of the conversation
+(`acts`), and how long it may take.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Tool(Generic[P, R]):
     arguments: Arguments
     function: Callable[P, R]
     crash: CrashContract = "at_most_once"
+    approval: bool = False
     exclusive: bool = False
     acts: tuple[ActKind, ...] = ()
     timeout: float = 60.0
@@ -104,6 +106,7 @@ def tool(
     *,
     name: str | None = None,
     crash: CrashContract = "at_most_once",
+    approval: bool = False,
     exclusive: bool = False,
     acts: Iterable[ActKind] = (),
     timeout: float = 60.0,

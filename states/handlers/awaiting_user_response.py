@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from ..context import Context
 from ..draft import Draft
-from ..effects import Abort
 from ..errors import Refused
 from ..events import CloseRequested, DeadlineReached, UserCancel, UserQuestionResponse
 from ..messages import Made, Said
 from ..questions import answers_as_text, overanswered_question, unanswered_question, unknown_question
 from ..states import AwaitingUserResponse
-from ..value import later
+from .awaiting_person import give_up_waiting, hear
 
 
 def take_answers(draft: Draft[AwaitingUserResponse], event: UserQuestionResponse, context: Context) -> None:
@@ -20,22 +19,19 @@ def take_answers(draft: Draft[AwaitingUserResponse], event: UserQuestionResponse
     if context.policy.questions.answer == "readable":
         said = Made(text=answers_as_text(state.questions, event.answers, event.annotations))
     draft.settle(state.call.call_id, said)
-    draft.count_anew(event.at)
-    _stop_deadline(draft)
+    hear(draft, event.at)
 
 
 def decline(draft: Draft[AwaitingUserResponse], event: UserCancel, context: Context) -> None:
     """The person does not want to answer; the model goes on by its own judgment."""
     draft.settle(draft.state.call.call_id, Made(text=context.policy.texts.declined))
-    draft.count_anew(event.at)
-    _stop_deadline(draft)
+    hear(draft, event.at)
 
 
 def go_on_unanswered(draft: Draft[AwaitingUserResponse], event: DeadlineReached, context: Context) -> None:
-    """Nobody answered in time. The wait for a person does not count against the turn's time."""
+    """Nobody answered in time; the model goes on by its own judgment."""
     draft.settle(draft.state.call.call_id, Made(text=context.policy.texts.unanswered))
-    waited = max(0.0, (event.at - draft.state.since).total_seconds())
-    draft.change_turn(since=later(draft.turn.since, waited))
+    give_up_waiting(draft, event)
 
 
 def cancel_question(draft: Draft[AwaitingUserResponse], event: UserCancel, context: Context) -> None:
@@ -59,8 +55,3 @@ def what_is_wrong(draft: Draft[AwaitingUserResponse], event: UserQuestionRespons
     if (missing := unanswered_question(questions, answers)) is not None:
         return Refused("missing_answer", missing)
     return Refused("invalid_answer", overanswered_question(questions, answers) or "")
-
-
-def _stop_deadline(draft: Draft[AwaitingUserResponse]) -> None:
-    if draft.state.deadline is not None:
-        draft.act(Abort(effect_id=draft.state.deadline.effect_id))

@@ -8,7 +8,7 @@ from ..effects import Abort, ExecuteTool, RequestLlm
 from ..events import Answer, CloseRequested, Event
 from ..guards import may_start_tool
 from ..messages import Made
-from ..states import Busy, Cancelling, Closed, Idle, LlmRequesting, State, ToolExecuting
+from ..states import AwaitingApproval, Busy, Cancelling, Closed, Idle, LlmRequesting, State, ToolExecuting
 from ..value import later
 
 # --- ASK_MODEL
@@ -48,6 +48,15 @@ def start_tools(draft: Draft[State], event: Event, context: Context) -> ToolExec
         draft.set_round(draft.open_round.start(call, effect_id))
         draft.change_turn(tool_calls=draft.turn.tool_calls + 1)
     return draft.within_turn(ToolExecuting, round=draft.open_round)
+
+
+def ask_approval(draft: Draft[State], event: Event, context: Context) -> AwaitingApproval:
+    """Rest until a person allows the next call, or does not."""
+    call = draft.open_round.next_to_approve
+    assert call is not None, "the guard of this branch asks whether there is one"
+    seconds = context.policy.approval_deadline
+    deadline = None if seconds is None else draft.arm(later(event.at, seconds), "deadline_reached")
+    return draft.within_turn(AwaitingApproval, call=call, round=draft.open_round, since=event.at, deadline=deadline)
 
 
 def leave_round(draft: Draft[State], event: Event, context: Context) -> None:

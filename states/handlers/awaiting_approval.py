@@ -1,0 +1,27 @@
+"""Out of `AwaitingApproval`: a person allowed the call or did not, or did neither in time (case P36)."""
+
+from __future__ import annotations
+
+from ..context import Context
+from ..draft import Draft
+from ..events import DeadlineReached, ToolApproval
+from ..messages import Made
+from ..states import AwaitingApproval
+from .awaiting_person import give_up_waiting, hear
+
+
+def take_approval(draft: Draft[AwaitingApproval], event: ToolApproval, context: Context) -> None:
+    """An allowed call may start, with the arguments that the person gave, if any; a denied one has its result."""
+    call = draft.state.call
+    if event.allowed:
+        draft.set_round(draft.open_round.allow(call))
+    else:
+        denied = context.policy.texts.denied
+        draft.settle(call.call_id, Made(text=f"{denied}: {event.note}" if event.note else denied), error=True)
+    hear(draft, event.at)
+
+
+def deny_in_time(draft: Draft[AwaitingApproval], event: DeadlineReached, context: Context) -> None:
+    """What nobody allowed does not run."""
+    draft.settle(draft.state.call.call_id, Made(text=context.policy.texts.denied_in_time), error=True)
+    give_up_waiting(draft, event)
