@@ -5,8 +5,8 @@ The runner has two halves behind one interface. `commit` persists the step throu
 written down before.
 
 Every outcome becomes an event and goes in by the same door. One awaited effect gives exactly one answer: its
-performer's, `ToolAborted` when a tool was stopped, or `EffectFailed` when the performer itself broke. Aborted model
-requests and timers are no longer awaited and give none.
+performer's, `ToolAborted` when a tool was aborted, or `EffectFailed` when the performer itself broke, in whatever way.
+Aborted model requests and timers are no longer awaited and give none.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from ..states.effects import Abort, Effect, ExecuteTool, RequestLlm, StartTimer
-from ..states.events import Answer, EffectFailed, Event, ToolAborted
+from ..states.events import Answer, EffectFailed, Event, ToolAborted, exact
 from ..states.step import Step
 from .clock import Clock
 from .scene import Scene
@@ -50,13 +50,14 @@ class Runner:
         recorder: Recorder,
         performers: Mapping[type[Effect], Performer],
         clock: Clock,
-        post: Callable[[Answer], None],
+        post: Callable[[Event], None],
     ) -> None:
         self._recorder = recorder
         self._performers = performers
         self._clock = clock
         self._post = post
         self._tasks: dict[int, asyncio.Task[Answer]] = {}
+        self._aborted: set[int] = set()
 
     async def commit(self, event: Event, step: Step) -> None:
         """Write the step down; until this returns nothing of it has happened. Raises what the recorder raises."""
@@ -80,27 +81,46 @@ class Runner:
             await asyncio.wait(tasks, timeout=CLOSING_GRACE)
 
     def _start(self, effect: Awaited, scene: Scene) -> None:
-        task = asyncio.ensure_future(self._performers[type(effect)](effect, scene))
+        task = asyncio.ensure_future(_contained(self._performers[type(effect)](effect, scene)))
         self._tasks[effect.effect_id] = task
         task.add_done_callback(lambda done: self._finish(effect, done))
 
     def _abort(self, effect_id: int) -> None:
         task = self._tasks.get(effect_id)
         if task is not None:
+            self._aborted.add(effect_id)
             task.cancel()
 
     def _finish(self, effect: Awaited, task: asyncio.Future[Answer]) -> None:
         """Post the answer. Done callbacks see tasks that were cancelled before they began, too."""
         if self._tasks.pop(effect.effect_id, None) is None:
             return
+        aborted = effect.effect_id in self._aborted
+        self._aborted.discard(effect.effect_id)
         if not task.cancelled() and task.exception() is None:
-            self._post(task.result())
-        elif not task.cancelled():
-            self._post(self._failure(effect, task.exception()))
+            self._post(self._exact(effect, task.result()))
+        elif not (task.cancelled() and aborted):
+            # Also a performer that was cancelled by nobody here: some library's own cancellation leaked out of it.
+            self._post(self._failure(effect, None if task.cancelled() else task.exception()))
         elif isinstance(effect, ExecuteTool):
             self._post(ToolAborted(effect_id=effect.effect_id, at=self._clock.now()))
+
+    def _exact(self, effect: Awaited, answer: Answer) -> Event:
+        """The answer as the log will hold it; one that no log can hold is a performer's fault."""
+        try:
+            return exact(answer)
+        except ValueError as error:
+            return self._failure(effect, error)
 
     def _failure(self, effect: Awaited, error: BaseException | None) -> EffectFailed:
         logger.error("A performer broke on %s.", effect.type, exc_info=error)
         sentence = "Something broke inside the program that runs this conversation."
         return EffectFailed(effect_id=effect.effect_id, at=self._clock.now(), kind="internal", sentence=sentence)
+
+
+async def _contained(performing: Awaitable[Answer]) -> Answer:
+    """A performer that wants the whole process to exit only breaks: asyncio would let that out of its loop."""
+    try:
+        return await performing
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise RuntimeError("a performer tried to end the process") from error

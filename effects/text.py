@@ -9,9 +9,6 @@ from __future__ import annotations
 import json
 import re
 
-MAX_SENTENCE = 500
-"""The most characters of a sentence that tells what is wrong. Ours: a model reads it, and so may a person."""
-
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F]\w\w)|.)", re.DOTALL)
 """One escape in JSON text: a pair of surrogates, a lone one (the group), or any other."""
 
@@ -33,8 +30,3 @@ def is_encodable(value: object) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def shortened(text: str, limit: int = MAX_SENTENCE) -> str:
-    """The text, cut to `limit` characters, the last of which then is an ellipsis. `Pure.`"""
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -6,27 +6,51 @@ Nothing is written twice: the blocking objects pass each call on to the real one
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from anyio import EndOfStream
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
+from ..states.errors import EngineClosed
 from .conversation import Conversation
 from .engine import Engine
+
+
+class _Portal:
+    """The way into the thread where the engine lives, as long as it does."""
+
+    def __init__(self, portal: BlockingPortal) -> None:
+        self._portal = portal
+        self.open = True
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call the function over there and wait; a coroutine is awaited. Raises `EngineClosed` afterwards.
+
+        A caller that is interrupted (Ctrl-C) stops waiting for good.
+        """
+        if not self.open:
+            raise EngineClosed
+        result = self._portal.start_task_soon(function, *arguments)
+        try:
+            return result.result()
+        except BaseException:
+            result.cancel()
+            raise
 
 
 class _Blocking:
     """Passes each attribute on; coroutines are waited for, and async iterators become plain ones."""
 
-    def __init__(self, portal: BlockingPortal, target: Any) -> None:
+    def __init__(self, portal: _Portal, target: Any) -> None:
         self._portal = portal
         self._target = target
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
         if isinstance(inspect.getattr_static(type(self._target), name, None), property):
             return self._portal.call(getattr, self._target, name)
         found = getattr(self._target, name)
@@ -45,10 +69,12 @@ class _Blocking:
             while True:
                 try:
                     yield self._portal.call(iterator.__anext__)
-                except (StopAsyncIteration, EndOfStream):
+                except StopAsyncIteration:
                     return
         finally:
-            self._portal.call(iterator.aclose)
+            # Nothing is left to close where the engine is gone, or where an interrupted wait is just ending.
+            with suppress(EngineClosed, RuntimeError):
+                self._portal.call(iterator.aclose)
 
 
 class BlockingConversation(_Blocking):
@@ -64,4 +90,8 @@ def open_blocking(url: str | Path, **options: Any) -> Iterator[BlockingEngine]:
     """An engine that lives in a thread of its own; see `Engine.open` for the options."""
     engine = Engine.open(url, **options)
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(engine):
-        yield BlockingEngine(portal, engine)
+        way = _Portal(portal)
+        try:
+            yield BlockingEngine(way, engine)
+        finally:
+            way.open = False

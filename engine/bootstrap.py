@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..effects.clock import Clock
 from ..effects.model.lite import LiteLlm
 from ..effects.model.performer import ModelPerformer
+from ..effects.model.port import Llm
 from ..effects.runner import Performer
+from ..effects.text import is_encodable
 from ..effects.timers import TimerPerformer
 from ..effects.tools.performer import ToolPerformer
 from ..effects.tools.registry import ToolRegistry
@@ -17,9 +19,6 @@ from ..states.effects import Effect, ExecuteTool, RequestLlm, StartTimer
 from ..states.errors import ConfigurationError
 from ..states.policy import ModelSpec
 from .settings import Settings
-
-if TYPE_CHECKING:
-    from ..effects.model.port import Llm
 
 
 @dataclass(frozen=True)
@@ -30,10 +29,15 @@ class Models:
 
     @classmethod
     def of(cls, model: str | Llm, fallback_models: Iterable[str | Llm]) -> Models:
-        """The models given, each under its name. Raises `ConfigurationError` if two share one."""
+        """The models given, each under its name.
+
+        Raises `ConfigurationError` for one that cannot be asked, and if two share a name.
+        """
+        if isinstance(fallback_models, str) or not isinstance(fallback_models, Iterable):
+            raise ConfigurationError("The models to fall back to are given as a list.")
         by_name: dict[str, Llm] = {}
         for given in (model, *fallback_models):
-            name = given if isinstance(given, str) else str(getattr(given, "name", type(given).__name__))
+            name = _name_of(given)
             if name in by_name:
                 raise ConfigurationError(f"Two models are called {name}.")
             by_name[name] = LiteLlm(given) if isinstance(given, str) else given
@@ -47,7 +51,7 @@ class Models:
     def find(self, name: str) -> Llm:
         """The model of this name. A conversation that waited for a person while the engine was opened with other
         models ends its turn with the one it began with, which litellm finds by its name."""
-        return self.by_name.get(name) or LiteLlm(name)
+        return self.by_name[name] if name in self.by_name else LiteLlm(name)
 
     def warm(self) -> None:
         """Load what the models need, ahead of the first request."""
@@ -60,6 +64,15 @@ class Models:
         for model in self.by_name.values():
             if isinstance(model, LiteLlm):
                 model.check()
+
+
+def _name_of(model: str | Llm) -> str:
+    if not isinstance(model, str | Llm):
+        raise ConfigurationError("A model is a name that litellm knows, or an object with the method `complete`.")
+    name = model if isinstance(model, str) else str(getattr(model, "name", type(model).__name__))
+    if not name.strip() or not is_encodable(name):
+        raise ConfigurationError("A model needs a name.")
+    return name
 
 
 def build_performers(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from ..states.policy import Policy, WhenBusy
 from ..states.states import AwaitingPerson, AwaitingUserResponse, Cancelling, State
 from ..states.step import Step
 from ..states.transcript import transcript
-from .requests import make
+from .requests import checked, make
 from .turn import Turn
 from .updates import Update
 from .watching import Watcher
@@ -45,15 +46,16 @@ class Cancelled:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What this handle last saw, which its next cancel or answer is meant for."""
+    """What this handle last saw, which its next cancel or answer is meant for, and at which step."""
 
+    seq: int
     turn: int
     call_id: str | None
 
     @classmethod
     def of(cls, state: State) -> _Seen:
         call_id = state.call.call_id if isinstance(state, AwaitingPerson) else None
-        return cls(state.book.turn, call_id)
+        return cls(state.book.seq, state.book.turn, call_id)
 
 
 class Conversation:
@@ -68,7 +70,7 @@ class Conversation:
         self._engine = engine
         self._loop = loop
         self._seen = _Seen.of(loop.state)
-        self._sending = 0
+        self._handing_over = asyncio.Lock()
 
     @property
     def id(self) -> str:
@@ -96,13 +98,10 @@ class Conversation:
         Raises `InvalidInput`, and `Refused`: `busy`, `awaiting_user_response`, …; for a message that waited
         `withdrawn`, `closed`, or `failed`, in which case it still waits.
         """
-        message_id = message_id or _new_id()
+        message_id = _new_id() if message_id is None else message_id
         message = make(UserMessage, event_id=message_id, at=self._engine.now(), text=text, when_busy=when_busy)
-        self._sending += 1
-        try:
+        async with self._handing_over:
             await self._ask(message)
-        finally:
-            self._sending -= 1
         turn = await self._loop.outcome_of(message_id) if wait else self._loop.standing(message_id)
         return self._saw(turn)
 
@@ -125,12 +124,11 @@ class Conversation:
             UserQuestionResponse,
             event_id=_new_id(),
             at=self._engine.now(),
-            answers=dict(answers),
-            annotations=dict(annotations or {}),
+            answers=answers,
+            annotations={} if annotations is None else annotations,
             call_id=self._seen.call_id,
         )
-        step = await self._ask(response)
-        return await self._turn(step.state.book.turn)
+        return await self._turn(await self._ask(response))
 
     async def approve(
         self, call_id: str, allowed: bool, note: str | None = None, arguments: Mapping[str, Any] | None = None
@@ -149,32 +147,32 @@ class Conversation:
             note=note or "",
             arguments=arguments,
         )
-        step = await self._ask(approval)
-        return await self._turn(step.state.book.turn)
+        return await self._turn(await self._ask(approval))
 
     async def decline(self) -> Turn:
         """Do not answer. By policy that ends the turn, or the model goes on by its own judgment; waits as `send`."""
         if not isinstance(self._loop.state, AwaitingUserResponse) or self._seen.call_id is None:
             raise Refused("wrong_state")
-        step = await self._ask(self._cancel())
+        step = await self._ask(self._cancel(self._seen.call_id))
         if step.ignored:
             raise Refused("wrong_state")
-        return await self._turn(self._seen.turn)
+        return await self._turn(step)
 
     async def cancel(self) -> Cancelled:
         """Stop the turn that this handle last saw, and wait until it has stopped.
 
         Tools that ignore it hold it up no longer than `Policy.cancel_deadline`. Where nothing runs it is a no-op.
         """
-        step = await self._ask(self._cancel())
+        async with self._handing_over:  # what this handle is just sending is what its cancel is meant for
+            cancel = self._cancel()
+        step = await self._ask(cancel)
         if isinstance(step.state, Cancelling):
-            await self._turn(step.state.turn.number)
+            await self._turn(step)
         return Cancelled(no_op=step.ignored)
 
     async def retry(self) -> Turn:
         """Try the failed turn again, as a turn of its own; waits as `send`."""
-        step = await self._ask(make(RetryRequested, event_id=_new_id(), at=self._engine.now()))
-        return await self._turn(step.state.book.turn)
+        return await self._turn(await self._ask(make(RetryRequested, event_id=_new_id(), at=self._engine.now())))
 
     async def set_policy(self, policy: Policy) -> None:
         """Change the rules, from the next turn on. The models stay those of the engine."""
@@ -185,29 +183,38 @@ class Conversation:
         """End the conversation for good; what runs is cancelled. It can still be read."""
         step = await self._ask(make(CloseRequested, event_id=_new_id(), at=self._engine.now()))
         if isinstance(step.state, Cancelling):
-            await self._turn(step.state.turn.number)
+            await self._turn(step)
 
     async def dispatch(self, event: Event) -> Step:
-        """Hand over an event of your own making, and get the step that it led to."""
-        return await self._ask(event)
+        """Hand over an event of your own making, and get the step that it led to. Raises `InvalidInput`."""
+        return await self._ask(checked(event))
 
     async def _ask(self, event: Event) -> Step:
         step = await self._loop.request(event)
         self._seen = _Seen.of(step.state)
         return step
 
-    async def _turn(self, number: int) -> Turn:
+    async def _turn(self, step: Step) -> Turn:
+        """How the turn that this step belongs to ends, or rests for a person."""
+        number = step.state.book.turn if step.ended is None else step.ended.turn
         return self._saw(await self._loop.outcome(number))
 
     def _saw(self, turn: Turn) -> Turn:
         if turn.number:
-            self._seen = _Seen(turn.number, turn.call_id)
+            self._seen = _Seen(self._loop.state.book.seq, turn.number, turn.call_id)
         return turn
 
-    def _cancel(self) -> UserCancel:
-        # What this handle is just sending stands in the mailbox before the cancel, which is meant for it.
-        turn = None if self._sending else self._seen.turn
-        return make(UserCancel, event_id=_new_id(), at=self._engine.now(), turn=turn)
+    def _was_shown(self, update: Update) -> None:
+        """A watcher may lie behind what is: what it was shown is what a click will mean, unless this handle has seen
+        more since."""
+        if update.type in ("snapshot", "state_change") and update.position is not None:
+            seq = update.position[0] - (update.type == "snapshot")
+            shown = update.data.get("state", update.data)["data"]
+            if seq >= self._seen.seq:
+                self._seen = _Seen(seq, shown["turn"], shown.get("call_id"))
+
+    def _cancel(self, call_id: str | None = None) -> UserCancel:
+        return make(UserCancel, event_id=_new_id(), at=self._engine.now(), turn=self._seen.turn, call_id=call_id)
 
     # --- looking
 
@@ -218,10 +225,7 @@ class Conversation:
         Raises `InvalidInput` for an id that is none.
         """
         async for update in Watcher(self._loop, self._engine.store).updates(after):
-            if update.type in ("snapshot", "state_change"):
-                # What this watcher was shown, which may lie behind what is: it is what a click will mean.
-                shown = update.data.get("state", update.data)["data"]
-                self._seen = _Seen(shown["turn"], shown.get("call_id"))
+            self._was_shown(update)
             yield update
 
     async def transcript(self) -> tuple[Message, ...]:

@@ -13,22 +13,21 @@ from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
 
 from ..effects.clock import Clock, SystemClock
 from ..effects.runner import Performer
 from ..states import presets
 from ..states.effects import Effect
-from ..states.errors import EngineClosed, StoreError
+from ..states.errors import ConfigurationError, EngineClosed, InvalidInput, StoreError, UnknownConversation
 from ..states.events import Opened
 from ..states.machine import begin
 from ..states.policy import Policy
-from ..states.states import Closed, pending
 from .bootstrap import Models, build_performers
 from .conversation import Conversation
 from .loop import Loop
+from .loops import Loops
 from .memory import Memory
-from .requests import make
+from .requests import checked_id, make
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -59,10 +58,8 @@ class Engine:
         self._policy = policy
         self._clock = clock
         self._store: Store | None = None
-        self._loading = asyncio.Lock()
-        # A loop lives as long as somebody holds a handle on it, or it waits for something.
-        self._loops: WeakValueDictionary[str, Loop] = WeakValueDictionary()
-        self._waiting: set[Loop] = set()
+        self._closing: asyncio.Future[None] | None = None
+        self._loops = Loops(self._load)
 
     # --- opening and closing
 
@@ -90,6 +87,8 @@ class Engine:
         Raises `ConfigurationError` at once for tools and models that cannot work, and when it opens, `StoreError` for
         a database that cannot be used.
         """
+        if not isinstance(settings or Settings(), Settings) or not isinstance(policy or Policy(), Policy):
+            raise ConfigurationError("An engine takes a Policy as its policy and Settings as its settings.")
         models = Models.of(model, fallback_models)
         clock = SystemClock()
         performers = build_performers(models, tools, clock, settings or Settings())
@@ -108,16 +107,27 @@ class Engine:
         return open_blocking(url, **options)
 
     async def __aenter__(self) -> Engine:
+        if self._closing is not None:
+            raise EngineClosed
+        opening = asyncio.ensure_future(self._open())
+        try:
+            await asyncio.shield(opening)
+        except BaseException:
+            await asyncio.wait([opening])  # a lock half taken could not be given back
+            await self.close()
+            raise
+        return self
+
+    async def _open(self) -> None:
         from ..persistence.store import Store
 
         self._store = await Store.open(self._url)
         threading.Thread(target=self._models.warm, daemon=True, name="turnwise-warm").start()
         for conversation_id in await self._store.with_timers():
             try:
-                await self._loop(conversation_id)
+                await self._loops.get(conversation_id)
             except StoreError as error:
                 logger.warning("The timer of a conversation cannot be armed: %s", error)
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -129,13 +139,19 @@ class Engine:
 
     async def close(self) -> None:
         """Stop driving and let go of the database. What is stored is kept; a conversation that waits for a person
-        goes on when the database is opened again. Closing twice is harmless."""
+        goes on when the database is opened again. Closing twice is closing once; a caller that is cancelled stops
+        waiting, but the engine closes all the same."""
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
         store, self._store = self._store, None
-        if store is None:
-            return
-        await asyncio.gather(*(loop.close() for loop in list(self._loops.values())))
-        self._waiting.clear()
-        await store.close()
+        try:
+            await self._loops.close(EngineClosed())
+        finally:
+            if store is not None:
+                await store.close()
 
     async def check(self) -> None:
         """Make sure that the models can be asked at all. Raises `ConfigurationError` for a name that litellm does not
@@ -154,7 +170,7 @@ class Engine:
     async def create(self, *, policy: Policy | None = None, system: str = "") -> Conversation:
         """A new conversation. `system` is its system prompt, `policy` its rules."""
         conversation_id = str(uuid.uuid4())
-        policy = self.with_models(policy or self._policy)
+        policy = self.with_models(self._policy if policy is None else policy)
         opened = make(Opened, event_id=f"opened-{conversation_id}", at=self.now(), system=system, policy=policy)
         step = begin(opened)
         await self.store.create(conversation_id, opened, step)
@@ -162,22 +178,26 @@ class Engine:
 
     async def get(self, conversation_id: str) -> Conversation:
         """A handle on a conversation. Raises `UnknownConversation`."""
-        return Conversation(self, await self._loop(conversation_id))
+        return Conversation(self, await self._loops.get(checked_id(conversation_id)))
 
     async def list(self) -> tuple[Summary, ...]:
         """All conversations, newest first. One that was busy when its process died has the state `interrupted`."""
         return tuple(
-            replace(summary, state="interrupted") if summary.busy and not self._drives(summary.id) else summary
+            replace(summary, state="interrupted") if summary.busy and not self._loops.drives(summary.id) else summary
             for summary in await self.store.list()
         )
 
     async def delete(self, conversation_id: str) -> None:
-        """Remove a conversation and all that was said in it from the database. Raises `UnknownConversation`."""
-        loop = self._loops.pop(conversation_id, None)
-        if loop is not None:
-            self._waiting.discard(loop)
-            await loop.close()
+        """Remove a conversation and all that was said in it from the database.
+
+        Raises `UnknownConversation`, and `StoreError` if the database does not let it go, in which case the
+        conversation is as before. A caller that is cancelled stops waiting, but it is deleted all the same.
+        """
+        await asyncio.shield(asyncio.ensure_future(self._delete(checked_id(conversation_id))))
+
+    async def _delete(self, conversation_id: str) -> None:
         await self.store.delete(conversation_id)
+        await self._loops.drop(conversation_id, UnknownConversation(conversation_id))
 
     # --- for what belongs to this engine
 
@@ -186,21 +206,10 @@ class Engine:
         return self._clock.now()
 
     def with_models(self, policy: Policy) -> Policy:
-        """The policy, with the models of this engine."""
+        """The policy, with the models of this engine. Raises `InvalidInput` for what is no policy."""
+        if not isinstance(policy, Policy):
+            raise InvalidInput("The rules of a conversation are a Policy.")
         return policy.model_copy(update={"models": self._models.specs})
-
-    def _drives(self, conversation_id: str) -> bool:
-        loop = self._loops.get(conversation_id)
-        return loop is not None and not loop.interrupted
-
-    async def _loop(self, conversation_id: str) -> Loop:
-        async with self._loading:
-            loop = self._loops.get(conversation_id)
-            if loop is None:
-                loop = await self._load(conversation_id)
-                self._loops[conversation_id] = loop
-                loop.wake()
-            return loop
 
     async def _load(self, conversation_id: str) -> Loop:
         loaded = await self.store.load(conversation_id)
@@ -211,14 +220,5 @@ class Engine:
             self._performers,
             self._clock,
             self._models.specs,
-            self._on_step,
+            self._loops.keep,
         )
-
-    def _on_step(self, loop: Loop) -> None:
-        """Hold on to a loop while it waits for something, even if nobody holds a handle on it."""
-        if pending(loop.state):
-            self._waiting.add(loop)
-        else:
-            self._waiting.discard(loop)
-        if isinstance(loop.state, Closed):
-            self._loops.pop(loop.conversation_id, None)

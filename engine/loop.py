@@ -24,8 +24,8 @@ from ..effects.clock import Clock
 from ..effects.runner import Performer, Recorder, Runner
 from ..effects.scene import LiveKind, Scene
 from ..states.effects import Effect, StartTimer
-from ..states.errors import EngineClosed, Refused
-from ..states.events import Answer, Event, PolicyChanged, Request, RetryRequested, UserMessage
+from ..states.errors import Refused, TurnwiseError
+from ..states.events import Event, PolicyChanged, Request, RetryRequested, UserMessage
 from ..states.machine import transition
 from ..states.policy import ModelSpec
 from ..states.states import AwaitingPerson, Closed, Failed, Idle, State, pending
@@ -81,6 +81,9 @@ class Loop:
         self._models = models
         self._on_step = on_step
         self._waiting: list[_Waiter] = []
+        self._closed: TurnwiseError | None = None
+        if isinstance(memory.state, Closed):
+            self.feed.close()
         self._mailbox = Mailbox(self._take)
         self._runner = Runner(recorder, performers, clock, self._mailbox.post)
 
@@ -136,7 +139,7 @@ class Loop:
 
     async def request(self, event: Event) -> Step:
         """Have an event handled, after all that came before it. Raises `Refused`."""
-        if self.interrupted and not isinstance(event, Answer):
+        if self.interrupted:
             raise Refused("interrupted")
         return await self._mailbox.request(event)
 
@@ -158,8 +161,8 @@ class Loop:
     async def _told(self, look: Callable[[], Turn | None]) -> Turn:
         if (turn := look()) is not None:
             return turn
-        if self.feed.closed:
-            raise EngineClosed
+        if self._closed is not None:
+            raise self._closed
         waiter = _Waiter(look, asyncio.get_running_loop().create_future())
         self._waiting.append(waiter)
         return await waiter.future
@@ -185,15 +188,19 @@ class Loop:
             self._runner.perform((timer,), self._scene())
         self._on_step(self)
 
-    async def close(self) -> None:
-        """Stop driving: the step in hand is finished, whatever else runs is dropped as in a crash."""
-        await self._mailbox.close()
-        await self._runner.close()
-        self.feed.close()
+    async def close(self, why: TurnwiseError) -> None:
+        """Stop driving: the step in hand is finished, whatever else runs is dropped as in a crash.
+
+        Whoever waits, or asks for something later, gets `why`.
+        """
+        self._closed = why
+        await self._mailbox.close(why)
         for waiter in self._waiting:
             if not waiter.future.done():
-                waiter.future.set_exception(EngineClosed())
+                waiter.future.set_exception(why)
         self._waiting.clear()
+        self.feed.close()
+        await self._runner.close()
 
 
 def is_interrupted(state: State) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from ..persistence.errors import StorageFailed
-from ..states.errors import EngineClosed, Refused
+from ..states.errors import Refused, TurnwiseError
 from ..states.events import Event
 from ..states.step import Step
 
@@ -46,18 +46,18 @@ class Mailbox:
         self._letters: deque[_Letter] = deque()
         self._draining: asyncio.Task[None] | None = None
         self._stuck = False
-        self._closed = False
+        self._closed: TurnwiseError | None = None
 
     def post(self, event: Event) -> None:
         """Drop an answer in."""
-        if not self._closed:
+        if self._closed is None:
             self._put(_Letter(event))
 
     async def request(self, event: Event) -> Step:
         """Drop a request in and wait for its step. Raises what `take` raises; a caller that is cancelled while it
         waits leaves the request in the mailbox."""
-        if self._closed:
-            raise EngineClosed
+        if self._closed is not None:
+            raise self._closed
         if self._stuck:
             raise Refused("storage")
         letter = _Letter(event, asyncio.get_running_loop().create_future())
@@ -65,11 +65,14 @@ class Mailbox:
         assert letter.reply is not None
         return await letter.reply
 
-    async def close(self) -> None:
-        """Take nothing more; return when the event in hand is done. Requests that still wait fail."""
-        self._closed = True
+    async def close(self, why: TurnwiseError) -> None:
+        """Take nothing more; return when the event in hand is done, or once more could not be stored.
+
+        Requests that still wait, and those that come later, fail with `why`.
+        """
+        self._closed = why
         while len(self._letters) > 1:
-            self._letters.pop().fail(EngineClosed())
+            self._letters.pop().fail(why)
         if self._draining is not None:
             if self._stuck:
                 self._draining.cancel()
@@ -103,6 +106,8 @@ class Mailbox:
                 if letter.reply is None:
                     logger.exception("An answer could not be taken.")
                 letter.fail(error)
+                return
+            if self._closed is not None:
                 return
             await self._wait_for_the_store(wait)
             wait = min(LONGEST_WAIT, 2 * wait)

@@ -6,6 +6,7 @@ place in it. Between them stand live ones, without an id, which are never stored
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -19,6 +20,9 @@ from ..states.transcript import Transcript
 from .turn import Turn
 
 UpdateType = Literal["snapshot", "state_change", "message", "thought", "tool", "turn_ended", "token", "tool_progress"]
+
+
+_ID = re.compile(r"(\d{1,18})\.(\d{1,18})", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -49,10 +53,10 @@ class Update:
 
 def parse_id(text: str) -> tuple[int, int]:
     """The numbers of an id. Raises `InvalidInput`. `Pure.`"""
-    seq, dot, place = text.partition(".")
-    if not (dot and seq.isdecimal() and place.isdecimal()):
+    match = _ID.fullmatch(str(text))
+    if match is None:
         raise InvalidInput("The id of an update reads like 12.3, the step and the place in it.")
-    return int(seq), int(place)
+    return int(match[1]), int(match[2])
 
 
 def snapshot(state: State, transcript: Transcript) -> Update:

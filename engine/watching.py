@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..states.context import Context
-from ..states.errors import Refused
+from ..states.errors import Refused, StoreError
 from ..states.events import Opened
 from ..states.log import LogEntry
 from ..states.machine import begin, transition
@@ -35,7 +35,13 @@ class Watcher:
         for update in await self._begin(after):
             yield update
         while True:
-            for update in await self._next():
+            try:
+                updates = await self._next()
+            except StoreError:
+                if self._loop.feed.closed:  # the database is closed with the engine
+                    return
+                raise
+            for update in updates:
                 yield update
             if self._loop.feed.closed and self._loop.feed.end <= self._place:
                 return
@@ -50,13 +56,12 @@ class Watcher:
         self._place = self._loop.feed.end
         return self._new(kept if kept is not None else await self._missed())
 
-    def _new(self, updates: Iterable[Update]) -> tuple[Update, ...]:
-        shown = []
-        for update in updates:
-            if update.position is None or update.position > self._last:
-                self._last = update.position or self._last
-                shown.append(update)
-        return tuple(shown)
+    def _new(self, updates: Sequence[Update]) -> tuple[Update, ...]:
+        """Those behind the last one given; live ones belong in front of the stored one that follows them."""
+        known = (n for n, update in enumerate(updates) if update.position is not None and update.position <= self._last)
+        shown = tuple(updates[max(known, default=-1) + 1 :])
+        self._last = max((update.position for update in shown if update.position is not None), default=self._last)
+        return shown
 
     async def _missed(self) -> tuple[Update, ...]:
         entries = await self._store.entries(self._loop.conversation_id)

@@ -1,0 +1,1 @@
+"""Programs that drive the engine. Nothing in turnwise imports them."""

@@ -6,6 +6,7 @@ of the working directory or a symbolic link does not make two databases of one.
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,12 +29,25 @@ class Address:
     def of(cls, url: str | Path) -> Address:
         """Read a path (`dinner.db`), a URL (`sqlite:///dinner.db`), or `:memory:` or `sqlite://` for the memory.
 
-        Raises `StoreError` for any other URL.
+        Raises `StoreError` for any other URL, and for what cannot be the name of a file.
         """
+        if not _may_be_a_name(url):
+            raise StoreError("The address of the database is neither a path nor a URL.")
         database = _database_of(url) if isinstance(url, str) and "://" in url else url
         if database == MEMORY:
             return cls("The database in memory")
         return cls(str(database), Path(database).resolve())
+
+
+def _may_be_a_name(url: object) -> bool:
+    """Whether an operating system can be asked about it at all."""
+    if not isinstance(url, str | Path) or not str(url):
+        return False
+    try:
+        Path(url).stat()
+    except (OSError, ValueError) as error:
+        return isinstance(error, OSError) and error.errno != errno.ENAMETOOLONG
+    return True
 
 
 def _database_of(text: str) -> str:

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from .value import MAX_QUOTED, shortened
+
 RefusalCode = Literal[
     "busy",
     "awaiting_user_response",
@@ -66,7 +68,7 @@ class Refused(TurnwiseError):
     """
 
     def __init__(self, code: RefusalCode, subject: str = "") -> None:
-        super().__init__(_SENTENCES[code].format(subject=subject))
+        super().__init__(_SENTENCES[code].format(subject=shortened(subject, MAX_QUOTED)))
         self.code: RefusalCode = code
         self.subject = subject
 
@@ -79,7 +81,7 @@ class UnknownConversation(TurnwiseError):
     """There is no conversation with this id."""
 
     def __init__(self, conversation_id: str) -> None:
-        super().__init__(f"There is no conversation with the id {conversation_id}.")
+        super().__init__(f"There is no conversation with the id {shortened(conversation_id, MAX_QUOTED)}.")
         self.conversation_id = conversation_id
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, TypeAdapter, field_validator
 from pydantic_core import PydanticCustomError
 
 from .failures import FailureKind
@@ -91,10 +91,12 @@ class ToolApproval(Request):
 
 
 class UserCancel(Request):
-    """A person wants this to stop. `turn`, if given, must be the turn that runs now (case P40)."""
+    """A person wants this to stop. `turn` and `call_id`, if given, must be the turn that runs and the call that waits
+    for a person now (case P40)."""
 
     type: Literal["user_cancel"] = "user_cancel"
     turn: int | None = None
+    call_id: Text | None = None
 
 
 class RetryRequested(Request):
@@ -237,6 +239,20 @@ ANSWERS: tuple[type[Answer], ...] = (
     EffectFailed,
 )
 EVENTS: tuple[type[Event], ...] = (*REQUESTS, *ANSWERS)
+
+_ANY_EVENT: TypeAdapter[Event] = TypeAdapter(AnyEvent)
+
+
+def exact(event: Event) -> Event:
+    """The event as it will be read back from the log.
+
+    For the doors through which foreign code hands in events: an event can be built past its own validation. Raises
+    `ValueError` (pydantic's errors are such) for one that does not hold what it declares. `Pure.`
+    """
+    if type(event) not in EVENTS:
+        raise ValueError("this is not an event that a conversation knows")
+    return _ANY_EVENT.validate_json(event.model_dump_json(exclude_defaults=True, warnings="error"))
+
 
 MODEL_ANSWERS: tuple[type[Answer], ...] = (LlmResponse, LlmFailed, EffectFailed)
 """What may come of a model request."""

@@ -20,7 +20,16 @@ from .failures import TRANSIENT
 from .inbox import MAX_INBOX
 from .policy import Limits
 from .questions import overanswered_question, unanswered_question, unknown_question
-from .states import AwaitingApproval, AwaitingUserResponse, Busy, Failed, LlmRequesting, State, ToolExecuting
+from .states import (
+    AwaitingApproval,
+    AwaitingPerson,
+    AwaitingUserResponse,
+    Busy,
+    Failed,
+    LlmRequesting,
+    State,
+    ToolExecuting,
+)
 from .turn import TurnRecord
 
 # --- about a response
@@ -98,9 +107,11 @@ def is_closing(draft: Draft[State], event: Event, context: Context) -> bool:
     return draft.closing
 
 
-def names_another_turn(draft: Draft[Busy], event: UserCancel, context: Context) -> bool:
-    """A late click: it was meant for a turn that is over (case P40)."""
-    return event.turn is not None and event.turn != draft.turn.number
+def comes_too_late(draft: Draft[Busy], event: UserCancel, context: Context) -> bool:
+    """A late click: it was meant for a turn or a question that is over (case P40)."""
+    state = draft.state
+    waits_for = state.call.call_id if isinstance(state, AwaitingPerson) else None
+    return event.turn not in (None, draft.turn.number) or event.call_id not in (None, waits_for)
 
 
 def may_wait(draft: Draft[Busy], event: UserMessage, context: Context) -> bool:

@@ -15,7 +15,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from .value import RequestText, Text, Value
+from .value import MAX_QUOTED, RequestText, Text, Value, shortened
 
 MAX_QUESTIONS = 4
 MIN_OPTIONS, MAX_OPTIONS = 2, 4
@@ -24,9 +24,6 @@ MAX_HEADER = 12
 QUESTION_FAULT = "question"
 """The type of error whose message is a whole sentence about a question: it needs no field named in front of it."""
 
-_MAX_QUOTED = 200
-"""The most characters of a text that a sentence repeats, so that what is wrong with it is still read."""
-
 
 def _fault(sentence: str) -> PydanticCustomError:
     # The sentence travels as data: a question may hold braces, which a template would take for placeholders.
@@ -34,7 +31,7 @@ def _fault(sentence: str) -> PydanticCustomError:
 
 
 def _quoted(text: str) -> str:
-    return f"'{text}'" if len(text) <= _MAX_QUOTED else f"'{text[: _MAX_QUOTED - 1]}…'"
+    return f"'{shortened(text, MAX_QUOTED)}'"
 
 
 def _not_blank(text: str) -> str:

@@ -21,8 +21,8 @@ from .events import (
 )
 from .grammar import SAME, Entry, Table, branch, junction, nothing, on, refuse
 from .guards import (
-    asks_beside_others, budget_is_spent, calls_are_cut_off, declines, has_next_model, is_closing, is_complete,
-    may_retry, may_wait, names_another_turn, names_the_call, needs_approval, only_thinks, round_goes_on,
+    asks_beside_others, budget_is_spent, calls_are_cut_off, comes_too_late, declines, has_next_model, is_closing,
+    is_complete, may_retry, may_wait, names_the_call, needs_approval, only_thinks, round_goes_on,
     runs_alone, says_nothing, something_waits, still_waits, tools_are_running, wants_tools, wants_tools_too_late,
 )
 from .handlers.awaiting_approval import deny_in_time, take_approval
@@ -107,7 +107,7 @@ WORKING: list[Entry] = [
     refuse(ToolApproval, "wrong_state"),
 ]
 STOPPABLE: list[Entry] = [
-    nothing(UserCancel, when=names_another_turn),
+    nothing(UserCancel, when=comes_too_late),
     on(UserCancel, to=STOP),
     on(CloseRequested, to=STOP, then=mark_closing),
     *WORKING,
@@ -151,7 +151,7 @@ TABLE: Table = {
         on(UserQuestionResponse, when=is_complete, to=NEXT_IN_ROUND, then=take_answers),
         refuse(UserQuestionResponse, what_is_wrong),
         on(DeadlineReached, to=NEXT_IN_ROUND, then=go_on_unanswered),
-        nothing(UserCancel, when=names_another_turn),
+        nothing(UserCancel, when=comes_too_late),
         on(UserCancel, when=declines, to=NEXT_IN_ROUND, then=decline),
         on(UserCancel, to=STOP, then=cancel_question),
         on(CloseRequested, to=STOP, then=close_question),
@@ -163,7 +163,7 @@ TABLE: Table = {
         on(ToolApproval, when=names_the_call, to=NEXT_IN_ROUND, then=take_approval),
         refuse(ToolApproval, "wrong_state"),
         on(DeadlineReached, to=NEXT_IN_ROUND, then=deny_in_time),
-        nothing(UserCancel, when=names_another_turn),
+        nothing(UserCancel, when=comes_too_late),
         on(UserCancel, to=STOP),
         on(CloseRequested, to=STOP, then=mark_closing),
         *BUSY,

@@ -21,6 +21,13 @@ MAX_TEXT = 1_000_000
 """The longest text, in characters, that one request may bring. Ours: about ten novels' worth of context windows."""
 
 
+MAX_SENTENCE = 500
+"""The most characters of a sentence that tells what is wrong. Ours: a model reads it, and so may a person."""
+
+MAX_QUOTED = 200
+"""The most characters of a text that such a sentence repeats, so that what is wrong with it is still read."""
+
+
 class Value(BaseModel):
     """Frozen, closed, exact data."""
 
@@ -63,7 +70,7 @@ def _in_utc(at: datetime) -> datetime:
 Text = Annotated[str, AfterValidator(_encodable)]
 """Any text that can be written as UTF-8."""
 
-RequestText = Annotated[Text, Field(max_length=MAX_TEXT)]
+RequestText = Annotated[str, Field(max_length=MAX_TEXT), AfterValidator(_encodable)]
 """A text from outside, at most `MAX_TEXT` characters long."""
 
 Block = Annotated[dict[str, JsonValue], AfterValidator(_exact)]
@@ -74,6 +81,11 @@ Instant = Annotated[AwareDatetime, AfterValidator(_in_utc)]
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 """A length of time."""
+
+
+def shortened(text: str, limit: int = MAX_SENTENCE) -> str:
+    """The text, cut to `limit` characters, the last of which then is an ellipsis. `Pure.`"""
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def later(at: datetime, seconds: float) -> datetime:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from ...states.effects import RequestLlm
 from ...states.events import LlmFailed, LlmResponse
+from ...states.value import shortened
 from ..clock import Clock
 from ..scene import Scene
 from ..text import encodable, is_encodable
@@ -44,7 +45,7 @@ class ModelPerformer:
                 effect_id=effect.effect_id,
                 at=self._clock.now(),
                 kind=failed.kind,
-                sentence=failed.sentence,
+                sentence=shortened(" ".join(encodable(failed.sentence).split())),
                 retry_after=failed.retry_after,
             )
         return self._response(effect, request, answer)

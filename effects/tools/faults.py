@@ -12,7 +12,8 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ...states.questions import QUESTION_FAULT
-from ..text import encodable, shortened
+from ...states.value import shortened
+from ..text import encodable
 
 NOT_AN_OBJECT = "Invalid input: the arguments are not a JSON object"
 

@@ -12,8 +12,9 @@ from typing import Any
 
 from ...states.errors import ConfigurationError
 from ...states.messages import ToolCall
+from ...states.value import shortened
 from ..model.port import ModelCall
-from ..text import encodable, shortened
+from ..text import encodable
 from .arguments import normalized
 from .builtin import BUILT_IN
 from .faults import InvalidArguments
@@ -30,7 +31,7 @@ class ToolRegistry:
     """
 
     def __init__(self, tools: Iterable[AnyTool | Callable[..., Any] | str] = ()) -> None:
-        if isinstance(tools, str):
+        if isinstance(tools, str) or not isinstance(tools, Iterable):
             raise ConfigurationError("Tools must be given as a list.")
         self._tools: dict[str, AnyTool] = {}
         for given in tools:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
@@ -15,13 +16,15 @@ DONE = "Done."
 def written(value: object) -> str:
     """A text as it is, nothing as "Done.", anything else as JSON (pydantic models, dataclasses, dicts, numbers, …).
 
-    What JSON does not know is written as `str` writes it. Lone surrogates are replaced. Raises whatever a value
-    raises that cannot be written. `Pure.`
+    What JSON does not know is written as `str` writes it. Lone surrogates are replaced. Raises `TypeError` for an
+    iterator, and whatever a value raises that cannot be written. `Pure.`
     """
     if value is None:
         return DONE
     if isinstance(value, str):
         return encodable(str.__str__(value))
+    if isinstance(value, Iterator):
+        raise TypeError("an iterator may never end")
     try:
         return to_json(value, fallback=str, inf_nan_mode="strings").decode()
     except PydanticSerializationError:  # a lone surrogate, or a reason that shows again here

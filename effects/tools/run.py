@@ -21,7 +21,8 @@ from functools import partial
 from pydantic import ValidationError
 
 from ...states.messages import ToolResult
-from ..text import encodable, shortened
+from ...states.value import shortened
+from ..text import encodable
 from .acts import Question
 from .context import ToolContext
 from .faults import InvalidArguments, fault
@@ -33,6 +34,9 @@ ToolOutcome = ToolResult | Question
 
 GRACE = 1.0
 """How long, in seconds, a coroutine that was told to stop may clean up before it is left behind. Ours."""
+
+MAX_RESULT = 1_000_000
+"""The most characters of a result. Ours: more than any model reads."""
 
 _LOGGER = logging.getLogger("turnwise.tools")
 
@@ -157,7 +161,10 @@ def _meant(tool: AnyTool, value: object) -> ToolOutcome:
         declared = value.kind in tool.acts
         return value if declared else _error(f"{tool.name} may not ask the user: it does not declare that it asks.")
     try:
-        return ToolResult(text=written(value))
+        text = written(value)
+        if len(text) > MAX_RESULT:
+            return _error(f"{tool.name} returned more than {MAX_RESULT} characters.")
+        return ToolResult(text=text)
     except Exception as error:
         _LOGGER.warning("The result of %s cannot be written", tool.name, exc_info=error)
         return _error(f"{tool.name} returned something that cannot be written as JSON.")
@@ -169,7 +176,7 @@ def _reason(error: BaseException) -> str:
         return fault(error)
     try:
         said = str(error).strip().partition("\n")[0]
-    except Exception:
+    except BaseException:  # foreign code, again
         said = ""
     return said if said and not said.startswith("Traceback ") else type(error).__name__
 

@@ -1,0 +1,64 @@
+"""The conversations that an engine has in memory: each once, for as long as somebody needs it.
+
+A loop lives while somebody holds a handle on it, or while it waits for something; then it is forgotten, and read from
+the store again when it is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from weakref import WeakValueDictionary
+
+from ..states.errors import TurnwiseError
+from ..states.states import Closed, pending
+from .loop import Loop
+
+
+class Loops:
+    """Loops by the id of their conversation; `load` makes one from the store."""
+
+    def __init__(self, load: Callable[[str], Awaitable[Loop]]) -> None:
+        self._load = load
+        self._loading = asyncio.Lock()
+        self._loops: WeakValueDictionary[str, Loop] = WeakValueDictionary()
+        self._waiting: set[Loop] = set()
+
+    def __len__(self) -> int:
+        return len(self._loops)
+
+    async def get(self, conversation_id: str) -> Loop:
+        """The loop of this conversation, loaded if need be. Raises what `load` raises."""
+        async with self._loading:
+            loop = self._loops.get(conversation_id)
+            if loop is None:
+                loop = self._loops[conversation_id] = await self._load(conversation_id)
+                loop.wake()
+            return loop
+
+    def drives(self, conversation_id: str) -> bool:
+        """Whether this conversation goes on here, and was not merely read."""
+        loop = self._loops.get(conversation_id)
+        return loop is not None and not loop.interrupted
+
+    def keep(self, loop: Loop) -> None:
+        """To be called after every step of a loop: it is held on to while it waits for something."""
+        if self._loops.get(loop.conversation_id) is not loop:
+            return
+        if pending(loop.state) and not loop.interrupted:
+            self._waiting.add(loop)
+        else:
+            self._waiting.discard(loop)
+        if isinstance(loop.state, Closed):
+            del self._loops[loop.conversation_id]
+
+    async def drop(self, conversation_id: str, why: TurnwiseError) -> None:
+        """Stop driving this conversation; whoever waits for it gets `why`."""
+        loop = self._loops.pop(conversation_id, None)
+        if loop is not None:
+            self._waiting.discard(loop)
+            await loop.close(why)
+
+    async def close(self, why: TurnwiseError) -> None:
+        """Stop driving all conversations."""
+        await asyncio.gather(*(self.drop(conversation_id, why) for conversation_id in list(self._loops)))

@@ -1,0 +1,163 @@
+"""The commands of `turnwise`, and their options.
+
+Each command imports what it works with when it is run, so that help and lists come at once: a model, a store and a
+way to draw cost from a tenth of a second to seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .logs import set_up
+
+if TYPE_CHECKING:
+    from .settings import Settings
+
+app = typer.Typer(
+    help="Conversations as explicit state machines: hold one, look at stored ones, replay them.",
+    epilog="Options may also be set as TURNWISE_… in the environment, or in turnwise.toml in the working directory.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+Db = Annotated[
+    str | None,
+    typer.Option("--db", metavar="DB", help="The database: a path, or sqlite:///path.", show_default="turnwise.db"),
+]
+Model = Annotated[
+    str | None,
+    typer.Option("--model", metavar="NAME", help="As in openai/gpt-4.1-mini or ollama/…", show_default="rehearsal"),
+]
+Tools = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tools",
+        metavar="NAMES",
+        help="Built-in ones, or package.module:function; commas between.",
+        show_default="ask_user_question",
+    ),
+]
+Preset = Annotated[
+    str | None, typer.Option("--preset", metavar="NAME", help="A ready set of rules.", show_default="assistant")
+]
+Thoughts = Annotated[bool | None, typer.Option("--thoughts", "--verbose", help="Show what the model thinks.")]
+Debug = Annotated[bool | None, typer.Option("--debug", help="Write a log to stderr.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="The id of a conversation, as in the list.")]
+MaybeId = Annotated[
+    str | None, typer.Argument(metavar="ID", help="The id of a conversation, as in the list.", show_default=False)
+]
+
+
+@app.command()
+def chat(
+    conversation_id: MaybeId = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the conversation that moved last.")] = False,
+    db: Db = None,
+    model: Model = None,
+    tools: Tools = None,
+    preset: Preset = None,
+    system: Annotated[str | None, typer.Option("--system", metavar="TEXT", help="System prompt.")] = None,
+    thoughts: Thoughts = None,
+    debug: Debug = None,
+) -> None:
+    """Hold a conversation, or go on with the one that has this ID.
+
+    Without a terminal on stdin each line is a message, or the answer to a question.
+    """
+    if (conversation_id or resume) and (system is not None or preset is not None):
+        raise typer.BadParameter("--system and --preset are for a new conversation.")
+    settings = _settings(db=db, model=model, tools=tools, preset=preset, system=system, thoughts=thoughts, debug=debug)
+    from .chat import chat
+
+    _run(chat(settings, conversation_id, resume))
+
+
+@app.command()
+def demo(
+    db: Annotated[
+        str | None, typer.Option("--db", metavar="DB", help="Keep it here.", show_default="a file that is removed")
+    ] = None,
+    model: Model = None,
+    tools: Tools = None,
+    preset: Preset = None,
+    thoughts: Thoughts = None,
+    debug: Debug = None,
+) -> None:
+    """Watch a short conversation with tools and a question; needs no key and no network."""
+    settings = _settings(db=db, model=model, tools=tools, preset=preset, thoughts=thoughts, debug=debug)
+    from .demo import demo
+
+    _run(demo(settings, keep=db is not None))
+
+
+@app.command()
+def show(
+    conversation_id: Id,
+    events: Annotated[bool, typer.Option("--events", help="Show what happened, step by step.")] = False,
+    db: Db = None,
+    debug: Debug = None,
+) -> None:
+    """Show what was said in a conversation."""
+    settings = _settings(db=db, debug=debug)
+    from .reading import show
+
+    _run(show(settings, conversation_id, events))
+
+
+@app.command("list")
+def list_(db: Db = None, debug: Debug = None) -> None:
+    """List the conversations, the one that moved last first."""
+    settings = _settings(db=db, debug=debug)
+    from .reading import list_conversations
+
+    _run(list_conversations(settings))
+
+
+@app.command()
+def replay(
+    conversation_id: MaybeId = None,
+    everything: Annotated[bool, typer.Option("--all", help="Replay every conversation.")] = False,
+    db: Db = None,
+    debug: Debug = None,
+) -> None:
+    """Take a conversation through its steps again; exit 1 if one does not come out as it was stored."""
+    if (conversation_id is None) != everything:
+        raise typer.BadParameter("Give the ID of a conversation, or --all.")
+    settings = _settings(db=db, debug=debug)
+    from .reading import replay
+
+    _run(replay(settings, conversation_id))
+
+
+@app.command()
+def export(conversation_id: Id, db: Db = None, debug: Debug = None) -> None:
+    """Write a conversation to stdout as JSON, a line for each step."""
+    settings = _settings(db=db, debug=debug)
+    from .reading import export
+
+    _run(export(settings, conversation_id))
+
+
+@app.command()
+def diagram() -> None:
+    """Draw the state machine in Mermaid's language."""
+    from ...states.diagram import mermaid
+
+    print(mermaid(), end="")
+
+
+def _settings(**options: object) -> Settings:
+    from .settings import settings_of
+
+    settings = settings_of(**options)
+    set_up(settings.debug)
+    return settings
+
+
+def _run(command: Coroutine[Any, Any, int]) -> None:
+    raise typer.Exit(asyncio.run(command))

@@ -1,0 +1,161 @@
+"""A first look: one conversation with two tools and a question, and then what was stored of it.
+
+It runs without a key, without a network and, where nobody sits at a terminal, without a person.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ...effects.tools.tool import tool
+from ...engine.conversation import Conversation
+from ...engine.watching import history
+from ...states.questions import UserQuestion
+from ...states.states import Idle
+from .dialogue import Dialogue, dialogue
+from .event_lines import event_lines
+from .faults import INTERRUPTED
+from .lines import asked
+from .pen import Pen
+from .person import Given, Person
+from .reading import verdict
+from .screen import Screen
+from .session import engine_for, own_name, pen_for_stdout
+from .settings import Settings
+
+MESSAGE = "A table for two tonight, somewhere Japanese, and will I need an umbrella?"
+
+SYSTEM = (
+    "You help people to go out. Look for tables, and at the weather if you are asked about it. Where there is more "
+    "than one table, let the user choose with ask_user_question; then answer in two or three sentences."
+)
+
+NOT_ANSWERED = 1
+"""The exit code of a demo that did not come to an answer."""
+
+_AS_IF_FAR_AWAY = 0.4
+"""Seconds that a tool takes, so that one sees it work."""
+
+
+@tool(crash="pure")
+async def find_table(cuisine: str, time: str, party: int) -> list[dict[str, str]]:
+    """Look for free tables at restaurants nearby."""
+    await asyncio.sleep(_AS_IF_FAR_AWAY)
+    return [
+        {"restaurant": "Kikunoi", "when": "6:30 PM", "seats": f"{party} at the counter"},
+        {"restaurant": "Nobu", "when": "8:15 PM", "seats": f"{party} by the window"},
+    ]
+
+
+@tool(crash="pure")
+async def check_weather(day: str) -> str:
+    """Look up the weather."""
+    await asyncio.sleep(_AS_IF_FAR_AWAY)
+    return f"Rain {day} from 7 PM on, 14 °C."
+
+
+async def demo(settings: Settings, *, keep: bool) -> int:
+    """Hold the conversation and show what it left behind; with `keep` in the database of the settings.
+
+    Returns the exit code. Raises `TurnwiseError` for what cannot be begun.
+    """
+    with pen_for_stdout() as pen, _database(settings, keep) as settings:
+        async with engine_for(settings, pen, [find_table, check_weather, "ask_user_question"]) as engine:
+            pen.note(f"A conversation with two tools and a question; the model is {settings.model}.\n")
+            conversation = await engine.create(system=SYSTEM)
+            person = _person(pen)
+            async with dialogue(conversation, Screen(pen, thoughts=settings.thoughts, echo=True), person) as led:
+                await _converse(led)
+            if led.left:
+                return INTERRUPTED
+            answered = await _answered(conversation)
+            await _look_back(conversation, pen)
+    _look_ahead(pen)
+    return 0 if answered else NOT_ANSWERED
+
+
+@contextmanager
+def _database(settings: Settings, keep: bool) -> Iterator[Settings]:
+    """The settings as they are, or with a database that is removed in the end."""
+    if keep:
+        yield settings
+        return
+    with TemporaryDirectory(prefix="turnwise-") as folder:
+        yield settings.model_copy(update={"db": str(Path(folder) / "demo.db")})
+
+
+def _person(pen: Pen) -> Person:
+    if not pen.lively:
+        return Nobody(pen)
+    from .keyboard import Keyboard
+
+    return Keyboard(pen)
+
+
+class Nobody:
+    """Stands in for a person where there is none: takes the first option, and says so."""
+
+    def __init__(self, pen: Pen) -> None:
+        self._pen = pen
+
+    async def says(self) -> None:
+        """Nothing."""
+
+    async def answers(self, questions: Sequence[UserQuestion]) -> Given:
+        """The first option of each question."""
+        return {question.question: self._answer(question) for question in questions}
+
+    def interrupted(self) -> bool:
+        """Nobody stays."""
+        return True
+
+    def _answer(self, question: UserQuestion) -> str | list[str]:
+        first = question.options[0].label
+        self._pen.line(asked(question))
+        self._pen.note(f"  There is no terminal to ask at, so the demo takes the first option: {first}")
+        return [first] if question.multi_select else first
+
+
+async def _converse(led: Dialogue) -> None:
+    await led.hold(led.conversation.send(MESSAGE))
+    while led.asks:
+        try:
+            await led.ask()
+        except EOFError:
+            return
+
+
+async def _answered(conversation: Conversation) -> bool:
+    return isinstance(conversation.state, Idle) and all(
+        turn.status == "completed" for turn in await conversation.turns()
+    )
+
+
+async def _look_back(conversation: Conversation, pen: Pen) -> None:
+    """What the conversation left behind, read from the database."""
+    entries = await conversation.events()
+    moves = [update.data["type"] for update in history(entries) if update.type == "state_change"]
+    pen.heading("The states it went through")
+    pen.line(" → ".join(["idle", *moves]))
+    pen.heading("The events as stored")
+    for line in event_lines(entries):
+        pen.row(line)
+    report = await conversation.replay()
+    pen.heading("The same events, taken through the machine again")
+    pen.line(verdict(report.events, report.divergence))
+
+
+def _look_ahead(pen: Pen) -> None:
+    command = own_name()
+    pen.heading("What to do next")
+    for how, what in {
+        f"{command} chat": "Say something to the rehearsal yourself:",
+        f"OPENAI_API_KEY=… {command} chat --model openai/gpt-4.1-mini": "Talk with a real model:",
+        f"{command} chat --model ollama/llama3.2": "Or with one that runs on this computer:",
+    }.items():
+        pen.line(what)
+        pen.line(f"    {how}")

@@ -1,0 +1,151 @@
+"""Leads one conversation: what the user wants goes in, what happens is shown, what is asked gets an answer.
+
+Ctrl-C cancels what is going on, and the conversation is kept. While that is being cancelled already, Ctrl-C leaves;
+where nothing goes on the person decides what it means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+
+from ...engine.conversation import Conversation
+from ...engine.turn import Turn
+from ...states.errors import TurnwiseError
+from ...states.questions import UserQuestion
+from ...states.states import AwaitingUserResponse, Busy
+from .interrupts import interrupts
+from .person import Given, Person
+from .screen import Screen
+
+
+@asynccontextmanager
+async def dialogue(conversation: Conversation, screen: Screen, person: Person) -> AsyncIterator[Dialogue]:
+    """Show the conversation while the body runs; a person who leaves by Ctrl-C leaves the body."""
+    led = Dialogue(conversation, screen, person)
+    try:
+        with interrupts(led.interrupt):
+            async with asyncio.TaskGroup() as tasks:
+                drawing = tasks.create_task(led.draw())
+                await led.taken_up()
+                yield led
+                drawing.cancel()
+    except asyncio.CancelledError:
+        if not led.left:
+            raise
+    finally:
+        screen.pen.settle()
+
+
+class Dialogue:
+    """A conversation, the screen that shows it, and the person on the other side. Get it from `dialogue`.
+
+    `left` tells that the person left by Ctrl-C.
+    """
+
+    def __init__(self, conversation: Conversation, screen: Screen, person: Person) -> None:
+        self.conversation = conversation
+        self.screen = screen
+        self.person = person
+        self.left = False
+        self._here = asyncio.current_task()
+        self._react: Callable[[], object] = self._leave_unless_by_mistake
+        self._cancelling: asyncio.Task[None] | None = None
+        self._drawn = -1
+        self._progress = asyncio.Condition()
+
+    @property
+    def asks(self) -> bool:
+        """Whether a question waits for its answer."""
+        return isinstance(self.conversation.state, AwaitingUserResponse)
+
+    async def hold(self, request: Awaitable[Turn]) -> None:
+        """Make a request, and return when all that it led to is done and shown. Raises what the request raises."""
+        with self._on_interrupt(self._cancel):
+            try:
+                await request
+            except TurnwiseError:
+                await self._until(lambda: not self._goes_on)
+                raise
+            await self._until(lambda: not self._goes_on and self._drawn >= self.conversation.state.book.seq)
+
+    async def ask(self) -> None:
+        """Put the open question to the person, hand in what comes of it, and return as `hold` does.
+
+        Raises EOFError if the person leaves instead.
+        """
+        state = self.conversation.state
+        assert isinstance(state, AwaitingUserResponse), "the caller asked whether there is a question"
+        given = await self._answers(state.questions)
+        await self.hold(self.conversation.decline() if given is None else self.conversation.answer(given))
+
+    def interrupt(self) -> None:
+        """React to Ctrl-C."""
+        self._react()
+
+    # --- showing
+
+    async def draw(self) -> None:
+        """Show what happens, until the conversation ends or this is cancelled."""
+        async for update in self.conversation.updates():
+            self.screen.show(update)
+            if update.position is not None:
+                await self._notice(update.position[0])
+
+    async def taken_up(self) -> None:
+        """Return when it is shown how things stand."""
+        await self._until(lambda: self._drawn >= 0)
+
+    async def _notice(self, seq: int) -> None:
+        async with self._progress:
+            self._drawn = seq
+            self._progress.notify_all()
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        async with self._progress:
+            await self._progress.wait_for(condition)
+
+    @property
+    def _goes_on(self) -> bool:
+        return isinstance(self.conversation.state, Busy) and not self.asks
+
+    # --- asking, and being interrupted
+
+    async def _answers(self, questions: Sequence[UserQuestion]) -> Given | None:
+        asking = asyncio.ensure_future(self.person.answers(questions))
+        try:
+            with self._on_interrupt(asking.cancel):
+                await asyncio.wait([asking])
+        finally:
+            asking.cancel()
+        return None if asking.cancelled() else asking.result()
+
+    @contextmanager
+    def _on_interrupt(self, react: Callable[[], object]) -> Iterator[None]:
+        self._react = react
+        try:
+            yield
+        finally:
+            self._react = self._leave_unless_by_mistake
+
+    def _cancel(self) -> None:
+        self._react = self._leave
+        self.person.interrupted()
+        self._cancelling = asyncio.ensure_future(self._cancel_turn())
+
+    async def _cancel_turn(self) -> None:
+        try:
+            await self.conversation.cancel()
+        except TurnwiseError as error:
+            self.screen.pen.line(error.sentence, "red")
+
+    def _leave_unless_by_mistake(self) -> None:
+        """Ctrl-C that came a moment too late for the turn it was meant for is no reason to leave."""
+        if self.person.interrupted():
+            self._leave()
+
+    def _leave(self) -> None:
+        self.left = True
+        assert self._here is not None, "a dialogue is led in a task"
+        self._here.cancel()

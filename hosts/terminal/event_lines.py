@@ -1,0 +1,77 @@
+"""What happened, in a line for each event of a log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from ...states.events import (
+    AskUserQuestionPending,
+    EffectFailed,
+    Event,
+    LlmFailed,
+    LlmResponse,
+    Opened,
+    ToolComplete,
+    UserMessage,
+    UserQuestionResponse,
+)
+from ...states.log import LogEntry
+from .printable import one_line
+
+WIDEST = 100
+"""The most characters of what an event says."""
+
+
+def event_lines(entries: Iterable[LogEntry]) -> Iterator[str]:
+    """A line for each step: its number, the type of its event, and what the event says in short. `Pure.`"""
+    for entry in entries:
+        yield f"{entry.seq:>4}  {entry.event.type:<25}  {one_line(summary(entry.event), WIDEST)}".rstrip()
+
+
+def summary(event: Event) -> str:
+    """What an event says, in short; nothing where its type says it all. `Pure.`"""
+    says = _SAYS.get(type(event))
+    return says(event) if says is not None else ""
+
+
+def _opened(event: Opened) -> str:
+    return f"model {event.policy.models[0].name}"
+
+
+def _message(event: UserMessage) -> str:
+    return event.text
+
+
+def _answers(event: UserQuestionResponse) -> str:
+    written = {text: answer if isinstance(answer, str) else ", ".join(answer) for text, answer in event.answers.items()}
+    return "; ".join(f"{text} {answer}" for text, answer in written.items())
+
+
+def _response(event: LlmResponse) -> str:
+    calls = " ".join(f"{call.name}({call.arguments})" for call in event.tool_calls)
+    return " → ".join(part for part in (event.content, calls) if part)
+
+
+def _questions(event: AskUserQuestionPending) -> str:
+    return " ".join(question.question for question in event.questions)
+
+
+def _result(event: ToolComplete) -> str:
+    return f"failed: {event.result.text}" if event.result.error else event.result.text
+
+
+def _failure(event: LlmFailed | EffectFailed) -> str:
+    return event.sentence
+
+
+_SAYS: Mapping[type[Event], Callable[[Any], str]] = {
+    Opened: _opened,
+    UserMessage: _message,
+    UserQuestionResponse: _answers,
+    LlmResponse: _response,
+    AskUserQuestionPending: _questions,
+    ToolComplete: _result,
+    LlmFailed: _failure,
+    EffectFailed: _failure,
+}

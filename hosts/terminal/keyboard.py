@@ -1,0 +1,78 @@
+"""A person at a terminal: a line to type in, with the ones before it at hand, and menus for questions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.formatted_text import FormattedText
+from prompt_toolkit.history import InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+from ...states.questions import UserQuestion
+from .menus import Menus
+from .pen import Pen
+from .person import Given
+
+PROMPT = FormattedText([("bold ansicyan", "> ")])
+
+
+class Keyboard:
+    """Reads what is typed. `said` is what was said before, for the arrow keys: it is kept in the database only.
+
+    Enter sends; Alt-Enter begins a new line, and so do the lines of a text that is pasted. Ctrl-C empties the line;
+    on an empty one it leaves when it comes right after another, or after one that cancelled something.
+    """
+
+    def __init__(self, pen: Pen, said: Iterable[str] = ()) -> None:
+        self._pen = pen
+        self._menus = Menus(pen)
+        self._session: PromptSession[str] = PromptSession(history=InMemoryHistory(list(said)), key_bindings=_keys())
+        self._was_interrupted = False
+
+    async def says(self) -> str | None:
+        """What is typed next; None after Ctrl-D, or after Ctrl-C twice."""
+        self._pen.line()
+        while True:
+            try:
+                text = await self._session.prompt_async(PROMPT)
+            except EOFError:
+                return None
+            except KeyboardInterrupt:
+                if not self._stays():
+                    return None
+                continue
+            self._was_interrupted = False
+            if text.strip():
+                return text
+
+    async def answers(self, questions: Sequence[UserQuestion]) -> Given | None:
+        """What is chosen in the menus; None after Ctrl-C."""
+        given = await self._menus.answers(questions)
+        self._was_interrupted = given is None
+        return given
+
+    def interrupted(self) -> bool:
+        """The second Ctrl-C leaves, unless something was said in between."""
+        again, self._was_interrupted = self._was_interrupted, True
+        return again
+
+    def _stays(self) -> bool:
+        """Whether to go on reading after Ctrl-C."""
+        if self._session.default_buffer.text:
+            self._was_interrupted = False
+            return True
+        if self.interrupted():
+            return False
+        self._pen.note("Press Ctrl-C again to leave, or Ctrl-D.")
+        return True
+
+
+def _keys() -> KeyBindings:
+    keys = KeyBindings()
+
+    @keys.add("escape", "enter")
+    def begin_a_line(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    return keys

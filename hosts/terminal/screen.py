@@ -1,0 +1,162 @@
+"""Shows a conversation as it happens: text while it is said, one line for each tool, a word while one has to wait."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from ...engine.updates import Update, UpdateType
+from .pen import DIM, Pen
+from .printable import one_line
+
+RECALLED = 6
+"""How many messages are shown of a conversation that is taken up again."""
+
+LONGEST_CALL = 160
+"""The most characters of a tool call that are shown."""
+
+_GOING_ON = {"llm_requesting": "thinking", "retry_waiting": "waiting", "cancelling": "stopping"}
+"""What one waits for in a state, where it is not a tool."""
+
+
+class Screen:
+    """Shows the updates of one conversation, in order.
+
+    `thoughts` shows what the model thinks, dimmed. `echo` shows what the user says, for where nobody types it.
+    """
+
+    def __init__(self, pen: Pen, *, thoughts: bool = False, echo: bool = False) -> None:
+        self.pen = pen
+        self._thoughts = thoughts
+        self._echo = echo
+        self._heard = {"text": "", "thinking": ""}
+        self._said = ""
+        self._calls: dict[str, str] = {}
+        self._asking: str | None = None
+        self._drawings: Mapping[UpdateType, Callable[[dict[str, Any]], None]] = {
+            "snapshot": self._take_up,
+            "state_change": self._move,
+            "message": self._message,
+            "thought": self._thought,
+            "tool": self._tool,
+            "turn_ended": self._end_turn,
+            "token": self._token,
+            "tool_progress": self._progress,
+        }
+
+    def show(self, update: Update) -> None:
+        """Draw what an update tells."""
+        self._drawings[update.type](update.data)
+
+    def user(self, text: str) -> None:
+        """Write what the user said."""
+        self.pen.line(f"> {text}", "bold cyan")
+
+    # --- where it rests
+
+    def _take_up(self, data: dict[str, Any]) -> None:
+        if self.pen.lively:
+            self._recall(data["transcript"])
+        self._tell(data["state"])
+
+    def _recall(self, transcript: list[dict[str, Any]]) -> None:
+        """Remind a person of what was said last; a script knows."""
+        said = [message for message in transcript if message["role"] != "tool" and message.get("text")]
+        if len(said) > RECALLED:
+            self.pen.note(f"… {len(said) - RECALLED} earlier messages")
+        for message in said[-RECALLED:]:
+            if message["role"] == "user":
+                self.pen.line()
+            self._write(message["role"], message["text"])
+
+    def _move(self, data: dict[str, Any]) -> None:
+        self._heard = {"text": "", "thinking": ""}
+        if data["type"] == "tool_executing":
+            return  # which tool it is has just been told
+        self.pen.settle()
+        self._tell(data)
+        if data["type"] in _GOING_ON:
+            self.pen.wait_for(_GOING_ON[data["type"]])
+
+    def _tell(self, state: dict[str, Any]) -> None:
+        details = state["data"]
+        match state["type"]:
+            case "retry_waiting":
+                self.pen.note(f"  No answer; attempt {details['attempt']} follows in {_seconds_until(details['due'])}.")
+            case "awaiting_user_response":
+                self._asking = details["call_id"]
+            case "failed":
+                self.pen.line(details["sentence"], "red")
+            case _:
+                pass
+
+    def _end_turn(self, data: dict[str, Any]) -> None:
+        content, said, self._said = data["final_content"], self._said, ""
+        if content and content != said:
+            self._write("assistant", content)
+        if data["truncated"]:
+            self.pen.note("The answer was cut off: the model writes no longer ones.")
+        if data["status"] == "cancelled":
+            self.pen.note("Cancelled; the conversation goes on.")
+
+    # --- what is said
+
+    def _token(self, data: dict[str, Any]) -> None:
+        text, kind = data["text"], data["kind"]
+        if kind == "text" or self._thoughts:
+            self._heard[kind] += text
+            self.pen.flow(text, "" if kind == "text" else "dim italic")
+
+    def _message(self, data: dict[str, Any]) -> None:
+        role, text = data["role"], data["text"]
+        if role == "user":
+            if self._echo:
+                self.user(text)
+            return
+        heard, self._said = self._heard["text"], text
+        if heard and text.startswith(heard):
+            self.pen.flow(text[len(heard) :])
+            self.pen.settle()
+        else:
+            self._write(role, text)
+
+    def _thought(self, data: dict[str, Any]) -> None:
+        if self._thoughts and not self._heard["thinking"]:
+            self.pen.line(data["text"], "dim italic")
+
+    def _write(self, role: str, text: str) -> None:
+        if role == "user":
+            self.user(text)
+        else:
+            self.pen.line(text)
+
+    # --- tools
+
+    def _tool(self, data: dict[str, Any]) -> None:
+        call_id, status = data["call_id"], data["status"]
+        if status == "running":
+            self._calls[call_id] = _call(data["name"], data.get("arguments", "{}"))
+            self.pen.wait_for(self._calls[call_id])
+        elif call_id != self._asking:
+            call = self._calls.pop(call_id, data["name"])
+            self.pen.line(f"  ✓ {call}" if status == "completed" else f"  ✗ {call} failed", DIM)
+
+    def _progress(self, data: dict[str, Any]) -> None:
+        self.pen.wait_for(f"{self._calls.get(data['call_id'], '')}: {data['text']}")
+
+
+def _call(name: str, arguments: str) -> str:
+    """A call as a programmer would write it."""
+    try:
+        given = json.loads(arguments)
+    except ValueError:
+        return name
+    written = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in given.items())
+    return one_line(f"{name}({written})", LONGEST_CALL)
+
+
+def _seconds_until(due: str) -> str:
+    wait = datetime.fromisoformat(due) - datetime.now(UTC)
+    return f"{max(0, round(wait.total_seconds()))} s"

@@ -1,0 +1,70 @@
+"""What a conversation at a terminal begins with: an engine made from the settings, and a look at where it runs."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from shutil import which
+from typing import Any
+
+from ...engine.engine import Engine
+from ...persistence.address import Address
+from .lookup import preset_named, tools_named
+from .pen import Pen
+from .settings import Settings, settings_of
+
+NAME = "turnwise"
+
+
+@contextmanager
+def pen_for_stdout() -> Iterator[Pen]:
+    """What to write with: lively where a person sits at a terminal that can move its cursor, else plain."""
+    ends = (sys.stdin, sys.stdout)
+    if not all(end is not None and end.isatty() for end in ends) or os.environ.get("TERM") == "dumb":
+        yield Pen(lively=False)
+        return
+    from .typeahead import hushed
+
+    pen = Pen(lively=True)
+    with hushed():
+        try:
+            yield pen
+        finally:
+            pen.settle()
+
+
+@asynccontextmanager
+async def engine_for(settings: Settings, pen: Pen, tools: Iterable[Any] = ()) -> AsyncIterator[Engine]:
+    """An engine with these settings, and with `tools` before those that the settings name; its model can be asked.
+
+    Raises `ConfigurationError` and `StoreError`.
+    """
+    named = [tool for tool in tools_named(settings.tools) if tool not in tools]
+    engine = Engine.open(
+        settings.db, model=settings.model, tools=[*tools, *named], policy=preset_named(settings.preset)
+    )
+    pen.wait_for("getting ready")
+    await engine.check()
+    async with engine:
+        pen.settle()
+        yield engine
+
+
+def way_back(conversation_id: str, settings: Settings) -> str:
+    """How to take a conversation up again, in a line."""
+    if Address.of(settings.db).path is None:
+        return "This conversation is held in memory only; it cannot be taken up again."
+    database = [] if settings.db == settings_of().db else ["--db", settings.db]
+    return f"To come back to this conversation: {own_name()} {shlex.join(['chat', conversation_id, *database])}"
+
+
+def own_name() -> str:
+    """What to type for this command: its name where the shell finds it, else its path."""
+    called, found = Path(sys.argv[0]), which(NAME)
+    if called.stem != NAME or (found is not None and Path(found).samefile(called)):
+        return NAME
+    return str(called.relative_to(Path.cwd()) if called.is_relative_to(Path.cwd()) else called)

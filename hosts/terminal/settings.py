@@ -1,0 +1,89 @@
+"""What the command works with: which database, which model, which tools.
+
+An option on the command line is heard first, then a variable `TURNWISE_…` of the environment, then the file
+`turnwise.toml` in the working directory, then the defaults below. The names are the same everywhere:
+
+    db = "dinner.db"
+    model = "openai/gpt-4.1-mini"
+    tools = ["ask_user_question", "dinner:find_table"]
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+    TomlConfigSettingsSource,
+)
+
+from ...states.errors import ConfigurationError
+
+FILE = "turnwise.toml"
+
+
+class Settings(BaseSettings):
+    """The settings of one run. Make them with `settings_of`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="TURNWISE_", env_ignore_empty=True, toml_file=FILE, extra="forbid", frozen=True
+    )
+
+    db: str = Field(default="turnwise.db", min_length=1)
+    """The database: a path, or a URL like sqlite:///dinner.db."""
+
+    model: str = Field(default="rehearsal", min_length=1)
+    """The model, as litellm names it; `rehearsal` needs no key."""
+
+    tools: Annotated[tuple[str, ...], NoDecode] = ("ask_user_question",)
+    """Names of built-in tools, and functions as package.module:function; as text, separated by commas."""
+
+    preset: str = "assistant"
+    """The set of rules: a function of `turnwise.states.presets`."""
+
+    system: str = ""
+    """The system prompt of a new conversation."""
+
+    thoughts: bool = False
+    """Whether to show what the model thinks."""
+
+    debug: bool = False
+    """Whether to write a log to stderr."""
+
+    @field_validator("tools", mode="before")
+    @classmethod
+    def _split(cls, given: Any) -> Any:
+        names = (given,) if isinstance(given, str) else given
+        if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+            return given
+        return tuple(part.strip() for name in names for part in name.split(",") if part.strip())
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Options, environment, file: in this order, and no others."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+
+def settings_of(**options: object) -> Settings:
+    """The settings, with the options of a command line; one that is None was not given. Raises `ConfigurationError`."""
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    try:
+        return Settings(**given)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in fault["loc"])
+        raise ConfigurationError(f"The setting {where} is not valid: {fault['msg']}.") from None
+    except (SettingsError, ValueError, OSError) as error:
+        raise ConfigurationError(f"{FILE} cannot be read: {error}.") from None
