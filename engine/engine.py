@@ -122,12 +122,18 @@ class Engine:
         from ..persistence.store import Store
 
         self._store = await Store.open(self._url)
-        threading.Thread(target=self._models.warm, daemon=True, name="turnwise-warm").start()
+        threading.Thread(target=self._warm, daemon=True, name="turnwise-warm").start()
         for conversation_id in await self._store.with_timers():
             try:
                 await self._loops.get(conversation_id)
             except StoreError as error:
                 logger.warning("The timer of a conversation cannot be armed: %s", error)
+
+    def _warm(self) -> None:
+        try:
+            self._models.warm()
+        except Exception:  # whoever asks the model is told
+            logger.warning("The models could not be loaded ahead.", exc_info=True)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

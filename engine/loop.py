@@ -98,7 +98,7 @@ class Loop:
         """Handle one event. Raises `Refused`, or a `StoreError` if the step could not be stored."""
         if isinstance(event, Request) and self.memory.knows(event):
             return Step(self.state, ignored=True)
-        if isinstance(event, UserMessage | RetryRequested):
+        if isinstance(event, UserMessage) or (isinstance(event, RetryRequested) and isinstance(self.state, Failed)):
             await self._adopt_models()
         return await self._step(event)
 

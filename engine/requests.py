@@ -9,24 +9,33 @@ from pydantic import ValidationError
 from ..effects.text import is_encodable
 from ..states.errors import InvalidInput
 from ..states.events import Event, exact
-from ..states.value import Value
+from ..states.value import MAX_QUOTED, shortened
 
-LONGEST_SENTENCE = 300
-"""Characters. Ours: what is wrong with an input must not be drowned in the input."""
+MAX_REQUEST = 4_000_000
+"""Characters of a request as JSON. Ours: four texts of the greatest length."""
 
 LONGEST_ID = 200
 """Characters. Ours: the ids that the engine makes have 36."""
 
-V = TypeVar("V", bound=Value)
+R = TypeVar("R", bound=Event)
 
 
-def make(kind: type[V], **fields: object) -> V:
-    """A value of this kind. Raises `InvalidInput`, which names the first field at fault."""
+def make(kind: type[R], **fields: object) -> R:
+    """A request of this kind. Raises `InvalidInput`, which names the first field at fault."""
     try:
-        return kind.model_validate(fields)
+        return bounded(kind.model_validate(fields))
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
-        raise InvalidInput(f"{fault['loc'][0]}: {fault['msg']}."[:LONGEST_SENTENCE]) from None
+        # Of a union pydantic also names the branches that it tried, in its own words.
+        where = ".".join(shortened(str(part), MAX_QUOTED) for part in fault["loc"] if "[" not in str(part))
+        raise InvalidInput(shortened(f"{where}: {fault['msg']}.")) from None
+
+
+def bounded(request: R) -> R:
+    """The request, unless it is too long as a whole. Raises `InvalidInput`."""
+    if len(request.to_json()) > MAX_REQUEST:
+        raise InvalidInput("The request is too long.")
+    return request
 
 
 def checked_id(conversation_id: str) -> str:
@@ -41,6 +50,6 @@ def checked_id(conversation_id: str) -> str:
 def checked(event: Event) -> Event:
     """An event of the host's own making, as the log will hold it. Raises `InvalidInput`."""
     try:
-        return exact(event)
+        return bounded(exact(event))
     except ValueError:
         raise InvalidInput("This is not an event, or it does not hold what it declares.") from None

@@ -33,7 +33,7 @@ class Update:
     |---|---|
     | snapshot | `state` as in state_change, `transcript`: messages as dicts |
     | state_change | `type`: the state in snake_case, `data`: the `turn`, and what it tells (the questions, say) |
-    | message | `role`, `text`, `turn` |
+    | message | `role`, `text`, `turn`, and of a user the `message_id` |
     | thought | `text`, `turn` |
     | tool | `call_id`, `name`, `status`: running (then with its `arguments`, as JSON), completed or failed |
     | turn_ended | `turn`, `status`, `is_complete`, `final_content`, `truncated`, `failure`, `usage` |
@@ -87,7 +87,8 @@ def _said(messages: tuple[Message, ...]) -> Iterator[Shown]:
         if message.thinking:
             yield "thought", {"text": message.thinking, "turn": message.turn}
         if message.role != "tool" and message.text.strip():
-            yield "message", {"role": message.role, "text": message.text, "turn": message.turn}
+            sent_as = {"message_id": message.message_id} if message.message_id else {}
+            yield "message", {"role": message.role, "text": message.text, "turn": message.turn, **sent_as}
 
 
 def _tools(entry: LogEntry, transcript: Transcript) -> Iterator[Shown]:

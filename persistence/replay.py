@@ -48,10 +48,10 @@ class Divergence:
     """
 
     seq: int
-    reason: str
     event: Event | None = None
     expected: Outcome = Outcome()
     actual: Outcome = Outcome()
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -95,11 +95,11 @@ class _Fold:
             check_link(entry, self.seq, self.chain)
         except Damaged as damaged:
             if damaged.seq != entry.seq:
-                return Divergence(damaged.seq, damaged.sentence)
+                return Divergence(damaged.seq, reason=damaged.sentence)
             reason = damaged.sentence
         reason = reason or _difference(entry, actual)
         if reason is not None:
-            return Divergence(entry.seq, reason, entry.event, _kept(entry), actual)
+            return Divergence(entry.seq, entry.event, _kept(entry), actual, reason)
         self.seq, self.chain, self.state = entry.seq, entry.chain, actual.state
         self.context = self.context.after(entry.event)
         return None
@@ -110,11 +110,11 @@ class _Fold:
             check_end(rest, self.seq, self.chain)
             stored = decode_state(rest)
         except Damaged as damaged:
-            return Divergence(damaged.seq, damaged.sentence)
+            return Divergence(damaged.seq, reason=damaged.sentence)
         if stored == self.state:
             return None
         reason = f"The conversation does not rest in the state that step {self.seq} leads to."
-        return Divergence(self.seq, reason, expected=_resting(stored), actual=_resting(self.state))
+        return Divergence(self.seq, expected=_resting(stored), actual=_resting(self.state), reason=reason)
 
     def _outcome(self, entry: StoredEntry) -> tuple[Outcome, str | None]:
         """What comes of the event now, or why nothing does."""
@@ -141,7 +141,7 @@ def _run(fold: _Fold, log: Iterable[StoredEntry]) -> ReplayReport:
             if divergence is not None:
                 return ReplayReport(fold.seq, divergence)
     except Damaged as damaged:
-        return ReplayReport(fold.seq, Divergence(damaged.seq, damaged.sentence))
+        return ReplayReport(fold.seq, Divergence(damaged.seq, reason=damaged.sentence))
     return ReplayReport(fold.seq)
 
 

@@ -13,6 +13,7 @@ Glossary
 - *step*: one event taken: the state afterwards, and the effects wanted.
 - *turn*: from a person's message to the next rest. *round*: the tool calls of one response.
 - *call*: one use of a tool that the model asked for. It is *settled* by exactly one *result*.
+- *inbox*: messages that wait for their turn: *queued* for the next one, or *steered* into this one.
 - *said*: a text by reference: *heard* in an event, or *made* by the machine.
 - *log*: all steps, in order. *transcript*: what was said, read from the log.
 - *policy*: the rules that a host chose. *context*: those, and what else holds for the whole conversation.
@@ -49,17 +50,20 @@ from .events import (
     Event,
     LlmFailed,
     LlmResponse,
+    MessageWithdrawn,
     Opened,
     PolicyChanged,
     Request,
     RetryDue,
     RetryRequested,
     ToolAborted,
+    ToolApproval,
     ToolComplete,
     UserCancel,
     UserMessage,
     UserQuestionResponse,
 )
+from .inbox import Waiting
 from .log import LogEntry
 from .machine import MACHINE, begin, next_events, transition
 from .messages import Heard, Made, Message, ToolCall, ToolResult, Usage
@@ -67,6 +71,7 @@ from .policy import Limits, ModelSpec, Policy, Questions, Retry, Texts
 from .questions import Annotation, AskUserQuestionInput, QuestionOption, UserQuestion
 from .round import Round, RoundCall, Running
 from .states import (
+    AwaitingApproval,
     AwaitingUserResponse,
     Book,
     Cancelling,
@@ -91,6 +96,7 @@ __all__ = [
     "Answer",
     "AskUserQuestionInput",
     "AskUserQuestionPending",
+    "AwaitingApproval",
     "AwaitingUserResponse",
     "Book",
     "Cancelling",
@@ -115,6 +121,7 @@ __all__ = [
     "LogEntry",
     "Made",
     "Message",
+    "MessageWithdrawn",
     "ModelSpec",
     "Opened",
     "PersistMessage",
@@ -141,6 +148,7 @@ __all__ = [
     "Texts",
     "Timer",
     "ToolAborted",
+    "ToolApproval",
     "ToolCall",
     "ToolComplete",
     "ToolExecuting",
@@ -154,6 +162,7 @@ __all__ = [
     "UserMessage",
     "UserQuestion",
     "UserQuestionResponse",
+    "Waiting",
     "begin",
     "next_events",
     "pending",

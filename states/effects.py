@@ -83,5 +83,3 @@ AnyEffect = Annotated[
     PersistMessage | PersistToolResults | RequestLlm | ExecuteTool | StartTimer | Abort, Field(discriminator="type")
 ]
 """Every effect, for reading one back by its `type`."""
-
-EFFECTS: tuple[type[Effect], ...] = (PersistMessage, PersistToolResults, RequestLlm, ExecuteTool, StartTimer, Abort)

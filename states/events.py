@@ -8,9 +8,9 @@ of its own.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter, field_validator
+from pydantic import Field, TypeAdapter, field_validator, model_serializer
 from pydantic_core import PydanticCustomError
 
 from .failures import FailureKind
@@ -41,7 +41,17 @@ class Answer(Event):
 # --- requests
 
 
-class Opened(Request):
+class _BringsRules(Request):
+    """Rules are written whole: a default that changes later must not change what held then."""
+
+    policy: Policy
+
+    @model_serializer(mode="wrap")
+    def _with_whole_policy(self, write: Any) -> dict[str, Any]:
+        return {"type": self.type, **write(self), "policy": self.policy.model_dump(mode="json")}
+
+
+class Opened(_BringsRules):
     """The conversation begins: the first event of every log, and where its rules come from."""
 
     type: Literal["opened"] = "opened"
@@ -105,11 +115,10 @@ class RetryRequested(Request):
     type: Literal["retry_requested"] = "retry_requested"
 
 
-class PolicyChanged(Request):
+class PolicyChanged(_BringsRules):
     """From here on these rules hold."""
 
     type: Literal["policy_changed"] = "policy_changed"
-    policy: Policy
 
 
 class CloseRequested(Request):

@@ -58,8 +58,9 @@ def wants_tools(draft: Draft[LlmRequesting], event: LlmResponse, context: Contex
 
 
 def only_thinks(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> bool:
-    """The model reasoned and is not done (seed 001); one that was cut off while thinking would only think again."""
-    return not event.content.strip() and bool(event.thinking.strip()) and event.finish_reason != "length"
+    """The model reasoned and is not done (seed 001). Cut off, or asked the same again, it would think for ever."""
+    goes_on = event.finish_reason != "length" and not draft.turn.only_thought
+    return goes_on and not event.content.strip() and bool(event.thinking.strip())
 
 
 def says_nothing(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> bool:
@@ -179,7 +180,7 @@ def is_complete(draft: Draft[AwaitingUserResponse], event: UserQuestionResponse,
     if event.call_id is not None and event.call_id != state.call.call_id:
         return False
     return context.policy.questions.partial or (
-        unknown_question(state.questions, event.answers) is None
+        unknown_question(state.questions, {**event.answers, **event.annotations}) is None
         and unanswered_question(state.questions, event.answers) is None
         and overanswered_question(state.questions, event.answers) is None
     )

@@ -1,9 +1,9 @@
 """Reads the table, and moves a conversation by it.
 
-The table becomes a machine of the `transitions` library once, at import: states and edges are validated there, and a
-host that knows the library can inspect, draw and hook them. Firing through that machine costs several times what a
-dictionary does, so `transition` dispatches on the machine's own edges, compiled into `(state type, event type) ->
-rows`; a property test holds the two to the same choice.
+The table becomes a machine of the `transitions` library once, at import: states and edges are validated there, and
+whoever knows the library can inspect and draw them. Firing through that machine costs several times what a dictionary
+does, so `transition` dispatches on the same rows, compiled into `(state type, event type) -> rows`; a property test
+holds the two to the same choice.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from transitions import EventData, Machine
 from .context import Context
 from .draft import Draft
 from .events import ANSWERS, EVENTS, REQUESTS, Answer, Event, Opened, Request
-from .grammar import Branch, Entry, Junction, NoOp, Refusal, Row, Same, Table, Target
+from .grammar import SAME, Branch, Entry, Junction, NoOp, Refusal, Row, Same, Table, Target
 from .states import STATES, Book, Idle, State
 from .step import Step
 from .table import TABLE
@@ -199,7 +199,7 @@ def _follow(row: Row, draft: Draft[Any], event: Event, context: Context) -> Step
     while isinstance(taken.to, Junction):
         taken = _choose(taken.to, draft, event, context)
         state = _run(taken, draft, event, context)
-    assert state is not None, "the last handler on every way returns a state"
+    assert type(state) is (type(draft.state) if taken.to is SAME else taken.to), "a handler rests where its row says"
     return Step(state, draft.effects, draft.ended, draft.withdrawn)
 
 

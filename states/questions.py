@@ -126,10 +126,10 @@ Answers = dict[RequestText, AnswerValue]
 """Answers by the text of their question."""
 
 
-def unknown_question(questions: Iterable[UserQuestion], answers: Answers) -> str | None:
-    """The first text answered that was not asked, or None. `Pure.`"""
+def unknown_question(questions: Iterable[UserQuestion], about: Iterable[str]) -> str | None:
+    """The first of the texts that was not asked, or None. `Pure.`"""
     asked = {question.question for question in questions}
-    return next((text for text in answers if text not in asked), None)
+    return next((text for text in about if text not in asked), None)
 
 
 def unanswered_question(questions: Iterable[UserQuestion], answers: Answers) -> str | None:

@@ -21,6 +21,11 @@ class RoundCall(Value):
     crash: CrashContract = "at_most_once"
     acts: tuple[ActKind, ...] = ()
 
+    @property
+    def runs_alone(self) -> bool:
+        """Whether it is a barrier in its round."""
+        return self.exclusive or self.approval
+
     @classmethod
     def of(cls, call: ToolCall, seq: int) -> RoundCall:
         """The call without the texts that the event at `seq` holds. `Pure.`"""
@@ -70,7 +75,7 @@ class Round(Value):
         waiting = self.queued
         if not waiting or len(self.running) >= parallel or self._needs_approval(waiting[0]):
             return None
-        if self.running and (waiting[0].exclusive or self._runs_exclusively):
+        if self.running and (waiting[0].runs_alone or self._runs_exclusively):
             return None
         return waiting[0]
 
@@ -89,7 +94,7 @@ class Round(Value):
 
     @property
     def _runs_exclusively(self) -> bool:
-        return any(self.call(running.effect_id).exclusive for running in self.running)
+        return any(self.call(running.effect_id).runs_alone for running in self.running)
 
     def start(self, call: RoundCall, effect_id: int) -> Round:
         """This round with the call running. `Pure.`"""

@@ -36,8 +36,8 @@ from .handlers.junctions import (
     request_model, rest, start_tools, wait_for_others,
 )
 from .handlers.llm_requesting import (
-    ask_next_model, back_off, end_empty, end_with_text, give_up, refuse_cut_off_calls, refuse_late_calls,
-    refuse_question_beside_others, take_calls, take_response,
+    ask_next_model, back_off, end_empty, end_with_text, give_up, keep_thinking, refuse_cut_off_calls, refuse_late_calls,
+    refuse_question_beside_others, take_calls,
 )
 from .handlers.resting import change_policy, close_at_rest, open_turn, retry_turn
 from .handlers.retry_waiting import ask_again
@@ -124,7 +124,7 @@ TABLE: Table = {
         on(LlmResponse, when=wants_tools_too_late, to=REST, then=refuse_late_calls),
         on(LlmResponse, when=asks_beside_others, to=ASK_MODEL, then=refuse_question_beside_others),
         on(LlmResponse, when=wants_tools, to=NEXT_IN_ROUND, then=take_calls),
-        on(LlmResponse, when=only_thinks, to=ASK_MODEL, then=take_response),
+        on(LlmResponse, when=only_thinks, to=ASK_MODEL, then=keep_thinking),
         on(LlmResponse, when=says_nothing, to=REST, then=end_empty),
         on(LlmResponse, to=REST, then=end_with_text),
         on(LlmFailed, when=may_retry, to=RetryWaiting, then=back_off),

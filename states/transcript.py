@@ -11,7 +11,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from .effects import PersistMessage, PersistToolResults, SettledCall
-from .events import EffectFailed, Event, LlmResponse, ToolApproval, ToolComplete, UserMessage, UserQuestionResponse
+from .events import (
+    EffectFailed,
+    Event,
+    LlmResponse,
+    MessageWithdrawn,
+    ToolApproval,
+    ToolComplete,
+    UserMessage,
+    UserQuestionResponse,
+)
 from .log import LogEntry
 from .messages import Heard, Made, Message, Said, ToolCall
 from .questions import answers_as_json
@@ -62,6 +71,9 @@ class Transcript:
         brought: list[Message] = []
         if isinstance(entry.event, UserMessage):
             self._waiting[entry.seq] = entry.event
+        elif isinstance(entry.event, MessageWithdrawn):
+            withdrawn = entry.event.message_id
+            self._waiting = {seq: said for seq, said in self._waiting.items() if said.event_id != withdrawn}
         elif isinstance(entry.event, ToolApproval) and entry.event.arguments is not None:
             edited = json.dumps(entry.event.arguments, ensure_ascii=False)
             call = self._calls[entry.event.call_id]

@@ -20,13 +20,15 @@ class TurnRecord(Value):
     """A turn under way.
 
     `requests`, `tool_calls`, `spent` and `since` count since the last human input; `usage` is the whole turn's.
-    `model` is the place of the model in `Policy.models`: a fallback, once taken, is kept to the end of the turn.
+    `only_thought` tells that the newest response was thinking and nothing else. `model` is the place of the model in
+    `Policy.models`: a fallback, once taken, is kept to the end of the turn.
     """
 
     number: int
     since: Instant
     model: int = 0
     requests: int = 0
+    only_thought: bool = False
     tool_calls: int = 0
     spent: Usage = Usage()
     usage: Usage = Usage()

@@ -19,6 +19,7 @@ from turnwise.states import (
     Limits,
     LlmRequesting,
     LlmResponse,
+    MessageWithdrawn,
     Made,
     ModelSpec,
     Opened,
@@ -869,8 +870,9 @@ class TestEndings:
         assert conversation.transcript[-1].text == TEXTS.empty
 
     def test_a_response_that_only_thinks_is_followed_up(self) -> None:
-        """The model reasoned and is not done: it is asked again, within the limit of requests."""
-        conversation = Conversation(limits=Limits(requests=2))
+        """The model reasoned and is not done: it is asked again, once; the same request would be thought about for
+        ever."""
+        conversation = Conversation()
         conversation.says()
 
         conversation.model_says("", thinking="Hm.")
@@ -878,7 +880,7 @@ class TestEndings:
         step = conversation.model_says(" \n", thinking="Hm?")
 
         assert step.ended is not None and step.ended.status == "incomplete"
-        assert conversation.transcript[-1].text == TEXTS.limit
+        assert conversation.transcript[-1].text == TEXTS.empty
 
     def test_a_response_cut_off_while_thinking_is_not_followed_up(self) -> None:
         """It would only think again, until the limit."""
@@ -1024,7 +1026,8 @@ class TestWhatAStateTakes:
         conversation = asked()
         with_deadline = asked(deadline=60)
 
-        assert set(next_events(conversation.state)) == {UserQuestionResponse, UserCancel, CloseRequested}
+        taken = {UserQuestionResponse, UserMessage, MessageWithdrawn, UserCancel, CloseRequested}
+        assert set(next_events(conversation.state)) == taken
         assert DeadlineReached in next_events(with_deadline.state)
 
     def test_a_closed_conversation_takes_nothing(self) -> None:

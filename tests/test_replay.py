@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import sqlite3
 from collections.abc import AsyncIterator, Iterable
@@ -23,10 +24,13 @@ from turnwise.states import (
     CloseRequested,
     Event,
     Idle,
+    Opened,
     Policy,
     PolicyChanged,
     Questions,
+    Retry,
     Step,
+    Texts,
     ToolComplete,
     ToolResult,
     TurnwiseError,
@@ -346,3 +350,18 @@ class TestDamage:
                 await store.close()
         except TurnwiseError:
             return None
+
+
+class TestRules:
+    """The rules that held."""
+
+    def test_rules_are_stored_whole(self) -> None:
+        """A default that changes later must not change what held then: no field of a policy is left out."""
+        opened = Opened(event_id="1", at=NOON, policy=Policy())
+
+        stored = json.loads(opened.to_json())["policy"]
+
+        assert stored.keys() == Policy.model_fields.keys()
+        assert stored["retry"].keys() == Retry.model_fields.keys()
+        assert stored["texts"].keys() == Texts.model_fields.keys()
+        assert Opened.model_validate_json(opened.to_json()) == opened

@@ -11,7 +11,7 @@ import json
 import re
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import count
 from typing import Any
@@ -53,7 +53,8 @@ def build_request(
 
 def request_digest(request: ModelRequest) -> str:
     """A fingerprint of the request: equal requests, and only they, have equal ones. 32 hex digits. `Pure.`"""
-    canonical = json.dumps(asdict(request), sort_keys=True, separators=(",", ":"))
+    parts = [request.model, request.messages, request.tools, request.tool_choice]
+    canonical = json.dumps(parts, sort_keys=True, separators=(",", ":"))
     return blake2b(canonical.encode(), digest_size=16).hexdigest()
 
 

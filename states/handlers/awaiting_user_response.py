@@ -50,7 +50,7 @@ def what_is_wrong(draft: Draft[AwaitingUserResponse], event: UserQuestionRespons
     questions, answers = draft.state.questions, event.answers
     if event.call_id is not None and event.call_id != draft.state.call.call_id:
         return Refused("wrong_state")
-    if (unknown := unknown_question(questions, answers)) is not None:
+    if (unknown := unknown_question(questions, {**answers, **event.annotations})) is not None:
         return Refused("unknown_question", unknown)
     if (missing := unanswered_question(questions, answers)) is not None:
         return Refused("missing_answer", missing)

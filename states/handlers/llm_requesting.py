@@ -17,7 +17,7 @@ def take_response(draft: Draft[LlmRequesting], event: LlmResponse, context: Cont
     """What the model said enters the transcript, and what it cost is counted."""
     draft.window_used = event.usage.tokens
     turn = draft.turn
-    draft.change_turn(spent=turn.spent + event.usage, usage=turn.usage + event.usage)
+    draft.change_turn(spent=turn.spent + event.usage, usage=turn.usage + event.usage, only_thought=False)
     draft.say(draft.heard())
     if event.tool_calls:
         draft.set_round(Round(calls=tuple(RoundCall.of(call, draft.seq) for call in event.tool_calls)))
@@ -29,6 +29,12 @@ def take_calls(draft: Draft[LlmRequesting], event: LlmResponse, context: Context
     for index, call in enumerate(event.tool_calls, start=1):
         if call.fault is not None:
             draft.settle(call.call_id, draft.heard(index), error=True)
+
+
+def keep_thinking(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> None:
+    """What it thought is kept, and it is asked once more."""
+    take_response(draft, event, context)
+    draft.change_turn(only_thought=True)
 
 
 def refuse_cut_off_calls(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> None:
