@@ -87,12 +87,13 @@ class Engine:
         Raises `ConfigurationError` at once for tools and models that cannot work, and when it opens, `StoreError` for
         a database that cannot be used.
         """
-        if not isinstance(settings or Settings(), Settings) or not isinstance(policy or Policy(), Policy):
+        settings = Settings() if settings is None else settings
+        policy = presets.assistant() if policy is None else policy
+        if not isinstance(settings, Settings) or not isinstance(policy, Policy):
             raise ConfigurationError("An engine takes a Policy as its policy and Settings as its settings.")
         models = Models.of(model, fallback_models)
         clock = SystemClock()
-        performers = build_performers(models, tools, clock, settings or Settings())
-        return cls(url, models, performers, policy or presets.assistant(), clock)
+        return cls(url, models, build_performers(models, tools, clock, settings), policy, clock)
 
     @classmethod
     def open_blocking(cls, url: str | Path, **options: Any) -> AbstractContextManager[BlockingEngine]:
