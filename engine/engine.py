@@ -89,8 +89,9 @@ class Engine:
         """
         settings = Settings() if settings is None else settings
         policy = presets.assistant() if policy is None else policy
-        if not isinstance(settings, Settings) or not isinstance(policy, Policy):
-            raise ConfigurationError("An engine takes a Policy as its policy and Settings as its settings.")
+        for given, kind in ((settings, Settings), (policy, Policy)):
+            if not isinstance(given, kind):
+                raise ConfigurationError(f"An engine takes {kind.__name__} as its {kind.__name__.lower()}.")
         models = Models.of(model, fallback_models)
         clock = SystemClock()
         return cls(url, models, build_performers(models, tools, clock, settings), policy, clock)

@@ -165,6 +165,21 @@ class TestChatThroughAPipe:
         assert "never said" not in done.stdout
         assert "\x1b" not in done.stdout
 
+    @pytest.mark.parametrize(("line", "shown"), [("1", "✓ pay"), ("2", "✗ pay"), ("too much", "✗ pay")])
+    def test_a_tool_that_needs_leave_is_asked_for(self, line: str, shown: str, tmp_path: Path) -> None:
+        """P36: by a question; any words but "Allow" tell why it may not run."""
+        tools = (
+            "from turnwise import tool\n@tool(approval=True)\ndef pay(amount: int) -> str:\n"
+            '    """Pay the bill."""\n    return f"paid {amount}"\n'
+        )
+        (tmp_path / "till.py").write_text(tools)
+
+        done = run("chat", "--tools", "till:pay", cwd=tmp_path, lines=["Pay the bill of 5", line])
+
+        assert (done.returncode, done.stderr) == (0, "")
+        assert '? [Approval] May pay run with {"amount": 5}?' in done.stdout
+        assert shown in done.stdout
+
     def test_a_question_waits_for_the_next_process(self, tmp_path: Path) -> None:
         """P19: where the lines end at a question it stays open, and who comes back is asked first; a label answers."""
         first = run("chat", "--tools", DEMO_TOOLS, cwd=tmp_path, lines=[REQUEST])

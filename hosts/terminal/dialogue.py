@@ -13,11 +13,23 @@ from contextlib import asynccontextmanager, contextmanager
 from ...engine.conversation import Conversation
 from ...engine.turn import Turn
 from ...states.errors import TurnwiseError
-from ...states.questions import UserQuestion
-from ...states.states import AwaitingUserResponse, Busy
+from ...states.messages import ToolCall
+from ...states.questions import QuestionOption, UserQuestion
+from ...states.states import AwaitingApproval, AwaitingPerson, AwaitingUserResponse, Busy
 from .interrupts import interrupts
 from .person import Given, Person
+from .printable import one_line
 from .screen import Screen
+
+ALLOW, DENY = "Allow", "Deny"
+
+
+def leave_for(call: ToolCall) -> UserQuestion:
+    """The question whether a call may run. `Pure.`"""
+    allow = QuestionOption(label=ALLOW, description="run it as it stands")
+    deny = QuestionOption(label=DENY, description="or say in your own words why not")
+    text = f"May {call.name} run with {one_line(call.arguments)}?"
+    return UserQuestion(question=text, header="Approval", options=(allow, deny))
 
 
 @asynccontextmanager
@@ -57,8 +69,8 @@ class Dialogue:
 
     @property
     def asks(self) -> bool:
-        """Whether a question waits for its answer."""
-        return isinstance(self.conversation.state, AwaitingUserResponse)
+        """Whether the person is asked for something: an answer, or leave for a tool to run."""
+        return isinstance(self.conversation.state, AwaitingPerson)
 
     async def hold(self, request: Awaitable[Turn]) -> None:
         """Make a request, and return when all that it led to is done and shown. Raises what the request raises."""
@@ -71,14 +83,29 @@ class Dialogue:
             await self._until(lambda: not self._goes_on and self._drawn >= self.conversation.state.book.seq)
 
     async def ask(self) -> None:
-        """Put the open question to the person, hand in what comes of it, and return as `hold` does.
+        """Put what is asked to the person, hand in what comes of it, and return as `hold` does.
 
         Raises EOFError if the person leaves instead.
         """
         state = self.conversation.state
-        assert isinstance(state, AwaitingUserResponse), "the caller asked whether there is a question"
-        given = await self._answers(state.questions)
-        await self.hold(self.conversation.decline() if given is None else self.conversation.answer(given))
+        if isinstance(state, AwaitingApproval):
+            await self._ask_for_leave(state)
+        elif isinstance(state, AwaitingUserResponse):
+            given = await self._answers(state.questions)
+            await self.hold(self.conversation.decline() if given is None else self.conversation.answer(given))
+
+    async def _ask_for_leave(self, state: AwaitingApproval) -> None:
+        """A tool that needs leave is put as a question; other words than the two offered tell why it may not run."""
+        called = await self._call(state.call.call_id)
+        question = leave_for(called)
+        given = await self._answers((question,))
+        answer = DENY if given is None else str(given[question.question])
+        note = None if answer in (ALLOW, DENY) else answer
+        await self.hold(self.conversation.approve(called.call_id, answer == ALLOW, note))
+
+    async def _call(self, call_id: str) -> ToolCall:
+        said = await self.conversation.transcript()
+        return next(call for message in reversed(said) for call in message.tool_calls if call.call_id == call_id)
 
     def interrupt(self) -> None:
         """React to Ctrl-C."""

@@ -12,6 +12,7 @@ from ...states.events import (
     LlmFailed,
     LlmResponse,
     Opened,
+    ToolApproval,
     ToolComplete,
     UserMessage,
     UserQuestionResponse,
@@ -48,6 +49,10 @@ def _answers(event: UserQuestionResponse) -> str:
     return "; ".join(f"{text} {answer}" for text, answer in written.items())
 
 
+def _approval(event: ToolApproval) -> str:
+    return "allowed" if event.allowed else f"denied: {event.note}" if event.note else "denied"
+
+
 def _response(event: LlmResponse) -> str:
     calls = " ".join(f"{call.name}({call.arguments})" for call in event.tool_calls)
     return " → ".join(part for part in (event.content, calls) if part)
@@ -69,6 +74,7 @@ _SAYS: Mapping[type[Event], Callable[[Any], str]] = {
     Opened: _opened,
     UserMessage: _message,
     UserQuestionResponse: _answers,
+    ToolApproval: _approval,
     LlmResponse: _response,
     AskUserQuestionPending: _questions,
     ToolComplete: _result,
