@@ -172,7 +172,8 @@ def _branches(junction: Junction) -> Iterator[str]:
     yield f"### {junction.name}\n"
     for branch in junction.branches:
         done = "" if branch.then is None else f": {_in_short(branch.then)}"
-        yield f"- {_guard(branch, junction.branches)} → {_name(branch.to)}{done}"
+        guard = f"{_guard(branch, junction.branches)} ".lstrip()
+        yield f"- {guard}→ {_name(branch.to)}{done}"
 
 
 # --- reading the table

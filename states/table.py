@@ -25,23 +25,10 @@ from .guards import (
     is_complete, may_retry, may_wait, names_the_call, needs_approval, only_thinks, round_goes_on,
     runs_alone, says_nothing, something_waits, still_waits, tools_are_running, wants_tools, wants_tools_too_late,
 )
-from .handlers.awaiting_approval import deny_in_time, take_approval
-from .handlers.awaiting_user_response import (
-    cancel_question, close_question, decline, go_on_unanswered, take_answers, what_is_wrong,
+from .handlers import (
+    awaiting_approval, awaiting_user_response, busy, cancelling, junctions, llm_requesting, resting,
+    retry_waiting, tool_executing,
 )
-from .handlers.busy import keep_message, withdraw_message
-from .handlers.cancelling import close_when_stopped, drop_question
-from .handlers.junctions import (
-    abort_tools, ask_approval, close, end_at_limit, end_cancelled, leave_round, mark_closing, open_next_turn,
-    request_model, rest, start_tools, wait_for_others,
-)
-from .handlers.llm_requesting import (
-    ask_next_model, back_off, end_empty, end_with_text, give_up, keep_thinking, refuse_cut_off_calls, refuse_late_calls,
-    refuse_question_beside_others, take_calls,
-)
-from .handlers.resting import change_policy, close_at_rest, open_turn, retry_turn
-from .handlers.retry_waiting import ask_again
-from .handlers.tool_executing import ask, refuse_question, take_abort, take_failure, take_result
 from .states import (
     AwaitingApproval, AwaitingUserResponse, Cancelling, Closed, Failed, Idle, LlmRequesting, RetryWaiting,
     ToolExecuting,
@@ -51,50 +38,50 @@ from .states import (
 
 BEGIN_TURN = junction(
     "BEGIN_TURN",
-    branch(to=LlmRequesting, then=request_model),
+    branch(to=LlmRequesting, then=junctions.request_model),
 )
 REST = junction(
     "REST",
-    branch(when=is_closing, to=Closed, then=close),
-    branch(when=something_waits, to=BEGIN_TURN, then=open_next_turn),
-    branch(to=Idle, then=rest),
+    branch(when=is_closing, to=Closed, then=junctions.close),
+    branch(when=something_waits, to=BEGIN_TURN, then=junctions.open_next_turn),
+    branch(to=Idle, then=junctions.rest),
 )
 ASK_MODEL = junction(
     "ASK_MODEL",
-    branch(when=budget_is_spent, to=REST, then=end_at_limit),
-    branch(to=LlmRequesting, then=request_model),
+    branch(when=budget_is_spent, to=REST, then=junctions.end_at_limit),
+    branch(to=LlmRequesting, then=junctions.request_model),
 )
 NEXT_IN_ROUND = junction(
     "NEXT_IN_ROUND",
-    branch(when=round_goes_on, to=ToolExecuting, then=start_tools),
-    branch(when=needs_approval, to=AwaitingApproval, then=ask_approval),
-    branch(to=ASK_MODEL, then=leave_round),
+    branch(when=round_goes_on, to=ToolExecuting, then=junctions.start_tools),
+    branch(when=needs_approval, to=AwaitingApproval, then=junctions.ask_approval),
+    branch(to=ASK_MODEL, then=junctions.leave_round),
 )
 STOP = junction(
     "STOP",
-    branch(when=tools_are_running, to=Cancelling, then=abort_tools),
-    branch(to=REST, then=end_cancelled),
+    branch(when=tools_are_running, to=Cancelling, then=junctions.abort_tools),
+    branch(to=REST, then=junctions.end_cancelled),
 )
-STOPPED = junction(
-    "STOPPED",
-    branch(when=tools_are_running, to=Cancelling, then=wait_for_others),
-    branch(to=REST, then=end_cancelled),
+ACKNOWLEDGED = junction(
+    "ACKNOWLEDGED",
+    branch(when=tools_are_running, to=Cancelling, then=junctions.wait_for_others),
+    branch(to=REST, then=junctions.end_cancelled),
 )
 
 # Rows that several states share.
 OPEN: list[Entry] = [refuse(Opened, "already_open")]
 AT_REST: list[Entry] = [
-    on(UserMessage, to=BEGIN_TURN, then=open_turn),
-    on(PolicyChanged, to=SAME, then=change_policy),
-    on(CloseRequested, to=Closed, then=close_at_rest),
+    on(UserMessage, to=BEGIN_TURN, then=resting.open_turn),
+    on(PolicyChanged, to=SAME, then=resting.change_policy),
+    on(CloseRequested, to=Closed, then=resting.close_at_rest),
     nothing(UserCancel),
     refuse(UserQuestionResponse, "wrong_state"),
     refuse(ToolApproval, "wrong_state"),
     *OPEN,
 ]
 BUSY: list[Entry] = [
-    on(UserMessage, when=may_wait, to=SAME, then=keep_message),
-    on(MessageWithdrawn, when=still_waits, to=SAME, then=withdraw_message),
+    on(UserMessage, when=may_wait, to=SAME, then=busy.keep_message),
+    on(MessageWithdrawn, when=still_waits, to=SAME, then=busy.withdraw_message),
     refuse(MessageWithdrawn, "not_waiting"),
     refuse(PolicyChanged, "busy"),
     refuse(RetryRequested, "wrong_state"),
@@ -109,7 +96,7 @@ WORKING: list[Entry] = [
 STOPPABLE: list[Entry] = [
     nothing(UserCancel, when=comes_too_late),
     on(UserCancel, to=STOP),
-    on(CloseRequested, to=STOP, then=mark_closing),
+    on(CloseRequested, to=STOP, then=junctions.mark_closing),
     *WORKING,
 ]
 
@@ -120,69 +107,69 @@ TABLE: Table = {
         *AT_REST,
     ],
     LlmRequesting: [
-        on(LlmResponse, when=calls_are_cut_off, to=ASK_MODEL, then=refuse_cut_off_calls),
-        on(LlmResponse, when=wants_tools_too_late, to=REST, then=refuse_late_calls),
-        on(LlmResponse, when=asks_beside_others, to=ASK_MODEL, then=refuse_question_beside_others),
-        on(LlmResponse, when=wants_tools, to=NEXT_IN_ROUND, then=take_calls),
-        on(LlmResponse, when=only_thinks, to=ASK_MODEL, then=keep_thinking),
-        on(LlmResponse, when=says_nothing, to=REST, then=end_empty),
-        on(LlmResponse, to=REST, then=end_with_text),
-        on(LlmFailed, when=may_retry, to=RetryWaiting, then=back_off),
-        on(LlmFailed, when=has_next_model, to=LlmRequesting, then=ask_next_model),
-        on(LlmFailed, to=Failed, then=give_up),
-        on(EffectFailed, when=may_retry, to=RetryWaiting, then=back_off),
-        on(EffectFailed, when=has_next_model, to=LlmRequesting, then=ask_next_model),
-        on(EffectFailed, to=Failed, then=give_up),
+        on(LlmResponse, when=calls_are_cut_off, to=ASK_MODEL, then=llm_requesting.refuse_cut_off_calls),
+        on(LlmResponse, when=wants_tools_too_late, to=REST, then=llm_requesting.refuse_late_calls),
+        on(LlmResponse, when=asks_beside_others, to=ASK_MODEL, then=llm_requesting.refuse_question_beside_others),
+        on(LlmResponse, when=wants_tools, to=NEXT_IN_ROUND, then=llm_requesting.take_calls),
+        on(LlmResponse, when=only_thinks, to=ASK_MODEL, then=llm_requesting.keep_thinking),
+        on(LlmResponse, when=says_nothing, to=REST, then=llm_requesting.end_empty),
+        on(LlmResponse, to=REST, then=llm_requesting.end_with_text),
+        on(LlmFailed, when=may_retry, to=RetryWaiting, then=llm_requesting.back_off),
+        on(LlmFailed, when=has_next_model, to=LlmRequesting, then=llm_requesting.ask_next_model),
+        on(LlmFailed, to=Failed, then=llm_requesting.give_up),
+        on(EffectFailed, when=may_retry, to=RetryWaiting, then=llm_requesting.back_off),
+        on(EffectFailed, when=has_next_model, to=LlmRequesting, then=llm_requesting.ask_next_model),
+        on(EffectFailed, to=Failed, then=llm_requesting.give_up),
         *STOPPABLE,
     ],
     RetryWaiting: [
-        on(RetryDue, to=LlmRequesting, then=ask_again),
+        on(RetryDue, to=LlmRequesting, then=retry_waiting.ask_again),
         *STOPPABLE,
     ],
     ToolExecuting: [
-        on(ToolComplete, to=NEXT_IN_ROUND, then=take_result),
-        on(ToolAborted, to=NEXT_IN_ROUND, then=take_abort),
-        on(EffectFailed, to=NEXT_IN_ROUND, then=take_failure),
-        on(AskUserQuestionPending, when=runs_alone, to=AwaitingUserResponse, then=ask),
-        on(AskUserQuestionPending, to=NEXT_IN_ROUND, then=refuse_question),
+        on(ToolComplete, to=NEXT_IN_ROUND, then=tool_executing.take_result),
+        on(ToolAborted, to=NEXT_IN_ROUND, then=tool_executing.take_abort),
+        on(EffectFailed, to=NEXT_IN_ROUND, then=tool_executing.take_failure),
+        on(AskUserQuestionPending, when=runs_alone, to=AwaitingUserResponse, then=tool_executing.ask),
+        on(AskUserQuestionPending, to=NEXT_IN_ROUND, then=tool_executing.refuse_question),
         *STOPPABLE,
     ],
     AwaitingUserResponse: [
-        on(UserQuestionResponse, when=is_complete, to=NEXT_IN_ROUND, then=take_answers),
-        refuse(UserQuestionResponse, what_is_wrong),
-        on(DeadlineReached, to=NEXT_IN_ROUND, then=go_on_unanswered),
+        on(UserQuestionResponse, when=is_complete, to=NEXT_IN_ROUND, then=awaiting_user_response.take_answers),
+        refuse(UserQuestionResponse, awaiting_user_response.what_is_wrong),
+        on(DeadlineReached, to=NEXT_IN_ROUND, then=awaiting_user_response.go_on_unanswered),
         nothing(UserCancel, when=comes_too_late),
-        on(UserCancel, when=declines, to=NEXT_IN_ROUND, then=decline),
-        on(UserCancel, to=STOP, then=cancel_question),
-        on(CloseRequested, to=STOP, then=close_question),
+        on(UserCancel, when=declines, to=NEXT_IN_ROUND, then=awaiting_user_response.decline),
+        on(UserCancel, to=STOP, then=awaiting_user_response.cancel_question),
+        on(CloseRequested, to=STOP, then=awaiting_user_response.close_question),
         *BUSY,
         refuse(UserMessage, "awaiting_user_response"),
         refuse(ToolApproval, "wrong_state"),
     ],
     AwaitingApproval: [
-        on(ToolApproval, when=names_the_call, to=NEXT_IN_ROUND, then=take_approval),
+        on(ToolApproval, when=names_the_call, to=NEXT_IN_ROUND, then=awaiting_approval.take_approval),
         refuse(ToolApproval, "wrong_state"),
-        on(DeadlineReached, to=NEXT_IN_ROUND, then=deny_in_time),
+        on(DeadlineReached, to=NEXT_IN_ROUND, then=awaiting_approval.deny_in_time),
         nothing(UserCancel, when=comes_too_late),
         on(UserCancel, to=STOP),
-        on(CloseRequested, to=STOP, then=mark_closing),
+        on(CloseRequested, to=STOP, then=junctions.mark_closing),
         *BUSY,
         refuse(UserMessage, "awaiting_approval"),
         refuse(UserQuestionResponse, "wrong_state"),
     ],
     Cancelling: [
-        on(ToolComplete, to=STOPPED, then=take_result),
-        on(ToolAborted, to=STOPPED, then=take_abort),
-        on(EffectFailed, to=STOPPED, then=take_failure),
-        on(AskUserQuestionPending, to=STOPPED, then=drop_question),
-        on(DeadlineReached, to=REST, then=end_cancelled),
-        on(CloseRequested, to=SAME, then=close_when_stopped),
+        on(ToolComplete, to=ACKNOWLEDGED, then=tool_executing.take_result),
+        on(ToolAborted, to=ACKNOWLEDGED, then=tool_executing.take_abort),
+        on(EffectFailed, to=ACKNOWLEDGED, then=tool_executing.take_failure),
+        on(AskUserQuestionPending, to=ACKNOWLEDGED, then=cancelling.drop_question),
+        on(DeadlineReached, to=REST, then=junctions.end_cancelled),
+        on(CloseRequested, to=SAME, then=cancelling.close_when_stopped),
         nothing(UserCancel),
         *WORKING,
     ],
     Failed: [
-        on(RetryRequested, to=BEGIN_TURN, then=retry_turn),
-        on(MessageWithdrawn, when=still_waits, to=SAME, then=withdraw_message),
+        on(RetryRequested, to=BEGIN_TURN, then=resting.retry_turn),
+        on(MessageWithdrawn, when=still_waits, to=SAME, then=busy.withdraw_message),
         refuse(MessageWithdrawn, "not_waiting"),
         *AT_REST,
     ],

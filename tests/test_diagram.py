@@ -124,7 +124,7 @@ class TestPicture:
     def test_a_row_that_stays_stands_in_its_box(self) -> None:
         """A row that rests where it was has no arrow: its box says so."""
         staying = {
-            f"    {state.__name__} : stays on {row.event.__name__}"
+            f"    {state.__name__} : stays on {row.event.__name__}{f' [{row.when.__name__}]' if row.when else ''}"
             for state in STATES
             for row in rows(state)
             if row.to is SAME
@@ -148,7 +148,7 @@ class TestPicture:
         """Where only a person leads on, the picture is yellow."""
         marked = {line.split()[1] for line in picture() if line.endswith(" person")}
 
-        assert marked == {"Idle", "AwaitingUserResponse", "Failed"}
+        assert marked == {"Idle", "AwaitingUserResponse", "AwaitingApproval", "Failed"}
 
 
 class TestPage:
@@ -173,7 +173,7 @@ class TestPage:
         """Below the name of a junction stand its branches, in the order in which they are asked."""
         section = markdown().split(f"### {junction.name}\n")[1].split("\n#")[0]
 
-        branches = re.findall(r"^- (\[\w+\]) → (\w+)", section, flags=re.MULTILINE)
+        branches = re.findall(r"^- (?:(\[\w+\]) )?→ (\w+)", section, flags=re.MULTILINE)
 
         siblings = len(junction.branches)
         assert branches == [(guard(branch, siblings), name(branch.to)) for branch in junction.branches]
