@@ -1,0 +1,66 @@
+"""What turnwise tests itself with, for the tests of those who build on it.
+
+Doubles of the model say what a test tells them to. The property-testing kit makes up conversations and holds them to
+the laws of the machine. Names are looked up on first use: a test that needs only a double does not load Hypothesis.
+
+    from hypothesis import given
+    from turnwise.testing import check_laws, traces
+
+    @given(traces())
+    def test_the_laws_hold(trace): check_laws(trace)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .history import History, Observation, Trace, observe
+    from .laws import LAWS, LawBroken, check_laws, check_newest
+    from .machine import ConversationMachine
+    from .scripted import FunctionLlm, ScriptedLlm, call, calls, failure, reply
+    from .strategies import effects, events, events_for, policies, states, traces
+
+_HOMES = {
+    "history": ("History", "Observation", "Trace", "observe"),
+    "laws": ("LAWS", "LawBroken", "check_laws", "check_newest"),
+    "machine": ("ConversationMachine",),
+    "scripted": ("FunctionLlm", "ScriptedLlm", "call", "calls", "failure", "reply"),
+    "strategies": ("effects", "events", "events_for", "policies", "states", "traces"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "LAWS",
+    "ConversationMachine",
+    "FunctionLlm",
+    "History",
+    "LawBroken",
+    "Observation",
+    "ScriptedLlm",
+    "Trace",
+    "call",
+    "calls",
+    "check_laws",
+    "check_newest",
+    "effects",
+    "events",
+    "events_for",
+    "failure",
+    "observe",
+    "policies",
+    "reply",
+    "states",
+    "traces",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_HOME_OF[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

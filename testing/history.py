@@ -6,16 +6,16 @@ said, what the turn has used up. It asks no state for any of this, so the laws c
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 
 from ..states.context import Context
-from ..states.effects import Abort, Effect, ExecuteTool, RequestLlm, StartTimer
+from ..states.effects import Abort, Effect, ExecuteTool, PersistMessage, RequestLlm, StartTimer
 from ..states.errors import Refused
 from ..states.events import (
     Answer,
-    AskUserQuestionPending,
     DeadlineReached,
     EffectFailed,
     Event,
@@ -23,14 +23,14 @@ from ..states.events import (
     LlmResponse,
     Opened,
     RetryDue,
-    RetryRequested,
+    ToolApproval,
     UserCancel,
     UserMessage,
     UserQuestionResponse,
 )
 from ..states.log import LogEntry
 from ..states.machine import begin, transition
-from ..states.messages import Message, Usage
+from ..states.messages import Heard, Message, Usage
 from ..states.states import Idle, State
 from ..states.step import Step
 from ..states.transcript import Transcript
@@ -85,7 +85,7 @@ class Spent:
     since: datetime
     requests: int = 0
     tool_calls: int = 0
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
 
 
 class History:
@@ -104,11 +104,20 @@ class History:
         """The effect that the newest event answered."""
         self.faults: list[str] = []
         """What was asked of the world and makes no sense."""
-        self.spent: Spent | None = None
-        """What the turn has used up; None before the first."""
-        self.cost_of_turn = Usage()
-        """What all requests of the turn have cost."""
+        self.spent = Spent(since=datetime.min.replace(tzinfo=UTC))
+        """What the turn has used up."""
+        self.costs: dict[int, Usage] = {}
+        """What the requests of each turn have cost."""
+        self.messages: dict[int, str] = {}
+        """The ids of all messages of people that were taken, by the step that brought them."""
+        self.entered: Counter[int] = Counter()
+        """How often each of them entered the transcript, by that step."""
+        self.withdrawn: Counter[str] = Counter()
+        """How often each of them was withdrawn, by its id."""
+        self.allowed: set[str] = set()
+        """The calls that a person allowed."""
         self._said = Transcript()
+        self._began: dict[int, datetime] = {}
         self._cancel_deadline: int | None = None
 
     @property
@@ -156,11 +165,21 @@ class History:
         entry = LogEntry.of(observation.event, step)
         self.log.append(entry)
         self._said.add(entry)
-        self._count(observation.event)
+        self._hear(observation.event, step)
+        self._count(observation.event, observation.before.book.turn)
+        if step.state.book.turn > observation.before.book.turn:
+            self.spent = Spent(since=observation.event.at)
         if isinstance(observation.event, Answer):
             self._end(observation.event)
         for effect in step.effects:
             self._start(effect)
+
+    def _hear(self, event: Event, step: Step) -> None:
+        if isinstance(event, UserMessage):
+            self.messages[step.state.book.seq] = event.event_id
+        elif isinstance(event, ToolApproval) and event.allowed:
+            self.allowed.add(event.call_id)
+        self.withdrawn.update(step.withdrawn)
 
     def _end(self, answer: Answer) -> None:
         self.answered = self.in_flight.pop(answer.effect_id, None)
@@ -176,16 +195,15 @@ class History:
                 self._stop(effect_id)
             case RequestLlm():
                 self._fly(effect.effect_id, effect)
-                if self.spent is not None and not self.sends_again:
-                    self.spent.requests += 1
+                self.spent.requests += not self.sends_again
             case ExecuteTool():
                 self._fly(effect.effect_id, effect)
-                if self.spent is not None:
-                    self.spent.tool_calls += 1
+                self.spent.tool_calls += 1
             case StartTimer():
                 self._fly(effect.effect_id, effect)
-                if self.stopping:
-                    self._cancel_deadline = effect.effect_id
+                self._cancel_deadline = effect.effect_id if self.stopping else None
+            case PersistMessage(said=Heard(seq=seq)) if seq in self.messages:
+                self.entered[seq] += 1
             case _:
                 pass
 
@@ -193,6 +211,7 @@ class History:
         if effect_id in self.started:
             self.faults.append(f"the id {effect_id} was given to two effects")
         self.started.add(effect_id)
+        self._began[effect_id] = self.newest.event.at
         self.in_flight[effect_id] = effect
 
     def _stop(self, effect_id: int) -> None:
@@ -204,25 +223,18 @@ class History:
         else:
             del self.in_flight[effect_id]
 
-    def _count(self, event: Event) -> None:
+    def _count(self, event: Event, turn: int) -> None:
         match event:
-            case UserMessage() | RetryRequested():
+            case UserQuestionResponse() | ToolApproval() | UserCancel():
                 self.spent = Spent(since=event.at)
-                self.cost_of_turn = Usage()
-            case UserQuestionResponse() | UserCancel():
-                self.spent = Spent(since=event.at)
-            case LlmResponse() if self.spent is not None:
+            case LlmResponse():
+                self.costs[turn] = self.costs.get(turn, Usage()) + event.usage
                 self.spent.usage += event.usage
-                self.cost_of_turn += event.usage
-            case DeadlineReached() if self.spent is not None and not self.stopping:
-                asked = next(entry.event for entry in reversed(self.log) if _asks(entry.event))
-                self.spent.since = _later(self.spent.since, event.at - asked.at)
+            case DeadlineReached() if not self.stopping:
+                waited = event.at - self._began.get(event.effect_id, event.at)
+                self.spent.since = _later(self.spent.since, waited)
             case _:
                 pass
-
-
-def _asks(event: Event) -> bool:
-    return isinstance(event, AskUserQuestionPending)
 
 
 def _later(at: datetime, by: timedelta) -> datetime:

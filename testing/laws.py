@@ -1,8 +1,8 @@
 """The promises that every conversation keeps, each as a function that finds where one is broken.
 
 A law looks at a `History`, that is, at the newest event and all that an onlooker knows by then, and raises
-`LawBroken` with a sentence. `check_laws` holds a whole trace to all of them. The numbers are those of the list of laws
-in docs/machine.md; a law about things that a conversation does not have yet is not here.
+`LawBroken` with a sentence. `check_laws` holds a whole trace to all of them. Numbers that are missing belong to what a
+conversation does not have yet (deliveries, children) and to the table, which its own tests hold to its law.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from ..states.context import Context
 from ..states.effects import AnyEffect, ExecuteTool, RequestLlm
 from ..states.errors import Refused
 from ..states.events import (
-    REQUESTS,
     Answer,
     AnyEvent,
     CloseRequested,
@@ -27,28 +26,27 @@ from ..states.events import (
     Event,
     Request,
     ToolAborted,
+    ToolApproval,
     UserCancel,
     UserMessage,
     UserQuestionResponse,
 )
 from ..states.machine import next_events
-from ..states.messages import Message
+from ..states.messages import Message, Usage
 from ..states.policy import Limits
+from ..states.questions import Answers
 from ..states.states import (
     AnyState,
+    AwaitingPerson,
     AwaitingUserResponse,
     Busy,
     Cancelling,
     Closed,
     Failed,
     Idle,
-    LlmRequesting,
-    RetryWaiting,
     State,
-    ToolExecuting,
     pending,
 )
-from ..states.step import Step
 from ..states.value import Value
 from .history import History, Observation, Spent, histories, observe
 
@@ -64,8 +62,11 @@ def check_laws(trace: Iterable[Observation], *laws: Law) -> None:
 
     Raises `LawBroken` at the first step that breaks one.
     """
+    history = History()
     for history in histories(trace):
         check_newest(history, *laws)
+    if not laws:
+        is_replayed_by_its_log(history)
 
 
 def check_newest(history: History, *laws: Law) -> None:
@@ -84,12 +85,12 @@ def _require(holds: bool, sentence: str, history: History) -> None:
 
 
 def is_taken_or_refused(history: History) -> None:
-    """Law 1: every event gives a step, is ignored, or is refused with one sentence; and nothing that came in changed."""
+    """Law 1: every event gives a step, is ignored, or is refused with one sentence; nothing that came in is changed."""
     newest = history.newest
-    copies = [newest.before, newest.event, newest.context]
-    copies = [value.model_copy(deep=True) for value in copies]
-    observe(newest.before, newest.event, newest.context)
-    _require(copies == [newest.before, newest.event, newest.context], "what came in was changed", history)
+    given = (newest.before, newest.event, newest.context)
+    copies = tuple(value.model_copy(deep=True) for value in given)
+    observe(*given)
+    _require(copies == given, "what came in was changed", history)
     if isinstance(newest.outcome, Refused):
         _require(isinstance(newest.event, Request), "only a request may be refused", history)
         _require(bool(newest.outcome.sentence), "a refusal says why in a sentence", history)
@@ -102,6 +103,15 @@ def is_deterministic(history: History) -> None:
     _require(_comparable(again) == _comparable(newest), "the same again gave something else", history)
     for family, value in _written(newest):
         _require(family.validate_json(value.to_json()) == value, f"a {value!r:.40} is not exact in JSON", history)
+
+
+def is_replayed_by_its_log(history: History) -> None:
+    """Law 2, for the whole: the events that were taken, alone, lead to the same state and the same transcript."""
+    replayed = History()
+    for entry in history.log:
+        replayed.take(entry.event)
+    _require(replayed.state == history.state, "the log leads to another state", history)
+    _require(replayed.transcript == history.transcript, "the log tells of other words", history)
 
 
 def _comparable(observation: Observation) -> object:
@@ -135,8 +145,8 @@ def changes_nothing_unless_taken(history: History) -> None:
     if newest.step is None:
         _require(newest.after == newest.before, "nothing happened, and yet the state changed", history)
         _require(newest.effects == (), "nothing happened, and yet something is wanted", history)
-        ended = None if isinstance(newest.outcome, Refused) else newest.outcome.ended
-        _require(ended is None, "nothing happened, and yet a turn ended", history)
+        honest = isinstance(newest.outcome, Refused) or not (newest.outcome.ended or newest.outcome.withdrawn)
+        _require(honest, "nothing happened, and yet a turn ended or a message is gone", history)
     else:
         _require(newest.after.book.seq == newest.before.book.seq + 1, "a step is counted once", history)
 
@@ -185,13 +195,16 @@ def unpaired(transcript: Iterable[Message]) -> str | None:
 
 
 def runs_no_more_than_allowed(history: History) -> None:
-    """Law 6: one model request at a time, no more tools than the policy says, and an exclusive call alone."""
+    """Law 6: one model request at a time, no more tools than the policy says, an exclusive call alone, and nothing
+    that a person must allow and did not."""
     requests = [effect for effect in history.in_flight.values() if isinstance(effect, RequestLlm)]
     tools = [effect.call for effect in history.in_flight.values() if isinstance(effect, ExecuteTool)]
     _require(len(requests) <= 1, "two model requests are in flight", history)
     _require(not (requests and tools), "a model request is in flight beside tools", history)
     _require(len(tools) <= history.context.policy.parallel, "more tools run than the policy allows", history)
     _require(len(tools) <= 1 or not any(call.exclusive for call in tools), "an exclusive call has company", history)
+    unasked = [call.call_id for call in tools if call.approval and call.call_id not in history.allowed]
+    _require(unasked == [], "a call runs that nobody allowed", history)
 
 
 def waits_for_something(history: History) -> None:
@@ -200,9 +213,11 @@ def waits_for_something(history: History) -> None:
     _require(history.faults == [], "; ".join(history.faults), history)
     _require(pending(state) == history.in_flight.keys(), "it waits for something else than is in flight", history)
     _require(all(effect_id < state.book.next_effect for effect_id in history.started), "an id is free again", history)
-    if isinstance(state, AwaitingUserResponse):
-        wanted = history.context.policy.questions.deadline is not None
-        _require((state.deadline is not None) == wanted, "the deadline is not what the policy says", history)
+    if isinstance(state, AwaitingPerson):
+        policy = history.context.policy
+        seconds = policy.questions.deadline if isinstance(state, AwaitingUserResponse) else policy.approval_deadline
+        armed = state.deadline is not None
+        _require(armed == (seconds is not None), "the deadline is not what the policy says", history)
     elif isinstance(state, Busy):
         _require(bool(history.in_flight), "it is busy and waits for nothing", history)
 
@@ -213,18 +228,22 @@ def waits_for_something(history: History) -> None:
 def can_be_stopped(history: History) -> None:
     """Law 8: a cancel ends the turn in a few steps, whether the tools acknowledge or only time passes; where nothing
     runs it does nothing, and it never reaches another turn than it names."""
-    newest = history.newest
-    if isinstance(newest.event, UserCancel):
-        late = newest.event.turn is not None and newest.event.turn != newest.before.book.turn
-        idle = isinstance(newest.before, Idle | Failed | Closed | Cancelling)
-        if late or idle:
-            _require(newest.step is None, "a cancel with nothing to act on did something", history)
-        else:
-            _require(newest.step is not None, "a cancel was ignored", history)
+    event, before = history.newest.event, history.newest.before
+    if isinstance(event, UserCancel):
+        acts = history.newest.step is not None
+        _require(acts == _has_object(event, before), "a cancel acts where there is something", history)
     if isinstance(history.state, Busy):
         for patient in (True, False):
-            rest = _stop(history, UserCancel, patient=patient)
-            _require(isinstance(rest, Idle | Closed), "a cancelled turn does not end at rest", history)
+            after = _stop(history, UserCancel, patient=patient)
+            goes_on = bool(history.state.inbox) and after.book.turn == history.state.book.turn + 1
+            _require(isinstance(after, Idle | Closed) or goes_on, "a cancelled turn goes on", history)
+
+
+def _has_object(cancel: UserCancel, state: State) -> bool:
+    """Whether what a person wants to stop is there to be stopped."""
+    if isinstance(state, Idle | Failed | Closed | Cancelling) or cancel.turn not in (None, state.book.turn):
+        return False
+    return cancel.call_id is None or (isinstance(state, AwaitingPerson) and cancel.call_id == state.call.call_id)
 
 
 def can_be_left(history: History) -> None:
@@ -232,16 +251,26 @@ def can_be_left(history: History) -> None:
     state = history.state
     if isinstance(state, Closed):
         return
-    context, at = history.context, history.newest.event.at
-    moves = {UserMessage, UserQuestionResponse, UserCancel, CloseRequested}
+    at = history.newest.event.at
+    moves = {UserMessage, UserQuestionResponse, ToolApproval, UserCancel, CloseRequested}
     _require(not moves.isdisjoint(next_events(state)), "a person has no way on", history)
-    close = CloseRequested(event_id="way out", at=at)
-    closed = _stop(history, CloseRequested, patient=True) if isinstance(state, Busy) else observe(state, close, context).after
+    closed = _stop(history, CloseRequested, patient=True) if isinstance(state, Busy) else _close(history)
     _require(isinstance(closed, Closed), "closing does not close", history)
-    if isinstance(state, AwaitingUserResponse):
-        answers = {question.question: question.options[0].label for question in state.questions}
-        response = UserQuestionResponse(event_id="way out", at=at, answers=answers)
-        _require(observe(state, response, context).step is not None, "no answer is accepted", history)
+    if isinstance(state, AwaitingPerson):
+        response = _what_is_asked_for(state, at)
+        _require(observe(state, response, history.context).step is not None, "no answer is accepted", history)
+
+
+def _what_is_asked_for(state: AwaitingPerson, at: datetime) -> Request:
+    if not isinstance(state, AwaitingUserResponse):
+        return ToolApproval(event_id="way out", at=at, call_id=state.call.call_id, allowed=True)
+    answers: Answers = {question.question: question.options[0].label for question in state.questions}
+    return UserQuestionResponse(event_id="way out", at=at, answers=answers)
+
+
+def _close(history: History) -> State:
+    close = CloseRequested(event_id="way out", at=history.newest.event.at)
+    return observe(history.state, close, history.context).after
 
 
 def stays_closed(history: History) -> None:
@@ -255,10 +284,12 @@ def _stop(history: History, kind: type[UserCancel | CloseRequested], *, patient:
     the deadline pass)."""
     state, context, at = history.state, history.context, history.newest.event.at
     turn = state.book.turn
-    # A cancelled question may let the turn go on, so that it takes a second cancel; each tool takes one step more.
+    wishes = [] if isinstance(state, Cancelling) and (kind is UserCancel or state.closing) else [kind]
+    if kind is UserCancel and isinstance(state, AwaitingUserResponse):
+        wishes.append(kind)  # a cancelled question may let the turn go on; then it takes a second cancel
     for _ in range(3 + context.policy.parallel):
-        event = kind(event_id="way out", at=at) if _takes(state, kind) else _acknowledgement(state, at, patient)
-        step = observe(state, event, context).step
+        event = wishes.pop()(event_id="way out", at=at) if wishes else _acknowledgement(state, at, patient)
+        step = None if event is None else observe(state, event, context).step
         if step is None:
             break
         if step.ended is not None:
@@ -268,34 +299,31 @@ def _stop(history: History, kind: type[UserCancel | CloseRequested], *, patient:
     raise LawBroken(f"{state.type} cannot be stopped")
 
 
-def _takes(state: State, kind: type[UserCancel | CloseRequested]) -> bool:
-    """Whether it is up to the person, and not to the world, to move on."""
-    return not isinstance(state, Cancelling) or (kind is CloseRequested and not state.closing)
-
-
-def _acknowledgement(state: State, at: datetime, patient: bool) -> Event:
-    assert isinstance(state, Cancelling)
+def _acknowledgement(state: State, at: datetime, patient: bool) -> Event | None:
+    if not isinstance(state, Cancelling):
+        return None
     if patient:
         return DeadlineReached(effect_id=state.deadline.effect_id, at=at)
     return ToolAborted(effect_id=min(pending(state) - {state.deadline.effect_id}), at=at)
 
 
-# --- 11 and 12: what a turn comes to
+# --- 12: what a turn comes to, and what it may use up
 
 
 def ends_each_turn_once(history: History) -> None:
-    """Law 11: the step that leaves a turn, and no other, says that it ended, how, and what all of it cost."""
+    """Every turn ends once: the step that leaves it, and no other, says so, and what all of the turn cost."""
     newest = history.newest
     if newest.step is None:
         return
-    ended = newest.step.ended
-    begins = newest.after.book.turn > newest.before.book.turn
-    leaves = (begins or isinstance(newest.before, Busy)) and not isinstance(newest.after, Busy)
-    _require((ended is not None) == leaves, "a turn ended without a word, or a word without an end", history)
+    ended, before, after = newest.step.ended, newest.before, newest.after
+    open_turns = isinstance(before, Busy) + after.book.turn - before.book.turn
+    ends = open_turns - isinstance(after, Busy)
+    _require(ends == (ended is not None), "a turn ended without a word, or a word without an end", history)
     if ended is not None:
-        _require(ended.turn == newest.after.book.turn, "another turn ended", history)
-        _require((ended.status == "failed") == isinstance(newest.after, Failed), "a failure rests in Failed", history)
-        _require(ended.usage == history.cost_of_turn, "the cost is not what the requests cost", history)
+        _require(ended.turn == (before if isinstance(before, Busy) else after).book.turn, "another turn ended", history)
+        _require((ended.status == "failed") == isinstance(after, Failed), "a failure rests in Failed", history)
+        cost = history.costs.get(ended.turn, Usage())
+        _require(ended.usage == cost, "the cost is not what the requests cost", history)
 
 
 def keeps_within_limits(history: History) -> None:
@@ -305,15 +333,13 @@ def keeps_within_limits(history: History) -> None:
     effects = history.newest.effects
     requests = [effect for effect in effects if isinstance(effect, RequestLlm)]
     tools = [effect for effect in effects if isinstance(effect, ExecuteTool)]
-    if spent is None or not (requests or tools):
-        return
     if tools and limits.tool_calls is not None:
         _require(spent.tool_calls <= limits.tool_calls, "more calls than the limit", history)
     if requests:
         _require(spent.requests <= limits.requests, "more requests than the limit", history)
         last = limits.last == "answer_now" and spent.requests == limits.requests
         _require((requests[0].tool_choice == "none") == last, "the last request is not what the limit says", history)
-    if not history.sends_again:
+    if (requests or tools) and not history.sends_again:
         _require(not _is_used_up(spent, limits, history.newest.event.at), "started although all is spent", history)
 
 
@@ -323,6 +349,18 @@ def _is_used_up(spent: Spent, limits: Limits, at: datetime) -> bool:
         or (limits.cost is not None and (spent.usage.cost or 0.0) >= limits.cost)
         or (limits.seconds is not None and (at - spent.since).total_seconds() >= limits.seconds)
     )
+
+
+# --- 13: what was said meanwhile
+
+
+def loses_no_message(history: History) -> None:
+    """Law 13: what a person said entered the transcript, was withdrawn or still waits, and only one of these, once."""
+    waiting = [message.seq for message in getattr(history.state, "inbox", ())]
+    for seq, event_id in history.messages.items():
+        places = history.entered[seq] + history.withdrawn[event_id] + waiting.count(seq)
+        _require(places == 1, f"the message of step {seq} is in {places} places", history)
+    _require(waiting == sorted(waiting), "what waits is out of order", history)
 
 
 # --- 16: answers of people
@@ -355,6 +393,7 @@ LAWS: tuple[Law, ...] = (
     stays_closed,
     ends_each_turn_once,
     keeps_within_limits,
+    loses_no_message,
     hands_on_answers_exactly,
 )
 """All laws, in the order of their numbers."""

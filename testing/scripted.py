@@ -1,8 +1,8 @@
 """Models that say what a test tells them to: doubles of the `Llm` port.
 
-    llm = ScriptedLlm([call("find_table", party=2), reply("Table 4 is free.")])
-    async with Engine.open("sqlite://", model=llm, tools=[find_table]) as engine: ...
-    llm.assert_finished()
+llm = ScriptedLlm([call("find_table", party=2), reply("Table 4 is free.")])
+async with Engine.open("sqlite://", model=llm, tools=[find_table]) as engine: ...
+llm.assert_finished()
 """
 
 from __future__ import annotations

@@ -9,9 +9,10 @@ The strategies are written by hand. Hypothesis could derive them from the types,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from itertools import product
 from typing import Any, TypeVar, get_args
 
 from hypothesis import strategies as st
@@ -40,24 +41,29 @@ from ..states.events import (
     Event,
     LlmFailed,
     LlmResponse,
+    MessageWithdrawn,
     Opened,
     PolicyChanged,
     Request,
     RetryDue,
     RetryRequested,
     ToolAborted,
+    ToolApproval,
     ToolComplete,
     UserCancel,
     UserMessage,
     UserQuestionResponse,
 )
 from ..states.failures import TRANSIENT, FailureKind
-from ..states.messages import Heard, Made, ToolCall, ToolResult, Usage
+from ..states.inbox import Waiting
+from ..states.messages import ActKind, CrashContract, Heard, Made, ToolCall, ToolResult, Usage
 from ..states.policy import Limits, ModelSpec, Policy, Questions, Retry, Texts
-from ..states.questions import Annotation, Answers, QuestionOption, UserQuestion
+from ..states.questions import MAX_HEADER, Annotation, Answers, QuestionOption, UserQuestion
 from ..states.round import Round, RoundCall, Running
 from ..states.states import (
     STATES,
+    AwaitingApproval,
+    AwaitingPerson,
     AwaitingUserResponse,
     Book,
     Busy,
@@ -75,11 +81,23 @@ from ..states.turn import TurnRecord
 from .history import History, Observation
 
 T = TypeVar("T")
+E = TypeVar("E", bound=Event)
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 """The moment around which most made-up events happen."""
 
-TRICKY = ("a", "b", "", " ", "{0} {x} %s", 'say "yes"', "one\ntwo\r\n\tthree", "back\\slash", "日本語 مرحبا 👩‍👩‍👧", "\u2028\u0000")
+TRICKY = (
+    "a",
+    "b",
+    "",
+    " ",
+    "{0} {x} %s",
+    'say "yes"',
+    "one\ntwo\r\n\tthree",
+    "back\\slash",
+    "日本語 مرحبا 👩‍👩‍👧",
+    "\u2028\u0000",
+)
 
 
 # --- words and numbers
@@ -99,71 +117,87 @@ def words() -> SearchStrategy[str]:
 
 @cache
 def instants() -> SearchStrategy[datetime]:
-    """Moments within a day of `NOON`, and now and then an end of the calendar."""
-    ends = st.sampled_from([datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)])
-    usual = st.integers(0, 86_400_000).map(lambda milliseconds: NOON + timedelta(milliseconds=milliseconds))
-    return mostly(usual, ends)
+    """Moments around `NOON`, some of them the same, and the ends of the calendar."""
+    near = [NOON + timedelta(seconds=seconds) for seconds in (0, 0, 0.000_001, 1, 1, 60, 3_600, -1, -86_400)]
+    return st.sampled_from([*near, datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)])
 
 
 @cache
 def seconds() -> SearchStrategy[float]:
     """Lengths of time, from none to longer than the calendar."""
-    return st.sampled_from([1.0, 0.0, 0.25, 5.0, 600.0, 1e12, 1e308])
+    return st.sampled_from([1.0, 5.0, 600.0, 0.0, 0.25, 1e12, 1e308])
+
+
+def pick(draw: st.DrawFn, things: Sequence[T]) -> T:
+    """One of these: as `sampled_from`, but cheap where the things are others each time."""
+    return things[draw(st.integers(0, len(things) - 1))]
 
 
 def mostly(usual: SearchStrategy[T], rare: SearchStrategy[T]) -> SearchStrategy[T]:
     """Nine times out of ten the usual."""
-    return st.integers(0, 9).flatmap(lambda tenth: rare if tenth == 9 else usual)
+    return st.sampled_from([usual] * 9 + [rare]).flatmap(lambda strategy: strategy)
 
 
 def perhaps(value: SearchStrategy[T]) -> SearchStrategy[T | None]:
     """None, three times out of four."""
-    return st.integers(0, 3).flatmap(lambda quarter: value if quarter == 3 else st.none())
+    return st.sampled_from([st.none()] * 3 + [value]).flatmap(lambda strategy: strategy)
 
 
 # --- policies
 
 
 @cache
-def policies() -> SearchStrategy[Policy]:
-    """Rules of every kind: 1 to 3 models, up to 4 tools at once, limits down to nothing at all."""
-    return st.builds(
-        Policy,
-        models=st.integers(1, 3).map(lambda count: tuple(ModelSpec(name=f"model-{n}") for n in range(count))),
-        questions=st.builds(
-            Questions,
-            alongside=st.sampled_from(["in_order", "alone"]),
-            answer=st.sampled_from(["json", "readable"]),
-            cancel=st.sampled_from(["idle", "resume"]),
-            partial=st.booleans(),
-            deadline=perhaps(seconds()),
-        ),
-        parallel=st.integers(1, 4),
-        limits=limits(),
-        retry=st.builds(
-            Retry,
-            attempts=st.integers(1, 3),
-            base=seconds(),
-            factor=st.sampled_from([2.0, 1.0, 1e200]),
-            cap=seconds(),
-        ),
-        cancel_deadline=seconds(),
-        texts=mostly(st.just(Texts()), st.builds(Texts, cancelled=texts(), not_run=texts(), limit=texts())),
+def policies(**rules: SearchStrategy[Any]) -> SearchStrategy[Policy]:
+    """Rules of every kind, but for those given: 1 to 3 models, up to 4 tools at once, limits down to nothing."""
+    questions = st.builds(
+        Questions,
+        alongside=st.sampled_from(["in_order", "alone"]),
+        answer=st.sampled_from(["json", "readable"]),
+        cancel=st.sampled_from(["idle", "resume"]),
+        partial=st.booleans(),
+        deadline=st.none() | seconds(),
     )
+    retry = st.builds(
+        Retry,
+        attempts=st.integers(1, 3),
+        base=seconds(),
+        factor=st.sampled_from([2.0, 1.0, 1e200]),
+        cap=seconds(),
+    )
+    other: dict[str, SearchStrategy[Any]] = {
+        "models": st.integers(1, 3).map(lambda count: tuple(ModelSpec(name=f"model-{n}") for n in range(count))),
+        "questions": questions,
+        "parallel": st.integers(1, 4),
+        "limits": limits(),
+        "approval_deadline": st.none() | seconds(),
+        "when_busy": st.sampled_from(["refuse", "queue", "steer"]),
+        "retry": retry,
+        "cancel_deadline": seconds(),
+        "texts": mostly(st.just(Texts()), st.builds(Texts, cancelled=texts(), not_run=texts(), limit=texts())),
+    }
+    return st.builds(Policy, **{**other, **rules})
 
 
 @cache
 def limits() -> SearchStrategy[Limits]:
-    """Limits of every kind, most of them absent or far away."""
-    return st.builds(
-        Limits,
-        requests=st.sampled_from([50, 1, 2, 3, 8]),
-        last=st.sampled_from(["answer_now", "plain"]),
-        tool_calls=perhaps(st.integers(0, 4)),
-        tokens=perhaps(st.sampled_from([1, 100, 5_000])),
-        cost=perhaps(st.sampled_from([0.01, 1.0])),
-        seconds=perhaps(seconds()),
-    )
+    """No limits, or tight ones."""
+    return st.booleans().flatmap(lambda tight: tight_limits() if tight else st.just(Limits()))
+
+
+@cache
+def tight_limits() -> SearchStrategy[Limits]:
+    """Limits of one kind or of all that a conversation soon meets."""
+    kinds: dict[str, SearchStrategy[Any]] = {
+        "requests": st.sampled_from([8, 3, 2, 1]),
+        "tool_calls": st.sampled_from([3, 2, 1, 0]),
+        "tokens": st.sampled_from([5_000, 100, 1]),
+        "cost": st.sampled_from([1.0, 0.01]),
+        "seconds": st.sampled_from([60.0, 5.0, 1.0, 1e-9, 1e308]),
+    }
+    last = st.sampled_from(["answer_now", "plain"])
+    single = [st.builds(Limits, last=last, **{kind: value}) for kind, value in kinds.items()]
+    together = st.builds(Limits, last=last, **kinds)
+    return st.one_of(*single, together)
 
 
 @cache
@@ -184,36 +218,47 @@ def contexts_for(state: State) -> SearchStrategy[Context]:
 @cache
 def usages() -> SearchStrategy[Usage]:
     """What requests cost, from nothing to all the money that a number can hold."""
-    return st.builds(
-        Usage,
-        input_tokens=st.sampled_from([0, 1, 40, 4_000]),
-        output_tokens=st.sampled_from([0, 1, 60]),
-        cost=st.sampled_from([None, 0.0, 0.004, 2.5, 1e308]),
+    tokens = ((0, 0), (1, 0), (40, 60), (4_000, 1))
+    costs = (None, None, 0.0, 0.004, 2.5, 1e308)
+    return st.sampled_from(
+        [Usage(input_tokens=sent, output_tokens=made, cost=cost) for cost in costs for sent, made in tokens]
     )
+
+
+@st.composite
+def tool_calls(draw: st.DrawFn) -> tuple[ToolCall, ...]:
+    """The calls of one response: none, or up to five."""
+    size = pick(draw, (0, 0, 0, 1, 1, 2, 2, 3, 3, 5))
+    return numbered(draw(_calls()) for _ in range(size))
 
 
 @cache
 def _calls() -> SearchStrategy[ToolCall]:
-    return st.builds(
-        ToolCall,
-        call_id=st.just("call"),
-        name=st.sampled_from(["read", "write", "ask"]),
-        arguments=st.sampled_from(["{}", '{"path": "a"}', "not JSON", ""]),
-        provider_id=st.sampled_from(["call_0", ""]),
-        fault=perhaps(texts()),
-        exclusive=st.booleans(),
-        crash=st.sampled_from(["at_most_once", "pure", "idempotent", "reconcile"]),
-        acts=st.sampled_from([(), ("question",)]),
-    )
+    """Calls of every kind, under one id: four in five are plain."""
+    acts: tuple[tuple[ActKind, ...], ...] = ((), ("question",))
+    kinds = product((False, True), acts, (None, "", "There is no such tool"), get_args(CrashContract))
+    odd = [
+        ToolCall(
+            call_id="call",
+            name="odd",
+            arguments="not JSON",
+            exclusive=alone,
+            acts=may,
+            fault=fault,
+            crash=crash,
+            approval=crash == "at_most_once",
+        )
+        for alone, may, fault, crash in kinds
+    ]
+    guarded = ToolCall(call_id="call", name="pay", arguments='{"sum": 5}', approval=True)
+    plain = ToolCall(call_id="call", name="read", arguments='{"path": "a"}', provider_id="call_0")
+    question = ToolCall(call_id="call", name="ask", exclusive=True, acts=("question",))
+    return st.sampled_from([*[plain] * 2 * len(odd), *[question] * len(odd), *[guarded] * len(odd), *odd])
 
 
-def tool_calls(prefix: str = "call", *, max_size: int = 5) -> SearchStrategy[tuple[ToolCall, ...]]:
-    """The calls of one response, their ids made from `prefix`: `call.0`, `call.1` and so on."""
-
-    def numbered(calls: list[ToolCall]) -> tuple[ToolCall, ...]:
-        return tuple(call.model_copy(update={"call_id": f"{prefix}.{n}"}) for n, call in enumerate(calls))
-
-    return st.lists(_calls(), max_size=max_size).map(numbered)
+def numbered(calls: Iterable[ToolCall], prefix: str = "call") -> tuple[ToolCall, ...]:
+    """These calls, their ids made from `prefix`: `call.0`, `call.1` and so on. `Pure.`"""
+    return tuple(call.model_copy(update={"call_id": f"{prefix}.{n}"}) for n, call in enumerate(calls))
 
 
 @cache
@@ -227,7 +272,7 @@ def _one_question() -> SearchStrategy[UserQuestion]:
     labels = words().filter(lambda label: label.strip().casefold() != "other")
     plain = st.builds(QuestionOption, label=labels)
     shown = st.builds(QuestionOption, label=labels, description=perhaps(words()), preview=perhaps(words()))
-    header = perhaps(words())
+    header = perhaps(words().filter(lambda text: len(text) <= MAX_HEADER))
     return st.builds(
         UserQuestion, question=words(), header=header, options=_options(plain), multi_select=st.just(True)
     ) | st.builds(UserQuestion, question=words(), header=header, options=_options(shown))
@@ -243,18 +288,6 @@ def any_answers() -> SearchStrategy[Answers]:
     return st.dictionaries(texts(), texts() | st.lists(texts(), max_size=3).map(tuple), max_size=3)
 
 
-def answers_to(asked: tuple[UserQuestion, ...]) -> SearchStrategy[Answers]:
-    """Complete answers to these questions: labels offered, several of them, or words of one's own."""
-    return st.fixed_dictionaries({question.question: _answer_to(question) for question in asked})
-
-
-def _answer_to(question: UserQuestion) -> SearchStrategy[Any]:
-    labels = st.sampled_from([option.label for option in question.options])
-    if question.multi_select:
-        return labels | words() | st.lists(labels, min_size=1, unique=True).map(tuple)
-    return labels | words()
-
-
 # --- events
 
 
@@ -263,33 +296,28 @@ def _kinds() -> SearchStrategy[FailureKind]:
     return st.sampled_from([*sorted(TRANSIENT), *sorted(set(get_args(FailureKind)) - TRANSIENT)])
 
 
-@cache
-def _fields() -> Mapping[type[Event], dict[str, SearchStrategy[Any]]]:
-    """What each type of event says, beside when it happened and whom it names."""
-    sealed = st.sampled_from([(), ({"signature": "x", "parts": [1, 2.5, None, {"text": "…"}]},)])
+def _fields(kind: type[Event]) -> dict[str, SearchStrategy[Any]]:
+    """What events of a type say, but for the model's responses."""
     failure = {"kind": _kinds(), "sentence": texts()}
-    return {
+    fields: Mapping[type[Event], dict[str, SearchStrategy[Any]]] = {
         Opened: {"system": texts(), "policy": policies()},
-        UserMessage: {"text": words()},
+        UserMessage: {"text": words(), "when_busy": st.sampled_from([None, None, "refuse", "queue", "steer"])},
+        MessageWithdrawn: {"message_id": texts()},
+        ToolApproval: {
+            "call_id": texts(),
+            "allowed": st.booleans(),
+            "note": texts(),
+            "arguments": perhaps(st.dictionaries(texts(), texts() | st.integers() | st.none(), max_size=2)),
+        },
         UserQuestionResponse: {
             "answers": any_answers(),
             "annotations": st.dictionaries(texts(), st.builds(Annotation, notes=texts()), max_size=2),
             "call_id": perhaps(texts()),
         },
-        UserCancel: {"turn": perhaps(st.integers(-1, 9))},
+        UserCancel: {"turn": perhaps(st.integers(-1, 9)), "call_id": perhaps(texts())},
         RetryRequested: {},
         PolicyChanged: {"policy": policies()},
         CloseRequested: {},
-        LlmResponse: {
-            "content": texts(),
-            "thinking": mostly(st.just(""), texts()),
-            "opaque": sealed,
-            "tool_calls": tool_calls(),
-            "finish_reason": mostly(st.just("stop"), st.sampled_from(["length", "tool_calls", ""])),
-            "usage": usages(),
-            "model": texts(),
-            "digest": texts(),
-        },
         LlmFailed: {**failure, "retry_after": perhaps(seconds())},
         RetryDue: {},
         DeadlineReached: {},
@@ -298,70 +326,170 @@ def _fields() -> Mapping[type[Event], dict[str, SearchStrategy[Any]]]:
         ToolAborted: {},
         EffectFailed: failure,
     }
+    return fields[kind]
 
 
-def request(kind: type[Request], **fields: SearchStrategy[Any]) -> SearchStrategy[Request]:
-    """Requests of one type. A field that is not given is made up."""
-    ids = st.integers(0, 99).map(lambda number: f"request-{number}")
-    return st.builds(kind, **{"at": instants(), "event_id": ids, **_fields()[kind], **fields})
+@cache
+def _responses() -> SearchStrategy[LlmResponse]:
+    """What a model can say. The words are combined beforehand: this is drawn more often than anything else."""
+    thoughts = ("", "", "", "Hm", " ")
+    endings = ("stop", "stop", "tool_calls", "tool_calls", "", "length")
+    seals: tuple[tuple[dict[str, Any], ...], ...] = ((), (), ({"signature": "x", "parts": [1, 2.5, None, {"a": "…"}]},))
+    said = [
+        LlmResponse(
+            effect_id=0, at=NOON, content=content, thinking=thinking, finish_reason=ending, opaque=seal, model=model
+        )
+        for content, thinking, ending in product(("Here you are", "", "", " \n", *TRICKY), thoughts, endings)
+        for seal, model in zip(seals, ("", "model-0", "another"), strict=True)
+    ]
+    responses = st.tuples(st.sampled_from(said), tool_calls(), usages())
+    return responses.map(lambda parts: changed(parts[0], tool_calls=parts[1], usage=parts[2]))
 
 
-def answer(kind: type[Answer], **fields: SearchStrategy[Any]) -> SearchStrategy[Answer]:
-    """Answers of one type. A field that is not given is made up."""
-    return st.builds(kind, **{"at": instants(), "effect_id": st.integers(-1, 30), **_fields()[kind], **fields})
+@cache
+def _said(kind: type[Event]) -> SearchStrategy[Any]:
+    """Events of one type, for those who change when they happened and whom they name."""
+    named: dict[str, Any] = {"event_id": "request"} if issubclass(kind, Request) else {"effect_id": 0}
+    return _responses() if kind is LlmResponse else st.builds(kind, at=st.just(NOON), **_just(named), **_fields(kind))
+
+
+def _just(values: Mapping[str, Any]) -> dict[str, SearchStrategy[Any]]:
+    return {name: st.just(value) for name, value in values.items()}
+
+
+@cache
+def _named(kind: type[Event]) -> SearchStrategy[Any]:
+    numbers = st.integers(-1, 30)
+    named = numbers.map(lambda n: {"event_id": f"request-{n}"} if issubclass(kind, Request) else {"effect_id": n})
+    return st.tuples(_said(kind), instants(), named).map(lambda parts: changed(parts[0], at=parts[1], **parts[2]))
+
+
+def events_of(kind: type[E]) -> SearchStrategy[E]:
+    """Events of one type, everything about them made up."""
+    return _named(kind)
 
 
 @cache
 def events() -> SearchStrategy[Event]:
     """Every event, whatever the state it meets."""
-    requests = [request(kind) for kind in REQUESTS]
-    return st.one_of(*requests, *(answer(kind) for kind in ANSWERS))
+    return st.sampled_from(EVENTS).flatmap(events_of)
+
+
+@cache
+def requests() -> SearchStrategy[Request]:
+    """Everything that people and programs can want."""
+    return st.sampled_from(REQUESTS).flatmap(events_of)
+
+
+def changed(event: E, **changes: object) -> E:
+    """This event, but for what is changed. `Pure.`"""
+    return event.model_copy(update=changes)
+
+
+def _answer(draw: st.DrawFn, state: State) -> Answer:
+    awaited = [(effect_id, kind) for effect_id, kinds in state.awaited().items() for kind in kinds]
+    effect_id, kind = pick(draw, [each for each in awaited for _ in range(_likely(state, *each))])
+    answer: Answer = draw(_said(kind))
+    if isinstance(answer, LlmResponse):
+        return changed(answer, effect_id=effect_id, tool_calls=numbered(answer.tool_calls, f"call-{effect_id}"))
+    return changed(answer, effect_id=effect_id)
+
+
+def _likely(state: State, effect_id: int, kind: type[Answer]) -> int:
+    """How likely an answer is, beside one that is rare: models respond, tools end, and tools that may ask do ask."""
+    if kind is AskUserQuestionPending and isinstance(state, ToolExecuting):
+        return 9 if "question" in state.round.call(effect_id).acts else 1
+    return {LlmResponse: 12, ToolComplete: 4}.get(kind, 1)
+
+
+def _late_answer(draw: st.DrawFn, state: State) -> Answer:
+    effect_id = draw(st.integers(0, state.book.next_effect + 1))
+    kinds = state.awaited().get(effect_id, ())
+    answer: Answer = draw(_said(pick(draw, [kind for kind in ANSWERS if kind not in kinds])))
+    return changed(answer, effect_id=effect_id)
+
+
+def _response(draw: st.DrawFn, state: AwaitingPerson) -> Request:
+    call_id = state.call.call_id
+    if not isinstance(state, AwaitingUserResponse):
+        approval: ToolApproval = draw(_said(ToolApproval))
+        return changed(approval, call_id=call_id)
+    answers = {question.question: _answer_to(draw, question) for question in state.questions}
+    response: UserQuestionResponse = draw(_said(UserQuestionResponse))
+    return changed(response, answers=answers, call_id=pick(draw, (None, call_id)))
+
+
+def _answer_to(draw: st.DrawFn, question: UserQuestion) -> str | tuple[str, ...]:
+    labels = tuple(option.label for option in question.options)
+    own_words = draw(words())
+    return pick(draw, (labels[0], labels[-1], own_words, labels if question.multi_select else labels[0]))
+
+
+def _cancel(draw: st.DrawFn, state: State) -> UserCancel:
+    cancel: UserCancel = draw(_said(UserCancel))
+    call_id = state.call.call_id if isinstance(state, AwaitingPerson) else "an earlier call"
+    turn = pick(draw, (None, state.book.turn, state.book.turn - 1))
+    return changed(cancel, turn=turn, call_id=pick(draw, (None, None, call_id)))
+
+
+def _withdrawal(draw: st.DrawFn, state: State) -> MessageWithdrawn:
+    withdrawal: MessageWithdrawn = draw(_said(MessageWithdrawn))
+    waiting: tuple[Waiting, ...] = getattr(state, "inbox", ())
+    return changed(withdrawal, message_id=pick(draw, [*(message.event_id for message in waiting), "request-0"]))
+
+
+def _way_on(draw: st.DrawFn, state: State) -> Event:
+    """What moves this state on: what it waits for, or at rest a message."""
+    if isinstance(state, AwaitingPerson) and (not state.awaited() or draw(st.booleans())):
+        return _response(draw, state)
+    return _answer(draw, state) if state.awaited() else _message(draw, state)
+
+
+def _message(draw: st.DrawFn, state: State) -> UserMessage:
+    message: UserMessage = draw(_said(UserMessage))
+    return message
+
+
+def _request(draw: st.DrawFn, state: State) -> Request:
+    request: Request = draw(_said(pick(draw, REQUESTS)))
+    return request
+
+
+_MENU = (*[_way_on] * 22, *[_message] * 3, *[_cancel] * 2, _withdrawal, _late_answer, _request)
+
+
+def _event(draw: st.DrawFn, state: State) -> Event:
+    return pick(draw, _MENU)(draw, state)
 
 
 def answers_for(state: State) -> SearchStrategy[Answer]:
-    """Answers that this state waits for. It must wait for some."""
-    return st.one_of(*(_proper(kind, effect_id) for effect_id, kinds in state.awaited().items() for kind in kinds))
-
-
-def _proper(kind: type[Answer], effect_id: int) -> SearchStrategy[Answer]:
-    if kind is LlmResponse:
-        return answer(kind, effect_id=st.just(effect_id), tool_calls=tool_calls(f"call.{effect_id}"))
-    return answer(kind, effect_id=st.just(effect_id))
+    """Answers that this state waits for, more of those that lead somewhere. It must wait for some."""
+    return st.composite(_answer)(state)
 
 
 def late_answers_for(state: State) -> SearchStrategy[Answer]:
     """Answers that this state does not wait for: stale, doubled, unknown, or of a type that the effect cannot have."""
-    awaited = state.awaited()
-    strangers = [effect_id for effect_id in range(-1, state.book.next_effect + 2) if effect_id not in awaited]
-    late = st.sampled_from(ANSWERS).flatmap(lambda kind: answer(kind, effect_id=st.sampled_from(strangers)))
-    misfits = (_misfits(effect_id, kinds) for effect_id, kinds in awaited.items())
-    return st.one_of(late, *misfits)
+    return st.composite(_late_answer)(state)
 
 
-def _misfits(effect_id: int, kinds: tuple[type[Answer], ...]) -> SearchStrategy[Answer]:
-    others = [kind for kind in ANSWERS if kind not in kinds]
-    return st.sampled_from(others).flatmap(lambda kind: answer(kind, effect_id=st.just(effect_id)))
+def responses_for(state: AwaitingPerson) -> SearchStrategy[Request]:
+    """What a person can do about what this state asks for: complete answers, or an approval, given or not."""
+    return st.composite(_response)(state)
 
 
-def responses_for(state: AwaitingUserResponse) -> SearchStrategy[Request]:
-    """Complete answers of a person to what this state asks."""
-    named = st.sampled_from([None, state.call.call_id])
-    return request(UserQuestionResponse, answers=answers_to(state.questions), call_id=named)
+def cancels_for(state: State) -> SearchStrategy[UserCancel]:
+    """Cancels of the turn that this state is in, or of one that is over."""
+    return st.composite(_cancel)(state)
+
+
+def withdrawals_for(state: State) -> SearchStrategy[MessageWithdrawn]:
+    """Withdrawals of the messages that wait in this state, or of one that never did."""
+    return st.composite(_withdrawal)(state)
 
 
 def events_for(state: State) -> SearchStrategy[Event]:
-    """Every event, above all those that this state waits for; answers of the model, tools and timers fit it."""
-    turn = st.sampled_from([None, state.book.turn, state.book.turn - 1])
-    menu: list[SearchStrategy[Event]] = []
-    if state.awaited():
-        menu += [answers_for(state)] * 8
-    if isinstance(state, AwaitingUserResponse):
-        menu += [responses_for(state)] * 4
-    menu += [request(UserMessage)] * (8 if isinstance(state, Idle | Failed) else 1)
-    menu += [request(UserCancel, turn=turn), late_answers_for(state), request(UserQuestionResponse)]
-    rare = [request(kind) for kind in (RetryRequested, PolicyChanged, CloseRequested, Opened)]
-    menu.append(st.one_of(*rare))
-    return st.integers(0, len(menu) - 1).flatmap(menu.__getitem__)
+    """Every event, above all those that this state waits for; answers of the model, tools and people fit it."""
+    return st.composite(_event)(state)
 
 
 # --- effects
@@ -373,15 +501,13 @@ def effects() -> SearchStrategy[Effect]:
     ids = st.integers(1, 30)
     said = st.builds(Heard, seq=ids, index=st.integers(0, 3)) | st.builds(Made, text=texts())
     settled = st.builds(SettledCall, call_id=texts(), said=said, error=st.booleans())
-    calls = tool_calls(max_size=1).filter(bool).map(lambda made: RoundCall.of(made[0], 1))
+    calls = _calls().map(lambda call: RoundCall.of(call, 1))
     return st.one_of(
         st.builds(PersistMessage, said=said),
         st.builds(PersistToolResults, results=st.lists(settled, max_size=3).map(tuple)),
         st.builds(RequestLlm, effect_id=ids, model=texts(), tool_choice=st.sampled_from(["auto", "none"])),
         st.builds(ExecuteTool, effect_id=ids, call=calls),
-        st.builds(
-            StartTimer, effect_id=ids, due=instants(), wakes=st.sampled_from(["retry_due", "deadline_reached"])
-        ),
+        st.builds(StartTimer, effect_id=ids, due=instants(), wakes=st.sampled_from(["retry_due", "deadline_reached"])),
         st.builds(Abort, effect_id=ids),
     )
 
@@ -390,19 +516,19 @@ def effects() -> SearchStrategy[Effect]:
 
 
 @cache
-def states() -> SearchStrategy[State]:
-    """States as they could rest, made directly and not by a conversation: most are found by no trace.
+def states(*kinds: type[State]) -> SearchStrategy[State]:
+    """States of these types, or of any, made directly and not by a conversation: most are found by no trace.
 
     Each is consistent in itself: ids of effects differ and were given out before, what runs has no result yet, and a
     busy state has something to wait for.
     """
-    return st.sampled_from(STATES).flatmap(lambda kind: _STATES[kind]())
+    return st.sampled_from(kinds or STATES).flatmap(_states_of)
 
 
 def _books() -> SearchStrategy[Book]:
     return st.builds(
         Book,
-        seq=st.integers(1, 50),
+        seq=st.integers(3, 50),
         turn=st.integers(1, 9),
         next_effect=st.just(20),
         window_used=st.integers(0, 5_000),
@@ -444,11 +570,22 @@ def _rounds(draw: st.DrawFn, book: Book, *, min_running: int, max_running: int) 
 
 
 @st.composite
+def _inboxes(draw: st.DrawFn, book: Book) -> tuple[Waiting, ...]:
+    """Messages that wait: mostly none."""
+    size = pick(draw, (0, 0, 0, 1, 3))
+    steered = [draw(st.booleans()) for _ in range(size)]
+    return tuple(
+        Waiting(event_id=f"request-{n}", seq=book.seq - size + 1 + n, steer=steer) for n, steer in enumerate(steered)
+    )
+
+
+@st.composite
 def _llm_requesting(draw: st.DrawFn) -> State:
     book = draw(_books())
     return LlmRequesting(
         book=book,
         turn=draw(_turns(book)),
+        inbox=draw(_inboxes(book)),
         effect_id=draw(st.integers(1, 19)),
         attempt=draw(st.integers(1, 4)),
         tools_off=draw(st.booleans()),
@@ -461,6 +598,7 @@ def _retry_waiting(draw: st.DrawFn) -> State:
     return RetryWaiting(
         book=book,
         turn=draw(_turns(book)),
+        inbox=draw(_inboxes(book)),
         timer=draw(_timers()),
         attempt=draw(st.integers(2, 4)),
         tools_off=draw(st.booleans()),
@@ -471,7 +609,10 @@ def _retry_waiting(draw: st.DrawFn) -> State:
 def _tool_executing(draw: st.DrawFn) -> State:
     book = draw(_books())
     return ToolExecuting(
-        book=book, turn=draw(_turns(book)), round=draw(_rounds(book, min_running=1, max_running=4))
+        book=book,
+        turn=draw(_turns(book)),
+        inbox=draw(_inboxes(book)),
+        round=draw(_rounds(book, min_running=1, max_running=4)),
     )
 
 
@@ -483,6 +624,7 @@ def _awaiting_user_response(draw: st.DrawFn) -> State:
     return AwaitingUserResponse(
         book=book,
         turn=draw(_turns(book)),
+        inbox=draw(_inboxes(book)),
         questions=draw(questions()),
         call=call,
         round=before.settle(call.call_id),
@@ -492,27 +634,54 @@ def _awaiting_user_response(draw: st.DrawFn) -> State:
 
 
 @st.composite
+def _awaiting_approval(draw: st.DrawFn) -> State:
+    book = draw(_books())
+    before = draw(_rounds(book, min_running=0, max_running=0).filter(lambda round_: bool(round_.queued)))
+    first = before.queued[0].model_copy(update={"approval": True})
+    calls = tuple(first if call.call_id == first.call_id else call for call in before.calls)
+    return AwaitingApproval(
+        book=book,
+        turn=draw(_turns(book)),
+        inbox=draw(_inboxes(book)),
+        call=first,
+        round=before.model_copy(update={"calls": calls}),
+        since=draw(instants()),
+        deadline=draw(perhaps(_timers())),
+    )
+
+
+@st.composite
+def _failed(draw: st.DrawFn) -> State:
+    book = draw(_books())
+    return Failed(book=book, kind=draw(_kinds()), sentence=draw(texts()), turn=book.turn, inbox=draw(_inboxes(book)))
+
+
+@st.composite
 def _cancelling(draw: st.DrawFn) -> State:
     book = draw(_books())
     return Cancelling(
         book=book,
         turn=draw(_turns(book)),
+        inbox=draw(_inboxes(book)),
         round=draw(_rounds(book, min_running=1, max_running=4)),
         deadline=draw(_timers()),
         closing=draw(st.booleans()),
     )
 
 
-_STATES = {
-    Idle: lambda: st.builds(Idle, book=_books()),
-    LlmRequesting: _llm_requesting,
-    RetryWaiting: _retry_waiting,
-    ToolExecuting: _tool_executing,
-    AwaitingUserResponse: _awaiting_user_response,
-    Cancelling: _cancelling,
-    Failed: lambda: st.builds(Failed, book=_books(), kind=_kinds(), sentence=texts(), turn=st.integers(1, 9)),
-    Closed: lambda: st.builds(Closed, book=_books()),
-}
+def _states_of(kind: type[State]) -> SearchStrategy[State]:
+    made: dict[type[State], SearchStrategy[State]] = {
+        Idle: st.builds(Idle, book=_books()),
+        LlmRequesting: _llm_requesting(),
+        RetryWaiting: _retry_waiting(),
+        ToolExecuting: _tool_executing(),
+        AwaitingUserResponse: _awaiting_user_response(),
+        AwaitingApproval: _awaiting_approval(),
+        Cancelling: _cancelling(),
+        Failed: _failed(),
+        Closed: st.builds(Closed, book=_books()),
+    }
+    return made[kind]
 
 
 # --- traces
@@ -520,17 +689,18 @@ _STATES = {
 
 @st.composite
 def traces(
-    draw: st.DrawFn, rules: SearchStrategy[Policy] | None = None, *, max_size: int = 40
+    draw: st.DrawFn, rules: SearchStrategy[Policy] | None = None, *, max_size: int = 30
 ) -> tuple[Observation, ...]:
     """Conversations from their first event on, under the rules given or under any, up to `max_size` events long."""
     history = History()
     now = NOON
     history.take(Opened(event_id="opened", at=now, policy=draw(policies() if rules is None else rules)))
-    for number in range(draw(st.integers(1, max_size - 1))):
+    sizes = st.sampled_from([*range(max_size), *[max_size - 1] * max_size])
+    for number in range(draw(sizes)):
         now += timedelta(seconds=draw(st.sampled_from([1.0, 0.0, 30.0, -1.0])))
-        event = draw(events_for(history.state))
+        event = _event(draw, history.state)
         changes: dict[str, Any] = {"at": now}
         if isinstance(event, Request):
             changes["event_id"] = f"request-{number}"
-        history.take(event.model_copy(update=changes))
+        history.take(changed(event, **changes))
     return tuple(history.observations)

@@ -1,21 +1,37 @@
 """What every test here has in common: how long the property tests look for a counterexample."""
 
 import os
+import random
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 # Slow machines are no news, so no profile measures time; the limit for one test stands in pyproject.toml.
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 
 # The same examples each time: when one fails, it is the change under test that broke it.
 settings.register_profile("quick", unhurried, derandomize=True, max_examples=100)
 
 # New examples each time, and the failing ones kept for the next: this one goes looking.
-settings.register_profile("deep", unhurried, max_examples=5_000, stateful_step_count=100, print_blob=True)
+settings.register_profile("deep", unhurried, max_examples=5_000, stateful_step_count=100)
 
-settings.load_profile(os.environ.get("TURNWISE_PROFILE", "quick"))
+PROFILE = os.environ.get("TURNWISE_PROFILE", "quick")
+settings.load_profile(PROFILE)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the seed of a search before it begins, so that it can be told and repeated."""
+    if PROFILE != "quick" and config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = random.randrange(2**32)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Say how the property tests search, and how to repeat it."""
+    seed = config.option.hypothesis_seed
+    repeat = "the same examples each time" if seed is None else f"repeat it with --hypothesis-seed={seed}"
+    return f"property tests: {PROFILE}, {repeat}"
 
 
 @pytest.fixture

@@ -48,6 +48,7 @@ async def full_disk(engine: Engine) -> AsyncIterator[None]:
 
 def answers_after(gate: Gate, text: str) -> Callable[[Any], Any]:
     """A model's function that says the text once the gate is open."""
+
     async def answer(request: Any) -> str:
         await gate()
         return text

@@ -115,12 +115,12 @@ class TestTraces:
         """Law 7: `pending(state)` equals what the trace left open; only a person is waited for without a timer."""
         check_laws(trace, laws.waits_for_something)
 
-    @given(traces(max_size=25))
+    @given(traces())
     def test_8_a_turn_can_be_stopped(self, trace: Trace) -> None:
         """Law 8: cancel ends that turn within bounded steps, given only acknowledgements or deadlines."""
         check_laws(trace, laws.can_be_stopped)
 
-    @given(traces(max_size=25))
+    @given(traces())
     def test_9_a_person_finds_a_way_out(self, trace: Trace) -> None:
         """Law 9: from every state but Closed there is a way out that a person can take."""
         check_laws(trace, laws.can_be_left)
@@ -135,10 +135,15 @@ class TestTraces:
         """The step that leaves a turn, and no other, says that it ended, how, and what it cost."""
         check_laws(trace, laws.ends_each_turn_once)
 
-    @given(traces())
+    @given(traces(policies(limits=strategies.tight_limits())))
     def test_12_limits_hold(self, trace: Trace) -> None:
         """Law 12: requests and calls never exceed their limit; nothing new is started once the rest is spent."""
         check_laws(trace, laws.keeps_within_limits)
+
+    @given(traces(policies(when_busy=st.sampled_from(["queue", "steer"]))))
+    def test_13_no_message_is_lost_or_doubled(self, trace: Trace) -> None:
+        """Law 13: what was said while busy is answered, withdrawn or still in the inbox; also through Failed."""
+        check_laws(trace, laws.loses_no_message)
 
     @given(traces())
     def test_16_answers_reach_the_model_exactly(self, trace: Trace) -> None:
@@ -480,7 +485,7 @@ class TestTheLawsNotice:
     @pytest.mark.parametrize(
         ("limits", "fault"),
         [
-            (Limits(requests=1), "more requests than the limit"),
+            (Limits(requests=1, last="plain"), "more requests than the limit"),
             (Limits(requests=2), "the last request is not what the limit says"),
             (Limits(tool_calls=1), "more calls than the limit"),
             (Limits(seconds=1), "started although all is spent"),

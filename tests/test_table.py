@@ -15,16 +15,17 @@ from transitions import MachineError
 from turnwise.states import (
     MACHINE,
     Answer,
-    AwaitingUserResponse,
     Closed,
     Context,
     Event,
     Idle,
     LlmRequesting,
     LlmResponse,
+    MessageWithdrawn,
     Refused,
     RetryDue,
     State,
+    ToolApproval,
     UserCancel,
     UserMessage,
     UserQuestionResponse,
@@ -35,7 +36,7 @@ from turnwise.states import (
 from turnwise.states.draft import Draft
 from turnwise.states.grammar import SAME, Branch, Entry, Junction, Row, Table, branch, junction, nothing, on, refuse
 from turnwise.states.machine import Edge, TableFault, build, edges
-from turnwise.states.states import STATES
+from turnwise.states.states import STATES, AwaitingPerson
 from turnwise.states.table import TABLE
 from turnwise.testing.strategies import (
     cancels_for,
@@ -46,6 +47,7 @@ from turnwise.testing.strategies import (
     events_of,
     responses_for,
     states,
+    withdrawals_for,
 )
 
 Function = Callable[..., Any]
@@ -101,9 +103,18 @@ def parts(edge: Edge) -> Iterator[tuple[Row | Branch, type[State] | None]]:
     yield chain[-1], edge.to
 
 
+def stays(handler: Function) -> bool:
+    """Whether this handler leaves the state as it is, wherever it stands: then it may speak of several states by one
+    name, such as `Busy`."""
+    return {part.to for edge in EDGES for part, _ in parts(edge) if part.then is handler} == {SAME}
+
+
 def name_of(function: Function) -> str:
     """How to speak of a function."""
     return f"{function.__module__.removeprefix('turnwise.states.')}.{function.__name__}"
+
+
+HANDLERS = sorted({part.then for edge in EDGES for part, _ in parts(edge) if part.then}, key=name_of)
 
 
 @st.composite
@@ -151,12 +162,15 @@ class TestTheTable:
 class TestHandlersFitTheirRows:
     """A handler's annotations say what the table says, so mypy's word about it counts."""
 
-    @pytest.mark.parametrize("handler", sorted({p.then for e in EDGES for p, _ in parts(e) if p.then}, key=name_of))
+    @pytest.mark.parametrize("handler", HANDLERS, ids=name_of)
     def test_a_handler_returns_the_state_that_its_rows_lead_to(self, handler: Function) -> None:
         """Law 15: exactly the states of all rows and branches that name it; None before a junction."""
         wanted = {to or type(None) for edge in EDGES for part, to in parts(edge) if part.then is handler}
 
-        assert set(members(get_type_hints(handler)["return"])) == wanted
+        annotated = members(get_type_hints(handler)["return"])
+
+        assert all(any(issubclass(state, member) for member in annotated) for state in wanted)
+        assert all(member in wanted or stays(handler) for member in annotated)
 
     def test_every_edge_ends_with_a_handler(self) -> None:
         """The last handler on every way returns the state, so there must be one."""
@@ -276,7 +290,7 @@ def taken_edge(state: State, event: Event, context: Context) -> Edge:
     return next(way.conditions[0].func for way in ways if way.conditions[0].func(fired))
 
 
-SEARCH = settings(max_examples=5_000, phases=[Phase.generate])
+SEARCH = settings(max_examples=2_000, phases=[Phase.generate])
 
 
 @st.composite
@@ -290,8 +304,11 @@ def meetings(draw: st.DrawFn, kind: type[State], event_kind: type[Event]) -> Sit
         event = changed(event, effect_id=draw(st.sampled_from(fitting)))
     elif isinstance(event, UserCancel):
         event = draw(cancels_for(state))
-    elif isinstance(event, UserQuestionResponse) and isinstance(state, AwaitingUserResponse):
-        event = draw(st.one_of(st.just(event), responses_for(state)))
+    elif isinstance(event, MessageWithdrawn):
+        event = draw(withdrawals_for(state))
+    elif isinstance(event, UserQuestionResponse | ToolApproval) and isinstance(state, AwaitingPerson):
+        fitting_event = draw(responses_for(state))
+        event = draw(st.sampled_from([event, fitting_event])) if type(fitting_event) is event_kind else event
     return state, event, draw(contexts_for(state))
 
 

@@ -1,0 +1,157 @@
+"""A conversation that Hypothesis drives: people and the world do what they like, in any order, and the laws must hold.
+
+People speak, answer, cancel and change their minds at bad moments. The world answers what is in flight, and also
+answers twice, too late, or what nobody asked. After each event every law is checked. Run it as a test:
+
+    TestConversation = ConversationMachine.TestCase
+
+Subclass it to try your own rules (`policies`), your own tools (`calls`), or a conversation that lives elsewhere
+(`observe`).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.strategies import DataObject, SearchStrategy
+
+from ..states.events import (
+    Answer,
+    CloseRequested,
+    Event,
+    LlmResponse,
+    Opened,
+    PolicyChanged,
+    Request,
+    RetryRequested,
+    UserMessage,
+)
+from ..states.messages import ToolCall
+from ..states.policy import Policy
+from ..states.states import AwaitingPerson, Busy, Failed, Idle, State
+from . import strategies
+from .history import History, Observation, observe
+from .laws import check_newest, is_replayed_by_its_log
+from .strategies import NOON, changed, events_of, numbered
+
+LONG_ENOUGH = 40
+"""Events before the host takes a hand in it: after a close nothing much can happen."""
+
+
+class ConversationMachine(RuleBasedStateMachine):
+    """One conversation, and everybody who can do something to it."""
+
+    policies: SearchStrategy[Policy] = strategies.policies()
+    """The rules that the conversation opens with or changes to."""
+
+    calls: SearchStrategy[tuple[ToolCall, ...]] = strategies.tool_calls()
+    """The calls that a response of the model may hold. Their ids are made unique."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.history = History()
+        self.now: datetime = NOON
+        self.answers: list[Answer] = []
+
+    @property
+    def state(self) -> State:
+        """Where the conversation rests."""
+        return self.history.state
+
+    def observe(self, event: Event) -> Observation:
+        """Let this event happen, and say what became of it. Override it to try a conversation that lives elsewhere."""
+        return observe(self.state, event, self.history.context)
+
+    def happen(self, event: Event) -> None:
+        """Let this event happen, a second after the last, and check the laws."""
+        self.now += timedelta(seconds=1)
+        changes: dict[str, object] = {"at": self.now}
+        if isinstance(event, Request):
+            changes["event_id"] = f"request-{len(self.history.observations)}"
+        event = changed(event, **changes)
+        if isinstance(event, Answer):
+            self.answers.append(event)
+        self.history.add(self.observe(event))
+        check_newest(self.history)
+
+    def choose_answer(self, data: DataObject) -> Answer:
+        """An answer to something that is waited for."""
+        answer: Answer = data.draw(strategies.answers_for(self.state))
+        if isinstance(answer, LlmResponse):
+            calls = numbered(data.draw(self.calls), prefix=f"call-{answer.effect_id}")
+            return changed(answer, tool_calls=calls)
+        return answer
+
+    def is_long(self) -> bool:
+        """Whether enough has happened for the host to take a hand in it."""
+        return len(self.history.observations) >= LONG_ENOUGH
+
+    @initialize(data=st.data())
+    def the_conversation_opens(self, data: DataObject) -> None:
+        """The first event of every log."""
+        self.happen(Opened(event_id="opened", at=self.now, policy=data.draw(self.policies)))
+
+    @precondition(lambda self: self.state.awaited())
+    @rule(data=st.data(), times=st.integers(1, 6))
+    def the_world_answers(self, data: DataObject, times: int) -> None:
+        """The model, a tool or a timer that is waited for; then what is waited for next, several times."""
+        for _ in range(times):
+            if self.state.awaited():
+                self.happen(self.choose_answer(data))
+
+    @precondition(lambda self: isinstance(self.state, Idle | Failed))
+    @rule(request=st.one_of(events_of(UserMessage), events_of(RetryRequested)))
+    def a_person_wants_something(self, request: Request) -> None:
+        """Something new, or what failed once more."""
+        self.happen(request)
+
+    @precondition(lambda self: isinstance(self.state, AwaitingPerson))
+    @rule(data=st.data())
+    def a_person_answers(self, data: DataObject) -> None:
+        """All that was asked; or allows what waits for it, or does not."""
+        assert isinstance(self.state, AwaitingPerson)
+        self.happen(data.draw(strategies.responses_for(self.state)))
+
+    @precondition(lambda self: isinstance(self.state, Busy))
+    @rule(data=st.data())
+    def a_person_cancels(self, data: DataObject) -> None:
+        """This turn, or by a late click the one before."""
+        self.happen(data.draw(strategies.cancels_for(self.state)))
+
+    @precondition(lambda self: isinstance(self.state, Busy))
+    @rule(message=events_of(UserMessage))
+    def a_person_speaks_meanwhile(self, message: UserMessage) -> None:
+        """It is refused, waits or steers."""
+        self.happen(message)
+
+    @precondition(lambda self: bool(getattr(self.state, "inbox", None)))
+    @rule(data=st.data())
+    def a_person_takes_a_message_back(self, data: DataObject) -> None:
+        """One that waits."""
+        self.happen(data.draw(strategies.withdrawals_for(self.state)))
+
+    @rule(data=st.data())
+    def something_untimely_happens(self, data: DataObject) -> None:
+        """An answer comes again or too late, or has the wrong type; or somebody wants what does not fit."""
+        requests = strategies.requests().filter(lambda request: not isinstance(request, CloseRequested))
+        late = strategies.late_answers_for(self.state)
+        again = st.sampled_from(self.answers) if self.answers else late
+        self.happen(data.draw(st.one_of(again, late, requests)))
+
+    @precondition(lambda self: isinstance(self.state, Idle | Failed) and self.is_long())
+    @rule(data=st.data())
+    def the_host_changes_the_rules(self, data: DataObject) -> None:
+        """From here on others hold."""
+        self.happen(PolicyChanged(event_id="policy", at=self.now, policy=data.draw(self.policies)))
+
+    @precondition(lambda self: self.is_long())
+    @rule()
+    def the_host_closes(self) -> None:
+        """For good."""
+        self.happen(CloseRequested(event_id="close", at=self.now))
+
+    def teardown(self) -> None:
+        """The log, told again, must lead to the same end."""
+        is_replayed_by_its_log(self.history)
