@@ -15,11 +15,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ..effects.clock import Clock, SystemClock
-from ..effects.runner import Performer
+from ..effects.runner import Performer, Recorder
 from ..states import presets
 from ..states.effects import Effect
 from ..states.errors import ConfigurationError, EngineClosed, InvalidInput, StoreError, UnknownConversation
 from ..states.events import Opened
+from ..states.log import LogEntry
 from ..states.machine import begin
 from ..states.policy import Policy
 from .bootstrap import Models, build_performers
@@ -181,8 +182,10 @@ class Engine:
         policy = self.with_models(self._policy if policy is None else policy)
         opened = make(Opened, event_id=f"opened-{conversation_id}", at=self.now(), system=system, policy=policy)
         step = begin(opened)
-        await self.store.create(conversation_id, opened, step)
-        return await self.get(conversation_id)
+        log = await self.store.create(conversation_id, opened, step)
+        loop = self._loop(conversation_id, Memory(step.state, (LogEntry.of(opened, step),)), log)
+        self._loops.add(loop)
+        return Conversation(self, loop)
 
     async def get(self, conversation_id: str) -> Conversation:
         """A handle on a conversation. Raises `UnknownConversation`."""
@@ -221,12 +224,8 @@ class Engine:
 
     async def _load(self, conversation_id: str) -> Loop:
         loaded = await self.store.load(conversation_id)
-        return Loop(
-            conversation_id,
-            Memory(loaded.state, loaded.entries),
-            loaded.log,
-            self._performers,
-            self._clock,
-            self._models.specs,
-            self._loops.keep,
-        )
+        return self._loop(conversation_id, Memory(loaded.state, loaded.entries), loaded.log)
+
+    def _loop(self, conversation_id: str, memory: Memory, recorder: Recorder) -> Loop:
+        performers, models = self._performers, self._models.specs
+        return Loop(conversation_id, memory, recorder, performers, self._clock, models, self._loops.keep)

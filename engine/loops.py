@@ -1,18 +1,23 @@
 """The conversations that an engine has in memory: each once, for as long as somebody needs it.
 
-A loop lives while somebody holds a handle on it, or while it waits for something; then it is forgotten, and read from
-the store again when it is asked for.
+A loop lives while somebody holds a handle on it, while it waits for something, and for a while after it was asked for
+last; then it is forgotten, and read from the store again when it is asked for.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 from weakref import WeakValueDictionary
 
 from ..states.errors import TurnwiseError
 from ..states.states import Closed, pending
 from .loop import Loop
+
+RECENT = 64
+"""How many loops are kept although nobody holds them: a server asks for the same few conversations again and again,
+and reading one costs as much as it is long. Ours."""
 
 
 class Loops:
@@ -23,6 +28,7 @@ class Loops:
         self._loading = asyncio.Lock()
         self._loops: WeakValueDictionary[str, Loop] = WeakValueDictionary()
         self._waiting: set[Loop] = set()
+        self._recent: deque[Loop] = deque(maxlen=RECENT)
 
     def __len__(self) -> int:
         return len(self._loops)
@@ -32,9 +38,17 @@ class Loops:
         async with self._loading:
             loop = self._loops.get(conversation_id)
             if loop is None:
-                loop = self._loops[conversation_id] = await self._load(conversation_id)
-                loop.wake()
+                loop = await self._load(conversation_id)
+                self.add(loop)
+            elif loop in self._recent:
+                self._recent.remove(loop)
+            self._recent.append(loop)
             return loop
+
+    def add(self, loop: Loop) -> None:
+        """Take a loop in, and let it go on."""
+        self._loops[loop.conversation_id] = loop
+        loop.wake()
 
     def drives(self, conversation_id: str) -> bool:
         """Whether this conversation goes on here, and was not merely read."""
@@ -50,14 +64,20 @@ class Loops:
         else:
             self._waiting.discard(loop)
         if isinstance(loop.state, Closed):
-            del self._loops[loop.conversation_id]
+            self._forget(loop)
 
     async def drop(self, conversation_id: str, why: TurnwiseError) -> None:
         """Stop driving this conversation; whoever waits for it gets `why`."""
-        loop = self._loops.pop(conversation_id, None)
+        loop = self._loops.get(conversation_id)
         if loop is not None:
-            self._waiting.discard(loop)
+            self._forget(loop)
             await loop.close(why)
+
+    def _forget(self, loop: Loop) -> None:
+        self._loops.pop(loop.conversation_id, None)
+        self._waiting.discard(loop)
+        if loop in self._recent:
+            self._recent.remove(loop)
 
     async def close(self, why: TurnwiseError) -> None:
         """Stop driving all conversations."""

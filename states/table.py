@@ -14,6 +14,7 @@ from __future__ import annotations
 # Packed, so that the page stays a page.
 # isort: off
 # fmt: off
+from .errors import RefusalCode
 from .events import (
     AskUserQuestionPending, CloseRequested, DeadlineReached, EffectFailed, LlmFailed, LlmResponse,
     MessageWithdrawn, Opened, PolicyChanged, RetryDue, RetryRequested, ToolAborted, ToolApproval, ToolComplete,
@@ -69,7 +70,21 @@ ACKNOWLEDGED = junction(
 )
 
 # Rows that several states share.
-OPEN: list[Entry] = [refuse(Opened, "already_open")]
+
+
+def within_turn(busy_code: RefusalCode) -> list[Entry]:
+    """Messages and rules during a turn; a message that may not wait is refused with this code."""
+    return [
+        on(UserMessage, when=may_wait, to=SAME, then=busy.keep_message),
+        refuse(UserMessage, busy_code),
+        on(MessageWithdrawn, when=still_waits, to=SAME, then=busy.withdraw_message),
+        refuse(MessageWithdrawn, "not_waiting"),
+        refuse(PolicyChanged, "busy"),
+        refuse(RetryRequested, "wrong_state"),
+        refuse(Opened, "already_open"),
+    ]
+
+
 AT_REST: list[Entry] = [
     on(UserMessage, to=BEGIN_TURN, then=resting.open_turn),
     on(PolicyChanged, to=SAME, then=resting.change_policy),
@@ -77,19 +92,10 @@ AT_REST: list[Entry] = [
     nothing(UserCancel),
     refuse(UserQuestionResponse, "wrong_state"),
     refuse(ToolApproval, "wrong_state"),
-    *OPEN,
-]
-BUSY: list[Entry] = [
-    on(UserMessage, when=may_wait, to=SAME, then=busy.keep_message),
-    on(MessageWithdrawn, when=still_waits, to=SAME, then=busy.withdraw_message),
-    refuse(MessageWithdrawn, "not_waiting"),
-    refuse(PolicyChanged, "busy"),
-    refuse(RetryRequested, "wrong_state"),
-    *OPEN,
+    refuse(Opened, "already_open"),
 ]
 WORKING: list[Entry] = [
-    *BUSY,
-    refuse(UserMessage, "busy"),
+    *within_turn("busy"),
     refuse(UserQuestionResponse, "wrong_state"),
     refuse(ToolApproval, "wrong_state"),
 ]
@@ -97,7 +103,6 @@ STOPPABLE: list[Entry] = [
     nothing(UserCancel, when=comes_too_late),
     on(UserCancel, to=STOP),
     on(CloseRequested, to=STOP, then=junctions.mark_closing),
-    *WORKING,
 ]
 
 TABLE: Table = {
@@ -121,10 +126,12 @@ TABLE: Table = {
         on(EffectFailed, when=has_next_model, to=LlmRequesting, then=llm_requesting.ask_next_model),
         on(EffectFailed, to=Failed, then=llm_requesting.give_up),
         *STOPPABLE,
+        *WORKING,
     ],
     RetryWaiting: [
         on(RetryDue, to=LlmRequesting, then=retry_waiting.ask_again),
         *STOPPABLE,
+        *WORKING,
     ],
     ToolExecuting: [
         on(ToolComplete, to=NEXT_IN_ROUND, then=tool_executing.take_result),
@@ -133,6 +140,7 @@ TABLE: Table = {
         on(AskUserQuestionPending, when=runs_alone, to=AwaitingUserResponse, then=tool_executing.ask),
         on(AskUserQuestionPending, to=NEXT_IN_ROUND, then=tool_executing.refuse_question),
         *STOPPABLE,
+        *WORKING,
     ],
     AwaitingUserResponse: [
         on(UserQuestionResponse, when=is_complete, to=NEXT_IN_ROUND, then=awaiting_user_response.take_answers),
@@ -142,19 +150,15 @@ TABLE: Table = {
         on(UserCancel, when=declines, to=NEXT_IN_ROUND, then=awaiting_user_response.decline),
         on(UserCancel, to=STOP, then=awaiting_user_response.cancel_question),
         on(CloseRequested, to=STOP, then=awaiting_user_response.close_question),
-        *BUSY,
-        refuse(UserMessage, "awaiting_user_response"),
+        *within_turn("awaiting_user_response"),
         refuse(ToolApproval, "wrong_state"),
     ],
     AwaitingApproval: [
         on(ToolApproval, when=names_the_call, to=NEXT_IN_ROUND, then=awaiting_approval.take_approval),
         refuse(ToolApproval, "wrong_state"),
         on(DeadlineReached, to=NEXT_IN_ROUND, then=awaiting_approval.deny_in_time),
-        nothing(UserCancel, when=comes_too_late),
-        on(UserCancel, to=STOP),
-        on(CloseRequested, to=STOP, then=junctions.mark_closing),
-        *BUSY,
-        refuse(UserMessage, "awaiting_approval"),
+        *STOPPABLE,
+        *within_turn("awaiting_approval"),
         refuse(UserQuestionResponse, "wrong_state"),
     ],
     Cancelling: [

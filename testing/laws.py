@@ -16,9 +16,13 @@ from typing import Any, TypeAlias
 from pydantic import TypeAdapter
 
 from ..states.context import Context
-from ..states.effects import AnyEffect, ExecuteTool, RequestLlm
+from ..states.effects import AnyEffect, Effect, ExecuteTool, RequestLlm, StartTimer
 from ..states.errors import Refused
 from ..states.events import (
+    DEADLINE_TIMER,
+    MODEL_ANSWERS,
+    RETRY_TIMER,
+    TOOL_ANSWERS,
     Answer,
     AnyEvent,
     CloseRequested,
@@ -158,10 +162,24 @@ def takes_answers_by_their_effect(history: History) -> None:
         return
     _require(not isinstance(newest.outcome, Refused), "an answer was refused", history)
     if newest.step is not None:
-        _require(history.answered is not None, "an answer was taken whose effect is not in flight", history)
+        answered = history.answered
+        _require(answered is not None, "an answer was taken whose effect is not in flight", history)
+        _require(type(newest.event) in _answers_to(answered), "an answer was taken that is none to its effect", history)
     else:
         awaited = newest.before.awaited().get(newest.event.effect_id, ())
         _require(type(newest.event) not in awaited, "an answer that is waited for was ignored", history)
+
+
+def _answers_to(effect: Effect | None) -> tuple[type[Answer], ...]:
+    match effect:
+        case RequestLlm():
+            return MODEL_ANSWERS
+        case ExecuteTool():
+            return TOOL_ANSWERS
+        case StartTimer(wakes="retry_due"):
+            return RETRY_TIMER
+        case _:
+            return DEADLINE_TIMER
 
 
 # --- 4: calls and results

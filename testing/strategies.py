@@ -165,7 +165,7 @@ def policies(**rules: SearchStrategy[Any]) -> SearchStrategy[Policy]:
         cap=seconds(),
     )
     other: dict[str, SearchStrategy[Any]] = {
-        "models": st.integers(1, 3).map(lambda count: tuple(ModelSpec(name=f"model-{n}") for n in range(count))),
+        "models": _models(),
         "questions": questions,
         "parallel": st.integers(1, 4),
         "limits": limits(),
@@ -201,15 +201,14 @@ def tight_limits() -> SearchStrategy[Limits]:
 
 
 @cache
-def contexts() -> SearchStrategy[Context]:
-    """Contexts of every policy."""
-    return st.builds(Context, system=texts(), policy=policies())
+def _models(at_least: int = 1) -> SearchStrategy[tuple[ModelSpec, ...]]:
+    return st.integers(at_least, 3).map(lambda count: tuple(ModelSpec(name=f"model-{n}") for n in range(count)))
 
 
 def contexts_for(state: State) -> SearchStrategy[Context]:
     """Contexts in which this state can rest: the model of its turn is one of the policy's."""
-    model = state.turn.model if isinstance(state, Busy) else 0
-    return contexts().filter(lambda context: len(context.policy.models) > model)
+    count = state.turn.model + 1 if isinstance(state, Busy) else 1
+    return st.builds(Context, system=texts(), policy=policies(models=_models(count)))
 
 
 # --- what is said and asked

@@ -14,6 +14,7 @@ from turnwise import (
     Refused,
     tool,
 )
+from turnwise.engine.loops import RECENT
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, reply
 
 from .scenes import Gate, Watcher, answers_after, until
@@ -57,17 +58,25 @@ class TestClosing:
             assert (await turn).status == "cancelled"
 
     async def test_the_memory_of_a_closed_conversation_is_freed(self, database: Path) -> None:
-        """P31: no task and no loop is left of it once nobody holds a handle; at rest the same holds."""
-        async with Engine.open(database, model=ScriptedLlm([reply("Bye."), reply("Bye.")])) as engine:
-            for ends in (True, False):
-                conversation = await engine.create()
-                await conversation.send("Hi")
-                if ends:
-                    await conversation.close()
-                del conversation
-                await until(lambda: gc.collect() >= 0 and not engine._loops)
+        """P31: no task and no loop is left of it once nobody holds a handle."""
+        async with Engine.open(database, model=ScriptedLlm([reply("Bye.")])) as engine:
+            conversation = await engine.create()
+            await conversation.send("Hi")
+            await conversation.close()
+            del conversation
+            await until(lambda: gc.collect() >= 0 and len(engine._loops) == 0)
 
             assert len(asyncio.all_tasks()) == 1
+
+    async def test_memory_does_not_grow_with_the_database(self, database: Path) -> None:
+        """Of conversations at rest that nobody holds, only those asked for last are kept."""
+        async with Engine.open(database, model=FunctionLlm(lambda request: "Hello.")) as engine:
+            ids = [(await engine.create()).id for _ in range(RECENT + 10)]
+            for conversation_id in ids:
+                await (await engine.get(conversation_id)).send("Hi")
+            await until(lambda: gc.collect() >= 0 and len(engine._loops) <= RECENT)
+
+            assert len(engine._loops) == RECENT
 
     async def test_an_engine_closes_in_the_middle_of_a_turn_and_keeps_what_was_stored(self, database: Path) -> None:
         """P31: what was acknowledged is there when it is opened again; whoever waited is told."""
