@@ -83,6 +83,11 @@ class Conversation:
         self._seen = _Seen.of(self._loop.state)
         return self._loop.state
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether a turn died with its process: the conversation can be read and nothing else."""
+        return self._loop.interrupted
+
     # --- asking for something
 
     async def send(

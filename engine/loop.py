@@ -76,7 +76,7 @@ class Loop:
         self.conversation_id = conversation_id
         self.memory = memory
         self.feed = Feed()
-        self.interrupted = is_interrupted(memory.state)
+        self.interrupted = memory.state.works
         self._clock = clock
         self._models = models
         self._on_step = on_step
@@ -201,8 +201,3 @@ class Loop:
         self._waiting.clear()
         self.feed.close()
         await self._runner.close()
-
-
-def is_interrupted(state: State) -> bool:
-    """Whether a conversation found in this state waits for work that died with its process. `Pure.`"""
-    return bool(pending(state)) and not isinstance(state, AwaitingPerson)

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from ..states.effects import AnyEffect, Effect
-from ..states.events import DEADLINE_TIMER, EVENTS, Event
+from ..states.events import EVENTS, Event
 from ..states.states import AnyState, State, Timer
 from ..states.step import Step
 from ..states.turn import TurnEnded
@@ -73,11 +73,6 @@ def decode_state(rest: RestRow) -> State:
         raise Damaged(rest.seq, sentence) from error
 
 
-def waits(state: State) -> bool:
-    """Whether a model, a tool or a retry has still to answer. A person with a deadline is no work. `Pure.`"""
-    return any(answers != DEADLINE_TIMER for answers in state.awaited().values())
-
-
 def next_timer(state: State) -> datetime | None:
     """When the first of the state's timers is due. `Pure.`"""
     return min((value.due for _, value in state if isinstance(value, Timer)), default=None)
@@ -118,7 +113,7 @@ def _rest_row(state: State, text: str, row: EventRow) -> RestRow:
         seq=row.seq,
         chain=row.chain,
         state_type=state.type,
-        waits=waits(state),
+        waits=state.works,
         next_timer=None if due is None else to_microseconds(due),
         updated_at=row.at,
         state=text,

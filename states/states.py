@@ -53,6 +53,11 @@ class State(Tagged):
         """The effects in flight. `Pure.`"""
         return {}
 
+    @property
+    def works(self) -> bool:
+        """Whether the world, and not a person, moves it next: what a process that dies takes with it. `Pure.`"""
+        return bool(self.awaited())
+
 
 class Busy(State):
     """A state within a turn; `inbox` holds what was said meanwhile."""
@@ -124,6 +129,11 @@ class AwaitingPerson(Busy):
     def awaited(self) -> Awaited:
         """The deadline, if there is one. `Pure.`"""
         return {} if self.deadline is None else {self.deadline.effect_id: DEADLINE_TIMER}
+
+    @property
+    def works(self) -> bool:
+        """A deadline is no work: the wait for a person outlives the process. `Pure.`"""
+        return False
 
 
 class AwaitingUserResponse(AwaitingPerson):

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from ...engine.conversation import Conversation
 from ...engine.engine import Engine
-from ...engine.loop import is_interrupted
 from ...states.errors import ConfigurationError, Refused, TurnwiseError
 from ...states.messages import Message
 from ...states.states import Failed
@@ -43,7 +42,7 @@ async def _conversation(engine: Engine, settings: Settings, conversation_id: str
     if conversation_id is None:
         conversation_id = await _newest(engine)
     conversation = await engine.get(conversation_id)
-    if is_interrupted(conversation.state):
+    if conversation.interrupted:
         raise Refused("interrupted")
     return conversation
 
@@ -66,7 +65,7 @@ async def _hold(conversation: Conversation, settings: Settings, pen: Pen) -> int
 def _part(conversation: Conversation, led: Dialogue, back: str) -> int:
     """The last words, and the exit code."""
     pen = led.screen.pen
-    if led.left and is_interrupted(conversation.state):
+    if led.left and conversation.state.works:
         pen.note("You left in the middle of a turn, so the conversation can be read but not continued.")
         return INTERRUPTED
     if pen.lively:
