@@ -85,8 +85,9 @@ class Engine:
         are functions, `@tool` functions, or names of built-in tools. `policy` is for conversations created without
         one; its models are replaced by those given here.
 
-        Raises `ConfigurationError` at once for tools and models that cannot work, and when it opens, `StoreError` for
-        a database that cannot be used.
+        Raises `ConfigurationError` at once for tools and models that cannot be what they are given as, and when it
+        opens, `StoreError` for a database that cannot be used. Whether a model's provider is known and has a key is
+        found by `await engine.check()`, or else by the first turn, which fails and says so.
         """
         settings = Settings() if settings is None else settings
         policy = presets.assistant() if policy is None else policy

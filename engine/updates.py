@@ -7,7 +7,7 @@ place in it. Between them stand live ones, without an id, which are never stored
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -71,18 +71,25 @@ def updates_of(entry: LogEntry, before: State, after: State, transcript: Transcr
     Takes the entry into `transcript`, which must hold all entries before it.
     """
     was = describe(before, transcript)
-    shown = [*_said(transcript.add(entry)), *_tools(entry, transcript)]
-    if (now := describe(after, transcript)) != was:
-        shown.append(("state_change", now))
-    if entry.ended is not None:
-        shown.append(("turn_ended", describe_turn(Turn.that_ended(entry, entry.ended))))
+    messages = transcript.add(entry)
+    now = describe(after, transcript)
+    change: list[Shown] = [("state_change", now)] if now != was else []
+    if entry.ended is None:
+        shown = [*_said(messages), *_tools(entry, transcript), *change]
+    else:
+        turn = entry.ended.turn
+        end: Shown = ("turn_ended", describe_turn(Turn.that_ended(entry, entry.ended)))
+        shown = [*_said(m for m in messages if m.turn <= turn), *_tools(entry, transcript)]
+        begun = list(_said(m for m in messages if m.turn > turn))
+        # Where the next turn begins in the same step, this one ends before anything of the next is shown (case P38).
+        shown += [end, *begun, *change] if after.book.turn > turn else [*change, end]
     return tuple(Update(kind, data, f"{entry.seq}.{n}") for n, (kind, data) in enumerate(shown, start=1))
 
 
 Shown = tuple[UpdateType, dict[str, Any]]
 
 
-def _said(messages: tuple[Message, ...]) -> Iterator[Shown]:
+def _said(messages: Iterable[Message]) -> Iterator[Shown]:
     for message in messages:
         if message.thinking:
             yield "thought", {"text": message.thinking, "turn": message.turn}

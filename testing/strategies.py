@@ -398,7 +398,7 @@ def _likely(state: State, effect_id: int, kind: type[Answer]) -> int:
     """How likely an answer is, beside one that is rare: models respond, tools end, and tools that may ask do ask."""
     if kind is AskUserQuestionPending and isinstance(state, ToolExecuting):
         return 9 if "question" in state.round.call(effect_id).acts else 1
-    return {LlmResponse: 12, ToolComplete: 4}.get(kind, 1)
+    return {LlmResponse: 12, ToolComplete: 4, DeadlineReached: 4}.get(kind, 1)
 
 
 def _late_answer(draw: st.DrawFn, state: State) -> Answer:
@@ -454,7 +454,7 @@ def _request(draw: st.DrawFn, state: State) -> Request:
     return request
 
 
-_MENU = (*[_way_on] * 22, *[_message] * 3, *[_cancel] * 2, _withdrawal, _late_answer, _request)
+_MENU = (*[_way_on] * 20, *[_message] * 3, *[_cancel] * 3, _withdrawal, _late_answer, _request)
 
 
 def _event(draw: st.DrawFn, state: State) -> Event:

@@ -57,6 +57,8 @@ from turnwise.testing.strategies import (
 
 from .conversation import Conversation, asking, question
 
+pytestmark = pytest.mark.timeout(600)  # to shrink a counterexample takes longer than to find that there is none
+
 TestConversation = ConversationMachine.TestCase
 """A conversation that Hypothesis drives; every law is checked after each event."""
 

@@ -28,6 +28,14 @@ DEMO_TOOLS = "turnwise.hosts.terminal.demo:find_table,ask_user_question"
 REQUEST = "A table for two tonight, somewhere Japanese"
 LEFT_OUT = re.compile(r"TURNWISE_|.*_API_KEY$|NO_COLOR$|FORCE_COLOR$")
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not LEFT_OUT.match(name)}
+TILL = """
+from turnwise import tool
+
+@tool(approval=True)
+def pay(amount: int) -> str:
+    'Pay the bill.'
+    return f"paid {amount}"
+"""
 SECONDS = 50
 """How long a process may take; the first thing that one with a model does is to import litellm."""
 
@@ -165,14 +173,10 @@ class TestChatThroughAPipe:
         assert "never said" not in done.stdout
         assert "\x1b" not in done.stdout
 
-    @pytest.mark.parametrize(("line", "shown"), [("1", "✓ pay"), ("2", "✗ pay"), ("too much", "✗ pay")])
+    @pytest.mark.parametrize(("line", "shown"), [("2", "✓ pay"), ("1", "✗ pay"), ("too much", "✗ pay")])
     def test_a_tool_that_needs_leave_is_asked_for(self, line: str, shown: str, tmp_path: Path) -> None:
         """P36: by a question; any words but "Allow" tell why it may not run."""
-        tools = (
-            "from turnwise import tool\n@tool(approval=True)\ndef pay(amount: int) -> str:\n"
-            '    """Pay the bill."""\n    return f"paid {amount}"\n'
-        )
-        (tmp_path / "till.py").write_text(tools)
+        (tmp_path / "till.py").write_text(TILL)
 
         done = run("chat", "--tools", "till:pay", cwd=tmp_path, lines=["Pay the bill of 5", line])
 
@@ -536,6 +540,29 @@ class TestAtATerminal:
 
             assert end_of(child) == 0
         assert "idle" in run("list", cwd=tmp_path).stdout
+
+    def test_ctrl_d_at_a_question_leaves_it_open(self, tmp_path: Path) -> None:
+        """P19: who leaves in the middle of a question finds it again."""
+        with terminal("chat", "--tools", DEMO_TOOLS, cwd=tmp_path) as child:
+            at_prompt(child).sendline(REQUEST)
+            child.expect_exact("in your own words")
+            child.sendeof()
+            child.expect_exact("The question stays open.")
+
+            assert end_of(child) == 0
+        assert "awaiting_user_response" in run("list", cwd=tmp_path).stdout
+
+    def test_a_key_pressed_too_early_allows_nothing(self, tmp_path: Path) -> None:
+        """P36: letters do nothing and Enter alone denies."""
+        (tmp_path / "till.py").write_text(TILL)
+        with terminal("chat", "--tools", "till:pay", cwd=tmp_path) as child:
+            at_prompt(child).sendline("Pay the bill of 5")
+            child.expect_exact("in your own words")
+            child.sendline("kjoy")
+            child.expect_exact("Denied by the user")
+            at_prompt(child).sendeof()
+
+            assert end_of(child) == 0
 
     def test_other_takes_words_of_ones_own(self, tmp_path: Path) -> None:
         """P15: free text arrives as it was typed."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 from ...states.errors import ConfigurationError
@@ -49,14 +50,8 @@ class LiteLlm:
         `warm` does.
         """
         self.warm()
-        base = self._options.get("api_base")
-        try:
-            self._litellm.get_llm_provider(model=self._route, api_base=base)
-        except Exception:
-            sentence = f"The model {self.name!r} is not known: name provider and model, as in openai/gpt-4.1-mini."
-            raise ConfigurationError(sentence) from None
-        if not self._secrets() and (missing := self._missing_keys()):
-            raise ConfigurationError(f"There is no key for the model {self.name!r}: set {' or '.join(missing)}.")
+        if self._fault is not None:
+            raise ConfigurationError(self._fault[1])
 
     async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
         """Ask the model once, as a stream, and `show` each piece as it comes.
@@ -67,11 +62,26 @@ class LiteLlm:
         try:
             if self._litellm is None:
                 await asyncio.to_thread(self.warm)
+            if self._fault is not None:
+                raise LlmFailure(*self._fault)
             return await self._ask(request, show)
         except LlmFailure:
             raise
         except Exception as error:
             raise failure_of(error, self.name, self._secrets()) from None
+
+    @cached_property
+    def _fault(self) -> tuple[FailureKind, str] | None:
+        """Why this model cannot be asked at all, once litellm is there to know it."""
+        base = self._options.get("api_base")
+        try:
+            self._litellm.get_llm_provider(model=self._route, api_base=base)
+        except Exception:
+            sentence = f"The model {self.name!r} is not known: name provider and model, as in openai/gpt-4.1-mini."
+            return "unknown_model", sentence
+        if not self._secrets() and (missing := self._missing_keys()):
+            return "authentication", f"There is no key for the model {self.name!r}: set {' or '.join(missing)}."
+        return None
 
     async def _ask(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
         stream = await self._litellm.acompletion(**self._arguments(request))

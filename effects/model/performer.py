@@ -53,9 +53,12 @@ class ModelPerformer:
     async def _ask(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
         try:
             async with asyncio.timeout(self._deadline):
-                return await self._find(request.model).complete(request, show)
+                answer = await self._find(request.model).complete(request, show)
         except TimeoutError:
             raise failure("timeout", request.model, f"no answer within {self._deadline:g} s") from None
+        if not isinstance(answer, ModelAnswer):
+            raise LlmFailure("internal", f"The model {request.model!r} returned something that is no ModelAnswer.")
+        return answer
 
     def _response(self, effect: RequestLlm, request: ModelRequest, answer: ModelAnswer) -> LlmResponse:
         return LlmResponse(

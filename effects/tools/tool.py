@@ -116,6 +116,15 @@ def tool(
 def tool(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
     """Make a function a tool: `@tool`, or `@tool(crash="pure", timeout=5)`.
 
+    - `name`: the name that the model sees; the function's own by default.
+    - `crash`: what may happen to a call that was running when the process died. `pure` and `idempotent` may run again,
+      the latter under the same key; `reconcile` can be asked whether it ran; `at_most_once`, the default, never runs
+      twice.
+    - `approval`: a person must allow each call.
+    - `exclusive`: it runs alone in its round.
+    - `acts`: what it may ask of the conversation (`"question"`); needs `exclusive`.
+    - `timeout`: seconds that a call may take; 60 by default.
+
     The function may be a coroutine function or a plain one, which then runs in a thread of its own. Every parameter
     needs a type; `Annotated[…, Field(description=…)]` describes it, a default makes it optional, and one of type
     `ToolContext` is filled by the engine. The docstring is the description that the model reads.

@@ -149,11 +149,16 @@ async def _look_back(conversation: Conversation, pen: Pen) -> None:
     pen.line(verdict(report.events, report.divergence))
 
 
+_HERE = "turnwise.hosts.terminal.demo"
+TOOLS = f"{_HERE}:find_table,{_HERE}:check_weather,ask_user_question"
+"""The tools of the demo, as `--tools` names them."""
+
+
 def _look_ahead(pen: Pen) -> None:
     command = own_name()
     pen.heading("What to do next")
     for how, what in {
-        f"{command} chat": "Say something to the rehearsal yourself:",
+        f"{command} chat --tools {TOOLS}": "Talk with the rehearsal yourself, about tables and the weather:",
         f"OPENAI_API_KEY=… {command} chat --model openai/gpt-4.1-mini": "Talk with a real model:",
         f"{command} chat --model ollama/llama3.2": "Or with one that runs on this computer:",
     }.items():

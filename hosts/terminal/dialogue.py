@@ -25,11 +25,11 @@ ALLOW, DENY = "Allow", "Deny"
 
 
 def leave_for(call: ToolCall) -> UserQuestion:
-    """The question whether a call may run. `Pure.`"""
+    """The question whether a call may run; a key pressed too early denies it. `Pure.`"""
     allow = QuestionOption(label=ALLOW, description="run it as it stands")
     deny = QuestionOption(label=DENY, description="or say in your own words why not")
     text = f"May {call.name} run with {one_line(call.arguments)}?"
-    return UserQuestion(question=text, header="Approval", options=(allow, deny))
+    return UserQuestion(question=text, header="Approval", options=(deny, allow))
 
 
 @asynccontextmanager
@@ -101,6 +101,8 @@ class Dialogue:
         given = await self._answers((question,))
         answer = DENY if given is None else str(given[question.question])
         note = None if answer in (ALLOW, DENY) else answer
+        if given is None:
+            self.screen.pen.note("  Denied.")
         await self.hold(self.conversation.approve(called.call_id, answer == ALLOW, note))
 
     async def _call(self, call_id: str) -> ToolCall:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import questionary
+from prompt_toolkit.key_binding import KeyBindings
 from questionary import Choice
 from rich.cells import cell_len
 
@@ -58,13 +59,16 @@ class Menus:
                 self._pen.line(f"{one_line(option.label)} – {option.description}", DIM)
 
     async def _one(self, question: UserQuestion, menu: list[Choice]) -> str:
-        asked = questionary.select(_topic(question), choices=menu, instruction="(arrow keys, Enter)", style=_STYLE)
+        hint = "(arrow keys, Enter)"
+        asked = questionary.select(_topic(question), choices=menu, instruction=hint, use_jk_keys=False, style=_STYLE)
         chosen = await _ask(asked)
         return str(chosen) if chosen is not _OTHER else await self._own_words()
 
     async def _several(self, question: UserQuestion, menu: list[Choice]) -> list[str]:
         hint = "(space marks, Enter goes on)"
-        asked = questionary.checkbox(_topic(question), choices=menu, instruction=hint, validate=_not_none, style=_STYLE)
+        asked = questionary.checkbox(
+            _topic(question), choices=menu, instruction=hint, validate=_not_none, use_jk_keys=False, style=_STYLE
+        )
         chosen = await _ask(asked)
         labels = [str(value) for value in chosen if value is not _OTHER]
         if len(chosen) > 1:
@@ -81,6 +85,9 @@ class Menus:
 
 
 async def _ask(asked: questionary.Question) -> Any:
+    """Ask; menus know Ctrl-D no more than letters, so it is taught to them: it leaves, as anywhere else."""
+    if isinstance(keys := asked.application.key_bindings, KeyBindings):
+        keys.add("c-d", eager=True)(lambda event: event.app.exit(exception=EOFError))
     return await asked.unsafe_ask_async()
 
 

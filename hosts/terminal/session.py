@@ -58,8 +58,14 @@ def way_back(conversation_id: str, settings: Settings) -> str:
     """How to take a conversation up again, in a line."""
     if Address.of(settings.db).path is None:
         return "This conversation is held in memory only; it cannot be taken up again."
-    database = [] if settings.db == settings_of().db else ["--db", settings.db]
-    return f"To come back to this conversation: {own_name()} {shlex.join(['chat', conversation_id, *database])}"
+    usual = settings_of()
+    options = [
+        ("--db", settings.db, usual.db),
+        ("--model", settings.model, usual.model),
+        ("--tools", ",".join(settings.tools), ",".join(usual.tools)),
+    ]
+    given = [part for option, value, default in options if value != default for part in (option, value)]
+    return f"To come back to this conversation: {own_name()} {shlex.join(['chat', conversation_id, *given])}"
 
 
 def own_name() -> str:
