@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
@@ -137,6 +137,7 @@ class TestTraces:
         """The step that leaves a turn, and no other, says that it ended, how, and what it cost."""
         check_laws(trace, laws.ends_each_turn_once)
 
+    @settings(max_examples=3 * settings.default.max_examples)  # each limit meets each way to begin anew
     @given(traces(policies(limits=strategies.tight_limits())))
     def test_12_limits_hold(self, trace: Trace) -> None:
         """Law 12: requests and calls never exceed their limit; nothing new is started once the rest is spent."""
