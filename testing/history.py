@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from ..states.context import Context
 from ..states.effects import Abort, Effect, ExecuteTool, PersistMessage, RequestLlm, StartTimer
@@ -39,9 +40,9 @@ NOTHING = Idle()
 """Where a conversation rests that has not begun: at step 0, which no conversation reaches again."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Observation:
-    """One event that met a state, and what became of it."""
+    """One event that met a state, and what became of it. Its repr is short: a failing test shows a trace."""
 
     before: State
     event: Event
@@ -62,6 +63,14 @@ class Observation:
     def effects(self) -> tuple[Effect, ...]:
         """What was wanted."""
         return () if isinstance(self.outcome, Refused) else self.outcome.effects
+
+    def __repr__(self) -> str:
+        became = "refused" if isinstance(self.outcome, Refused) else "ignored" if self.step is None else self.after.type
+        return f"<{self.before.type}, {self.event.to_json()} -> {became}>"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        # Hypothesis would print all fields of a dataclass.
+        printer.text(repr(self))
 
 
 Trace = tuple[Observation, ...]
