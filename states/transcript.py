@@ -56,6 +56,8 @@ class Transcript:
     """Messages that have not entered yet, by the step that brought them."""
     _texts: dict[int, tuple[str, ...]] = field(default_factory=dict)
     """Every text, by the step that brought it."""
+    _origins: dict[int, str] = field(default_factory=dict)
+    """The agents that said something, by the step that brought it."""
     _speeches: dict[Heard, str] = field(default_factory=dict)
     """The call that brought each speech of the turn under way."""
     _round: int = 0
@@ -80,6 +82,10 @@ class Transcript:
                 return self._texts[seq][index]
             case Joined(parts=parts):
                 return "\n\n".join(self.words(part) for part in parts)
+
+    def origin(self, said: Said) -> str:
+        """The agent that said this; empty for everybody else. `Pure.`"""
+        return self._origins.get(said.seq, "") if isinstance(said, Heard) else ""
 
     @property
     def current(self) -> list[Message]:
@@ -109,8 +115,11 @@ class Transcript:
         if texts := event.texts:
             self._texts[entry.seq] = texts
         match event:
-            case UserMessage() | AgentMessage():
+            case UserMessage():
                 self._waiting[entry.seq] = event
+            case AgentMessage(origin=origin):
+                self._waiting[entry.seq] = event
+                self._origins[entry.seq] = origin
             case MessageWithdrawn(message_id=withdrawn):
                 self._waiting = {seq: one for seq, one in self._waiting.items() if one.event_id != withdrawn}
             case ToolApproval(arguments=dict(arguments), call_id=call_id):

@@ -12,6 +12,7 @@ from turnwise.effects.model.port import ModelRequest
 from turnwise.effects.model.prompt import build_request, legal_name, request_digest
 from turnwise.states.effects import RequestLlm
 from turnwise.states.messages import Message, ToolCall
+from turnwise.testing.strategies import NOON
 
 from .openai_server import LEGAL_NAME, Body, OpenAiServer, says, violations
 
@@ -52,7 +53,9 @@ def build(
     tool_choice: Literal["auto", "none"] = "auto",
 ) -> ModelRequest:
     """The request for this transcript."""
-    return build_request(RequestLlm(effect_id=1, model=MODEL, tool_choice=tool_choice), system, messages, tools, turn)
+    return build_request(
+        RequestLlm(effect_id=1, model=MODEL, tool_choice=tool_choice, at=NOON), system, messages, tools, turn
+    )
 
 
 def body_of(request: ModelRequest) -> Body:
