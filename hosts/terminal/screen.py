@@ -17,7 +17,17 @@ RECALLED = 6
 LONGEST_CALL = 160
 """The most characters of a tool call that are shown."""
 
-_GOING_ON = {"llm_requesting": "thinking", "retry_waiting": "waiting", "cancelling": "stopping"}
+_GOING_ON = {
+    "profile_selecting": "choosing how to answer",
+    "memory_recalling": "remembering",
+    "llm_requesting": "thinking",
+    "retry_waiting": "waiting",
+    "awaiting_sub_agents": "waiting for sub-agents",
+    "verifying": "checking the work",
+    "summarizing": "summing up",
+    "compacting": "condensing what was said",
+    "cancelling": "stopping",
+}
 """What one waits for in a state, where it is not a tool."""
 
 
