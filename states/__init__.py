@@ -63,6 +63,7 @@ from .events import (
     UserMessage,
     UserQuestionResponse,
 )
+from .images import Image
 from .inbox import Waiting
 from .log import LogEntry
 from .machine import MACHINE, begin, next_events, transition
@@ -113,6 +114,7 @@ __all__ = [
     "Failure",
     "Heard",
     "Idle",
+    "Image",
     "InvalidInput",
     "Limits",
     "LlmFailed",

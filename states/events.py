@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter, field_validator, model_serializer
+from pydantic import Field, TypeAdapter, ValidationInfo, field_validator, model_serializer
 from pydantic_core import PydanticCustomError
 
 from .failures import FailureKind
+from .images import Images
 from .messages import ToolCall, ToolResult, Usage
 from .policy import Policy, WhenBusy
 from .questions import Annotation, Answers, QuestionSet
@@ -60,16 +61,18 @@ class Opened(_BringsRules):
 
 
 class UserMessage(Request):
-    """A person says something. `when_busy` says what becomes of it during a turn; None leaves that to the policy."""
+    """A person says something, or shows images, or both. `when_busy` says what becomes of it during a turn; None
+    leaves that to the policy."""
 
     type: Literal["user_message"] = "user_message"
+    images: Images = ()  # in front of the text, which may be empty if there are any
     text: RequestText
     when_busy: WhenBusy | None = None
 
     @field_validator("text")
     @classmethod
-    def _says_something(cls, text: str) -> str:
-        if not text.strip():
+    def _says_something(cls, text: str, info: ValidationInfo) -> str:
+        if not text.strip() and not info.data.get("images"):
             raise PydanticCustomError("message_empty", "a message must not be empty")
         return text
 

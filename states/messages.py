@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from .images import Image, Images
 from .value import Tagged, Text, Value
 
 Role = Literal["user", "assistant", "tool"]
@@ -84,14 +85,17 @@ class ToolCall(Value):
 
 
 class ToolResult(Value):
-    """What came of a call: the text that the model reads, and whether it tells of an error."""
+    """What came of a call: the text that the model reads, the images it sees, and whether it tells of an error."""
 
     text: Text
     error: bool = False
+    images: Images = ()
 
 
 class Message(Value):
     """One message of the transcript. `turn` is the turn in which it was said.
+
+    `images` are those that a person or a tool showed.
 
     `message_id` is the id under which a user's message was sent. `thinking` and `opaque` (a provider's sealed thinking
     blocks) are the model's own; `model` is who said it.
@@ -100,6 +104,7 @@ class Message(Value):
 
     role: Role
     text: str = ""
+    images: tuple[Image, ...] = ()
     thinking: str = ""
     opaque: tuple[dict[str, Any], ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()

@@ -21,6 +21,7 @@ from .events import (
     UserMessage,
     UserQuestionResponse,
 )
+from .images import Image
 from .log import LogEntry
 from .messages import Heard, Made, Message, Said, ToolCall
 from .questions import answers_as_json
@@ -89,7 +90,13 @@ class Transcript:
         if isinstance(said, Heard) and said.seq in self._waiting:
             waiting = self._waiting.pop(said.seq)
             self.taken[waiting.event_id] = entry.turn
-            message = Message(role="user", text=waiting.text, message_id=waiting.event_id, turn=entry.turn)
+            message = Message(
+                role="user",
+                text=waiting.text,
+                images=waiting.images,
+                message_id=waiting.event_id,
+                turn=entry.turn,
+            )
         else:
             message = _assistant(entry, said)
         self.messages.append(message)
@@ -107,6 +114,7 @@ class Transcript:
         message = Message(
             role="tool",
             text=words(entry.event, result.said),
+            images=_images(entry.event, result.said),
             tool_call_id=result.call_id,
             error=result.error,
             turn=_own_turn(entry),
@@ -133,6 +141,11 @@ def _assistant(entry: LogEntry, said: Said) -> Message:
         turn=_own_turn(entry),
         model=event.model,
     )
+
+
+def _images(event: Event, said: Said) -> tuple[Image, ...]:
+    """The images of a tool's result, if it is this that is said."""
+    return event.result.images if isinstance(event, ToolComplete) and isinstance(said, Heard) else ()
 
 
 def words(event: Event, said: Said) -> str:
