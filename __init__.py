@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         TurnwiseError,
         UnknownConversation,
     )
+    from .states.images import Image
     from .states.messages import Message, Usage
     from .states.policy import Limits, ModelSpec, Policy, Questions, Retry, Texts
     from .states.questions import QuestionOption, UserQuestion
@@ -61,6 +62,7 @@ _HOMES = {
         "TurnwiseError",
         "UnknownConversation",
     ),
+    "states.images": ("Image",),
     "states.messages": ("Message", "Usage"),
     "states.policy": ("Limits", "ModelSpec", "Policy", "Questions", "Retry", "Texts"),
     "states.questions": ("QuestionOption", "UserQuestion"),
@@ -74,6 +76,7 @@ __all__ = [
     "Divergence",
     "Engine",
     "EngineClosed",
+    "Image",
     "InvalidInput",
     "Limits",
     "LiteLlm",

@@ -33,7 +33,7 @@ class Update:
     |---|---|
     | snapshot | `state` as in state_change, `transcript`: messages as dicts |
     | state_change | `type`: the state in snake_case, `data`: the `turn`, and what it tells (the questions, say) |
-    | message | `role`, `text`, `turn`, and of a user the `message_id` |
+    | message | `role`, `text`, `turn`, and of a user the `message_id`, and `images` if there are any, as {`url`} |
     | thought | `text`, `turn` |
     | tool | `call_id`, `name`, `status`: running (then with its `arguments`, as JSON), completed or failed |
     | turn_ended | `turn`, `status`, `is_complete`, `final_content`, `truncated`, `failure`, `usage` |
@@ -93,9 +93,11 @@ def _said(messages: Iterable[Message]) -> Iterator[Shown]:
     for message in messages:
         if message.thinking:
             yield "thought", {"text": message.thinking, "turn": message.turn}
-        if message.role != "tool" and message.text.strip():
-            sent_as = {"message_id": message.message_id} if message.message_id else {}
-            yield "message", {"role": message.role, "text": message.text, "turn": message.turn, **sent_as}
+        if message.role != "tool" and (message.text.strip() or message.images):
+            told: dict[str, Any] = {"role": message.role, "text": message.text, "turn": message.turn}
+            told |= {"message_id": message.message_id} if message.message_id else {}
+            told |= {"images": [image.model_dump() for image in message.images]} if message.images else {}
+            yield "message", told
 
 
 def _tools(entry: LogEntry, transcript: Transcript) -> Iterator[Shown]:

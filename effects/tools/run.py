@@ -26,11 +26,11 @@ from ..text import encodable
 from .acts import Question
 from .context import ToolContext
 from .faults import InvalidArguments, fault
-from .results import written
+from .results import result_of
 from .tool import AnyTool
 
 ToolOutcome = ToolResult | Question
-"""What comes of a call: a text for the model, or an act."""
+"""What comes of a call: a text for the model, with images or without, or an act."""
 
 GRACE = 1.0
 """How long, in seconds, a coroutine that was told to stop may clean up before it is left behind. Ours."""
@@ -161,10 +161,12 @@ def _meant(tool: AnyTool, value: object) -> ToolOutcome:
         declared = value.kind in tool.acts
         return value if declared else _error(f"{tool.name} may not ask the user: it does not declare that it asks.")
     try:
-        text = written(value)
-        if len(text) > MAX_RESULT:
+        result = result_of(value)
+        if len(result.text) > MAX_RESULT:
             return _error(f"{tool.name} returned more than {MAX_RESULT} characters.")
-        return ToolResult(text=text)
+        return result
+    except ValidationError as error:
+        return _error(f"{tool.name} failed: {_reason(error)}")
     except Exception as error:
         _LOGGER.warning("The result of %s cannot be written", tool.name, exc_info=error)
         return _error(f"{tool.name} returned something that cannot be written as JSON.")
