@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     )
     from .states.images import Image
     from .states.messages import Message, Usage
-    from .states.policy import Limits, ModelSpec, Policy, Questions, Retry, Texts
+    from .states.policy import Limits, ModelSpec, Policy, Questions, Retry
     from .states.questions import QuestionOption, UserQuestion
+    from .states.texts import Texts
 
 # Where a host has set up no log Python would print warnings at people.
 logging.getLogger("turnwise").addHandler(logging.NullHandler())
@@ -64,7 +65,8 @@ _HOMES = {
     ),
     "states.images": ("Image",),
     "states.messages": ("Message", "Usage"),
-    "states.policy": ("Limits", "ModelSpec", "Policy", "Questions", "Retry", "Texts"),
+    "states.policy": ("Limits", "ModelSpec", "Policy", "Questions", "Retry"),
+    "states.texts": ("Texts",),
     "states.questions": ("QuestionOption", "UserQuestion"),
 }
 _MODULES = {"presets": "states.presets"}

@@ -26,6 +26,7 @@ from ..states.policy import Policy, WhenBusy
 from ..states.states import AwaitingPerson, AwaitingUserResponse, Cancelling, State
 from ..states.step import Step
 from ..states.transcript import transcript
+from .memory import Memory
 from .requests import checked, make
 from .turn import Turn
 from .updates import Update
@@ -260,7 +261,7 @@ class Conversation:
 
     async def turns(self) -> tuple[Turn, ...]:
         """The turns that have ended, oldest first."""
-        return tuple(Turn.that_ended(entry, entry.ended) for entry in await self.events() if entry.ended is not None)
+        return tuple(Memory(self._loop.state, await self.events()).turns.values())
 
     async def replay(self) -> ReplayReport:
         """Fold the stored log again, and compare every step with what was stored."""

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from .acts import Act, ActKind, Audience
 from .images import Image, Images
 from .value import Tagged, Text, Value
 
@@ -20,13 +21,11 @@ CrashContract = Literal["pure", "idempotent", "reconcile", "at_most_once"]
 """What may happen to a call of a tool that was running when the process died: run it again, run it again under the
 same key, ask whether it ran, or never run it twice."""
 
-ActKind = Literal["question"]
-"""The kinds of act that a tool's result may carry beside its text."""
-
 
 class Heard(Tagged):
     """The `index`-th text of the event at `seq`: a message's only text is 0; in a model's response 0 is what it
-    said, and 1 + n the fault of its n-th call."""
+    said, and 1 + n the fault of its n-th call; in a tool's result 0 is what the model reads, and behind it stand the
+    texts of its acts."""
 
     type: Literal["heard"] = "heard"
     seq: int
@@ -40,7 +39,14 @@ class Made(Tagged):
     text: Text
 
 
-Said = Annotated[Heard | Made, Field(discriminator="type")]
+class Joined(Tagged):
+    """Several texts that stand together, a blank line between them: what several sub-agents came to, say."""
+
+    type: Literal["joined"] = "joined"
+    parts: tuple[Annotated[Heard | Made, Field(discriminator="type")], ...]
+
+
+Said = Annotated[Heard | Made | Joined, Field(discriminator="type")]
 
 
 class Usage(Value):
@@ -85,21 +91,30 @@ class ToolCall(Value):
 
 
 class ToolResult(Value):
-    """What came of a call: the text that the model reads, the images it sees, and whether it tells of an error."""
+    """What came of a call: the text that the model reads, whether it tells of an error, the images that the model sees,
+    and what else the tool does."""
 
     text: Text
     error: bool = False
     images: Images = ()
+    acts: tuple[Act, ...] = ()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Every text that the result brings, in the order in which `Heard` counts them."""
+        return (self.text, *(text for act in self.acts for text in act.texts))
 
 
 class Message(Value):
-    """One message of the transcript. `turn` is the turn in which it was said.
+    """One message of the transcript. `turn` is the turn in which it was said, `seq` the step in which it entered.
 
     `images` are those that a person or a tool showed.
 
-    `message_id` is the id under which a user's message was sent. `thinking` and `opaque` (a provider's sealed thinking
-    blocks) are the model's own; `model` is who said it.
-    `tool_call_id` and `error` are set on a tool's result.
+    `message_id` is the id under which a user's message was sent; one that another agent wrote has that agent as its
+    `origin`, and says for whom it is. `thinking` and `opaque` (a provider's sealed thinking blocks) are the model's
+    own; `model` is who said it.
+    `tool_call_id` and `error` are set on a tool's result; `undelivered` says that it holds a speech that never reached
+    the user, because its turn ended without it.
     """
 
     role: Role
@@ -109,7 +124,11 @@ class Message(Value):
     opaque: tuple[dict[str, Any], ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
     message_id: str = ""
+    origin: str = ""
+    audience: Audience | None = None
     tool_call_id: str | None = None
     error: bool = False
+    undelivered: bool = False
     turn: int = 0
+    seq: int = 0
     model: str = ""

@@ -1,6 +1,7 @@
 """A request is valid for every provider, whatever the transcript holds."""
 
 import json
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import pytest
@@ -56,7 +57,8 @@ def build(
     model: str = MODEL,
 ) -> ModelRequest:
     """The request for this transcript."""
-    return build_request(RequestLlm(effect_id=1, model=model, tool_choice=tool_choice), system, messages, tools, turn)
+    effect = RequestLlm(effect_id=1, model=model, tool_choice=tool_choice, at=datetime(2026, 6, 1, 12, tzinfo=UTC))
+    return build_request(effect, system, messages, tools, turn)
 
 
 def body_of(request: ModelRequest) -> Body:

@@ -32,7 +32,7 @@ class ModelPerformer:
     async def __call__(self, effect: RequestLlm, scene: Scene) -> LlmResponse | LlmFailed:
         """Ask, and answer with what the model said or why it did not."""
         request = build_request(
-            effect, scene.context.system, tuple(scene.transcript.messages), self._tools.definitions(), scene.turn
+            effect, scene.context.system, tuple(scene.transcript.current), self._tools.definitions(), scene.turn
         )
 
         def show(token: Token) -> None:

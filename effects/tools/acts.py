@@ -11,7 +11,7 @@ from typing import ClassVar
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
-from ...states.messages import ActKind
+from ...states.acts import ActKind
 from ...states.questions import QuestionSet
 
 

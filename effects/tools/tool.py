@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, ParamSpec, TypeVar, get_args, overload
 
+from ...states.acts import ActKind
 from ...states.errors import ConfigurationError
-from ...states.messages import ActKind, CrashContract
+from ...states.messages import CrashContract
 from .arguments import Arguments
 from .signature import underlying
 

@@ -7,15 +7,36 @@ from __future__ import annotations
 
 from ..context import Context
 from ..draft import Draft
-from ..events import AskUserQuestionPending, CloseRequested
+from ..events import AskUserQuestionPending, CloseRequested, EffectFailed, SubAgentFinished, ToolInterrupted
 from ..messages import Made
 from ..states import Cancelling
+from . import awaiting_sub_agents, tool_executing
 
 
 def drop_question(draft: Draft[Cancelling], event: AskUserQuestionPending, context: Context) -> None:
     """A question that comes after the cancel is not asked."""
-    call = draft.state.round.call(event.effect_id)
+    call = draft.open_round.call(event.effect_id)
     draft.settle(call.call_id, Made(text=context.policy.texts.cancelled), error=True)
+
+
+def take_interruption(draft: Draft[Cancelling], event: ToolInterrupted, context: Context) -> None:
+    """The process died before the tool had stopped; if it must not run twice, nobody knows whether it ran."""
+    texts = context.policy.texts
+    must_be_known = draft.open_round.named(event.call_id).crash in ("at_most_once", "reconcile")
+    draft.settle(event.call_id, Made(text=texts.in_doubt if must_be_known else texts.cancelled), error=True)
+
+
+def take_outcome(draft: Draft[Cancelling], event: SubAgentFinished, context: Context) -> None:
+    """A sub-agent has stopped, or had finished."""
+    awaiting_sub_agents.take_outcome(draft, event)
+
+
+def take_failure(draft: Draft[Cancelling], event: EffectFailed, context: Context) -> None:
+    """A tool or a sub-agent broke while it was to stop."""
+    if any(child.effect_id == event.effect_id for child in draft.open_round.unfinished):
+        awaiting_sub_agents.take_outcome(draft, event)
+    else:
+        tool_executing.take_failure(draft, event, context)
 
 
 def close_when_stopped(draft: Draft[Cancelling], event: CloseRequested, context: Context) -> Cancelling:
