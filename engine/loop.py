@@ -132,7 +132,7 @@ class Loop:
         return Scene(self.conversation_id, memory.state.book.turn, memory.context, memory.transcript, self._show)
 
     def _show(self, effect_id: int, kind: LiveKind, data: dict[str, Any]) -> None:
-        if effect_id in pending(self.state):
+        if kind == "delivery_failed" or effect_id in pending(self.state):
             self.feed.publish(Update(kind, data))
 
     # --- from outside

@@ -59,6 +59,8 @@ class Transcript:
     """Every text, by the step that brought it."""
     _images: dict[int, tuple[Image, ...]] = field(default_factory=dict)
     """The images of results, by the step that brought them."""
+    _origins: dict[int, str] = field(default_factory=dict)
+    """The agents that said something, by the step that brought it."""
     _speeches: dict[Heard, str] = field(default_factory=dict)
     """The call that brought each speech of the turn under way."""
     _round: int = 0
@@ -94,6 +96,10 @@ class Transcript:
             case _:
                 return ()
 
+    def origin(self, said: Said) -> str:
+        """The agent that said this; empty for everybody else. `Pure.`"""
+        return self._origins.get(said.seq, "") if isinstance(said, Heard) else ""
+
     @property
     def current(self) -> list[Message]:
         """The messages for which no summary stands, oldest first."""
@@ -122,8 +128,11 @@ class Transcript:
         if texts := event.texts:
             self._texts[entry.seq] = texts
         match event:
-            case UserMessage() | AgentMessage():
+            case UserMessage():
                 self._waiting[entry.seq] = event
+            case AgentMessage(origin=origin):
+                self._waiting[entry.seq] = event
+                self._origins[entry.seq] = origin
             case MessageWithdrawn(message_id=withdrawn):
                 self._waiting = {seq: one for seq, one in self._waiting.items() if one.event_id != withdrawn}
             case ToolApproval(arguments=dict(arguments), call_id=call_id):

@@ -1,7 +1,6 @@
 """A request is valid for every provider, whatever the transcript holds."""
 
 import json
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 import pytest
@@ -14,6 +13,7 @@ from turnwise.effects.model.prompt import build_request, legal_name, request_dig
 from turnwise.states import Image
 from turnwise.states.effects import RequestLlm
 from turnwise.states.messages import Message, ToolCall
+from turnwise.testing.strategies import NOON
 
 from .openai_server import LEGAL_NAME, Body, OpenAiServer, says, violations
 from .pictures import GIF, PNG
@@ -57,7 +57,7 @@ def build(
     model: str = MODEL,
 ) -> ModelRequest:
     """The request for this transcript."""
-    effect = RequestLlm(effect_id=1, model=model, tool_choice=tool_choice, at=datetime(2026, 6, 1, 12, tzinfo=UTC))
+    effect = RequestLlm(effect_id=1, model=model, tool_choice=tool_choice, at=NOON)
     return build_request(effect, system, messages, tools, turn)
 
 

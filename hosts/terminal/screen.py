@@ -44,6 +44,8 @@ class Screen:
             "turn_ended": self._end_turn,
             "token": self._token,
             "tool_progress": self._progress,
+            "delivery": self._delivery,
+            "delivery_failed": self._delivery_failed,
         }
 
     def show(self, update: Update) -> None:
@@ -103,6 +105,14 @@ class Screen:
             self.pen.note("Cancelled; the conversation goes on.")
 
     # --- what is said
+
+    def _delivery(self, data: dict[str, Any]) -> None:
+        if data["text"] != self._said:
+            self._write("assistant", data["text"])
+            self._said = data["text"]
+
+    def _delivery_failed(self, data: dict[str, Any]) -> None:
+        self.pen.note(data["sentence"])
 
     def _token(self, data: dict[str, Any]) -> None:
         text, kind = data["text"], data["kind"]
