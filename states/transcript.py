@@ -137,7 +137,7 @@ class Transcript:
                 self._waiting = {seq: one for seq, one in self._waiting.items() if one.event_id != withdrawn}
             case ToolApproval(arguments=dict(arguments), call_id=call_id):
                 edited = json.dumps(arguments, ensure_ascii=False)
-                self._calls[call_id] = self._calls[call_id].model_copy(update={"arguments": edited})
+                self._calls[call_id] = self._calls[call_id].replace(arguments=edited)
             case ToolComplete(result=result) | ToolReconciled(result=ToolResult() as result):
                 self._images |= {entry.seq: result.images} if result.images else {}
             case HistoryCompacted(summary=summary):
@@ -159,9 +159,9 @@ class Transcript:
     def _person(self, entry: LogEntry, waiting: UserMessage | AgentMessage) -> Message:
         message = Message(role="user", text=waiting.text, message_id=waiting.event_id, turn=entry.turn, seq=entry.seq)
         if isinstance(waiting, AgentMessage):
-            return message.model_copy(update={"origin": waiting.origin, "audience": waiting.audience})
+            return message.replace(origin=waiting.origin, audience=waiting.audience)
         self.taken[waiting.event_id] = entry.turn
-        return message.model_copy(update={"images": waiting.images}) if waiting.images else message
+        return message.replace(images=waiting.images)
 
     def _assistant(self, entry: LogEntry, said: Said) -> Message:
         event, turn = entry.event, _own_turn(entry)
@@ -213,7 +213,7 @@ class Transcript:
         for place in range(len(self.messages) - 1, -1, -1) if lost else ():
             message = self.messages[place]
             if message.tool_call_id in lost:
-                self.messages[place] = message.model_copy(update={"undelivered": True})
+                self.messages[place] = message.replace(undelivered=True)
                 lost.discard(message.tool_call_id)
             if not lost:
                 break

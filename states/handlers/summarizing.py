@@ -15,7 +15,7 @@ def take_summary(draft: Draft[Summarizing], event: TurnSummarized | EffectFailed
     draft.ending = draft.state.ending
     if isinstance(event, TurnSummarized):
         draft.spend(event.usage)
-        draft.ending = draft.ending.model_copy(update={"final_content": draft.heard()})
+        draft.ending = draft.ending.replace(final_content=draft.heard())
     leave_turn(draft, context)
 
 
