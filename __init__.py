@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         TurnwiseError,
         UnknownConversation,
     )
+    from .states.images import Image
     from .states.messages import Message, Usage
     from .states.policy import (
         Empty,
@@ -78,6 +79,7 @@ _HOMES = {
         "TurnwiseError",
         "UnknownConversation",
     ),
+    "states.images": ("Image",),
     "states.messages": ("Message", "Usage"),
     "states.policy": (
         "Empty",
@@ -108,6 +110,7 @@ __all__ = [
     "Empty",
     "Engine",
     "EngineClosed",
+    "Image",
     "InvalidInput",
     "Limits",
     "LiteLlm",

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from .acts import Act, ActKind, Audience
+from .images import Image, Images
 from .value import Part, TaggedPart, Text, Value
 
 Role = Literal["user", "assistant", "tool"]
@@ -95,10 +96,12 @@ class ToolCall(Value):
 
 
 class ToolResult(Value):
-    """What came of a call: the text that the model reads, whether it tells of an error, and what else the tool does."""
+    """What came of a call: the text that the model reads, whether it tells of an error, the images that the model sees,
+    and what else the tool does."""
 
     text: Text
     error: bool = False
+    images: Images = ()
     acts: tuple[Act, ...] = ()
 
     @property
@@ -110,6 +113,8 @@ class ToolResult(Value):
 class Message(Part):
     """One message of the transcript. `turn` is the turn in which it was said, `seq` the step in which it entered.
 
+    `images` are those that a person or a tool showed.
+
     `message_id` is the id under which a user's message was sent; one that another agent wrote has that agent as its
     `origin`, and says for whom it is. `thinking` and `opaque` (a provider's sealed thinking blocks) are the model's
     own; `model` is who said it.
@@ -119,6 +124,7 @@ class Message(Part):
 
     role: Role
     text: str = ""
+    images: tuple[Image, ...] = ()
     thinking: str = ""
     opaque: tuple[dict[str, Any], ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()

@@ -23,6 +23,7 @@ from .events import (
     ToolReconciled,
     UserMessage,
 )
+from .images import Image
 from .log import LogEntry
 from .messages import Heard, Joined, Made, Message, Said, ToolCall, ToolResult
 from .step import Step
@@ -56,6 +57,8 @@ class Transcript:
     """Messages that have not entered yet, by the step that brought them."""
     _texts: dict[int, tuple[str, ...]] = field(default_factory=dict)
     """Every text, by the step that brought it."""
+    _images: dict[int, tuple[Image, ...]] = field(default_factory=dict)
+    """The images of results, by the step that brought them."""
     _origins: dict[int, str] = field(default_factory=dict)
     """The agents that said something, by the step that brought it."""
     _speeches: dict[Heard, str] = field(default_factory=dict)
@@ -82,6 +85,16 @@ class Transcript:
                 return self._texts[seq][index]
             case Joined(parts=parts):
                 return "\n\n".join(self.words(part) for part in parts)
+
+    def images(self, said: Said) -> tuple[Image, ...]:
+        """The images that stand beside the text of a result. `Pure.`"""
+        match said:
+            case Heard(seq=seq, index=0):
+                return self._images.get(seq, ())
+            case Joined(parts=parts):
+                return tuple(image for part in parts for image in self.images(part))
+            case _:
+                return ()
 
     def origin(self, said: Said) -> str:
         """The agent that said this; empty for everybody else. `Pure.`"""
@@ -125,6 +138,8 @@ class Transcript:
             case ToolApproval(arguments=dict(arguments), call_id=call_id):
                 edited = json.dumps(arguments, ensure_ascii=False)
                 self._calls[call_id] = self._calls[call_id].replace(arguments=edited)
+            case ToolComplete(result=result) | ToolReconciled(result=ToolResult() as result):
+                self._images |= {entry.seq: result.images} if result.images else {}
             case HistoryCompacted(summary=summary):
                 self.condensed = Condensed(summary, *self._condensing)
             case _:
@@ -146,7 +161,7 @@ class Transcript:
         if isinstance(waiting, AgentMessage):
             return message.replace(origin=waiting.origin, audience=waiting.audience)
         self.taken[waiting.event_id] = entry.turn
-        return message
+        return message.replace(images=waiting.images)
 
     def _assistant(self, entry: LogEntry, said: Said) -> Message:
         event, turn = entry.event, _own_turn(entry)
@@ -172,6 +187,7 @@ class Transcript:
         message = Message(
             role="tool",
             text=self.words(result.said),
+            images=self.images(result.said),
             tool_call_id=result.call_id,
             error=result.error,
             turn=_own_turn(entry),

@@ -27,11 +27,11 @@ from ..text import encodable
 from .acts import Question, acknowledgement, acts_in
 from .context import ToolContext
 from .faults import InvalidArguments, fault
-from .results import written
+from .results import result_of
 from .tool import AnyTool
 
 ToolOutcome = ToolResult | Question
-"""What comes of a call: a text for the model, or an act."""
+"""What comes of a call: a text for the model, with images or without, or an act."""
 
 GRACE = 1.0
 """How long, in seconds, a coroutine that was told to stop may clean up before it is left behind. Ours."""
@@ -166,11 +166,18 @@ def _meant(tool: AnyTool, value: object, texts: Texts) -> ToolOutcome:
         return value if declared else _error(f"{tool.name} may not ask the user: it does not declare that it asks.")
     if (acts := acts_in(value)) is not None:
         return ToolResult(text=acknowledgement(acts, texts), acts=acts)
+    return _told(tool, value)
+
+
+def _told(tool: AnyTool, value: object) -> ToolResult:
+    """The text and the images that a tool returned."""
     try:
-        text = written(value)
-        if len(text) > MAX_RESULT:
+        result = result_of(value)
+        if len(result.text) > MAX_RESULT:
             return _error(f"{tool.name} returned more than {MAX_RESULT} characters.")
-        return ToolResult(text=text)
+        return result
+    except ValidationError as error:
+        return _error(f"{tool.name} failed: {_reason(error)}")
     except Exception as error:
         _LOGGER.warning("The result of %s cannot be written", tool.name, exc_info=error)
         return _error(f"{tool.name} returned something that cannot be written as JSON.")

@@ -132,6 +132,9 @@ def tool(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
     needs a type; `Annotated[…, Field(description=…)]` describes it, a default makes it optional, and one of type
     `ToolContext` is filled by the engine. The docstring is the description that the model reads.
 
+    What it returns is what the model reads: a text as it is, an `Image` or a list with images as images, anything else
+    as JSON.
+
     Raises ConfigurationError, with the name of the function and the parameter, if a model could not call it.
     """
     if function is not None:
