@@ -52,11 +52,13 @@ def reply_with_error(draft: Draft[State], event: Event, context: Context) -> Non
 
 
 def rest_failed(draft: Draft[State], event: Event, context: Context) -> Failed:
-    """The turn is over, and nothing goes on by itself (case P11)."""
+    """The turn is over, and nothing goes on by itself (case P11). What wakes nobody enters, as at any rest (case D6);
+    what wakes waits for a retry or for another message."""
     failure = draft.failure
     assert failure is not None, "whoever gives up says why"
     draft.conclude("failed", failure=failure)
     leave_turn(draft, context)
+    draft.let_in(waiting for waiting in draft.inbox if waiting.silent)
     return Failed(
         kind=failure.kind,
         sentence=failure.sentence,
