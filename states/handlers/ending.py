@@ -10,7 +10,7 @@ from ..context import Context
 from ..draft import Draft
 from ..effects import NotifyParent, SummarizeTurn
 from ..events import Event
-from ..messages import Made, Said
+from ..messages import Heard, Made, Said
 from ..policy import Policy
 from ..states import Failed, State, Summarizing
 from ..turn import Spoken, TurnEnded, TurnRecord
@@ -33,8 +33,8 @@ def end_turn(draft: Draft[State], event: Event, context: Context) -> None:
 
 def end_empty(draft: Draft[State], event: Event, context: Context) -> None:
     """The model said nothing: the turn ends with a sentence of ours, so a person is never left with silence, unless the
-    rules have it so."""
-    conclude_with(draft, context.policy.texts.empty)
+    rules have it so. Where a message for the user waits to be passed on, that is what they hear (case D7)."""
+    conclude_with(draft, "" if must_relay(draft.turn, context.policy) else context.policy.texts.empty)
 
 
 def end_complete(draft: Draft[State], event: Event, context: Context) -> None:
@@ -99,9 +99,16 @@ def deliver(draft: Draft[State], context: Context) -> None:
     text = ending.final_content
     if text is not None and (ending.status == "failed" or shows_text(ending, draft.turn, policy)):
         draft.deliver(text)
-    if not draft.turn.deliveries and policy.relay == "nudge_then_deliver":
+    if must_relay(draft.turn, policy):
         for message in draft.turn.relay:
             draft.deliver(message, relayed=True)
+
+
+def must_relay(turn: TurnRecord, policy: Policy) -> bool:
+    """Whether a message for the user has yet to reach them: the turn delivered no words of its agent. A sentence of
+    ours, at a limit say, does not tell the user what the message does (case D7). `Pure.`"""
+    is_told = any(isinstance(delivered.said, Heard) for delivered in turn.deliveries)
+    return bool(turn.relay) and not is_told and policy.relay == "nudge_then_deliver"
 
 
 def chosen(turn: TurnRecord, policy: Policy) -> tuple[Spoken, ...]:
