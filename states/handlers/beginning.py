@@ -23,7 +23,7 @@ def begin_turn(draft: Draft[State], at: datetime, context: Context) -> None:
     batch = draft.take_batch()
     draft.inbox = tuple(waiting.model_copy(update={"steer": False}) for waiting in draft.inbox)
     relay = tuple(Heard(seq=one.seq) for one in batch if one.audience == "user" and not one.silent)
-    if relay:
+    if relay and context.role == "foreground":
         draft.change_turn(relay=relay)
 
 

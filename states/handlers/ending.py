@@ -97,7 +97,7 @@ def deliver(draft: Draft[State], context: Context) -> None:
         for spoken in chosen(draft.turn, policy):
             draft.deliver(spoken.said)
     text = ending.final_content
-    if text is not None and (ending.status == "failed" or shows_text(ending, draft.turn, policy)):
+    if text is not None and shows_text(ending, draft.turn, context):
         draft.deliver(text)
     if must_relay(draft.turn, policy):
         for message in draft.turn.relay:
@@ -117,9 +117,12 @@ def chosen(turn: TurnRecord, policy: Policy) -> tuple[Spoken, ...]:
     return waiting[-1:] if policy.speech.keep == "last" else waiting
 
 
-def shows_text(ending: TurnEnded, turn: TurnRecord, policy: Policy) -> bool:
-    """Whether the text that ends the turn is for the user (cases S2, B1, B6). `Pure.`"""
-    if policy.text == "reply":
+def shows_text(ending: TurnEnded, turn: TurnRecord, context: Context) -> bool:
+    """Whether the text that ends the turn is for the user (cases S2, B1, B6), if the agent has one (D12). `Pure.`"""
+    policy = context.policy
+    if context.role != "foreground":
+        return False
+    if ending.status == "failed" or policy.text == "reply":
         return True
     return not turn.deliveries and (policy.text == "fallback" or policy.silent == "fallback")
 
