@@ -20,8 +20,11 @@ def take_response(draft: Draft[LlmRequesting], event: LlmResponse, context: Cont
     draft.window_used = event.usage.tokens
     draft.spend(event.usage)
     changes: dict[str, object] = {"nudge": None, "plain": False, "only_thought": False}
-    if text_of_reply(event.content, context.policy).strip():
-        changes |= {"final": draft.heard(), "empties": 0}
+    has_text = bool(text_of_reply(event.content, context.policy).strip())
+    if has_text:
+        changes["final"] = draft.heard()
+    if has_text or event.tool_calls:
+        changes["empties"] = 0
     draft.change_turn(**changes)
     draft.say(draft.heard())
     if event.tool_calls:
