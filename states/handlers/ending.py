@@ -83,7 +83,7 @@ def leave_turn(draft: Draft[State], context: Context) -> None:
         }
     )
     if context.role == "sub_agent":
-        said = ending.final_content
+        said = ending.final_content or turn.final
         status = ending.status if said is not None or ending.status == "cancelled" else "failed"
         draft.act(NotifyParent(effect_id=draft.next_id(), status=status, said=said))
 
