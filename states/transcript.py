@@ -17,7 +17,10 @@ from .events import (
     Event,
     HistoryCompacted,
     LlmResponse,
+    MemoryRecalled,
     MessageWithdrawn,
+    RecentText,
+    RetryRequested,
     ToolApproval,
     ToolComplete,
     ToolReconciled,
@@ -31,7 +34,7 @@ from .turn import TurnEnded
 
 @dataclass(frozen=True)
 class Condensed:
-    """What stands for the messages up to the step `up_to`, except for what people said in `turn`."""
+    """What stands for the messages up to the step `up_to`, except for what people said from `turn` on."""
 
     summary: str
     up_to: int
@@ -39,8 +42,8 @@ class Condensed:
 
     def covers(self, message: Message) -> bool:
         """Whether the summary stands for this message. `Pure.`"""
-        began_this_turn = message.role == "user" and message.turn == self.turn
-        return message.seq <= self.up_to and not began_this_turn
+        was_asked_now = message.role == "user" and self.turn is not None and message.turn >= self.turn
+        return message.seq <= self.up_to and not was_asked_now
 
 
 @dataclass
@@ -61,6 +64,10 @@ class Transcript:
     _round: int = 0
     """Where the results of the newest round begin."""
     _condensing: tuple[int, int | None] = (0, None)
+    _recent: dict[int, tuple[RecentText, ...]] = field(default_factory=dict)
+    """What was said lately, as the newest search found it, by the step that brought it."""
+    _retries: set[int] = field(default_factory=set)
+    """The turns that try the turn before them again."""
 
     # --- reading it
 
@@ -86,6 +93,17 @@ class Transcript:
         """The messages for which no summary stands, oldest first."""
         condensed = self.condensed
         return self.messages if condensed is None else [one for one in self.messages if not condensed.covers(one)]
+
+    def recent(self, memory: Heard | None) -> tuple[RecentText, ...]:
+        """What the search that `memory` refers to found of the last minutes. Only the newest search is kept. `Pure.`"""
+        return () if memory is None else self._recent.get(memory.seq, ())
+
+    def first_try(self, turn: int) -> int:
+        """The turn that brought the message which this one answers: another than this if that one failed and was tried
+        again. `Pure.`"""
+        while turn in self._retries:
+            turn -= 1
+        return turn
 
     # --- telling it
 
@@ -117,7 +135,12 @@ class Transcript:
                 edited = json.dumps(arguments, ensure_ascii=False)
                 self._calls[call_id] = self._calls[call_id].model_copy(update={"arguments": edited})
             case HistoryCompacted(summary=summary):
-                self.condensed = Condensed(summary, *self._condensing)
+                up_to, turn = self._condensing
+                self.condensed = Condensed(summary, up_to, None if turn is None else self.first_try(turn))
+            case MemoryRecalled(recent=recent):
+                self._recent = {entry.seq: recent}
+            case RetryRequested():
+                self._retries.add(entry.turn)
             case _:
                 pass
 
