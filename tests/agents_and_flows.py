@@ -16,11 +16,13 @@ from turnwise.states import (
     AwaitingUserResponse,
     Cancelling,
     Compacting,
+    Event,
     InDoubt,
     LlmRequesting,
     MemoryRecalled,
     MemoryRecalling,
     ModelSpec,
+    Opened,
     Policy,
     Profile,
     ProfileSelected,
@@ -50,6 +52,14 @@ GUIDE = Profile(name="guide", prompt="You guide.")
 
 class Flow(Conversation):
     """A conversation whose turns may begin with a router and a recall."""
+
+    def __init__(self, policy: Policy | None = None, /, *, system: str = "", **rules: Any) -> None:
+        self.system = system
+        super().__init__(policy, **rules)
+
+    def happens(self, kind: type[Event], /, **fields: Any) -> Step:
+        """Let this event happen."""
+        return super().happens(kind, **({"system": self.system, **fields} if kind is Opened else fields))
 
     def router_chooses(self, profile: str) -> Step:
         """The router answers with this name."""
