@@ -203,8 +203,9 @@ def busy_in(kind: type[State]) -> Flow:
 
 
 def stopped(flow: Flow) -> Flow:
-    """The conversation after its turn was cancelled and everything acknowledged that."""
-    flow.cancels()
+    """The conversation after its turn was cancelled, if that is still to be done, and everything acknowledged that."""
+    if not isinstance(flow.state, Cancelling):
+        flow.cancels()
     while isinstance(flow.state, Cancelling):
         effect_id = min(flow.state.round.awaited)
         children = {child.effect_id for child in flow.state.round.unfinished}
