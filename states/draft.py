@@ -109,7 +109,6 @@ class Draft(Generic[S_co]):
         status: TurnStatus,
         final_content: Said | None = None,
         *,
-        truncated: bool = False,
         failure: Failure | None = None,
     ) -> None:
         """The turn comes to its end with this; what is delivered of it is still to be settled."""
@@ -117,7 +116,7 @@ class Draft(Generic[S_co]):
             turn=self.turn.number,
             status=status,
             final_content=final_content,
-            truncated=truncated,
+            truncated=self.turn.cut_off and status in ("completed", "incomplete"),
             failure=failure,
         )
 

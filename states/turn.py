@@ -80,6 +80,9 @@ class TurnRecord(Value):
     relay: tuple[Heard, ...] = ()
     """Messages for the user that began this turn."""
 
+    cut_off: bool = False
+    """Whether the provider cut the newest response off (case P41)."""
+
     final: Heard | None = None
     """The newest text of the model."""
 

@@ -19,7 +19,8 @@ def take_response(draft: Draft[LlmRequesting], event: LlmResponse, context: Cont
     """What the model said enters the transcript, what it cost is counted, and what it was told in passing is past."""
     draft.window_used = event.usage.tokens
     draft.spend(event.usage)
-    changes: dict[str, object] = {"nudge": None, "plain": False, "only_thought": False}
+    cut_off = event.finish_reason == "length"
+    changes: dict[str, object] = {"nudge": None, "plain": False, "only_thought": False, "cut_off": cut_off}
     if text_of_reply(event.content, context.policy).strip():
         changes |= {"final": draft.heard(), "empties": 0}
     draft.change_turn(**changes)
@@ -100,8 +101,7 @@ def end_with_text(draft: Draft[LlmRequesting], event: LlmResponse, context: Cont
     """The text is the answer, unless the rules want a claim of completed work that never came (case S10)."""
     take_response(draft, event, context)
     is_answer = context.policy.ends_on == "text"
-    truncated = event.finish_reason == "length"
-    draft.conclude("completed" if is_answer else "incomplete", draft.heard(), truncated=truncated)
+    draft.conclude("completed" if is_answer else "incomplete", draft.heard())
 
 
 def nudge(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> None:
