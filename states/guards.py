@@ -64,8 +64,8 @@ def wants_tools_too_late(draft: Draft[LlmRequesting], event: LlmResponse, contex
 
 def fills_window(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> bool:
     """Tools are wanted, but there is no room for what they would bring (case P21), and a request would follow."""
-    is_full = bool(event.tool_calls) and _is_full(draft, context, event.usage.tokens)
-    return is_full and not _spends_budget(draft, event, context)
+    leaves_no_room = bool(event.tool_calls) and is_full(draft, context, event.usage.tokens)
+    return leaves_no_room and not _spends_budget(draft, event, context)
 
 
 def fills_window_again(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> bool:
@@ -152,10 +152,11 @@ def may_search(turn: TurnRecord, policy: Policy) -> bool:
 
 def window_is_full(draft: Draft[State], event: Event, context: Context) -> bool:
     """The last request left no room for another (case P22)."""
-    return _is_full(draft, context, draft.window_used) and not draft.turn.condensed
+    return is_full(draft, context, draft.window_used) and not draft.turn.condensed
 
 
-def _is_full(draft: Draft[State], context: Context, used: int) -> bool:
+def is_full(draft: Draft[State], context: Context, used: int) -> bool:
+    """A request of so many tokens leaves no room for another."""
     window = context.policy.models[draft.turn.model].window
     if window is None or isinstance(context.policy.dialogue, Recent):
         return False

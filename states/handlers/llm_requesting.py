@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..context import Context
 from ..draft import Draft
 from ..events import EffectFailed, LlmFailed, LlmResponse
+from ..guards import is_full
 from ..messages import Made
 from ..prompting import due_nudge
 from ..repeats import fingerprint, is_repeated, remember
@@ -19,8 +20,9 @@ def take_response(draft: Draft[LlmRequesting], event: LlmResponse, context: Cont
     """What the model said enters the transcript, what it cost is counted, and what it was told in passing is past."""
     draft.window_used = event.usage.tokens
     draft.spend(event.usage)
-    cut_off = event.finish_reason == "length"
-    changes: dict[str, object] = {"nudge": None, "plain": False, "only_thought": False, "cut_off": cut_off}
+    changes: dict[str, object] = {"nudge": None, "plain": False, "only_thought": False}
+    changes["cut_off"] = event.finish_reason == "length"
+    changes["condensed"] = draft.turn.condensed and is_full(draft, context, draft.window_used)
     if text_of_reply(event.content, context.policy).strip():
         changes |= {"final": draft.heard(), "empties": 0}
     draft.change_turn(**changes)
@@ -36,7 +38,6 @@ def take_calls(draft: Draft[LlmRequesting], event: LlmResponse, context: Context
     """A round of tools begins. A call with a fault never runs: the fault is its result (case P5). Neither does one that
     was made before (case J8)."""
     take_response(draft, event, context)
-    draft.change_turn(condensed=False)
     window = context.policy.repeats.window
     seen = [one for earlier in draft.turn.earlier_calls for one in earlier]
     made: list[str] = []
