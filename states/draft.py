@@ -120,6 +120,11 @@ class Draft(Generic[S_co]):
             failure=failure,
         )
 
+    def show(self, said: Said) -> None:
+        """This is shown of the turn that was left, in place of what it ended with."""
+        assert self.ended is not None, "only a turn that was left is shown"
+        self.ended = self.ended.model_copy(update={"final_content": said})
+
     def deliver(self, said: Said, *, relayed: bool = False) -> None:
         """The user receives this."""
         deliveries, effect_id = self.turn.deliveries, self.next_id()
