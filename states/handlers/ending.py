@@ -10,7 +10,7 @@ from ..context import Context
 from ..draft import Draft
 from ..effects import NotifyParent, SummarizeTurn
 from ..events import Event
-from ..messages import Made, Said
+from ..messages import Heard, Made, Said
 from ..policy import Policy
 from ..states import Failed, State, Summarizing
 from ..turn import Spoken, TurnEnded, TurnRecord
@@ -81,9 +81,16 @@ def leave_turn(draft: Draft[State], context: Context) -> None:
         }
     )
     if context.role == "sub_agent":
-        said = ending.final_content
-        status = ending.status if said is not None or ending.status == "cancelled" else "failed"
-        draft.act(NotifyParent(effect_id=draft.next_id(), status=status, said=said))
+        notify_parent(draft, ending)
+
+
+def notify_parent(draft: Draft[State], ending: TurnEnded) -> None:
+    """The last text of a sub-agent is its result. Without one it failed, and a sentence of ours may say why."""
+    said, status = ending.final_content, ending.status
+    if status in ("completed", "incomplete"):
+        said = draft.turn.final or draft.turn.claim or said
+        status = status if isinstance(said, Heard) else "failed"
+    draft.act(NotifyParent(effect_id=draft.next_id(), status=status, said=said))
 
 
 def deliver(draft: Draft[State], context: Context) -> None:
