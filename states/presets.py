@@ -54,12 +54,6 @@ def background() -> Policy:
 
 
 def sub_agent() -> Policy:
-    """An agent that a turn of another one started, and that answers it: its last text is its result, and a turn
-    without one has failed (case P25). `Pure.`"""
-    return Policy(
-        text="thought",
-        when_busy="queue",
-        limits=Limits(requests=20),
-        on_failure="reply",
-        texts=Texts(empty="", limit=""),
-    )
+    """An agent that a turn of another one started, and that answers it: its last text is its result (case P25).
+    `Pure.`"""
+    return Policy(text="thought", when_busy="queue", limits=Limits(requests=20), on_failure="reply")

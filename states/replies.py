@@ -18,5 +18,6 @@ def text_of_reply(content: str, policy: Policy) -> str:
     marker = policy.marker
     if not marker or marker not in content:
         return content
-    begins = re.compile(rf"\s*{re.escape(marker)}(?!\w)" if marker[-1].isalnum() else rf"\s*{re.escape(marker)}")
+    word_ends = r"\b" if marker[-1].isalnum() else ""
+    begins = re.compile(rf"\s*{re.escape(marker)}{word_ends}")
     return "".join(line for line in content.splitlines(keepends=True) if not begins.match(line))

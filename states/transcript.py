@@ -34,7 +34,7 @@ from .turn import TurnEnded
 
 @dataclass(frozen=True)
 class Condensed:
-    """What stands for the messages up to the step `up_to`, except for what people said from `turn` on."""
+    """What stands for the messages up to the step `up_to`, except for what people said since the turn `turn`."""
 
     summary: str
     up_to: int
@@ -42,8 +42,8 @@ class Condensed:
 
     def covers(self, message: Message) -> bool:
         """Whether the summary stands for this message. `Pure.`"""
-        was_asked_now = message.role == "user" and self.turn is not None and message.turn >= self.turn
-        return message.seq <= self.up_to and not was_asked_now
+        began_this_turn = message.role == "user" and self.turn is not None and message.turn >= self.turn
+        return message.seq <= self.up_to and not began_this_turn
 
 
 @dataclass
@@ -135,8 +135,7 @@ class Transcript:
                 edited = json.dumps(arguments, ensure_ascii=False)
                 self._calls[call_id] = self._calls[call_id].model_copy(update={"arguments": edited})
             case HistoryCompacted(summary=summary):
-                up_to, turn = self._condensing
-                self.condensed = Condensed(summary, up_to, None if turn is None else self.first_try(turn))
+                self.condensed = Condensed(summary, *self._condensing)
             case MemoryRecalled(recent=recent):
                 self._recent = {entry.seq: recent}
             case RetryRequested():

@@ -699,13 +699,13 @@ class TestAgentsWithoutAUser:
         ("ends", "status", "said"),
         [
             (lambda flow: flow.model_says(DONE), "completed", [DONE]),
-            (lambda flow: flow.model_says(""), "failed", []),
+            (lambda flow: flow.model_says(""), "failed", [TEXTS.empty]),
             (lambda flow: flow.model_fails("authentication"), "failed", [f"{TEXTS.error} The model is not well."]),
             (lambda flow: flow.cancels(), "cancelled", []),
         ],
     )
     def test_a_sub_agent_tells_its_parent_how_it_ended(self, ends: Any, status: str, said: list[str]) -> None:
-        """P25: its last text is its result; no text → failure; told exactly once."""
+        """P25: its last text is its result; no text of its own → failure; told exactly once."""
         flow = Flow(sub_agent(), role="sub_agent")
         flow.says("Look it up.")
 

@@ -64,7 +64,8 @@ def condense_up_to(draft: Draft[State], up_to: int) -> Compacting:
 
 def compact_effect(effect_id: int, up_to: int, turn: TurnRecord | None) -> CompactHistory:
     """The condensing wanted for this turn, or, without one, at rest. `Pure.`"""
-    return CompactHistory(effect_id=effect_id, up_to=up_to, turn=None if turn is None else turn.number)
+    since = None if turn is None else turn.tries_again or turn.number
+    return CompactHistory(effect_id=effect_id, up_to=up_to, turn=since)
 
 
 def stop_at_limit(draft: Draft[State], event: Event, context: Context) -> None:

@@ -63,6 +63,7 @@ def rest_failed(draft: Draft[State], event: Event, context: Context) -> Failed:
         kind=failure.kind,
         sentence=failure.sentence,
         turn=draft.turn.number,
+        tried_again=draft.turn.tries_again,
         relay=draft.turn.relay,
         inbox=draft.inbox,
         book=draft.book,
@@ -83,9 +84,16 @@ def leave_turn(draft: Draft[State], context: Context) -> None:
         }
     )
     if context.role == "sub_agent":
-        said = ending.final_content or turn.final
-        status = ending.status if said is not None or ending.status == "cancelled" else "failed"
-        draft.act(NotifyParent(effect_id=draft.next_id(), status=status, said=said))
+        notify_parent(draft, ending)
+
+
+def notify_parent(draft: Draft[State], ending: TurnEnded) -> None:
+    """The last text of a sub-agent is its result. Without one it failed, and a sentence of ours may say why."""
+    said, status = ending.final_content, ending.status
+    if status in ("completed", "incomplete"):
+        said = draft.turn.final or draft.turn.claim or said
+        status = status if isinstance(said, Heard) else "failed"
+    draft.act(NotifyParent(effect_id=draft.next_id(), status=status, said=said))
 
 
 def deliver(draft: Draft[State], context: Context) -> None:
