@@ -17,7 +17,10 @@ from .events import (
     Event,
     HistoryCompacted,
     LlmResponse,
+    MemoryRecalled,
     MessageWithdrawn,
+    RecentText,
+    RetryRequested,
     ToolApproval,
     ToolComplete,
     ToolReconciled,
@@ -32,7 +35,7 @@ from .turn import TurnEnded
 
 @dataclass(frozen=True)
 class Condensed:
-    """What stands for the messages up to the step `up_to`, except for what people said in `turn`."""
+    """What stands for the messages up to the step `up_to`, except for what people said since the turn `turn`."""
 
     summary: str
     up_to: int
@@ -40,7 +43,7 @@ class Condensed:
 
     def covers(self, message: Message) -> bool:
         """Whether the summary stands for this message. `Pure.`"""
-        began_this_turn = message.role == "user" and message.turn == self.turn
+        began_this_turn = message.role == "user" and self.turn is not None and message.turn >= self.turn
         return message.seq <= self.up_to and not began_this_turn
 
 
@@ -66,6 +69,10 @@ class Transcript:
     _round: int = 0
     """Where the results of the newest round begin."""
     _condensing: tuple[int, int | None] = (0, None)
+    _recent: dict[int, tuple[RecentText, ...]] = field(default_factory=dict)
+    """What was said lately, as the newest search found it, by the step that brought it."""
+    _retries: set[int] = field(default_factory=set)
+    """The turns that try the turn before them again."""
 
     # --- reading it
 
@@ -106,6 +113,17 @@ class Transcript:
         condensed = self.condensed
         return self.messages if condensed is None else [one for one in self.messages if not condensed.covers(one)]
 
+    def recent(self, memory: Heard | None) -> tuple[RecentText, ...]:
+        """What the search that `memory` refers to found of the last minutes. Only the newest search is kept. `Pure.`"""
+        return () if memory is None else self._recent.get(memory.seq, ())
+
+    def first_try(self, turn: int) -> int:
+        """The turn that brought the message which this one answers: another than this if that one failed and was tried
+        again. `Pure.`"""
+        while turn in self._retries:
+            turn -= 1
+        return turn
+
     # --- telling it
 
     def add(self, entry: LogEntry) -> tuple[Message, ...]:
@@ -142,6 +160,10 @@ class Transcript:
                 self._images |= {entry.seq: result.images} if result.images else {}
             case HistoryCompacted(summary=summary):
                 self.condensed = Condensed(summary, *self._condensing)
+            case MemoryRecalled(recent=recent):
+                self._recent = {entry.seq: recent}
+            case RetryRequested():
+                self._retries.add(entry.turn)
             case _:
                 pass
 
