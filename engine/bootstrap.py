@@ -9,6 +9,7 @@ from typing import Any
 from ..effects.channels.performer import DeliveryPerformer
 from ..effects.channels.port import Channel
 from ..effects.clock import Clock
+from ..effects.model.asking import Asking
 from ..effects.model.lite import LiteLlm
 from ..effects.model.performer import ModelPerformer
 from ..effects.model.port import Llm
@@ -89,8 +90,9 @@ def build_performers(
     Raises `ConfigurationError` for tools and channels that cannot work.
     """
     registry = ToolRegistry(tools)
+    asking = Asking(models.find, settings.llm_chat_timeout_sec)
     return {
-        RequestLlm: ModelPerformer(models.find, registry, clock, settings.llm_chat_timeout_sec),
+        RequestLlm: ModelPerformer(asking, registry, clock),
         ExecuteTool: ToolPerformer(registry, clock),
         StartTimer: TimerPerformer(clock),
         DeliverToUser: DeliveryPerformer(channels),
