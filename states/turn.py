@@ -49,6 +49,9 @@ class TurnRecord(Value):
     spent: Usage = Usage()
     usage: Usage = Usage()
 
+    tries_again: int | None = None
+    """The failed turn whose message it answers; none of its own began it."""
+
     profile: str = ""
     memory: Heard | None = None
     """The answer that holds what was recalled."""

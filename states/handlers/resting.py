@@ -34,6 +34,8 @@ def retry_turn(draft: Draft[Failed], event: RetryRequested, context: Context) ->
     waiting, draft.inbox = draft.inbox, ()
     begin_turn(draft, event.at, context)
     draft.inbox = waiting
+    failed = draft.state
+    draft.change_turn(tries_again=failed.turn if failed.tries_again is None else failed.tries_again)
     take_over_relay(draft)
 
 
