@@ -10,6 +10,7 @@ from ..effects.channels.performer import DeliveryPerformer
 from ..effects.channels.port import Channel
 from ..effects.clock import Clock
 from ..effects.model.asking import Asking
+from ..effects.model.condense import CondensePerformer
 from ..effects.model.lite import LiteLlm
 from ..effects.model.performer import ModelPerformer
 from ..effects.model.port import Llm
@@ -18,7 +19,7 @@ from ..effects.text import is_encodable
 from ..effects.timers import TimerPerformer
 from ..effects.tools.performer import ToolPerformer
 from ..effects.tools.registry import ToolRegistry
-from ..states.effects import DeliverToUser, Effect, ExecuteTool, RequestLlm, StartTimer
+from ..states.effects import CompactHistory, DeliverToUser, Effect, ExecuteTool, RequestLlm, StartTimer
 from ..states.errors import ConfigurationError
 from ..states.policy import ModelSpec
 from .settings import Settings
@@ -104,6 +105,7 @@ def build_performers(
     asking = Asking(models.find, settings.llm_chat_timeout_sec)
     return {
         RequestLlm: ModelPerformer(asking, registry, clock),
+        CompactHistory: CondensePerformer(asking, clock),
         ExecuteTool: ToolPerformer(registry, clock),
         StartTimer: TimerPerformer(clock),
         DeliverToUser: DeliveryPerformer(channels),
