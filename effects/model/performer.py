@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...states.effects import RequestLlm
 from ...states.events import LlmFailed, LlmResponse
+from ...states.messages import Message
 from ..clock import Clock
 from ..scene import Scene
 from ..text import encodable, is_encodable
@@ -23,9 +24,7 @@ class ModelPerformer:
 
     async def __call__(self, effect: RequestLlm, scene: Scene) -> LlmResponse | LlmFailed:
         """Ask, and answer with what the model said or why it did not."""
-        request = build_request(
-            effect, scene.context.system, tuple(scene.transcript.current), self._tools.definitions(), scene.turn
-        )
+        request = build_request(effect, scene.context.system, _messages(scene), self._tools.definitions(), scene.turn)
 
         def show(token: Token) -> None:
             scene.show(effect.effect_id, "token", {"text": token.text, "kind": token.kind})
@@ -56,3 +55,10 @@ class ModelPerformer:
             model=request.model,
             digest=request_digest(request),
         )
+
+
+def _messages(scene: Scene) -> tuple[Message, ...]:
+    """What was said, with the summary in front that stands for the rest."""
+    condensed = scene.transcript.condensed
+    summary = () if condensed is None else (Message(role="user", text=condensed.summary),)
+    return (*summary, *scene.transcript.current)
