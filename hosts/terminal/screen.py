@@ -17,7 +17,12 @@ RECALLED = 6
 LONGEST_CALL = 160
 """The most characters of a tool call that are shown."""
 
-_GOING_ON = {"llm_requesting": "thinking", "retry_waiting": "waiting", "cancelling": "stopping"}
+_GOING_ON = {
+    "llm_requesting": "thinking",
+    "retry_waiting": "waiting",
+    "compacting": "condensing",
+    "cancelling": "stopping",
+}
 """What one waits for in a state, where it is not a tool."""
 
 
@@ -87,6 +92,8 @@ class Screen:
         match state["type"]:
             case "retry_waiting":
                 self.pen.note(f"  No answer; attempt {details['attempt']} follows in {_seconds_until(details['due'])}.")
+            case "compacting" if details["attempt"] == 1:
+                self.pen.note("  Condensing what was said so far.")
             case "awaiting_user_response":
                 self._asking = details["call_id"]
             case "failed":
