@@ -29,7 +29,7 @@ def write_history(said: Sequence[Message], kept: Sequence[Message], earlier: str
     Those that are also in `kept` stand beside this text wherever it is used, and are marked. The summary takes a third
     of the limit at most. A limit below some thousand bytes leaves little worth reading. `Pure.`
     """
-    before = [_cut(_passage("What was said before, already condensed", earlier), limit // 3)] if earlier else []
+    before = [_cut(_passage("What was said before, already condensed", earlier), limit // 3)] if earlier.strip() else []
     room = limit - sum(_size(passage) + 1 for passage in before)
     passages = list(_passages(said, kept, texts))
     newest = _that_fit([_size(passage) for passage in passages], room - _MARK)
