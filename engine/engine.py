@@ -74,6 +74,7 @@ class Engine:
         tools: Iterable[Callable[..., Any] | str] = (),
         policy: Policy | None = None,
         settings: Settings | None = None,
+        clock: Clock | None = None,
     ) -> Engine:
         """An engine over the database at `url` (a path, or `sqlite:///path`; `sqlite://` is in memory).
 
@@ -83,7 +84,8 @@ class Engine:
 
         `model` and `fallback_models` are names that litellm knows, `rehearsal`, or objects of the `Llm` port. `tools`
         are functions, `@tool` functions, or names of built-in tools. `policy` is for conversations created without
-        one; its models are replaced by those given here.
+        one; its models are replaced by those given here. `clock` is what it tells the time and waits by: the machine's
+        own, or for tests a `turnwise.testing.ManualClock`.
 
         Raises `ConfigurationError` at once for tools and models that cannot be what they are given as, and when it
         opens, `StoreError` for a database that cannot be used. Whether a model's provider is known and has a key is
@@ -91,11 +93,11 @@ class Engine:
         """
         settings = Settings() if settings is None else settings
         policy = presets.assistant() if policy is None else policy
-        for given, kind in ((settings, Settings), (policy, Policy)):
+        clock = SystemClock() if clock is None else clock
+        for given, kind in ((settings, Settings), (policy, Policy), (clock, Clock)):
             if not isinstance(given, kind):
                 raise ConfigurationError(f"An engine takes {kind.__name__} as its {kind.__name__.lower()}.")
         models = Models.of(model, fallback_models)
-        clock = SystemClock()
         return cls(url, models, build_performers(models, tools, clock, settings), policy, clock)
 
     @classmethod

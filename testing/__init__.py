@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .clock import ManualClock
     from .history import History, Observation, Trace, observe
     from .laws import LAWS, LawBroken, check_laws, check_newest
     from .machine import ConversationMachine
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from .strategies import effects, events, events_for, policies, states, traces
 
 _HOMES = {
+    "clock": ("ManualClock",),
     "history": ("History", "Observation", "Trace", "observe"),
     "laws": ("LAWS", "LawBroken", "check_laws", "check_newest"),
     "machine": ("ConversationMachine",),
@@ -37,6 +39,7 @@ __all__ = [
     "FunctionLlm",
     "History",
     "LawBroken",
+    "ManualClock",
     "Observation",
     "ScriptedLlm",
     "Trace",
