@@ -228,7 +228,7 @@ class TestAnEngineThatKeepsTimeByIt:
     """Hours pass in no time, over a real database."""
 
     async def test_a_question_waits_until_its_deadline_and_no_longer(self, database: Path, clock: ManualClock) -> None:
-        """Ten minutes for an answer (case P17): a second before they are over it is still asked."""
+        """Ten minutes for an answer (case P39): a second before they are over it is still asked."""
         llm = ScriptedLlm([call("ask_user_question", questions=[QUESTION]), reply("I take 6:30 PM.")])
         policy = Policy(questions=Questions(deadline=600.0))
         began = time.monotonic()
