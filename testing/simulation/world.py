@@ -73,9 +73,9 @@ class World:
         if not any(effect in row.effects for row in reversed(self._disk.rows[key[0]])):
             self.story.blame(f"{effect.type}:{key[1]} is begun before it is stored")
         if isinstance(effect, RequestLlm):
-            wanted = self._disk.head(key[0]).awaited()
-            others = [other for id_, other in self.busy.items() if id_[0] == key[0] and other.type == effect.type]
-            if any(isinstance(other, RequestLlm) and other.effect_id in wanted for other in others):
+            awaited = self._disk.head(key[0]).awaited()
+            others = [other for (where, _), other in self.busy.items() if where == key[0]]
+            if any(isinstance(other, RequestLlm) and other.effect_id in awaited for other in others):
                 self.story.blame(f"two model requests are in flight, one of them {key[1]}")
 
     async def take_time(self) -> None:
