@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..effects.channels.performer import DeliveryPerformer
+from ..effects.channels.port import Channel
 from ..effects.clock import Clock
 from ..effects.model.lite import LiteLlm
 from ..effects.model.performer import ModelPerformer
@@ -15,7 +17,7 @@ from ..effects.text import is_encodable
 from ..effects.timers import TimerPerformer
 from ..effects.tools.performer import ToolPerformer
 from ..effects.tools.registry import ToolRegistry
-from ..states.effects import Effect, ExecuteTool, RequestLlm, StartTimer
+from ..states.effects import DeliverToUser, Effect, ExecuteTool, RequestLlm, StartTimer
 from ..states.errors import ConfigurationError
 from ..states.policy import ModelSpec
 from .settings import Settings
@@ -76,12 +78,20 @@ def _name_of(model: str | Llm) -> str:
 
 
 def build_performers(
-    models: Models, tools: Iterable[Callable[..., Any] | str], clock: Clock, settings: Settings
+    models: Models,
+    tools: Iterable[Callable[..., Any] | str],
+    channels: Iterable[Channel],
+    clock: Clock,
+    settings: Settings,
 ) -> Mapping[type[Effect], Performer]:
-    """Who carries out what. Raises `ConfigurationError` for tools that cannot work."""
+    """Who carries out what; the runner answers an effect that nobody carries out with a failure.
+
+    Raises `ConfigurationError` for tools and channels that cannot work.
+    """
     registry = ToolRegistry(tools)
     return {
         RequestLlm: ModelPerformer(models.find, registry, clock, settings.llm_chat_timeout_sec),
         ExecuteTool: ToolPerformer(registry, clock),
         StartTimer: TimerPerformer(clock),
+        DeliverToUser: DeliveryPerformer(channels),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +20,13 @@ from ..states.events import (
     UserMessage,
     UserQuestionResponse,
 )
+from ..states.images import Image
 from ..states.messages import Message
 from ..states.policy import Policy, WhenBusy
 from ..states.states import AwaitingPerson, AwaitingUserResponse, Cancelling, State
 from ..states.step import Step
 from ..states.transcript import transcript
+from .memory import Memory
 from .requests import checked, make
 from .turn import Turn
 from .updates import Update
@@ -91,9 +93,18 @@ class Conversation:
     # --- asking for something
 
     async def send(
-        self, text: str, *, message_id: str | None = None, when_busy: WhenBusy | None = None, wait: bool = True
+        self,
+        text: str,
+        *,
+        images: Iterable[str | bytes | Image] = (),
+        message_id: str | None = None,
+        when_busy: WhenBusy | None = None,
+        wait: bool = True,
     ) -> Turn:
         """Say something, and wait until the turn that takes it ends or rests for a person.
+
+        `images` are shown with it, each an https:// URL, a data: URL or the bytes of a PNG, JPEG, GIF or WebP file: at
+        most 20 of them, each of up to 10 million characters as a data: URL. Beside images the text may be empty.
 
         `when_busy` says what becomes of it during a turn; None leaves that to the policy. Queued messages begin the
         next turn together; a steered one enters the turn under way before its next model request. With `wait=False`
@@ -104,7 +115,14 @@ class Conversation:
         `withdrawn`, `closed`, or `failed`, in which case it still waits.
         """
         message_id = _new_id() if message_id is None else message_id
-        message = make(UserMessage, event_id=message_id, at=self._engine.now(), text=text, when_busy=when_busy)
+        message = make(
+            UserMessage,
+            event_id=message_id,
+            at=self._engine.now(),
+            text=text,
+            images=images,
+            when_busy=when_busy,
+        )
         async with self._handing_over:
             await self._ask(message)
         turn = await self._loop.outcome_of(message_id) if wait else self._loop.standing(message_id)
@@ -243,7 +261,7 @@ class Conversation:
 
     async def turns(self) -> tuple[Turn, ...]:
         """The turns that have ended, oldest first."""
-        return tuple(Turn.that_ended(entry, entry.ended) for entry in await self.events() if entry.ended is not None)
+        return tuple(Memory(self._loop.state, await self.events()).turns.values())
 
     async def replay(self) -> ReplayReport:
         """Fold the stored log again, and compare every step with what was stored."""

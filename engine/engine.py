@@ -32,6 +32,7 @@ from .requests import checked_id, make
 from .settings import Settings
 
 if TYPE_CHECKING:
+    from ..effects.channels.port import Channel
     from ..effects.model.port import Llm
     from ..persistence.store import Store, Summary
     from .blocking import BlockingEngine
@@ -72,6 +73,7 @@ class Engine:
         model: str | Llm = "rehearsal",
         fallback_models: Iterable[str | Llm] = (),
         tools: Iterable[Callable[..., Any] | str] = (),
+        channels: Iterable[Channel] = (),
         policy: Policy | None = None,
         settings: Settings | None = None,
         clock: Clock | None = None,
@@ -83,7 +85,8 @@ class Engine:
         It may be awaited instead (`engine = await Engine.open(…)`); then you must `await engine.close()`.
 
         `model` and `fallback_models` are names that litellm knows, `rehearsal`, or objects of the `Llm` port. `tools`
-        are functions, `@tool` functions, or names of built-in tools. `policy` is for conversations created without
+        are functions, `@tool` functions, or names of built-in tools. Everything that is said to the user goes out
+        through each of the `channels`, objects of the `Channel` port. `policy` is for conversations created without
         one; its models are replaced by those given here. `clock` is what it tells the time and waits by: the machine's
         own, or for tests a `turnwise.testing.ManualClock`.
 
@@ -98,7 +101,7 @@ class Engine:
             if not isinstance(given, kind):
                 raise ConfigurationError(f"An engine takes {kind.__name__} as its {kind.__name__.lower()}.")
         models = Models.of(model, fallback_models)
-        return cls(url, models, build_performers(models, tools, clock, settings), policy, clock)
+        return cls(url, models, build_performers(models, tools, channels, clock, settings), policy, clock)
 
     @classmethod
     def open_blocking(cls, url: str | Path, **options: Any) -> AbstractContextManager[BlockingEngine]:

@@ -28,7 +28,7 @@ from ..states.errors import Refused, TurnwiseError
 from ..states.events import Event, PolicyChanged, Request, RetryRequested, UserMessage
 from ..states.machine import transition
 from ..states.policy import ModelSpec
-from ..states.states import AwaitingPerson, Closed, Failed, Idle, State, pending
+from ..states.states import AwaitingPerson, Closed, Failed, Idle, InDoubt, State, pending
 from ..states.step import Step
 from .feed import Feed
 from .mailbox import Mailbox
@@ -132,7 +132,7 @@ class Loop:
         return Scene(self.conversation_id, memory.state.book.turn, memory.context, memory.transcript, self._show)
 
     def _show(self, effect_id: int, kind: LiveKind, data: dict[str, Any]) -> None:
-        if effect_id in pending(self.state):
+        if kind == "delivery_failed" or effect_id in pending(self.state):
             self.feed.publish(Update(kind, data))
 
     # --- from outside
@@ -173,7 +173,7 @@ class Loop:
 
     def _outcome(self, number: int) -> Turn | None:
         state = self.state
-        if isinstance(state, AwaitingPerson) and state.turn.number == number:
+        if isinstance(state, AwaitingPerson | InDoubt) and state.turn.number == number:
             return Turn.that_waits(state, self.memory.transcript)
         return self.memory.turns.get(number)
 

@@ -31,7 +31,7 @@ class Memory:
     def advance(self, event: Event, step: Step) -> tuple[Update, ...]:
         """Take in a step that was stored. Returns what it shows."""
         entry = LogEntry.of(event, step)
-        updates = updates_of(entry, self.state, step.state, self.transcript)
+        updates = updates_of(entry, self.state, step.state, self.transcript, self.context)
         self.state = step.state
         self._take_in(entry)
         return updates
@@ -71,4 +71,4 @@ class Memory:
         if isinstance(entry.event, Request):
             self._requests[entry.event.event_id] = entry.event
         if entry.ended is not None:
-            self.turns[entry.ended.turn] = Turn.that_ended(entry, entry.ended)
+            self.turns[entry.ended.turn] = Turn.that_ended(entry.ended, self.transcript, self.context.policy)

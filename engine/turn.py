@@ -5,34 +5,54 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ..states.log import LogEntry
-from ..states.messages import ToolCall, Usage
+from ..states.messages import Said, ToolCall, Usage
+from ..states.policy import Policy
 from ..states.questions import UserQuestion
-from ..states.states import AwaitingPerson, AwaitingUserResponse
-from ..states.transcript import Transcript, words
+from ..states.replies import text_of_reply
+from ..states.states import AwaitingApproval, AwaitingPerson, AwaitingUserResponse, InDoubt, State
+from ..states.transcript import Transcript
 from ..states.turn import TurnEnded
 
 Status = Literal[
-    "completed", "incomplete", "failed", "cancelled", "awaiting_user", "awaiting_approval", "running", "queued"
+    "completed",
+    "incomplete",
+    "failed",
+    "cancelled",
+    "awaiting_user",
+    "awaiting_approval",
+    "in_doubt",
+    "running",
+    "queued",
 ]
 """How a turn stands; `running` and `queued` only where nobody waited for it to end (`send(wait=False)`): no turn has
 taken a queued message yet, so its number is 0."""
+
+_WAITS: dict[type[State], Status] = {
+    AwaitingUserResponse: "awaiting_user",
+    AwaitingApproval: "awaiting_approval",
+    InDoubt: "in_doubt",
+}
 
 
 @dataclass(frozen=True)
 class Turn:
     """How a turn stands.
 
-    `reply` is what the user receives, "" if nothing. `final_content` is the text for display, None if there is none.
+    `reply` is what the user receives, "" if nothing. `final_content` is the text for display, None if there is none;
+    `user_response` what was said to the user by tool, None if nothing was; several speeches are joined by a blank line.
+    `deliveries` are the texts handed over, in order; a turn that has ended without any is `silent`.
     `questions`, and `call_id` of the call that asks them, are set while it waits for an answer, `call_id` and `call`
-    while it waits for somebody to allow that call; `failure` is one sentence if it failed. `truncated` tells that the
-    provider cut the text off.
+    while it waits for somebody to allow that call, or to say whether it ran; `failure` is one sentence if it failed or
+    its work did not hold. `truncated` tells that the provider cut the text off.
     """
 
     number: int
     status: Status
     reply: str = ""
     final_content: str | None = None
+    user_response: str | None = None
+    deliveries: tuple[str, ...] = ()
+    silent: bool = False
     truncated: bool = False
     questions: tuple[UserQuestion, ...] = ()
     call_id: str | None = None
@@ -41,27 +61,35 @@ class Turn:
     usage: Usage = field(default_factory=Usage)
 
     @classmethod
-    def that_ended(cls, entry: LogEntry, ended: TurnEnded) -> Turn:
-        """A turn that this entry ended. `Pure.`"""
-        said = ended.final_content
-        content = None if said is None else words(entry.event, said)
+    def that_ended(cls, ended: TurnEnded, transcript: Transcript, policy: Policy) -> Turn:
+        """A turn that came to this. The transcript must hold its last step. `Pure.`"""
+
+        def words(said: Said) -> str:
+            return text_of_reply(transcript.words(said), policy)
+
+        final = ended.final_content
+        deliveries = tuple(words(delivered.said) for delivered in ended.deliveries)
+        spoken = tuple(words(said) for said in ended.user_response)
         return cls(
             number=ended.turn,
             status=ended.status,
-            reply=content or "",
-            final_content=content,
+            reply="\n\n".join(spoken or deliveries),
+            final_content=None if final is None else words(final),
+            user_response="\n\n".join(spoken) if spoken else None,
+            deliveries=deliveries,
+            silent=ended.silent,
             truncated=ended.truncated,
             failure=ended.failure.sentence if ended.failure else None,
             usage=ended.usage,
         )
 
     @classmethod
-    def that_waits(cls, state: AwaitingPerson, transcript: Transcript) -> Turn:
+    def that_waits(cls, state: AwaitingPerson | InDoubt, transcript: Transcript) -> Turn:
         """A turn that waits for a person. `Pure.`"""
         asks = isinstance(state, AwaitingUserResponse)
         return cls(
             number=state.turn.number,
-            status="awaiting_user" if asks else "awaiting_approval",
+            status=_WAITS[type(state)],
             questions=state.questions if isinstance(state, AwaitingUserResponse) else (),
             call_id=state.call.call_id,
             call=None if asks else transcript.call(state.call.call_id),

@@ -1,7 +1,8 @@
 """What watchers of a conversation see: one vocabulary for programs, streams and pages.
 
 Updates follow from the log, so one that was missed can be read again. Each has the id "seq.n": the step, and its
-place in it. Between them stand live ones, without an id, which are never stored: `token` and `tool_progress`.
+place in it. Between them stand live ones, without an id, which are never stored: `token`,
+`tool_progress` and `delivery_failed`.
 """
 
 from __future__ import annotations
@@ -11,15 +12,37 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..states.effects import ExecuteTool, PersistToolResults
+from ..states.context import Context
+from ..states.effects import DeliverToUser, ExecuteTool, PersistToolResults
 from ..states.errors import InvalidInput
 from ..states.log import LogEntry
 from ..states.messages import Message
-from ..states.states import AwaitingApproval, AwaitingUserResponse, Failed, LlmRequesting, RetryWaiting, State
+from ..states.policy import Policy
+from ..states.states import (
+    AwaitingApproval,
+    AwaitingUserResponse,
+    Compacting,
+    Failed,
+    InDoubt,
+    LlmRequesting,
+    RetryWaiting,
+    State,
+)
 from ..states.transcript import Transcript
 from .turn import Turn
 
-UpdateType = Literal["snapshot", "state_change", "message", "thought", "tool", "turn_ended", "token", "tool_progress"]
+UpdateType = Literal[
+    "snapshot",
+    "state_change",
+    "message",
+    "thought",
+    "tool",
+    "delivery",
+    "turn_ended",
+    "token",
+    "tool_progress",
+    "delivery_failed",
+]
 
 
 _ID = re.compile(r"(\d{1,18})\.(\d{1,18})", re.ASCII)
@@ -33,12 +56,14 @@ class Update:
     |---|---|
     | snapshot | `state` as in state_change, `transcript`: messages as dicts |
     | state_change | `type`: the state in snake_case, `data`: the `turn`, and what it tells (the questions, say) |
-    | message | `role`, `text`, `turn`, and of a user the `message_id` |
-    | thought | `text`, `turn` |
-    | tool | `call_id`, `name`, `status`: running (then with its `arguments`, as JSON), completed or failed |
-    | turn_ended | `turn`, `status`, `is_complete`, `final_content`, `truncated`, `failure`, `usage` |
+    | message | `role`, `text`, `turn`, and of a user the `message_id`, and `images` if there are any, as {`url`} |
+    | thought | `text`, `turn`: thinking, and text that the rules keep from the user |
+    | tool | `call_id`, `name`, `status`: running (then with its `arguments`, as JSON), completed or failed; `speaks` |
+    | delivery | `text`, `turn`, `ordinal`: handed over to the user; `relayed` if another agent wrote it |
+    | turn_ended | `turn`, `status`, `is_complete`, `final_content`, `user_response`, `deliveries`, `silent`, … |
     | token | `text`, `kind`: text or thinking |
     | tool_progress | `call_id`, `text` |
+    | delivery_failed | `key`, `channel`, `sentence` |
     """
 
     type: UpdateType
@@ -65,22 +90,25 @@ def snapshot(state: State, transcript: Transcript) -> Update:
     return Update("snapshot", {"state": describe(state, transcript), "transcript": messages}, f"{state.book.seq + 1}.0")
 
 
-def updates_of(entry: LogEntry, before: State, after: State, transcript: Transcript) -> tuple[Update, ...]:
+def updates_of(
+    entry: LogEntry, before: State, after: State, transcript: Transcript, context: Context
+) -> tuple[Update, ...]:
     """What a step shows, in order: what was said and done, where it rests now, and whether a turn ended.
 
-    Takes the entry into `transcript`, which must hold all entries before it.
+    Takes the entry into `transcript`, which must hold all entries before it; `context` is the one before the step.
     """
+    policy = context.policy
     was = describe(before, transcript)
     messages = transcript.add(entry)
     now = describe(after, transcript)
     change: list[Shown] = [("state_change", now)] if now != was else []
     if entry.ended is None:
-        shown = [*_said(messages), *_tools(entry, transcript), *change]
+        shown = [*_said(messages, policy), *_done(entry, transcript), *change]
     else:
         turn = entry.ended.turn
-        end: Shown = ("turn_ended", describe_turn(Turn.that_ended(entry, entry.ended)))
-        shown = [*_said(m for m in messages if m.turn <= turn), *_tools(entry, transcript)]
-        begun = list(_said(m for m in messages if m.turn > turn))
+        end: Shown = ("turn_ended", describe_turn(Turn.that_ended(entry.ended, transcript, policy)))
+        shown = [*_said((m for m in messages if m.turn <= turn), policy), *_done(entry, transcript)]
+        begun = list(_said((m for m in messages if m.turn > turn), policy))
         # Where the next turn begins in the same step, this one ends before anything of the next is shown (case P38).
         shown += [end, *begun, *change] if after.book.turn > turn else [*change, end]
     return tuple(Update(kind, data, f"{entry.seq}.{n}") for n, (kind, data) in enumerate(shown, start=1))
@@ -89,26 +117,40 @@ def updates_of(entry: LogEntry, before: State, after: State, transcript: Transcr
 Shown = tuple[UpdateType, dict[str, Any]]
 
 
-def _said(messages: Iterable[Message]) -> Iterator[Shown]:
+def _said(messages: Iterable[Message], policy: Policy) -> Iterator[Shown]:
     for message in messages:
         if message.thinking:
             yield "thought", {"text": message.thinking, "turn": message.turn}
-        if message.role != "tool" and message.text.strip():
-            sent_as = {"message_id": message.message_id} if message.message_id else {}
-            yield "message", {"role": message.role, "text": message.text, "turn": message.turn, **sent_as}
+        if message.role == "assistant" and policy.text == "thought" and message.text.strip():
+            yield "thought", {"text": message.text, "turn": message.turn}
+        elif message.role != "tool" and (message.text.strip() or message.images):
+            yield "message", _told(message)
 
 
-def _tools(entry: LogEntry, transcript: Transcript) -> Iterator[Shown]:
+def _told(message: Message) -> dict[str, Any]:
+    told: dict[str, Any] = {"role": message.role, "text": message.text, "turn": message.turn}
+    told |= {"message_id": message.message_id} if message.message_id else {}
+    told |= {"origin": message.origin} if message.origin else {}
+    return told | ({"images": [image.model_dump() for image in message.images]} if message.images else {})
+
+
+def _done(entry: LogEntry, transcript: Transcript) -> Iterator[Shown]:
     for effect in entry.effects:
         if isinstance(effect, PersistToolResults):
             for result in effect.results:
-                name = transcript.call(result.call_id).name
-                status = "failed" if result.error else "completed"
-                yield "tool", {"call_id": result.call_id, "name": name, "status": status}
+                yield "tool", {**_call(transcript, result.call_id), "status": "failed" if result.error else "completed"}
         elif isinstance(effect, ExecuteTool):
-            call = transcript.call(effect.call.call_id)
-            told = {"call_id": call.call_id, "name": call.name, "status": "running", "arguments": call.arguments}
-            yield "tool", told
+            arguments = transcript.call(effect.call.call_id).arguments
+            yield "tool", {**_call(transcript, effect.call.call_id), "status": "running", "arguments": arguments}
+        elif isinstance(effect, DeliverToUser):
+            told = {"text": transcript.words(effect.said), "turn": effect.turn, "ordinal": effect.ordinal}
+            yield "delivery", {**told, "relayed": True} if effect.relayed else told
+
+
+def _call(transcript: Transcript, call_id: str) -> dict[str, Any]:
+    call = transcript.call(call_id)
+    speaks = {"speaks": True} if "speech" in call.acts else {}
+    return {"call_id": call_id, "name": call.name, **speaks}
 
 
 def describe(state: State, transcript: Transcript) -> dict[str, Any]:
@@ -118,14 +160,14 @@ def describe(state: State, transcript: Transcript) -> dict[str, Any]:
 
 def _details(state: State, transcript: Transcript) -> dict[str, Any]:
     match state:
-        case LlmRequesting(attempt=attempt):
+        case LlmRequesting(attempt=attempt) | Compacting(attempt=attempt):
             return {"attempt": attempt}
         case RetryWaiting(attempt=attempt, timer=timer):
             return {"attempt": attempt, "due": timer.due.isoformat()}
         case AwaitingUserResponse(questions=questions, call=call):
             asked = [question.model_dump(mode="json", exclude_defaults=True) for question in questions]
             return {"questions": asked, "call_id": call.call_id}
-        case AwaitingApproval(call=call):
+        case AwaitingApproval(call=call) | InDoubt(call=call):
             return {"call_id": call.call_id, "name": call.name, "arguments": transcript.call(call.call_id).arguments}
         case Failed(kind=kind, sentence=sentence):
             return {"kind": kind, "sentence": sentence}
@@ -140,6 +182,9 @@ def describe_turn(turn: Turn) -> dict[str, Any]:
         "status": turn.status,
         "is_complete": turn.status == "completed",
         "final_content": turn.final_content,
+        "user_response": turn.user_response,
+        "deliveries": list(turn.deliveries),
+        "silent": turn.silent,
         "truncated": turn.truncated,
         "failure": turn.failure,
         "usage": turn.usage.model_dump(mode="json"),

@@ -88,5 +88,5 @@ def history(entries: Iterable[LogEntry]) -> Iterator[Update]:
     for entry in entries:
         event = entry.event
         step = begin(event) if isinstance(event, Opened) else transition(state, event, context)
-        yield from updates_of(entry, state, step.state, said)
+        yield from updates_of(entry, state, step.state, said, context)
         state, context = step.state, context.after(event)

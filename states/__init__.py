@@ -8,13 +8,19 @@ page; `machine` reads it.
 Glossary
 
 - *state*: where a conversation rests. *Busy* states lie within a turn.
-- *event*: what can happen to it: a *request* from people and programs, or an *answer* to an effect.
+- *event*: what can happen to it: a *request* from people and programs, an *answer* to an effect, or a *report* of
+  whoever takes it up after a crash.
 - *effect*: what it asks of the world, as data. *Awaited* effects have an id, and exactly one answer names it.
 - *step*: one event taken: the state afterwards, and the effects wanted.
-- *turn*: from a person's message to the next rest. *round*: the tool calls of one response.
+- *turn*: from a message to the next rest. *round*: the tool calls of one response.
 - *call*: one use of a tool that the model asked for. It is *settled* by exactly one *result*.
-- *inbox*: messages that wait for their turn: *queued* for the next one, or *steered* into this one.
-- *said*: a text by reference: *heard* in an event, or *made* by the machine.
+- *act*: what a tool's result does beside being read: *speech* to the user, a *claim* of completed work, *mail* to
+  another agent, *children* (sub-agents) at work for the turn.
+- *nudge*: what the model is told in passing, in one request and nowhere else.
+- *delivery*: what is handed over to the user. A turn that delivers nothing is *silent*.
+- *inbox*: messages that wait for their turn: *queued* for the next one, or *steered* into this one. *Silent* ones of
+  other agents wake nobody.
+- *said*: a text by reference: *heard* in an event, *made* by the machine, or several *joined*.
 - *log*: all steps, in order. *transcript*: what was said, read from the log.
 - *policy*: the rules that a host chose. *context*: those, and what else holds for the whole conversation.
 - *guard*: a yes-or-no question of the table. *handler*: what a row does. *junction*: a choice that rows share.
@@ -22,117 +28,176 @@ Glossary
   with nothing to act on.
 """
 
+from .acts import Act, AgentMail, Speech, SubAgents, WorkComplete
 from .context import Context
 from .effects import (
     Abort,
+    CancelSubAgent,
+    CompactHistory,
+    DeliverToUser,
     Effect,
     ExecuteTool,
+    NotifyParent,
     PersistMessage,
     PersistToolResults,
+    RecallMemory,
+    ReconcileTool,
     RequestLlm,
+    SelectProfile,
+    SendToAgent,
     SettledCall,
+    SpawnSubAgent,
     StartTimer,
+    SummarizeTurn,
+    VerifyWork,
 )
-from .errors import (
-    ConfigurationError,
-    InvalidInput,
-    Refused,
-    StoreError,
-    TurnwiseError,
-    UnknownConversation,
-)
+from .errors import ConfigurationError, InvalidInput, Refused, StoreError, TurnwiseError, UnknownConversation
 from .events import (
+    AgentMessage,
     Answer,
     AskUserQuestionPending,
     CloseRequested,
+    CompactionRequested,
     DeadlineReached,
+    DoubtResolved,
     EffectFailed,
     Event,
+    HistoryCompacted,
     LlmFailed,
     LlmResponse,
+    MemoryRecalled,
     MessageWithdrawn,
     Opened,
     PolicyChanged,
+    ProfileSelected,
+    RecentText,
+    Report,
     Request,
+    Resumed,
     RetryDue,
     RetryRequested,
+    SubAgentFinished,
     ToolAborted,
     ToolApproval,
     ToolComplete,
+    ToolInterrupted,
+    ToolReconciled,
+    TurnSummarized,
     UserCancel,
     UserMessage,
     UserQuestionResponse,
+    WorkVerified,
 )
+from .images import Image
 from .inbox import Waiting
 from .log import LogEntry
 from .machine import MACHINE, begin, next_events, transition
-from .messages import Heard, Made, Message, ToolCall, ToolResult, Usage
-from .policy import Limits, ModelSpec, Policy, Questions, Retry, Texts
+from .messages import Heard, Joined, Made, Message, ToolCall, ToolResult, Usage
+from .policy import Empty, Limits, ModelSpec, Policy, Profile, Questions, Recent, Recovery, Repeats, Retry, SpeechRules
 from .questions import Annotation, AskUserQuestionInput, QuestionOption, UserQuestion
-from .round import Round, RoundCall, Running
+from .round import Child, Round, RoundCall, Running
 from .states import (
     AwaitingApproval,
+    AwaitingSubAgents,
     AwaitingUserResponse,
     Book,
     Cancelling,
     Closed,
+    Compacting,
     Failed,
     Idle,
+    InDoubt,
     LlmRequesting,
+    MemoryRecalling,
+    ProfileSelecting,
     RetryWaiting,
     State,
+    Summarizing,
     Timer,
     ToolExecuting,
+    Verifying,
     pending,
 )
 from .step import Step
+from .texts import Texts
 from .transcript import transcript
-from .turn import Failure, TurnEnded, TurnRecord
+from .turn import Delivered, Failure, Spoken, TurnEnded, TurnRecord
 
 __all__ = [
     "MACHINE",
     "Abort",
+    "Act",
+    "AgentMail",
+    "AgentMessage",
     "Annotation",
     "Answer",
     "AskUserQuestionInput",
     "AskUserQuestionPending",
     "AwaitingApproval",
+    "AwaitingSubAgents",
     "AwaitingUserResponse",
     "Book",
+    "CancelSubAgent",
     "Cancelling",
+    "Child",
     "CloseRequested",
     "Closed",
+    "CompactHistory",
+    "Compacting",
+    "CompactionRequested",
     "ConfigurationError",
     "Context",
     "DeadlineReached",
+    "DeliverToUser",
+    "Delivered",
+    "DoubtResolved",
     "Effect",
     "EffectFailed",
+    "Empty",
     "Event",
     "ExecuteTool",
     "Failed",
     "Failure",
     "Heard",
+    "HistoryCompacted",
     "Idle",
+    "Image",
+    "InDoubt",
     "InvalidInput",
+    "Joined",
     "Limits",
     "LlmFailed",
     "LlmRequesting",
     "LlmResponse",
     "LogEntry",
     "Made",
+    "MemoryRecalled",
+    "MemoryRecalling",
     "Message",
     "MessageWithdrawn",
     "ModelSpec",
+    "NotifyParent",
     "Opened",
     "PersistMessage",
     "PersistToolResults",
     "Policy",
     "PolicyChanged",
+    "Profile",
+    "ProfileSelected",
+    "ProfileSelecting",
     "QuestionOption",
     "Questions",
+    "RecallMemory",
+    "Recent",
+    "RecentText",
+    "ReconcileTool",
+    "Recovery",
     "Refused",
+    "Repeats",
+    "Report",
     "Request",
     "RequestLlm",
+    "Resumed",
     "Retry",
     "RetryDue",
     "RetryRequested",
@@ -140,11 +205,21 @@ __all__ = [
     "Round",
     "RoundCall",
     "Running",
+    "SelectProfile",
+    "SendToAgent",
     "SettledCall",
+    "SpawnSubAgent",
+    "Speech",
+    "SpeechRules",
+    "Spoken",
     "StartTimer",
     "State",
     "Step",
     "StoreError",
+    "SubAgentFinished",
+    "SubAgents",
+    "SummarizeTurn",
+    "Summarizing",
     "Texts",
     "Timer",
     "ToolAborted",
@@ -152,9 +227,12 @@ __all__ = [
     "ToolCall",
     "ToolComplete",
     "ToolExecuting",
+    "ToolInterrupted",
+    "ToolReconciled",
     "ToolResult",
     "TurnEnded",
     "TurnRecord",
+    "TurnSummarized",
     "TurnwiseError",
     "UnknownConversation",
     "Usage",
@@ -162,7 +240,11 @@ __all__ = [
     "UserMessage",
     "UserQuestion",
     "UserQuestionResponse",
+    "VerifyWork",
+    "Verifying",
     "Waiting",
+    "WorkComplete",
+    "WorkVerified",
     "begin",
     "next_events",
     "pending",

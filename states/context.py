@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from .events import Event, Opened, PolicyChanged
 from .policy import Policy
+from .roles import Role
 from .value import Value
 
 
 class Context(Value):
-    """The standing facts of a conversation: its system prompt and its rules."""
+    """The standing facts of a conversation: who it is to others, its system prompt and its rules."""
 
+    role: Role = "foreground"
     system: str = ""
     policy: Policy = Policy()
+    works_for: str | None = None
+    parent: str | None = None
 
     def after(self, event: Event) -> Context:
         """The context once this event was taken: the only place where a context changes.
@@ -20,9 +24,9 @@ class Context(Value):
         transition. `Pure.`
         """
         match event:
-            case Opened(system=system, policy=policy):
-                return Context(system=system, policy=policy)
+            case Opened(role=role, system=system, policy=policy, works_for=works_for, parent=parent):
+                return Context(role=role, system=system, policy=policy, works_for=works_for, parent=parent)
             case PolicyChanged(policy=policy):
-                return self.model_copy(update={"policy": policy})
+                return self.replace(policy=policy)
             case _:
                 return self

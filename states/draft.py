@@ -11,18 +11,20 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Generic, Literal, TypeVar
 
-from .effects import Effect, PersistMessage, PersistToolResults, SettledCall, StartTimer
-from .inbox import Waiting
+from .effects import DeliverToUser, Effect, PersistMessage, PersistToolResults, SettledCall, StartTimer
+from .events import Event, Report
+from .failures import FailureKind
+from .inbox import Waiting, first_batch
 from .messages import Heard, Made, Said, Usage
-from .round import Round
-from .states import Book, Busy, State, Timer
-from .turn import Failure, TurnEnded, TurnRecord, TurnStatus
+from .round import Round, RoundCall
+from .states import Book, InTurn, State, Timer
+from .turn import Delivered, Failure, TurnEnded, TurnRecord, TurnStatus
 
-S = TypeVar("S", bound=State)
-B = TypeVar("B", bound=Busy)
+S_co = TypeVar("S_co", bound=State, covariant=True)
+T = TypeVar("T", bound=InTurn)
 
 
-class Draft(Generic[S]):
+class Draft(Generic[S_co]):
     """What one transition out of a state of type `S` has decided so far."""
 
     __slots__ = (
@@ -33,7 +35,10 @@ class Draft(Generic[S]):
         "_turn",
         "closing",
         "ended",
+        "ending",
+        "failure",
         "inbox",
+        "resumes",
         "seq",
         "state",
         "turns",
@@ -41,18 +46,23 @@ class Draft(Generic[S]):
         "withdrawn",
     )
 
-    def __init__(self, state: S) -> None:
-        book = state.book
+    def __init__(self, state: S_co, event: Event) -> None:
+        book, fields = state.book, state.__dict__
         self.state = state
         self.seq = book.seq + 1
         self.turns = book.turn
         self.window_used = book.window_used
-        self.closing: bool = getattr(state, "closing", False)
+        self.closing: bool = fields.get("closing", False)
+        self.ending: TurnEnded | None = None
         self.ended: TurnEnded | None = None
-        self.inbox: tuple[Waiting, ...] = getattr(state, "inbox", ())
+        self.failure: Failure | None = None
+        self.inbox: tuple[Waiting, ...] = fields.get("inbox", ())
+        resumes: int = fields.get("resumes", 0)
+        self.resumes = resumes if resumes and isinstance(event, Report) else 0
         self.withdrawn: tuple[str, ...] = ()
-        self._turn: TurnRecord | None = state.turn if isinstance(state, Busy) else None
-        self._round: Round | None = getattr(state, "round", None)
+        turn = fields.get("turn")
+        self._turn: TurnRecord | None = turn if type(turn) is TurnRecord else None
+        self._round: Round | None = fields.get("round")
         self._next_effect = book.next_effect
         self._persisting: list[Effect] = []
         self._acting: list[Effect] = []
@@ -60,41 +70,76 @@ class Draft(Generic[S]):
     # --- the turn
 
     @property
+    def in_turn(self) -> bool:
+        """Whether a turn is under way."""
+        return self._turn is not None
+
+    @property
     def turn(self) -> TurnRecord:
         """The turn under way."""
         assert self._turn is not None, "a row outside a turn led to a handler that needs one"
         return self._turn
 
-    def open_turn(self, at: datetime) -> None:
+    def open_turn(self, at: datetime, profile: str) -> None:
         """Begin the next turn, with fresh counters."""
         self.turns += 1
-        self._turn = TurnRecord(number=self.turns, since=at)
+        self._turn = TurnRecord(number=self.turns, since=at, profile=profile)
 
     def change_turn(self, **changes: object) -> None:
         """Go on with these fields of the turn's record changed."""
-        self._turn = self.turn.model_copy(update=changes)
+        self._turn = self.turn.replace(**changes)
 
     def count_anew(self, at: datetime) -> None:
         """A person spoke: the limits of the turn are counted from here."""
         self.change_turn(since=at, requests=0, tool_calls=0, spent=Usage())
 
-    def end_turn(
+    def spend(self, usage: Usage) -> None:
+        """Something done for the turn cost this."""
+        if usage.is_anything:
+            self.change_turn(spent=self.turn.spent + usage, usage=self.turn.usage + usage)
+
+    def tell(self, nudge: Said | None, *, plain: bool = False) -> None:
+        """The next request is told this in passing; a plain one is sent bare."""
+        self.change_turn(nudge=nudge, plain=plain)
+
+    def fail(self, kind: FailureKind, sentence: str) -> None:
+        """The turn cannot go on, and this is why."""
+        self.failure = Failure(kind=kind, sentence=sentence)
+
+    def conclude(
         self,
         status: TurnStatus,
         final_content: Said | None = None,
         *,
-        truncated: bool = False,
         failure: Failure | None = None,
     ) -> None:
-        """The turn is over, and this is what it came to."""
-        self.ended = TurnEnded(
+        """The turn comes to its end with this; what is delivered of it is still to be settled."""
+        self.ending = TurnEnded(
             turn=self.turn.number,
             status=status,
             final_content=final_content,
-            truncated=truncated,
-            usage=self.turn.usage,
+            truncated=self.turn.cut_off and status in ("completed", "incomplete"),
             failure=failure,
         )
+
+    def show(self, said: Said) -> None:
+        """This is shown of the turn that was left, in place of what it ended with."""
+        assert self.ended is not None, "only a turn that was left is shown"
+        self.ended = self.ended.replace(final_content=said)
+
+    def deliver(self, said: Said, *, relayed: bool = False) -> None:
+        """The user receives this."""
+        deliveries, effect_id = self.turn.deliveries, self.next_id()
+        self.act(
+            DeliverToUser(
+                effect_id=effect_id,
+                said=said,
+                turn=self.turn.number,
+                ordinal=len(deliveries) + 1,
+                relayed=relayed,
+            )
+        )
+        self.change_turn(deliveries=(*deliveries, Delivered(effect_id=effect_id, said=said, relayed=relayed)))
 
     # --- the round
 
@@ -135,20 +180,30 @@ class Draft(Generic[S]):
         self.withdrawn = tuple(message.event_id for message in self.inbox)
         self.inbox = ()
 
+    def take_batch(self) -> tuple[Waiting, ...]:
+        """The messages that begin the next turn leave the inbox and enter the transcript."""
+        batch = first_batch(self.inbox)
+        self.let_in(batch)
+        return batch
+
     def settle(self, call_id: str, said: Said, *, error: bool = False) -> None:
         """A call gets its result, and the round is done with it. Results of one step enter together."""
         result = SettledCall(call_id=call_id, said=said, error=error)
         last = self._persisting[-1] if self._persisting else None
-        if isinstance(last, PersistToolResults):
+        if type(last) is PersistToolResults:
             self._persisting[-1] = PersistToolResults(results=(*last.results, result))
         else:
             self._persisting.append(PersistToolResults(results=(result,)))
-        self._round = self.open_round.settle(call_id)
+        self._round = self.open_round.settle(call_id, failed=error)
+
+    def refuse_calls(self, calls: Iterable[RoundCall], text: str) -> None:
+        """These calls get this text as an error result."""
+        for call in calls:
+            self.settle(call.call_id, Made(text=text), error=True)
 
     def settle_unrun(self, text: str) -> None:
         """Every call that has not started gets this text as an error result."""
-        for call in self.open_round.queued:
-            self.settle(call.call_id, Made(text=text), error=True)
+        self.refuse_calls(self.open_round.queued, text)
 
     # --- what is done
 
@@ -180,10 +235,11 @@ class Draft(Generic[S]):
         """Everything wanted: first what enters the transcript, then what is done."""
         return (*self._persisting, *self._acting)
 
-    def within_turn(self, kind: type[B], **fields: object) -> B:
+    def within_turn(self, kind: type[T], **fields: object) -> T:
         """A state of this kind, within the turn under way."""
-        return kind(book=self.book, turn=self.turn, inbox=self.inbox, **fields)  # type: ignore[arg-type]
+        common = {"book": self.book, "turn": self.turn, "inbox": self.inbox, "resumes": self.resumes}
+        return kind(**common, **fields)  # type: ignore[arg-type]
 
-    def same(self, **changes: object) -> S:
+    def same(self, **changes: object) -> S_co:
         """The state as it was, one step later, with these fields changed."""
-        return self.state.model_copy(update={"book": self.book, **changes})
+        return self.state.replace(book=self.book, **changes)

@@ -2,28 +2,36 @@
 
 Three families come in by the same door. *Requests* come from people and programs; each carries an `event_id` made by
 whoever sends it, so that the same request delivered twice is handled once. *Answers* come from the world; each names
-the effect that it answers, and one effect has one answer. Every event says when it happened: the machine has no clock
-of its own.
+the effect that it answers, and one effect has one answer. *Reports* come from whoever takes up a conversation after its
+process died; they answer nothing. Every event says when it happened: the machine has no clock of its own.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter, field_validator, model_serializer
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationInfo, field_validator, model_serializer
 from pydantic_core import PydanticCustomError
 
+from .acts import Audience
 from .failures import FailureKind
+from .images import Images
 from .messages import ToolCall, ToolResult, Usage
 from .policy import Policy, WhenBusy
-from .questions import Annotation, Answers, QuestionSet
-from .value import Block, Instant, RequestText, Tagged, Text
+from .questions import Annotation, Answers, QuestionSet, answers_as_json
+from .roles import Role
+from .value import Block, Instant, RequestText, Tagged, Text, Value
 
 
 class Event(Tagged):
     """Something that happened, `at` a moment."""
 
     at: Instant
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts that it brings, in the order in which `Heard` counts them. `Pure.`"""
+        return ()
 
 
 class Request(Event):
@@ -36,6 +44,10 @@ class Answer(Event):
     """What came of an effect."""
 
     effect_id: int
+
+
+class Report(Event):
+    """What became of a conversation whose process died. One about something that does not run is ignored."""
 
 
 # --- requests
@@ -52,26 +64,60 @@ class _BringsRules(Request):
 
 
 class Opened(_BringsRules):
-    """The conversation begins: the first event of every log, and where its rules come from."""
+    """The conversation begins: the first event of every log, and where its rules come from.
+
+    `works_for` is the conversation for whose user a background agent works, `parent` the one whose turn started a
+    sub-agent.
+    """
 
     type: Literal["opened"] = "opened"
+    role: Role = "foreground"
     system: RequestText = ""
     policy: Policy = Policy()
+    works_for: Text | None = None
+    parent: Text | None = None
+
+
+def _not_empty(text: str) -> str:
+    if not text.strip():
+        raise PydanticCustomError("message_empty", "a message must not be empty")
+    return text
 
 
 class UserMessage(Request):
-    """A person says something. `when_busy` says what becomes of it during a turn; None leaves that to the policy."""
+    """A person says something, or shows images, or both. `when_busy` says what becomes of it during a turn; None
+    leaves that to the policy."""
 
     type: Literal["user_message"] = "user_message"
+    images: Images = ()  # in front of the text, which may be empty if there are any
     text: RequestText
     when_busy: WhenBusy | None = None
 
     @field_validator("text")
     @classmethod
-    def _says_something(cls, text: str) -> str:
-        if not text.strip():
-            raise PydanticCustomError("message_empty", "a message must not be empty")
-        return text
+    def _says_something(cls, text: str, info: ValidationInfo) -> str:
+        return text if info.data.get("images") else _not_empty(text)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What the person says. `Pure.`"""
+        return (self.text,)
+
+
+class AgentMessage(Request):
+    """Another agent, `origin`, says something: to this agent, or for its user. A silent one starts no turn; it is read
+    by the next one (seed 003)."""
+
+    type: Literal["agent_message"] = "agent_message"
+    origin: Text = Field(min_length=1, max_length=200)
+    text: Annotated[RequestText, AfterValidator(_not_empty)]
+    audience: Audience = "agent"
+    silent: bool = False
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What the agent says. `Pure.`"""
+        return (self.text,)
 
 
 class MessageWithdrawn(Request):
@@ -88,6 +134,11 @@ class UserQuestionResponse(Request):
     answers: Answers
     annotations: dict[RequestText, Annotation] = Field(default_factory=dict)
     call_id: Text | None = None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The answers, as JSON. `Pure.`"""
+        return (answers_as_json(self.answers, self.annotations),)
 
 
 class ToolApproval(Request):
@@ -121,6 +172,20 @@ class PolicyChanged(_BringsRules):
     type: Literal["policy_changed"] = "policy_changed"
 
 
+class CompactionRequested(Request):
+    """Somebody wants the history condensed, without waiting until it fills the window."""
+
+    type: Literal["compaction_requested"] = "compaction_requested"
+
+
+class DoubtResolved(Request):
+    """A person says what became of a call that a crash left in doubt: it ran, it did not, or it shall run again."""
+
+    type: Literal["doubt_resolved"] = "doubt_resolved"
+    call_id: Text
+    verdict: Literal["ran", "did_not_run", "again"]
+
+
 class CloseRequested(Request):
     """The conversation shall end for good."""
 
@@ -128,6 +193,35 @@ class CloseRequested(Request):
 
 
 # --- answers
+
+
+class ProfileSelected(Answer):
+    """The router chose a profile. A name that the policy does not know means the first one (case J2)."""
+
+    type: Literal["profile_selected"] = "profile_selected"
+    profile: Text
+    usage: Usage = Usage()
+
+
+class RecentText(Value):
+    """A text of the last minutes, from whatever conversation of the same owner (case J3)."""
+
+    role: Literal["user", "assistant"]
+    text: Text
+
+
+class MemoryRecalled(Answer):
+    """What was found in older conversations: a block for the system message, and the dialogue of the last minutes."""
+
+    type: Literal["memory_recalled"] = "memory_recalled"
+    block: Text = ""
+    recent: tuple[RecentText, ...] = ()
+    usage: Usage = Usage()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The block. `Pure.`"""
+        return (self.block,)
 
 
 class LlmResponse(Answer):
@@ -153,6 +247,11 @@ class LlmResponse(Answer):
         if len({call.call_id for call in calls}) < len(calls):
             raise PydanticCustomError("call_ids_repeat", "the ids of the calls in one response must differ")
         return calls
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What the model said, then the fault of each call. `Pure.`"""
+        return (self.content, *(call.fault or "" for call in self.tool_calls))
 
 
 class LlmFailed(Answer):
@@ -189,6 +288,79 @@ class ToolComplete(Answer):
     type: Literal["tool_complete"] = "tool_complete"
     result: ToolResult
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What the model reads, then the texts of the acts. `Pure.`"""
+        return self.result.texts
+
+
+class ToolReconciled(Answer):
+    """A tool says whether a call that a crash interrupted did run, and what came of it if that is known."""
+
+    type: Literal["tool_reconciled"] = "tool_reconciled"
+    verdict: Literal["ran", "did_not_run", "unknown"]
+    result: ToolResult | None = None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """As of a tool that ended, if the result is known. `Pure.`"""
+        return () if self.result is None else self.result.texts
+
+
+class SubAgentFinished(Answer):
+    """A sub-agent ended: what it said last, and how it ended."""
+
+    type: Literal["sub_agent_finished"] = "sub_agent_finished"
+    outcome: Text
+    status: Literal["completed", "incomplete", "failed", "cancelled"] = "completed"
+    usage: Usage = Usage()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What the sub-agent came to. `Pure.`"""
+        return (self.outcome,)
+
+
+class WorkVerified(Answer):
+    """The claim that the work is complete was checked: whether it holds, why, and what is missing."""
+
+    type: Literal["work_verified"] = "work_verified"
+    passed: bool
+    reason: Text = ""
+    missing: tuple[Text, ...] = ()
+    usage: Usage = Usage()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Why the claim holds or does not, and what is missing. `Pure.`"""
+        return ("\n".join((self.reason, *(f"- {one}" for one in self.missing))).strip(),)
+
+
+class TurnSummarized(Answer):
+    """A summary of the turn, for display."""
+
+    type: Literal["turn_summarized"] = "turn_summarized"
+    summary: Text
+    usage: Usage = Usage()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The summary. `Pure.`"""
+        return (self.summary,)
+
+
+class HistoryCompacted(Answer):
+    """The history, condensed."""
+
+    type: Literal["history_compacted"] = "history_compacted"
+    summary: Annotated[Text, Field(min_length=1)]
+    usage: Usage = Usage()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What stands for the history. `Pure.`"""
+        return (self.summary,)
+
 
 class ToolAborted(Answer):
     """A tool was stopped before it ended, or before it began."""
@@ -203,25 +375,59 @@ class EffectFailed(Answer):
     kind: FailureKind
     sentence: Text
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Why. `Pure.`"""
+        return (self.sentence,)
+
+
+# --- reports
+
+
+class Resumed(Report):
+    """A process takes the conversation up again; `open` are the effects that were in flight when the last one died."""
+
+    type: Literal["resumed"] = "resumed"
+    open: tuple[int, ...] = ()
+
+
+class ToolInterrupted(Report):
+    """This call was running when the process died."""
+
+    type: Literal["tool_interrupted"] = "tool_interrupted"
+    call_id: Text
+
 
 AnyEvent = Annotated[
     Opened
     | UserMessage
+    | AgentMessage
     | MessageWithdrawn
     | UserQuestionResponse
     | ToolApproval
     | UserCancel
     | RetryRequested
     | PolicyChanged
+    | CompactionRequested
+    | DoubtResolved
     | CloseRequested
+    | ProfileSelected
+    | MemoryRecalled
     | LlmResponse
     | LlmFailed
     | RetryDue
     | DeadlineReached
     | AskUserQuestionPending
     | ToolComplete
+    | ToolReconciled
     | ToolAborted
-    | EffectFailed,
+    | SubAgentFinished
+    | WorkVerified
+    | TurnSummarized
+    | HistoryCompacted
+    | EffectFailed
+    | Resumed
+    | ToolInterrupted,
     Field(discriminator="type"),
 ]
 """Every event, for reading one back by its `type`."""
@@ -229,25 +435,36 @@ AnyEvent = Annotated[
 REQUESTS: tuple[type[Request], ...] = (
     Opened,
     UserMessage,
+    AgentMessage,
     MessageWithdrawn,
     UserQuestionResponse,
     ToolApproval,
     UserCancel,
     RetryRequested,
     PolicyChanged,
+    CompactionRequested,
+    DoubtResolved,
     CloseRequested,
 )
 ANSWERS: tuple[type[Answer], ...] = (
+    ProfileSelected,
+    MemoryRecalled,
     LlmResponse,
     LlmFailed,
     RetryDue,
     DeadlineReached,
     AskUserQuestionPending,
     ToolComplete,
+    ToolReconciled,
     ToolAborted,
+    SubAgentFinished,
+    WorkVerified,
+    TurnSummarized,
+    HistoryCompacted,
     EffectFailed,
 )
-EVENTS: tuple[type[Event], ...] = (*REQUESTS, *ANSWERS)
+REPORTS: tuple[type[Report], ...] = (Resumed, ToolInterrupted)
+EVENTS: tuple[type[Event], ...] = (*REQUESTS, *ANSWERS, *REPORTS)
 
 _ANY_EVENT: TypeAdapter[Event] = TypeAdapter(AnyEvent)
 
@@ -269,5 +486,16 @@ MODEL_ANSWERS: tuple[type[Answer], ...] = (LlmResponse, LlmFailed, EffectFailed)
 TOOL_ANSWERS: tuple[type[Answer], ...] = (ToolComplete, ToolAborted, AskUserQuestionPending, EffectFailed)
 """What may come of a tool that runs."""
 
+RECONCILE_ANSWERS: tuple[type[Answer], ...] = (ToolReconciled, ToolAborted, EffectFailed)
+"""What may come of asking a tool whether a call did run."""
+
+CHILD_ANSWERS: tuple[type[Answer], ...] = (SubAgentFinished, EffectFailed)
+"""What may come of a sub-agent."""
+
 RETRY_TIMER: tuple[type[Answer], ...] = (RetryDue,)
 DEADLINE_TIMER: tuple[type[Answer], ...] = (DeadlineReached,)
+PROFILE_ANSWERS: tuple[type[Answer], ...] = (ProfileSelected, EffectFailed)
+MEMORY_ANSWERS: tuple[type[Answer], ...] = (MemoryRecalled, EffectFailed)
+VERDICTS: tuple[type[Answer], ...] = (WorkVerified, EffectFailed)
+SUMMARY_ANSWERS: tuple[type[Answer], ...] = (TurnSummarized, EffectFailed)
+COMPACTION_ANSWERS: tuple[type[Answer], ...] = (HistoryCompacted, EffectFailed)

@@ -1,7 +1,9 @@
-"""Why a model request failed, in a handful of kinds that decide what may be done about it.
+"""Why something failed, in a handful of kinds that decide what may be done about it.
 
 Providers and their libraries know dozens of errors; a conversation asks two things only: is it worth trying
-again, and would another model fare better? Whoever performs a request maps each error to exactly one kind.
+again, and would another model fare better? Whoever performs a request maps each error to exactly one kind. The last
+four are ours: nobody here can carry this out, the work was checked and found wanting, the program died too often, and
+something broke that should not.
 """
 
 from __future__ import annotations
@@ -19,8 +21,14 @@ FailureKind = Literal[
     "invalid_request",
     "context_window",
     "content_filter",
+    "unavailable",
+    "unverified",
+    "interrupted",
     "internal",
 ]
+
+NO_FAULT_OF_A_MODEL: frozenset[FailureKind] = frozenset({"unavailable", "unverified", "interrupted"})
+"""Kinds that no model request ends in."""
 
 TRANSIENT: frozenset[FailureKind] = frozenset(
     {"rate_limit", "server_error", "timeout", "network", "malformed_response"}

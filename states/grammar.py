@@ -2,12 +2,12 @@
 
     on(event, when=guard, to=State, then=handler)     one row: on this event, if the guard says yes, rest there
     on(event, to=JUNCTION, then=handler)              …go on to a question that several rows share
-    refuse(event, "code")                             say no to a request
+    refuse(event, why="code")                         say no to a request
     nothing(event)                                    take it, do nothing (a cancel where nothing runs)
     junction("name", branch(when=…, to=…, then=…), …) a choice: the first branch whose guard says yes
 
-Rows for an event are tried from top to bottom; the last one has no guard, so there is always an answer. `SAME` stands
-for the state that the row leaves.
+Rows for an event are tried from top to bottom; the last one has no guard, so there is always an answer. One line may
+name several events: it stands for a row for each. `SAME` stands for the state that the row leaves.
 """
 
 from __future__ import annotations
@@ -88,22 +88,28 @@ class NoOp:
 
 
 Entry: TypeAlias = Row | Refusal | NoOp
-Table: TypeAlias = dict[type[State], list[Entry]]
+Line: TypeAlias = tuple[Entry, ...]
+Table: TypeAlias = dict[type[State], tuple[Entry, ...]]
 
 
-def on(event: type[Event], *, to: Target, when: Guard | None = None, then: Handler | None = None) -> Row:
-    """A row of the table."""
-    return Row(event=event, to=to, when=when, then=then)
+def on(*events: type[Event], to: Target, when: Guard | None = None, then: Handler | None = None) -> Line:
+    """A row of the table, for each of these events."""
+    return tuple(Row(event=event, to=to, when=when, then=then) for event in events)
 
 
-def refuse(event: type[Request], why: RefusalCode | Reason) -> Refusal:
-    """A request that is refused, with a code or with a function that words the reason."""
-    return Refusal(event=event, why=why)
+def refuse(*events: type[Request], why: RefusalCode | Reason) -> Line:
+    """Requests that are refused, with a code or with a function that words the reason."""
+    return tuple(Refusal(event=event, why=why) for event in events)
 
 
-def nothing(event: type[Request], *, when: Guard | None = None) -> NoOp:
-    """A request that changes nothing."""
-    return NoOp(event=event, when=when)
+def nothing(*events: type[Request], when: Guard | None = None) -> Line:
+    """Requests that change nothing."""
+    return tuple(NoOp(event=event, when=when) for event in events)
+
+
+def lines(*several: Line) -> Line:
+    """Lines that stand together: all rows of a state, or rows that several states share."""
+    return tuple(entry for line in several for entry in line)
 
 
 def branch(*, to: Target, when: Guard | None = None, then: Handler | None = None) -> Branch:

@@ -2,33 +2,50 @@
 
 from __future__ import annotations
 
+from .acts import SubAgents
 from .context import Context
 from .draft import Draft
 from .events import (
-    AskUserQuestionPending,
+    AgentMessage,
+    Answer,
+    DoubtResolved,
     EffectFailed,
     Event,
     LlmFailed,
     LlmResponse,
     MessageWithdrawn,
+    Resumed,
+    SubAgentFinished,
     ToolApproval,
+    ToolComplete,
+    ToolInterrupted,
+    ToolReconciled,
     UserCancel,
     UserMessage,
     UserQuestionResponse,
+    WorkVerified,
 )
 from .failures import TRANSIENT
 from .inbox import MAX_INBOX
-from .policy import Limits
+from .messages import Usage
+from .policy import Limits, Policy, Recent
+from .prompting import after_empty, due_nudge
 from .questions import overanswered_question, unanswered_question, unknown_question
+from .replies import text_of_reply
 from .states import (
     AwaitingApproval,
     AwaitingPerson,
+    AwaitingSubAgents,
     AwaitingUserResponse,
     Busy,
+    Compacting,
     Failed,
+    InDoubt,
+    InRound,
     LlmRequesting,
     State,
     ToolExecuting,
+    Verifying,
 )
 from .turn import TurnRecord
 
@@ -41,8 +58,19 @@ def calls_are_cut_off(draft: Draft[LlmRequesting], event: LlmResponse, context: 
 
 
 def wants_tools_too_late(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> bool:
-    """Tools are wanted although this was the last request, sent without tools."""
-    return bool(event.tool_calls) and draft.state.tools_off
+    """Tools are wanted although this was the last request of the turn's budget (case J12)."""
+    return bool(event.tool_calls) and draft.turn.requests >= context.policy.limits.requests
+
+
+def fills_window(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> bool:
+    """Tools are wanted, but there is no room for what they would bring (case P21), and a request would follow."""
+    leaves_no_room = bool(event.tool_calls) and is_full(draft, context, event.usage.tokens)
+    return leaves_no_room and not _spends_budget(draft, event, context)
+
+
+def fills_window_again(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> bool:
+    """The same, though the history was condensed just before."""
+    return draft.turn.condensed and fills_window(draft, event, context)
 
 
 def asks_beside_others(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> bool:
@@ -64,8 +92,19 @@ def only_thinks(draft: Draft[LlmRequesting], event: LlmResponse, context: Contex
 
 
 def says_nothing(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> bool:
-    """The response has no text; seen after calls and thoughts, it has nothing at all."""
-    return not event.content.strip()
+    """The response has no text for people; seen after calls and thoughts, it has nothing at all (case J13)."""
+    return not text_of_reply(event.content, context.policy).strip()
+
+
+def must_be_nudged(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> bool:
+    """The turn would end short of what the rules ask for, and may ask the model once more (cases S10, B6, D7)."""
+    due = due_nudge(draft.turn, context, text=event.content)
+    return due is not None and event.finish_reason != "length" and not _spends_budget(draft, event, context)
+
+
+def may_be_prompted_again(draft: Draft[State], event: Event, context: Context) -> bool:
+    """After a response with nothing in it there is another way to ask, and a request left for it (case J11)."""
+    return after_empty(draft.turn, context) is not None and not budget_is_spent(draft, event, context)
 
 
 # --- about a failed request
@@ -81,6 +120,13 @@ def has_next_model(draft: Draft[LlmRequesting], event: LlmFailed | EffectFailed,
     return event.kind in TRANSIENT and draft.turn.model + 1 < len(context.policy.models)
 
 
+def fails_for_lack_of_room(draft: Draft[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> bool:
+    """The request was larger than the model's window, condensing has not been tried for it yet, and a request would
+    follow."""
+    condenses = type(context.policy.dialogue) is not Recent and not draft.turn.condensed
+    return event.kind == "context_window" and condenses and not budget_is_spent(draft, event, context)
+
+
 def _wait(draft: Draft[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> float | None:
     retry_after = event.retry_after if isinstance(event, LlmFailed) else None
     return context.policy.retry.wait(draft.state.attempt, retry_after)
@@ -89,16 +135,79 @@ def _wait(draft: Draft[LlmRequesting], event: LlmFailed | EffectFailed, context:
 # --- about the turn
 
 
+def profile_is_open(draft: Draft[State], event: Event, context: Context) -> bool:
+    """The router has something to choose (case J2)."""
+    return context.policy.route and len(context.policy.profiles) > 1
+
+
+def needs_memory(draft: Draft[State], event: Event, context: Context) -> bool:
+    """Something of the past that the transcript does not hold belongs to this turn (cases J3, J4)."""
+    return may_search(draft.turn, context.policy) or type(context.policy.dialogue) is Recent
+
+
+def may_search(turn: TurnRecord, policy: Policy) -> bool:
+    """Older conversations may be searched for the profile of this turn."""
+    return policy.recall and all(profile.recall for profile in policy.profiles if profile.name == turn.profile)
+
+
+def window_is_full(draft: Draft[State], event: Event, context: Context) -> bool:
+    """The last request left no room for another (case P22)."""
+    return is_full(draft, context, draft.window_used) and not draft.turn.condensed
+
+
+def is_full(draft: Draft[State], context: Context, used: int) -> bool:
+    """A request of so many tokens leaves no room for another."""
+    window = context.policy.models[draft.turn.model].window
+    if window is None or type(context.policy.dialogue) is Recent:
+        return False
+    return used >= context.policy.window * window
+
+
+def is_in_turn(draft: Draft[Compacting], event: Event, context: Context) -> bool:
+    """The history is condensed for a request of a turn, and not at rest."""
+    return draft.in_turn
+
+
+def may_condense_again(draft: Draft[Compacting], event: EffectFailed, context: Context) -> bool:
+    """The failure passes by itself, and attempts are left (case P21)."""
+    return event.kind in TRANSIENT and draft.state.attempt < context.policy.retry.attempts
+
+
+def replies_on_failure(draft: Draft[State], event: Event, context: Context) -> bool:
+    """A turn that cannot go on ends with a reply instead of resting in Failed (case J16)."""
+    return context.policy.on_failure == "reply"
+
+
+def wants_summary(draft: Draft[State], event: Event, context: Context) -> bool:
+    """The turn ended well, and a summary of it is wanted."""
+    ending = draft.ending
+    return context.policy.summarize and ending is not None and ending.status == "completed"
+
+
+def may_resume(draft: Draft[Busy], event: Resumed, context: Context) -> bool:
+    """It waits for a person, or not too many processes have died over it."""
+    return not draft.state.works or draft.state.resumes < context.policy.recovery.resumes
+
+
 def budget_is_spent(draft: Draft[State], event: Event, context: Context) -> bool:
     """No further model request is allowed in this turn."""
-    limits, turn = context.policy.limits, draft.turn
-    return turn.requests >= limits.requests or _is_used_up(limits, turn, event)
+    return _leaves_no_request(context.policy.limits, draft.turn, event, draft.turn.spent)
 
 
-def _is_used_up(limits: Limits, turn: TurnRecord, event: Event) -> bool:
+def _spends_budget(draft: Draft[State], event: LlmResponse | WorkVerified | EffectFailed, context: Context) -> bool:
+    """The same for the guard of a row, which is asked before the cost of this very answer is counted."""
+    spent = draft.turn.spent if isinstance(event, EffectFailed) else draft.turn.spent + event.usage
+    return _leaves_no_request(context.policy.limits, draft.turn, event, spent)
+
+
+def _leaves_no_request(limits: Limits, turn: TurnRecord, event: Event, spent: Usage) -> bool:
+    return turn.requests >= limits.requests or _is_used_up(limits, turn, event, spent)
+
+
+def _is_used_up(limits: Limits, turn: TurnRecord, event: Event, spent: Usage) -> bool:
     return (
-        (limits.tokens is not None and turn.spent.tokens >= limits.tokens)
-        or (limits.cost is not None and (turn.spent.cost or 0.0) >= limits.cost)
+        (limits.tokens is not None and spent.tokens >= limits.tokens)
+        or (limits.cost is not None and (spent.cost or 0.0) >= limits.cost)
         or (limits.seconds is not None and (event.at - turn.since).total_seconds() >= limits.seconds)
     )
 
@@ -111,13 +220,26 @@ def is_closing(draft: Draft[State], event: Event, context: Context) -> bool:
 def comes_too_late(draft: Draft[Busy], event: UserCancel, context: Context) -> bool:
     """A late click: it was meant for a turn or a question that is over (case P40)."""
     state = draft.state
-    waits_for = state.call.call_id if isinstance(state, AwaitingPerson) else None
-    return event.turn not in (None, draft.turn.number) or event.call_id not in (None, waits_for)
+    if event.turn not in (None, draft.turns):
+        return True
+    if event.call_id is None:
+        return False
+    return not isinstance(state, AwaitingPerson) or event.call_id != state.call.call_id
 
 
 def may_wait(draft: Draft[Busy], event: UserMessage, context: Context) -> bool:
     """The message, or else the policy, says that it waits, and there is room."""
     return (event.when_busy or context.policy.when_busy) != "refuse" and len(draft.inbox) < MAX_INBOX
+
+
+def has_room(draft: Draft[Busy], event: AgentMessage, context: Context) -> bool:
+    """The inbox is not full."""
+    return len(draft.inbox) < MAX_INBOX
+
+
+def is_silent(draft: Draft[State], event: AgentMessage, context: Context) -> bool:
+    """The message wakes nobody (case D6)."""
+    return event.silent
 
 
 def still_waits(draft: Draft[Busy | Failed], event: MessageWithdrawn, context: Context) -> bool:
@@ -126,8 +248,8 @@ def still_waits(draft: Draft[Busy | Failed], event: MessageWithdrawn, context: C
 
 
 def something_waits(draft: Draft[State], event: Event, context: Context) -> bool:
-    """The inbox holds a message."""
-    return bool(draft.inbox)
+    """The inbox holds a message that wakes."""
+    return any(not waiting.silent for waiting in draft.inbox)
 
 
 # --- about the round
@@ -153,7 +275,7 @@ def needs_approval(draft: Draft[State], event: Event, context: Context) -> bool:
 def _tools_are_left(draft: Draft[State], event: Event, context: Context) -> bool:
     limits, turn = context.policy.limits, draft.turn
     within_count = limits.tool_calls is None or turn.tool_calls < limits.tool_calls
-    return within_count and not _is_used_up(limits, turn, event)
+    return within_count and not _is_used_up(limits, turn, event, turn.spent)
 
 
 def names_the_call(draft: Draft[AwaitingApproval], event: ToolApproval, context: Context) -> bool:
@@ -161,14 +283,95 @@ def names_the_call(draft: Draft[AwaitingApproval], event: ToolApproval, context:
     return event.call_id == draft.state.call.call_id
 
 
-def tools_are_running(draft: Draft[State], event: Event, context: Context) -> bool:
-    """Some call was started and has not ended."""
-    return draft.round is not None and bool(draft.round.running)
+def something_is_at_work(draft: Draft[State], event: Event, context: Context) -> bool:
+    """Some call was started and has not ended, or a sub-agent works."""
+    return draft.round is not None and bool(draft.round.awaited)
 
 
-def runs_alone(draft: Draft[ToolExecuting], event: AskUserQuestionPending, context: Context) -> bool:
+def something_is_in_doubt(draft: Draft[State], event: Event, context: Context) -> bool:
+    """Nobody knows whether some call ran."""
+    return bool(draft.open_round.doubtful)
+
+
+def round_claims_work(draft: Draft[State], event: Event, context: Context) -> bool:
+    """The work is claimed to be complete, and every call of the round came to good (case S9)."""
+    round_ = draft.open_round
+    return not round_.queued and not round_.failed and (round_.claim or draft.turn.claim) is not None
+
+
+def runs_alone(draft: Draft[ToolExecuting], event: Answer, context: Context) -> bool:
     """Nothing else runs, so the machine may rest until the person answers."""
-    return len(draft.state.round.running) == 1
+    return len(draft.open_round.running) == 1
+
+
+def spawns_children(draft: Draft[ToolExecuting], event: ToolComplete, context: Context) -> bool:
+    """The tool starts sub-agents, and is one that may."""
+    call = draft.open_round.call(event.effect_id)
+    is_spawn = len(event.result.acts) == 1 and isinstance(event.result.acts[0], SubAgents) and not event.result.error
+    return is_spawn and "children" in call.acts and call.exclusive and runs_alone(draft, event, context)
+
+
+def others_work(draft: Draft[AwaitingSubAgents], event: SubAgentFinished | EffectFailed, context: Context) -> bool:
+    """More than this sub-agent were still at work."""
+    return len(draft.open_round.unfinished) > 1
+
+
+# --- about a crash
+
+
+def may_not_run_twice(draft: Draft[InRound], event: ToolInterrupted, context: Context) -> bool:
+    """The tool has promised nothing that would allow to run the call again."""
+    return draft.open_round.named(event.call_id).crash == "at_most_once"
+
+
+def did_not_run(draft: Draft[InRound], event: ToolReconciled, context: Context) -> bool:
+    """The tool knows that the call did not run."""
+    return event.verdict == "did_not_run"
+
+
+def is_unknown(draft: Draft[InRound], event: ToolReconciled, context: Context) -> bool:
+    """The tool cannot say whether the call ran."""
+    return event.verdict == "unknown"
+
+
+def is_asking_about(draft: Draft[InRound], event: EffectFailed, context: Context) -> bool:
+    """What failed was the question whether the call ran."""
+    return draft.open_round.started(event.effect_id).reconciling == event.effect_id
+
+
+def names_a_doubt(draft: Draft[InDoubt], event: DoubtResolved, context: Context) -> bool:
+    """It is about a call that is in doubt."""
+    return event.call_id in draft.open_round.doubtful
+
+
+# --- about a claim of completed work
+
+
+def work_is_claimed(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> bool:
+    """The model claimed before that the work is complete; what it says now does not undo that (case S6)."""
+    return draft.turn.claim is not None
+
+
+def must_speak_first(draft: Draft[State], event: Event, context: Context) -> bool:
+    """Nothing was said to the user, and the model was not asked for it yet (case S17)."""
+    turn, policy = draft.turn, context.policy
+    is_heard = bool(turn.said or turn.deliveries) or (policy.text == "reply" and turn.final is not None)
+    return not is_heard and not turn.asked_to_speak and not budget_is_spent(draft, event, context)
+
+
+def must_be_checked(draft: Draft[State], event: Event, context: Context) -> bool:
+    """Claims are verified here."""
+    return context.policy.verify > 0
+
+
+def was_verified(draft: Draft[Verifying], event: WorkVerified, context: Context) -> bool:
+    """The claim holds."""
+    return event.passed
+
+
+def may_try_again(draft: Draft[Verifying], event: WorkVerified | EffectFailed, context: Context) -> bool:
+    """The check may fail once more, and there is a request left for mending it (case S11)."""
+    return draft.turn.rejections + 1 < context.policy.verify and not _spends_budget(draft, event, context)
 
 
 # --- about a question

@@ -16,13 +16,16 @@ from transitions import EventData, Machine
 
 from .context import Context
 from .draft import Draft
-from .events import ANSWERS, EVENTS, REQUESTS, Answer, Event, Opened, Request
+from .events import ANSWERS, EVENTS, REQUESTS, Event, Opened, Request
 from .grammar import SAME, Branch, Entry, Junction, NoOp, Refusal, Row, Same, Table, Target
 from .states import STATES, Book, Idle, State
 from .step import Step
 from .table import TABLE
 
 Key = tuple[type[State], type[Event]]
+
+# Looked up for each event: an instance check of pydantic's models costs many times as much.
+_ANSWERS, _REQUESTS = frozenset(ANSWERS), frozenset(REQUESTS)
 
 
 class TableFault(Exception):
@@ -45,7 +48,7 @@ class Edge:
     def __call__(self, fired: EventData) -> bool:
         """Whether the event fired takes this way. The arguments are those of `transition`. `Pure.`"""
         state, event, context = fired.args
-        draft = Draft(state)
+        draft = Draft(state, event)
         if not _holds(self.row, draft, event, context):
             return False
         _run(self.row, draft, event, context)
@@ -90,14 +93,15 @@ def _check_junctions(target: Target, above: tuple[Junction, ...] = ()) -> None:
             _check_junctions(branch.to, (*above, target))
 
 
-def _check(source: type[State], entries: list[Entry]) -> None:
+def _check(source: type[State], entries: tuple[Entry, ...]) -> None:
+    heeded = (*REQUESTS, *source.AWAITS, *source.HEEDS)
     for event in EVENTS:
         own = [entry for entry in entries if entry.event is event]
         where = f"{source.__name__} on {event.__name__}"
-        if own or event in REQUESTS or event in source.AWAITS:
+        if event in heeded:
             _check_guards(where, [entry.when for entry in own])
-        if event in ANSWERS and event not in source.AWAITS and own:
-            raise TableFault(f"{where}: a state of this type never waits for this answer")
+        elif own:
+            raise TableFault(f"{where}: a state of this type never waits for this")
         for entry in own:
             if isinstance(entry, Row):
                 _check_junctions(entry.to)
@@ -116,7 +120,7 @@ def build(table: Table) -> Machine:
         send_event=True,
     )
     for source in STATES:
-        _check(source, table.get(source, []))
+        _check(source, table.get(source, ()))
         for row in table[source]:
             if isinstance(row, Row):
                 for edge in _edges(source, row, row.to):
@@ -170,13 +174,14 @@ def transition(state: State, event: Event, context: Context) -> Step:
     """What becomes of a conversation that rests in `state` when `event` happens.
 
     The caller stores the step and then carries out its effects, in order; this function does neither. An answer whose
-    effect the state does not wait for, and a request that has nothing to act on, give a step that is `ignored`.
+    effect the state does not wait for, a report about nothing that goes on, and a request that has nothing to act on
+    give a step that is `ignored`.
 
     Raises `Refused` for a request that this state does not take: then nothing happened. Raises nothing else. `Pure.`
     """
-    if isinstance(event, Answer) and type(event) not in state.awaited().get(event.effect_id, ()):
+    if not _is_heeded(state, event):
         return Step(state, ignored=True)
-    draft = Draft(state)
+    draft = Draft(state, event)
     entry = _pick(state, event, draft, context)
     if isinstance(entry, Refusal):
         assert isinstance(event, Request)
@@ -184,6 +189,13 @@ def transition(state: State, event: Event, context: Context) -> Step:
     if isinstance(entry, NoOp):
         return Step(state, ignored=True)
     return _follow(entry, draft, event, context)
+
+
+def _is_heeded(state: State, event: Event) -> bool:
+    kind = type(event)
+    if kind in _ANSWERS:
+        return kind in state.awaited().get(event.effect_id, ())  # type: ignore[attr-defined]
+    return kind in _REQUESTS or state.concerned_by(event)  # type: ignore[arg-type]
 
 
 def _pick(state: State, event: Event, draft: Draft[Any], context: Context) -> Entry:
@@ -219,15 +231,15 @@ def _run(choice: Row | Branch, draft: Draft[Any], event: Event, context: Context
 
 
 def next_events(state: State) -> tuple[type[Event], ...]:
-    """The types of event that this state takes now: its requests, and the answers that it waits for.
+    """The types of event that this state takes now: its requests, the answers that it waits for, and reports.
 
     A request listed here may still be refused or do nothing for what it says (an answer to another question, say).
     `Pure.`
     """
     awaited = {answer for answers in state.awaited().values() for answer in answers}
+    taken = (*REQUESTS, *state.HEEDS, *awaited)
     return tuple(
         event
         for event in EVENTS
-        if any(isinstance(entry, Row) for entry in _COMPILED.get((type(state), event), ()))
-        and (event in awaited or event in REQUESTS)
+        if event in taken and any(isinstance(entry, Row) for entry in _COMPILED.get((type(state), event), ()))
     )

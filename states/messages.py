@@ -11,7 +11,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from .value import Tagged, Text, Value
+from .acts import Act, ActKind, Audience
+from .images import Image, Images
+from .value import Part, TaggedPart, Text, Value
 
 Role = Literal["user", "assistant", "tool"]
 
@@ -19,27 +21,32 @@ CrashContract = Literal["pure", "idempotent", "reconcile", "at_most_once"]
 """What may happen to a call of a tool that was running when the process died: run it again, run it again under the
 same key, ask whether it ran, or never run it twice."""
 
-ActKind = Literal["question"]
-"""The kinds of act that a tool's result may carry beside its text."""
 
-
-class Heard(Tagged):
+class Heard(TaggedPart):
     """The `index`-th text of the event at `seq`: a message's only text is 0; in a model's response 0 is what it
-    said, and 1 + n the fault of its n-th call."""
+    said, and 1 + n the fault of its n-th call; in a tool's result 0 is what the model reads, and behind it stand the
+    texts of its acts."""
 
     type: Literal["heard"] = "heard"
     seq: int
     index: int = 0
 
 
-class Made(Tagged):
+class Made(TaggedPart):
     """A text that the machine makes, worded by `Policy.texts`."""
 
     type: Literal["made"] = "made"
     text: Text
 
 
-Said = Annotated[Heard | Made, Field(discriminator="type")]
+class Joined(TaggedPart):
+    """Several texts that stand together, a blank line between them: what several sub-agents came to, say."""
+
+    type: Literal["joined"] = "joined"
+    parts: tuple[Annotated[Heard | Made, Field(discriminator="type")], ...]
+
+
+Said = Annotated[Heard | Made | Joined, Field(discriminator="type")]
 
 
 class Usage(Value):
@@ -54,10 +61,15 @@ class Usage(Value):
         """Tokens in and out together."""
         return self.input_tokens + self.output_tokens
 
+    @property
+    def is_anything(self) -> bool:
+        """Whether it cost anything that is known."""
+        return bool(self.input_tokens or self.output_tokens or self.cost)
+
     def __add__(self, other: Usage) -> Usage:
         known = [cost for cost in (self.cost, other.cost) if cost is not None]
         cost = min(sum(known), sys.float_info.max) if known else None  # a sum beyond all floats stays a number
-        return Usage(
+        return self.replace(
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
             cost=cost,
@@ -84,27 +96,44 @@ class ToolCall(Value):
 
 
 class ToolResult(Value):
-    """What came of a call: the text that the model reads, and whether it tells of an error."""
+    """What came of a call: the text that the model reads, whether it tells of an error, the images that the model sees,
+    and what else the tool does."""
 
     text: Text
     error: bool = False
+    images: Images = ()
+    acts: tuple[Act, ...] = ()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Every text that the result brings, in the order in which `Heard` counts them."""
+        return (self.text, *(text for act in self.acts for text in act.texts))
 
 
-class Message(Value):
-    """One message of the transcript. `turn` is the turn in which it was said.
+class Message(Part):
+    """One message of the transcript. `turn` is the turn in which it was said, `seq` the step in which it entered.
 
-    `message_id` is the id under which a user's message was sent. `thinking` and `opaque` (a provider's sealed thinking
-    blocks) are the model's own; `model` is who said it.
-    `tool_call_id` and `error` are set on a tool's result.
+    `images` are those that a person or a tool showed.
+
+    `message_id` is the id under which a user's message was sent; one that another agent wrote has that agent as its
+    `origin`, and says for whom it is. `thinking` and `opaque` (a provider's sealed thinking blocks) are the model's
+    own; `model` is who said it.
+    `tool_call_id` and `error` are set on a tool's result; `undelivered` says that it holds a speech that never reached
+    the user, because its turn ended without it.
     """
 
     role: Role
     text: str = ""
+    images: tuple[Image, ...] = ()
     thinking: str = ""
     opaque: tuple[dict[str, Any], ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
     message_id: str = ""
+    origin: str = ""
+    audience: Audience | None = None
     tool_call_id: str | None = None
     error: bool = False
+    undelivered: bool = False
     turn: int = 0
+    seq: int = 0
     model: str = ""

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from .texts import Texts
 from .value import Seconds, Text, Value
 
 WhenBusy = Literal["refuse", "queue", "steer"]
@@ -21,6 +22,8 @@ class ModelSpec(Value):
     """A model that may be asked, by the name under which the host knows it."""
 
     name: Text = Field(min_length=1)
+    window: int | None = Field(default=None, ge=1)
+    """How many tokens it takes in; None if that is not known, and then nothing is ever condensed for it."""
 
 
 class Questions(Value):
@@ -85,24 +88,58 @@ class Retry(Value):
         return max(backoff, retry_after or 0.0)
 
 
-class Texts(Value):
-    """The words the machine itself uses: results of calls that did not run, endings without an answer."""
+class SpeechRules(Value):
+    """What becomes of speech that a tool brings for the end of the turn; speech for now is always delivered."""
 
-    cancelled: Text = "Cancelled by user"
-    skipped: Text = "Skipped: the turn was cancelled"
-    question_cancelled: Text = "User cancelled the question"
-    declined: Text = "The user declined to answer. Use your own judgment and go on."
-    unanswered: Text = "No answer came in time. Use your own judgment and go on."
-    question_not_alone: Text = (
-        "Not run: a question to the user must be the only call in a response. Ask it alone, then go on."
-    )
-    question_not_exclusive: Text = "This tool may not ask the user: other tools were running beside it."
-    denied: Text = "Denied by the user"
-    denied_in_time: Text = "Not run: nobody allowed it in time."
-    cut_off: Text = "Not run: the response was cut off before this call was complete. Try again with shorter arguments."
-    not_run: Text = "Not run: the limit of this turn is reached."
-    empty: Text = "I have no answer to that."
-    limit: Text = "I stopped here: the limit of this turn is reached."
+    keep: Literal["last", "each"] = "last"
+    """Of several, the last in call order (seed 000), or each in call order."""
+
+    empty: Literal["error", "deliver"] = "error"
+    """Speech without text is refused (000), or delivered like any other (004)."""
+
+    never_fail: bool = False
+    """Whether bad arguments of a speaking tool are acknowledged all the same (004, case B4)."""
+
+
+class Repeats(Value):
+    """Calls that were made before: same tool, same arguments, the order of their keys aside (seed 001, case J8)."""
+
+    window: int = Field(default=0, ge=0)
+    """Over how many requests of the turn a call is remembered; 0 lets every call run. Calls that act (speak, ask,
+    claim, write, spawn) always run."""
+
+
+class Empty(Value):
+    """What becomes of a response without text and calls (seed 001, case J11)."""
+
+    in_a_row: int = Field(default=1, ge=1)
+    """After tool results: how many in a row until the model is given the fallback prompt, once."""
+
+
+class Recovery(Value):
+    """How a turn survives the death of its process."""
+
+    resumes: int = Field(default=2, ge=0)
+    """How often it is taken up without progress before it fails. Waits for people are not counted."""
+
+
+class Recent(Value):
+    """Requests hold only what was said lately, in whatever conversation of the owner (seed 001, case J3)."""
+
+    seconds: Annotated[Seconds, Field(gt=0)] = 300.0
+    """How far back a request looks; a message that is just this old is still in."""
+
+
+class Profile(Value):
+    """A way for the model to behave, chosen for each turn (seed 001)."""
+
+    name: Text = Field(min_length=1)
+    prompt: Text = ""
+    tools: tuple[Text, ...] | None = None
+    """The tools that may be called; None allows all."""
+
+    recall: bool = True
+    """Whether older conversations may be searched for this profile (case J4)."""
 
 
 class Policy(Value):
@@ -111,20 +148,82 @@ class Policy(Value):
     models: tuple[ModelSpec, ...] = Field(default=(ModelSpec(name="default"),), min_length=1)
     """The model to ask, then those to fall back to, in order."""
 
+    profiles: tuple[Profile, ...] = ()
+    """The first is the one to fall back to. Fewer than two, and nothing is chosen."""
+
+    text: Literal["reply", "fallback", "thought"] = "reply"
+    """Is the model's text shown? Always (seeds 001, 002), only if nothing was said by tool (000), or never (004)."""
+
+    speech: SpeechRules = SpeechRules()
+    ends_on: Literal["text", "work_complete"] = "text"
+    """What ends a turn: text without calls (001, 002, 004), or the claim that the work is complete (000)."""
+
+    nudges: int = Field(default=2, ge=0)
+    """How often in a turn the model is reminded of what the rules ask for, before the turn ends as it is. Ours."""
+
+    silent: Literal["allow", "nudge", "fallback"] = "allow"
+    """A turn in which nothing would reach the user: let it be (004), remind the model, or deliver its text."""
+
+    verify: int = Field(default=0, ge=0)
+    """How often in a turn the check of a claim may fail before the turn ends as incomplete; 0 checks nothing."""
+
+    summarize: bool = False
+    """Whether a summary of a turn that ended well is written for display; it never changes what was said (000)."""
+
     questions: Questions = Questions()
     approval_deadline: Seconds | None = None
     """How long a call waits for a person to allow it before it is denied; None waits for ever."""
 
+    sub_agent_deadline: Seconds | None = 1800.0
+    """How long a turn waits for its sub-agents (case P26); None waits for ever. Ours."""
+
     parallel: int = Field(default=1, ge=1)
     """How many tools may run at once; their results always stand in call order."""
 
+    repeats: Repeats = Repeats()
     limits: Limits = Limits()
+    empty: Empty = Empty()
+    plain_retry: int = Field(default=0, ge=0)
+    """How often a turn without an answer is asked once more with the bare system prompt and message (case J20)."""
+
     when_busy: WhenBusy = "refuse"
     """A message during a turn: refused (seed 002), queued for the next turn (003), or steered into this one. A message
     may say otherwise for itself."""
 
     retry: Retry = Retry()
+    on_failure: Literal["fail", "reply"] = "fail"
+    """A turn that cannot go on rests in Failed (002), or ends with a reply that says why (001)."""
+
+    dialogue: Literal["transcript"] | Recent = "transcript"
+    """What of the past a request holds: all of it, condensed when it fills the window, or the last minutes only."""
+
+    window: float = Field(default=0.9, gt=0, le=1)
+    """The share of a model's window that counts as full (case P21)."""
+
+    recall: bool = False
+    """Whether older conversations are searched for each turn (001)."""
+
+    route: bool = False
+    """Whether a profile is chosen for each turn (001)."""
+
+    fresh_context: bool = False
+    """Whether requests tell the time and the place (case J6)."""
+
+    transcription_note: bool = False
+    """Whether the model is told that messages were spoken and may be misheard (case J5)."""
+
+    redact: bool = False
+    """Whether secrets are taken out of messages before anything else sees them (case J1)."""
+
+    marker: Text | None = None
+    """A word of the model's tool protocol: lines of a reply that begin with it are not for people (case J13)."""
+
+    relay: Literal["nudge_then_deliver", "prompt_only"] = "nudge_then_deliver"
+    """A message for the user that a turn was to pass on, and did not: remind the model, then deliver it as it is, or
+    leave it to the prompt (003, case D7)."""
+
     cancel_deadline: Seconds = 5.0
     """How long a cancelled tool may take to stop before the turn ends without it."""
 
+    recovery: Recovery = Recovery()
     texts: Texts = Texts()

@@ -2,9 +2,58 @@
 
 from __future__ import annotations
 
-from .policy import Policy
+from .policy import Limits, Policy, Recent, Repeats, SpeechRules
+from .texts import Texts
 
 
 def assistant() -> Policy:
     """An assistant that answers in text, uses tools one at a time and may ask its user (seed 002). `Pure.`"""
     return Policy()
+
+
+def reply_flow() -> Policy:
+    """A voice assistant that remembers: secrets taken out, a profile chosen, older conversations searched, only the
+    last minutes in a request, eight requests a turn, and a reply whatever fails (seed 001). `Pure.`"""
+    return Policy(
+        limits=Limits(requests=8, last="plain"),
+        repeats=Repeats(window=8),
+        on_failure="reply",
+        dialogue=Recent(seconds=300.0),
+        recall=True,
+        route=True,
+        fresh_context=True,
+        transcription_note=True,
+        redact=True,
+        marker="TOOL",
+        plain_retry=1,
+        texts=Texts(empty=""),
+    )
+
+
+def explicit_response() -> Policy:
+    """An agent that works until it claims to be done and says by tool what the user receives; the claim is checked,
+    and a last text is delivered only if nothing was said (seed 000). `Pure.`"""
+    return Policy(text="fallback", ends_on="work_complete", silent="fallback", verify=5, on_failure="reply")
+
+
+def talk() -> Policy:
+    """An agent whose text is its thinking: the user hears what it says by tool, at once, and nothing else (seed 004).
+    `Pure.`"""
+    return Policy(text="thought", speech=SpeechRules(keep="each", empty="deliver", never_fail=True))
+
+
+def foreground() -> Policy:
+    """An agent with a user, which passes on what background agents have for that user; what comes while it is busy
+    waits (seed 003). `Pure.`"""
+    return Policy(when_busy="queue", relay="nudge_then_deliver")
+
+
+def background() -> Policy:
+    """An agent that works for another one; its own text reaches nobody (seed 003, case D12). `Pure.`"""
+    return Policy(text="thought", when_busy="queue")
+
+
+def sub_agent() -> Policy:
+    """An agent that a turn of another one started, and that answers it: its last text is its result (case P25).
+    `Pure.`"""
+    return Policy(text="thought", when_busy="queue", limits=Limits(requests=20), on_failure="reply")

@@ -4,9 +4,10 @@ A conversation rests in a state until something happens; then the first row for 
 where it rests next. Rows read: on this event, when this holds, go there, and then do that. Names in capitals are
 junctions: questions that several rows share, asked below in one place. The words are defined in `grammar`.
 
-Every state takes, refuses or does nothing about every request. Answers (what comes of effects) need rows only where a
-state waits for them: one that nobody waits for, because it is late, doubled or forged, is ignored before this table is
-asked. `machine` reads this page, checks these promises, and refuses to start if one is broken.
+Every state takes, refuses or does nothing about every request. Answers (what comes of effects) and reports (what comes
+of a crash) need rows only where a state waits for them: one that nobody waits for, because it is late, doubled or
+forged, is ignored before this table is asked. `machine` reads this page, checks these promises, and refuses to start if
+one is broken.
 """
 
 from __future__ import annotations
@@ -16,176 +17,317 @@ from __future__ import annotations
 # fmt: off
 from .errors import RefusalCode
 from .events import (
-    AskUserQuestionPending, CloseRequested, DeadlineReached, EffectFailed, LlmFailed, LlmResponse,
-    MessageWithdrawn, Opened, PolicyChanged, RetryDue, RetryRequested, ToolAborted, ToolApproval, ToolComplete,
-    UserCancel, UserMessage, UserQuestionResponse,
+    AgentMessage, AskUserQuestionPending, CloseRequested, CompactionRequested, DeadlineReached, DoubtResolved,
+    EffectFailed, HistoryCompacted, LlmFailed, LlmResponse, MemoryRecalled, MessageWithdrawn, Opened, PolicyChanged,
+    ProfileSelected, Resumed, RetryDue, RetryRequested, SubAgentFinished, ToolAborted, ToolApproval, ToolComplete,
+    ToolInterrupted, ToolReconciled, TurnSummarized, UserCancel, UserMessage, UserQuestionResponse, WorkVerified,
 )
-from .grammar import SAME, Entry, Table, branch, junction, nothing, on, refuse
+from .grammar import SAME, Line, Table, branch, junction, lines, nothing, on, refuse
 from .guards import (
-    asks_beside_others, budget_is_spent, calls_are_cut_off, comes_too_late, declines, has_next_model, is_closing,
-    is_complete, may_retry, may_wait, names_the_call, needs_approval, only_thinks, round_goes_on,
-    runs_alone, says_nothing, something_waits, still_waits, tools_are_running, wants_tools, wants_tools_too_late,
+    asks_beside_others, budget_is_spent, calls_are_cut_off, comes_too_late, declines, did_not_run,
+    fails_for_lack_of_room, fills_window, fills_window_again, has_next_model, has_room, is_asking_about, is_closing,
+    is_complete, is_in_turn, is_silent, is_unknown, may_be_prompted_again, may_condense_again, may_not_run_twice,
+    may_resume, may_retry, may_try_again, may_wait, must_be_checked, must_be_nudged, must_speak_first, names_a_doubt,
+    names_the_call, needs_approval, needs_memory, only_thinks, others_work, profile_is_open, replies_on_failure,
+    round_claims_work, round_goes_on, runs_alone, says_nothing, something_is_at_work, something_is_in_doubt,
+    something_waits, spawns_children, still_waits, wants_summary, wants_tools, wants_tools_too_late, was_verified,
+    window_is_full, work_is_claimed,
 )
 from .handlers import (
-    awaiting_approval, awaiting_user_response, busy, cancelling, junctions, llm_requesting, resting,
-    retry_waiting, tool_executing,
+    asking, awaiting_approval, awaiting_sub_agents, awaiting_user_response, beginning, busy, cancelling, compacting,
+    ending, in_doubt, llm_requesting, preparing, resting, resuming, retry_waiting, rounds, stopping, summarizing,
+    tool_executing, verifying,
 )
 from .states import (
-    AwaitingApproval, AwaitingUserResponse, Cancelling, Closed, Failed, Idle, LlmRequesting, RetryWaiting,
-    ToolExecuting,
+    AwaitingApproval, AwaitingSubAgents, AwaitingUserResponse, Cancelling, Closed, Compacting, Failed, Idle, InDoubt,
+    LlmRequesting, MemoryRecalling, ProfileSelecting, RetryWaiting, Summarizing, ToolExecuting, Verifying,
 )
 # fmt: on
 # isort: on
 
+# From the message to the model.
+
+FIT_WINDOW = junction(
+    "FIT_WINDOW",
+    branch(when=window_is_full, to=Compacting, then=asking.condense),
+    branch(to=LlmRequesting, then=asking.request_model),
+)
+AFTER_PROFILE = junction(
+    "AFTER_PROFILE",
+    branch(when=needs_memory, to=MemoryRecalling, then=beginning.recall),
+    branch(to=FIT_WINDOW),
+)
 BEGIN_TURN = junction(
     "BEGIN_TURN",
-    branch(to=LlmRequesting, then=junctions.request_model),
+    branch(when=profile_is_open, to=ProfileSelecting, then=beginning.select_profile),
+    branch(to=AFTER_PROFILE),
 )
+
+# From the end of a turn to rest, or to the next turn.
+
 REST = junction(
     "REST",
-    branch(when=is_closing, to=Closed, then=junctions.close),
-    branch(when=something_waits, to=BEGIN_TURN, then=junctions.open_next_turn),
-    branch(to=Idle, then=junctions.rest),
+    branch(when=is_closing, to=Closed, then=resting.close),
+    branch(when=something_waits, to=BEGIN_TURN, then=resting.open_next_turn),
+    branch(to=Idle, then=resting.rest),
 )
+END_TURN = junction(
+    "END_TURN",
+    branch(when=wants_summary, to=Summarizing, then=ending.summarize),
+    branch(to=REST, then=ending.end_turn),
+)
+GIVE_UP = junction(
+    "GIVE_UP",
+    branch(when=replies_on_failure, to=END_TURN, then=ending.reply_with_error),
+    branch(to=Failed, then=ending.rest_failed),
+)
+
+# Within a turn.
+
 ASK_MODEL = junction(
     "ASK_MODEL",
-    branch(when=budget_is_spent, to=REST, then=junctions.end_at_limit),
-    branch(to=LlmRequesting, then=junctions.request_model),
+    branch(when=budget_is_spent, to=END_TURN, then=asking.stop_at_limit),
+    branch(to=FIT_WINDOW),
+)
+AFTER_EMPTY = junction(
+    "AFTER_EMPTY",
+    branch(when=may_be_prompted_again, to=ASK_MODEL, then=asking.prompt_again),
+    branch(to=END_TURN, then=ending.end_empty),
+)
+CHECK_WORK = junction(
+    "CHECK_WORK",
+    branch(when=must_speak_first, to=ASK_MODEL, then=verifying.ask_for_answer),
+    branch(when=must_be_checked, to=Verifying, then=verifying.verify),
+    branch(to=END_TURN, then=ending.end_complete),
 )
 NEXT_IN_ROUND = junction(
     "NEXT_IN_ROUND",
-    branch(when=round_goes_on, to=ToolExecuting, then=junctions.start_tools),
-    branch(when=needs_approval, to=AwaitingApproval, then=junctions.ask_approval),
-    branch(to=ASK_MODEL, then=junctions.leave_round),
+    branch(when=something_is_in_doubt, to=InDoubt, then=rounds.wait_for_verdict),
+    branch(when=round_goes_on, to=ToolExecuting, then=rounds.start_tools),
+    branch(when=needs_approval, to=AwaitingApproval, then=rounds.ask_approval),
+    branch(when=round_claims_work, to=CHECK_WORK, then=rounds.leave_round),
+    branch(to=ASK_MODEL, then=rounds.leave_round),
 )
 STOP = junction(
     "STOP",
-    branch(when=tools_are_running, to=Cancelling, then=junctions.abort_tools),
-    branch(to=REST, then=junctions.end_cancelled),
+    branch(when=something_is_at_work, to=Cancelling, then=stopping.abort_work),
+    branch(to=REST, then=stopping.end_cancelled),
 )
 ACKNOWLEDGED = junction(
     "ACKNOWLEDGED",
-    branch(when=tools_are_running, to=Cancelling, then=junctions.wait_for_others),
-    branch(to=REST, then=junctions.end_cancelled),
+    branch(when=something_is_at_work, to=Cancelling, then=stopping.wait_for_others),
+    branch(to=REST, then=stopping.end_cancelled),
 )
 
 # Rows that several states share.
 
-
-def within_turn(busy_code: RefusalCode) -> list[Entry]:
-    """Messages and rules during a turn; a message that may not wait is refused with this code."""
-    return [
-        on(UserMessage, when=may_wait, to=SAME, then=busy.keep_message),
-        refuse(UserMessage, busy_code),
-        on(MessageWithdrawn, when=still_waits, to=SAME, then=busy.withdraw_message),
-        refuse(MessageWithdrawn, "not_waiting"),
-        refuse(PolicyChanged, "busy"),
-        refuse(RetryRequested, "wrong_state"),
-        refuse(Opened, "already_open"),
-    ]
-
-
-AT_REST: list[Entry] = [
+AT_REST = lines(
     on(UserMessage, to=BEGIN_TURN, then=resting.open_turn),
+    on(AgentMessage, when=is_silent, to=SAME, then=resting.hear_silently),
+    on(AgentMessage, to=BEGIN_TURN, then=resting.open_turn),
     on(PolicyChanged, to=SAME, then=resting.change_policy),
-    on(CloseRequested, to=Closed, then=resting.close_at_rest),
+    on(CompactionRequested, to=Compacting, then=resting.condense),
+    on(CloseRequested, to=Closed, then=resting.close),
     nothing(UserCancel),
-    refuse(UserQuestionResponse, "wrong_state"),
-    refuse(ToolApproval, "wrong_state"),
-    refuse(Opened, "already_open"),
-]
-WORKING: list[Entry] = [
-    *within_turn("busy"),
-    refuse(UserQuestionResponse, "wrong_state"),
-    refuse(ToolApproval, "wrong_state"),
-]
-STOPPABLE: list[Entry] = [
+    refuse(UserQuestionResponse, ToolApproval, DoubtResolved, why="wrong_state"),
+    refuse(Opened, why="already_open"),
+)
+
+
+def busy_with(code: RefusalCode) -> Line:
+    """Messages and rules while something is under way; a message that may not wait is refused with this code."""
+    return lines(
+        on(UserMessage, when=may_wait, to=SAME, then=busy.keep_message),
+        refuse(UserMessage, why=code),
+        on(AgentMessage, when=has_room, to=SAME, then=busy.keep_message),
+        refuse(AgentMessage, PolicyChanged, CompactionRequested, why="busy"),
+        on(MessageWithdrawn, when=still_waits, to=SAME, then=busy.withdraw_message),
+        refuse(MessageWithdrawn, why="not_waiting"),
+        refuse(RetryRequested, why="wrong_state"),
+        refuse(Opened, why="already_open"),
+    )
+
+
+ASKS_NOBODY = refuse(UserQuestionResponse, ToolApproval, DoubtResolved, why="wrong_state")
+WORKING = lines(busy_with("busy"), ASKS_NOBODY)
+STOPPABLE = lines(
     nothing(UserCancel, when=comes_too_late),
     on(UserCancel, to=STOP),
-    on(CloseRequested, to=STOP, then=junctions.mark_closing),
-]
+    on(CloseRequested, to=STOP, then=stopping.mark_closing),
+)
+RESUMABLE = lines(
+    on(Resumed, when=may_resume, to=SAME, then=resuming.take_up),
+    on(Resumed, to=Failed, then=resuming.give_up),
+)
+
+TOOL_NEWS = lines(
+    on(AskUserQuestionPending, to=NEXT_IN_ROUND, then=tool_executing.refuse_question),
+    on(ToolInterrupted, when=may_not_run_twice, to=NEXT_IN_ROUND, then=tool_executing.doubt_interrupted),
+    on(ToolInterrupted, to=NEXT_IN_ROUND, then=tool_executing.take_up),
+    on(ToolReconciled, when=did_not_run, to=NEXT_IN_ROUND, then=tool_executing.run_again),
+    on(ToolReconciled, when=is_unknown, to=NEXT_IN_ROUND, then=tool_executing.doubt),
+    on(EffectFailed, when=is_asking_about, to=NEXT_IN_ROUND, then=tool_executing.doubt),
+    on(ToolComplete, ToolReconciled, to=NEXT_IN_ROUND, then=tool_executing.take_result),
+    on(ToolAborted, to=NEXT_IN_ROUND, then=tool_executing.take_abort),
+    on(EffectFailed, to=NEXT_IN_ROUND, then=tool_executing.take_failure),
+)
 
 TABLE: Table = {
-    Idle: [
-        refuse(RetryRequested, "wrong_state"),
-        refuse(MessageWithdrawn, "not_waiting"),
-        *AT_REST,
-    ],
-    LlmRequesting: [
+    Idle: lines(
+        refuse(RetryRequested, why="wrong_state"),
+        refuse(MessageWithdrawn, why="not_waiting"),
+        AT_REST,
+    ),
+    ProfileSelecting: lines(
+        on(ProfileSelected, EffectFailed, to=AFTER_PROFILE, then=preparing.take_profile),
+        STOPPABLE,
+        RESUMABLE,
+        WORKING,
+    ),
+    MemoryRecalling: lines(
+        on(MemoryRecalled, EffectFailed, to=ASK_MODEL, then=preparing.take_memory),
+        STOPPABLE,
+        RESUMABLE,
+        WORKING,
+    ),
+    LlmRequesting: lines(
         on(LlmResponse, when=calls_are_cut_off, to=ASK_MODEL, then=llm_requesting.refuse_cut_off_calls),
-        on(LlmResponse, when=wants_tools_too_late, to=REST, then=llm_requesting.refuse_late_calls),
+        on(LlmResponse, when=wants_tools_too_late, to=END_TURN, then=llm_requesting.refuse_late_calls),
+        on(LlmResponse, when=fills_window_again, to=GIVE_UP, then=llm_requesting.give_up_for_lack_of_room),
+        on(LlmResponse, when=fills_window, to=Compacting, then=llm_requesting.condense_first),
         on(LlmResponse, when=asks_beside_others, to=ASK_MODEL, then=llm_requesting.refuse_question_beside_others),
         on(LlmResponse, when=wants_tools, to=NEXT_IN_ROUND, then=llm_requesting.take_calls),
         on(LlmResponse, when=only_thinks, to=ASK_MODEL, then=llm_requesting.keep_thinking),
-        on(LlmResponse, when=says_nothing, to=REST, then=llm_requesting.end_empty),
-        on(LlmResponse, to=REST, then=llm_requesting.end_with_text),
-        on(LlmFailed, when=may_retry, to=RetryWaiting, then=llm_requesting.back_off),
-        on(LlmFailed, when=has_next_model, to=LlmRequesting, then=llm_requesting.ask_next_model),
-        on(LlmFailed, to=Failed, then=llm_requesting.give_up),
-        on(EffectFailed, when=may_retry, to=RetryWaiting, then=llm_requesting.back_off),
-        on(EffectFailed, when=has_next_model, to=LlmRequesting, then=llm_requesting.ask_next_model),
-        on(EffectFailed, to=Failed, then=llm_requesting.give_up),
-        *STOPPABLE,
-        *WORKING,
-    ],
-    RetryWaiting: [
+        on(LlmResponse, when=says_nothing, to=AFTER_EMPTY, then=llm_requesting.take_empty),
+        on(LlmResponse, when=work_is_claimed, to=CHECK_WORK, then=llm_requesting.take_text),
+        on(LlmResponse, when=must_be_nudged, to=ASK_MODEL, then=llm_requesting.nudge),
+        on(LlmResponse, to=END_TURN, then=llm_requesting.end_with_text),
+        on(LlmFailed, EffectFailed, when=may_retry, to=RetryWaiting, then=llm_requesting.back_off),
+        on(LlmFailed, EffectFailed, when=fails_for_lack_of_room, to=Compacting, then=asking.condense),
+        on(LlmFailed, EffectFailed, when=has_next_model, to=LlmRequesting, then=llm_requesting.ask_next_model),
+        on(LlmFailed, EffectFailed, to=GIVE_UP, then=llm_requesting.give_up),
+        STOPPABLE,
+        RESUMABLE,
+        WORKING,
+    ),
+    RetryWaiting: lines(
         on(RetryDue, to=LlmRequesting, then=retry_waiting.ask_again),
-        *STOPPABLE,
-        *WORKING,
-    ],
-    ToolExecuting: [
-        on(ToolComplete, to=NEXT_IN_ROUND, then=tool_executing.take_result),
-        on(ToolAborted, to=NEXT_IN_ROUND, then=tool_executing.take_abort),
-        on(EffectFailed, to=NEXT_IN_ROUND, then=tool_executing.take_failure),
+        STOPPABLE,
+        RESUMABLE,
+        WORKING,
+    ),
+    ToolExecuting: lines(
+        on(ToolComplete, when=spawns_children, to=AwaitingSubAgents, then=tool_executing.spawn),
         on(AskUserQuestionPending, when=runs_alone, to=AwaitingUserResponse, then=tool_executing.ask),
-        on(AskUserQuestionPending, to=NEXT_IN_ROUND, then=tool_executing.refuse_question),
-        *STOPPABLE,
-        *WORKING,
-    ],
-    AwaitingUserResponse: [
+        TOOL_NEWS,
+        STOPPABLE,
+        RESUMABLE,
+        WORKING,
+    ),
+    AwaitingUserResponse: lines(
         on(UserQuestionResponse, when=is_complete, to=NEXT_IN_ROUND, then=awaiting_user_response.take_answers),
-        refuse(UserQuestionResponse, awaiting_user_response.what_is_wrong),
+        refuse(UserQuestionResponse, why=awaiting_user_response.what_is_wrong),
         on(DeadlineReached, to=NEXT_IN_ROUND, then=awaiting_user_response.go_on_unanswered),
         nothing(UserCancel, when=comes_too_late),
         on(UserCancel, when=declines, to=NEXT_IN_ROUND, then=awaiting_user_response.decline),
         on(UserCancel, to=STOP, then=awaiting_user_response.cancel_question),
         on(CloseRequested, to=STOP, then=awaiting_user_response.close_question),
-        *within_turn("awaiting_user_response"),
-        refuse(ToolApproval, "wrong_state"),
-    ],
-    AwaitingApproval: [
+        refuse(ToolApproval, DoubtResolved, why="wrong_state"),
+        on(Resumed, to=SAME, then=resuming.take_up),
+        busy_with("awaiting_user_response"),
+    ),
+    AwaitingApproval: lines(
         on(ToolApproval, when=names_the_call, to=NEXT_IN_ROUND, then=awaiting_approval.take_approval),
-        refuse(ToolApproval, "wrong_state"),
+        refuse(ToolApproval, UserQuestionResponse, DoubtResolved, why="wrong_state"),
         on(DeadlineReached, to=NEXT_IN_ROUND, then=awaiting_approval.deny_in_time),
-        *STOPPABLE,
-        *within_turn("awaiting_approval"),
-        refuse(UserQuestionResponse, "wrong_state"),
-    ],
-    Cancelling: [
+        on(Resumed, to=SAME, then=resuming.take_up),
+        STOPPABLE,
+        busy_with("awaiting_approval"),
+    ),
+    AwaitingSubAgents: lines(
+        on(SubAgentFinished, EffectFailed, when=others_work, to=SAME, then=awaiting_sub_agents.keep_outcome),
+        on(SubAgentFinished, EffectFailed, to=NEXT_IN_ROUND, then=awaiting_sub_agents.take_last_outcome),
+        on(DeadlineReached, to=NEXT_IN_ROUND, then=awaiting_sub_agents.go_on_without),
+        STOPPABLE,
+        RESUMABLE,
+        WORKING,
+    ),
+    Verifying: lines(
+        on(WorkVerified, when=was_verified, to=END_TURN, then=verifying.end_verified),
+        on(WorkVerified, EffectFailed, when=may_try_again, to=ASK_MODEL, then=verifying.send_back),
+        on(WorkVerified, EffectFailed, to=END_TURN, then=verifying.end_unverified),
+        STOPPABLE,
+        RESUMABLE,
+        WORKING,
+    ),
+    Summarizing: lines(
+        on(TurnSummarized, EffectFailed, to=REST, then=summarizing.take_summary),
+        nothing(UserCancel, when=comes_too_late),
+        on(UserCancel, to=REST, then=summarizing.stop),
+        on(CloseRequested, to=REST, then=summarizing.close),
+        on(Resumed, when=may_resume, to=SAME, then=resuming.take_up),
+        on(Resumed, to=REST, then=summarizing.stop),
+        WORKING,
+    ),
+    Compacting: lines(
+        on(HistoryCompacted, when=is_in_turn, to=ASK_MODEL, then=compacting.go_on),
+        on(HistoryCompacted, to=REST, then=compacting.go_on),
+        on(EffectFailed, when=may_condense_again, to=SAME, then=compacting.try_again),
+        on(EffectFailed, when=is_in_turn, to=GIVE_UP, then=compacting.give_up),
+        on(EffectFailed, to=REST),
+        nothing(UserCancel, when=comes_too_late),
+        on(UserCancel, when=is_in_turn, to=STOP),
+        on(UserCancel, to=REST, then=compacting.stop),
+        on(CloseRequested, when=is_in_turn, to=STOP, then=stopping.mark_closing),
+        on(CloseRequested, to=REST, then=compacting.close),
+        on(Resumed, when=may_resume, to=SAME, then=resuming.take_up),
+        on(Resumed, when=is_in_turn, to=Failed, then=resuming.give_up),
+        on(Resumed, to=REST, then=compacting.stop),
+        WORKING,
+    ),
+    Cancelling: lines(
         on(ToolComplete, to=ACKNOWLEDGED, then=tool_executing.take_result),
+        on(ToolReconciled, to=ACKNOWLEDGED, then=cancelling.take_verdict),
         on(ToolAborted, to=ACKNOWLEDGED, then=tool_executing.take_abort),
-        on(EffectFailed, to=ACKNOWLEDGED, then=tool_executing.take_failure),
+        on(ToolInterrupted, to=ACKNOWLEDGED, then=cancelling.take_interruption),
         on(AskUserQuestionPending, to=ACKNOWLEDGED, then=cancelling.drop_question),
-        on(DeadlineReached, to=REST, then=junctions.end_cancelled),
+        on(SubAgentFinished, to=ACKNOWLEDGED, then=cancelling.take_outcome),
+        on(EffectFailed, to=ACKNOWLEDGED, then=cancelling.take_failure),
+        on(DeadlineReached, to=REST, then=stopping.end_cancelled),
+        on(Resumed, when=may_resume, to=SAME, then=resuming.take_up),
+        on(Resumed, to=REST, then=stopping.end_cancelled),
         on(CloseRequested, to=SAME, then=cancelling.close_when_stopped),
         nothing(UserCancel),
-        *WORKING,
-    ],
-    Failed: [
+        WORKING,
+    ),
+    InDoubt: lines(
+        on(DoubtResolved, when=names_a_doubt, to=NEXT_IN_ROUND, then=in_doubt.resolve),
+        refuse(DoubtResolved, ToolApproval, UserQuestionResponse, why="wrong_state"),
+        TOOL_NEWS,
+        STOPPABLE,
+        RESUMABLE,
+        busy_with("in_doubt"),
+    ),
+    Failed: lines(
         on(RetryRequested, to=BEGIN_TURN, then=resting.retry_turn),
         on(MessageWithdrawn, when=still_waits, to=SAME, then=busy.withdraw_message),
-        refuse(MessageWithdrawn, "not_waiting"),
-        *AT_REST,
-    ],
-    Closed: [
-        nothing(UserCancel),
-        nothing(CloseRequested),
-        refuse(UserMessage, "closed"),
-        refuse(MessageWithdrawn, "closed"),
-        refuse(UserQuestionResponse, "closed"),
-        refuse(ToolApproval, "closed"),
-        refuse(RetryRequested, "closed"),
-        refuse(PolicyChanged, "closed"),
-        refuse(Opened, "closed"),
-    ],
+        refuse(MessageWithdrawn, why="not_waiting"),
+        AT_REST,
+    ),
+    Closed: lines(
+        nothing(UserCancel, CloseRequested),
+        refuse(
+            Opened,
+            UserMessage,
+            AgentMessage,
+            MessageWithdrawn,
+            UserQuestionResponse,
+            ToolApproval,
+            RetryRequested,
+            PolicyChanged,
+            CompactionRequested,
+            DoubtResolved,
+            why="closed",
+        ),
+    ),
 }

@@ -7,43 +7,44 @@ message that asked for them, in the order of its calls, whatever order they came
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from .effects import PersistMessage, PersistToolResults, SettledCall
+from .acts import Speech
+from .effects import CompactHistory, PersistMessage, PersistToolResults, SettledCall
 from .events import (
-    EffectFailed,
+    AgentMessage,
     Event,
+    HistoryCompacted,
     LlmResponse,
+    MemoryRecalled,
     MessageWithdrawn,
+    RecentText,
+    RetryRequested,
     ToolApproval,
     ToolComplete,
+    ToolReconciled,
     UserMessage,
-    UserQuestionResponse,
 )
+from .images import Image
 from .log import LogEntry
-from .messages import Heard, Made, Message, Said, ToolCall
-from .questions import answers_as_json
+from .messages import Heard, Joined, Made, Message, Said, ToolCall, ToolResult
 from .step import Step
+from .turn import TurnEnded
 
 
-def text_of(event: Event, index: int) -> str:
-    """The `index`-th text of an event; see `Heard`. `Pure.`"""
-    match event:
-        case UserMessage(text=text):
-            return text
-        case LlmResponse(content=content) if index == 0:
-            return content
-        case LlmResponse(tool_calls=calls):
-            return calls[index - 1].fault or ""
-        case ToolComplete(result=result):
-            return result.text
-        case UserQuestionResponse(answers=answers, annotations=annotations):
-            return answers_as_json(answers, annotations)
-        case EffectFailed(sentence=sentence):
-            return sentence
-        case _:
-            raise LookupError(f"an event of type {event.type} brings no text")
+@dataclass(frozen=True)
+class Condensed:
+    """What stands for the messages up to the step `up_to`, except for what people said since the turn `turn`."""
+
+    summary: str
+    up_to: int
+    turn: int | None
+
+    def covers(self, message: Message) -> bool:
+        """Whether the summary stands for this message. `Pure.`"""
+        began_this_turn = message.role == "user" and self.turn is not None and message.turn >= self.turn
+        return message.seq <= self.up_to and not began_this_turn
 
 
 @dataclass
@@ -51,13 +52,29 @@ class Transcript:
     """The messages of a log so far. Give it every entry, in order."""
 
     messages: list[Message] = field(default_factory=list)
+    condensed: Condensed | None = None
     taken: dict[str, int] = field(default_factory=dict)
     """The turn that took each message of a user, by the message's id."""
     _calls: dict[str, ToolCall] = field(default_factory=dict)
-    _waiting: dict[int, UserMessage] = field(default_factory=dict)
+    _waiting: dict[int, UserMessage | AgentMessage] = field(default_factory=dict)
     """Messages that have not entered yet, by the step that brought them."""
+    _texts: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    """Every text, by the step that brought it."""
+    _images: dict[int, tuple[Image, ...]] = field(default_factory=dict)
+    """The images of results, by the step that brought them."""
+    _origins: dict[int, str] = field(default_factory=dict)
+    """The agents that said something, by the step that brought it."""
+    _speeches: dict[Heard, str] = field(default_factory=dict)
+    """The call that brought each speech of the turn under way."""
     _round: int = 0
     """Where the results of the newest round begin."""
+    _condensing: tuple[int, int | None] = (0, None)
+    _recent: dict[int, tuple[RecentText, ...]] = field(default_factory=dict)
+    """What was said lately, as the newest search found it, by the step that brought it."""
+    _retries: set[int] = field(default_factory=set)
+    """The turns that try the turn before them again."""
+
+    # --- reading it
 
     def call(self, call_id: str) -> ToolCall:
         """A call of the newest round, with its arguments as a person may have changed them.
@@ -66,37 +83,122 @@ class Transcript:
         """
         return self._calls[call_id]
 
+    def words(self, said: Said) -> str:
+        """The text that `said` stands for. Raises LookupError for one that was never heard. `Pure.`"""
+        match said:
+            case Made(text=text):
+                return text
+            case Heard(seq=seq, index=index):
+                return self._texts[seq][index]
+            case Joined(parts=parts):
+                return "\n\n".join(self.words(part) for part in parts)
+
+    def images(self, said: Said) -> tuple[Image, ...]:
+        """The images that stand beside the text of a result. `Pure.`"""
+        match said:
+            case Heard(seq=seq, index=0):
+                return self._images.get(seq, ())
+            case Joined(parts=parts):
+                return tuple(image for part in parts for image in self.images(part))
+            case _:
+                return ()
+
+    def origin(self, said: Said) -> str:
+        """The agent that said this; empty for everybody else. `Pure.`"""
+        return self._origins.get(said.seq, "") if isinstance(said, Heard) else ""
+
+    @property
+    def current(self) -> list[Message]:
+        """The messages for which no summary stands, oldest first."""
+        condensed = self.condensed
+        return self.messages if condensed is None else [one for one in self.messages if not condensed.covers(one)]
+
+    def recent(self, memory: Heard | None) -> tuple[RecentText, ...]:
+        """What the search that `memory` refers to found of the last minutes. Only the newest search is kept. `Pure.`"""
+        return () if memory is None else self._recent.get(memory.seq, ())
+
+    def first_try(self, turn: int) -> int:
+        """The turn that brought the message which this one answers: another than this if that one failed and was tried
+        again. `Pure.`"""
+        while turn in self._retries:
+            turn -= 1
+        return turn
+
+    # --- telling it
+
     def add(self, entry: LogEntry) -> tuple[Message, ...]:
         """Take the next entry; returns the messages that it brought, each of which now has its place."""
+        self._hear(entry)
         brought: list[Message] = []
-        if isinstance(entry.event, UserMessage):
-            self._waiting[entry.seq] = entry.event
-        elif isinstance(entry.event, MessageWithdrawn):
-            withdrawn = entry.event.message_id
-            self._waiting = {seq: said for seq, said in self._waiting.items() if said.event_id != withdrawn}
-        elif isinstance(entry.event, ToolApproval) and entry.event.arguments is not None:
-            edited = json.dumps(entry.event.arguments, ensure_ascii=False)
-            call = self._calls[entry.event.call_id]
-            self._calls[call.call_id] = call.model_copy(update={"arguments": edited})
         for effect in entry.effects:
             if isinstance(effect, PersistMessage):
                 brought.append(self._add_message(entry, effect.said))
             elif isinstance(effect, PersistToolResults):
                 brought += [self._add_result(entry, result) for result in effect.results]
+            elif isinstance(effect, CompactHistory):
+                self._condensing = (effect.up_to, effect.turn)
+        if entry.ended is not None:
+            self._end_turn(entry.ended)
         return tuple(brought)
+
+    def _hear(self, entry: LogEntry) -> None:
+        event = entry.event
+        if texts := event.texts:
+            self._texts[entry.seq] = texts
+        match event:
+            case UserMessage():
+                self._waiting[entry.seq] = event
+            case AgentMessage(origin=origin):
+                self._waiting[entry.seq] = event
+                self._origins[entry.seq] = origin
+            case MessageWithdrawn(message_id=withdrawn):
+                self._waiting = {seq: one for seq, one in self._waiting.items() if one.event_id != withdrawn}
+            case ToolApproval(arguments=dict(arguments), call_id=call_id):
+                edited = json.dumps(arguments, ensure_ascii=False)
+                self._calls[call_id] = self._calls[call_id].replace(arguments=edited)
+            case ToolComplete(result=result) | ToolReconciled(result=ToolResult() as result):
+                self._images |= {entry.seq: result.images} if result.images else {}
+            case HistoryCompacted(summary=summary):
+                self.condensed = Condensed(summary, *self._condensing)
+            case MemoryRecalled(recent=recent):
+                self._recent = {entry.seq: recent}
+            case RetryRequested():
+                self._retries.add(entry.turn)
+            case _:
+                pass
 
     def _add_message(self, entry: LogEntry, said: Said) -> Message:
         if isinstance(said, Heard) and said.seq in self._waiting:
-            waiting = self._waiting.pop(said.seq)
-            self.taken[waiting.event_id] = entry.turn
-            message = Message(role="user", text=waiting.text, message_id=waiting.event_id, turn=entry.turn)
+            message = self._person(entry, self._waiting.pop(said.seq))
         else:
-            message = _assistant(entry, said)
+            message = self._assistant(entry, said)
         self.messages.append(message)
         if message.tool_calls:
             self._calls = {call.call_id: call for call in message.tool_calls}
             self._round = len(self.messages)
         return message
+
+    def _person(self, entry: LogEntry, waiting: UserMessage | AgentMessage) -> Message:
+        message = Message(role="user", text=waiting.text, message_id=waiting.event_id, turn=entry.turn, seq=entry.seq)
+        if isinstance(waiting, AgentMessage):
+            return message.replace(origin=waiting.origin, audience=waiting.audience)
+        self.taken[waiting.event_id] = entry.turn
+        return message.replace(images=waiting.images)
+
+    def _assistant(self, entry: LogEntry, said: Said) -> Message:
+        event, turn = entry.event, _own_turn(entry)
+        if not isinstance(event, LlmResponse) or isinstance(said, Made):
+            return Message(role="assistant", text=self.words(said), turn=turn, seq=entry.seq)
+        return Message(
+            role="assistant",
+            text=event.content,
+            thinking=event.thinking,
+            opaque=event.opaque,
+            tool_calls=event.tool_calls,
+            turn=turn,
+            seq=entry.seq,
+            model=event.model,
+        )
 
     def _add_result(self, entry: LogEntry, result: SettledCall) -> Message:
         order = list(self._calls)
@@ -106,42 +208,51 @@ class Transcript:
             place += 1
         message = Message(
             role="tool",
-            text=words(entry.event, result.said),
+            text=self.words(result.said),
+            images=self.images(result.said),
             tool_call_id=result.call_id,
             error=result.error,
             turn=_own_turn(entry),
+            seq=entry.seq,
         )
         self.messages.insert(place, message)
+        self._note_speech(entry, result)
         return message
+
+    # --- speech that was not delivered
+
+    def _note_speech(self, entry: LogEntry, result: SettledCall) -> None:
+        event = entry.event
+        if isinstance(event, ToolComplete | ToolReconciled) and event.result is not None and not result.error:
+            for said in speeches_of(entry.seq, event.result):
+                self._speeches[said] = result.call_id
+
+    def _end_turn(self, ended: TurnEnded) -> None:
+        """Mark the results whose speech never reached the user."""
+        delivered = {one.said for one in ended.deliveries}
+        lost = {call_id for said, call_id in self._speeches.items() if said not in delivered}
+        self._speeches.clear()
+        for place in range(len(self.messages) - 1, -1, -1) if lost else ():
+            message = self.messages[place]
+            if message.tool_call_id in lost:
+                self.messages[place] = message.replace(undelivered=True)
+                lost.discard(message.tool_call_id)
+            if not lost:
+                break
+
+
+def speeches_of(seq: int, result: ToolResult) -> Iterator[Heard]:
+    """The speeches that a result brings, by reference. `Pure.`"""
+    index = 1
+    for act in result.acts:
+        if isinstance(act, Speech):
+            yield Heard(seq=seq, index=index)
+        index += len(act.texts)
 
 
 def _own_turn(entry: LogEntry) -> int:
     """The turn that the event of this step belongs to: where one ends, the next may have begun in the same step."""
     return entry.turn if entry.ended is None else entry.ended.turn
-
-
-def _assistant(entry: LogEntry, said: Said) -> Message:
-    event = entry.event
-    if not isinstance(event, LlmResponse) or isinstance(said, Made):
-        return Message(role="assistant", text=words(event, said), turn=_own_turn(entry))
-    return Message(
-        role="assistant",
-        text=event.content,
-        thinking=event.thinking,
-        opaque=event.opaque,
-        tool_calls=event.tool_calls,
-        turn=_own_turn(entry),
-        model=event.model,
-    )
-
-
-def words(event: Event, said: Said) -> str:
-    """The text that `said` stands for in the step of this event. `Pure.`"""
-    match said:
-        case Made(text=text):
-            return text
-        case Heard(index=index):
-            return text_of(event, index)
 
 
 def transcript(log: Iterable[LogEntry | tuple[Event, Step]]) -> tuple[Message, ...]:

@@ -18,6 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .channel import RecordingChannel
     from .clock import ManualClock
     from .history import History, Observation, Trace, observe
     from .laws import LAWS, LawBroken, check_laws, check_newest
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from .strategies import effects, events, events_for, policies, states, traces
 
 _HOMES = {
+    "channel": ("RecordingChannel",),
     "clock": ("ManualClock",),
     "history": ("History", "Observation", "Trace", "observe"),
     "laws": ("LAWS", "LawBroken", "check_laws", "check_newest"),
@@ -45,6 +47,7 @@ __all__ = [
     "LawBroken",
     "ManualClock",
     "Observation",
+    "RecordingChannel",
     "ScriptedLlm",
     "Simulation",
     "SimulationFailed",

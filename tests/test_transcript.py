@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.states import Heard, LogEntry, Message, Questions, RetryDue, Texts, ToolCall, Usage, transcript
-from turnwise.states.transcript import Transcript, text_of
+from turnwise.states import Heard, LogEntry, Message, Questions, Texts, ToolCall, Usage, transcript
+from turnwise.states.transcript import Transcript
 from turnwise.testing import Trace, traces
-from turnwise.testing.strategies import NOON
 
 from .conversation import Conversation, asking, call
 
@@ -192,4 +191,4 @@ class TestTheProjection:
     def test_an_event_without_a_text_has_none(self) -> None:
         """To ask for it is a fault of the log, and a `LookupError`."""
         with pytest.raises(LookupError, match="an event of type retry_due brings no text"):
-            text_of(RetryDue(effect_id=1, at=NOON), 0)
+            Transcript().words(Heard(seq=1))

@@ -17,6 +17,7 @@ from ...states.errors import ConfigurationError
 from ...states.failures import FailureKind
 from ...states.messages import Usage
 from . import rehearsal
+from .chunks import Chunks
 from .failures import failure, failure_of
 from .library import load_litellm
 from .pieces import Pieces
@@ -85,12 +86,17 @@ class LiteLlm:
 
     async def _ask(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
         stream = await self._litellm.acompletion(**self._arguments(request))
+        chunks = Chunks(stream.completion_stream)
+        if chunks.come:  # some providers are asked only when the stream is read, and read by litellm alone
+            stream.completion_stream = chunks
         pieces = Pieces(show)
         try:
             async for chunk in stream:
                 pieces.take(chunk)
         finally:
             await stream.aclose()
+        if chunks.unreadable:
+            raise failure("malformed_response", self.name, "a piece of the stream is not what the protocol says")
         # litellm makes up a good end for a stream that had none; what really came stands here.
         if stream.received_finish_reason is None:
             kind: FailureKind = "network" if pieces.anything else "malformed_response"

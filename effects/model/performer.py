@@ -13,6 +13,7 @@ from ..scene import Scene
 from ..text import encodable, is_encodable
 from ..tools.registry import ToolRegistry
 from .failures import failure
+from .framing import frame
 from .port import Llm, LlmFailure, ModelAnswer, ModelRequest, Token
 from .prompt import build_request, request_digest
 
@@ -31,9 +32,9 @@ class ModelPerformer:
 
     async def __call__(self, effect: RequestLlm, scene: Scene) -> LlmResponse | LlmFailed:
         """Ask, and answer with what the model said or why it did not."""
-        request = build_request(
-            effect, scene.context.system, tuple(scene.transcript.messages), self._tools.definitions(), scene.turn
-        )
+        framed = frame(effect, scene.context, scene.transcript, scene.turn)
+        tools = () if effect.plain else self._tools.definitions()
+        request = build_request(effect, framed.system, framed.messages, tools, scene.turn)
 
         def show(token: Token) -> None:
             scene.show(effect.effect_id, "token", {"text": token.text, "kind": token.kind})

@@ -81,7 +81,7 @@ def _person(pen: Pen, said: Iterable[Message]) -> Person:
         from .keyboard import Keyboard
 
         pen.note("/help lists the commands, Ctrl-C stops an answer, Ctrl-D leaves.")
-        return Keyboard(pen, [message.text for message in said if message.role == "user"])
+        return Keyboard(pen, [message.text for message in said if message.role == "user" and message.text])
     from .lines import Lines
 
     return Lines(pen)

@@ -18,7 +18,7 @@ from ...states.events import (
     UserQuestionResponse,
 )
 from ...states.log import LogEntry
-from .printable import one_line
+from .printable import one_line, with_images
 
 WIDEST = 100
 """The most characters of what an event says."""
@@ -41,7 +41,7 @@ def _opened(event: Opened) -> str:
 
 
 def _message(event: UserMessage) -> str:
-    return event.text
+    return with_images(event.text, len(event.images))
 
 
 def _answers(event: UserQuestionResponse) -> str:
@@ -63,7 +63,8 @@ def _questions(event: AskUserQuestionPending) -> str:
 
 
 def _result(event: ToolComplete) -> str:
-    return f"failed: {event.result.text}" if event.result.error else event.result.text
+    text = with_images(event.result.text, len(event.result.images))
+    return f"failed: {text}" if event.result.error else text
 
 
 def _failure(event: LlmFailed | EffectFailed) -> str:

@@ -1,1 +1,1 @@
-"""What each row of the table does: one file for each state that a row leaves, and one for the junctions."""
+"""What each row of the table does: one file for each state that a row leaves, and one for each group of junctions."""

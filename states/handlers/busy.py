@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from ..context import Context
 from ..draft import Draft
-from ..events import MessageWithdrawn, UserMessage
+from ..events import AgentMessage, MessageWithdrawn, UserMessage
 from ..inbox import Waiting
-from ..states import Busy, Failed
+from ..states import Busy, Failed, State
 
 
-def keep_message(draft: Draft[Busy], event: UserMessage, context: Context) -> Busy:
+def keep_message(draft: Draft[Busy], event: UserMessage | AgentMessage, context: Context) -> Busy:
     """The message waits: for the next turn, or, steered, for the next request of this one."""
+    return draft.same(inbox=(*draft.inbox, waiting_for(draft, event, context)))
+
+
+def waiting_for(draft: Draft[State], event: UserMessage | AgentMessage, context: Context) -> Waiting:
+    """The message, as it stands in the inbox."""
+    if isinstance(event, AgentMessage):
+        return Waiting(event_id=event.event_id, seq=draft.seq, audience=event.audience, silent=event.silent)
     steer = (event.when_busy or context.policy.when_busy) == "steer"
-    waiting = Waiting(event_id=event.event_id, seq=draft.seq, steer=steer)
-    return draft.same(inbox=(*draft.inbox, waiting))
+    return Waiting(event_id=event.event_id, seq=draft.seq, steer=steer)
 
 
 def withdraw_message(draft: Draft[Busy | Failed], event: MessageWithdrawn, context: Context) -> Busy | Failed:

@@ -4,31 +4,119 @@ from __future__ import annotations
 
 from ..context import Context
 from ..draft import Draft
-from ..effects import RequestLlm
 from ..events import EffectFailed, LlmFailed, LlmResponse
+from ..guards import is_full
 from ..messages import Made
+from ..prompting import due_nudge
+from ..repeats import fingerprint, is_repeated, remember
+from ..replies import text_of_reply
 from ..round import Round, RoundCall
-from ..states import Failed, LlmRequesting, RetryWaiting
-from ..turn import Failure
+from ..states import Compacting, LlmRequesting, RetryWaiting
 from ..value import later
+from .asking import conclude_with, condense_up_to, send
 
 
 def take_response(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> None:
-    """What the model said enters the transcript, and what it cost is counted."""
+    """What the model said enters the transcript, what it cost is counted, and what it was told in passing is past."""
     draft.window_used = event.usage.tokens
-    turn = draft.turn
-    draft.change_turn(spent=turn.spent + event.usage, usage=turn.usage + event.usage, only_thought=False)
+    draft.spend(event.usage)
+    changes: dict[str, object] = {"nudge": None, "plain": False, "only_thought": False}
+    changes["cut_off"] = event.finish_reason == "length"
+    changes["condensed"] = draft.turn.condensed and is_full(draft, context, draft.window_used)
+    has_text = bool(text_of_reply(event.content, context.policy).strip())
+    if has_text:
+        changes["final"] = draft.heard()
+    if has_text or event.tool_calls:
+        changes["empties"] = 0
+    if window := context.policy.repeats.window:
+        changes["earlier_calls"] = remember(draft.turn.earlier_calls, (), window)
+    draft.change_turn(**changes)
     draft.say(draft.heard())
     if event.tool_calls:
         draft.set_round(Round(calls=tuple(RoundCall.of(call, draft.seq) for call in event.tool_calls)))
 
 
+# --- calls
+
+
 def take_calls(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> None:
-    """A round of tools begins. A call with a fault never runs: the fault is its result (case P5)."""
+    """A round of tools begins. A call with a fault never runs: the fault is its result (case P5). Neither does one that
+    was made before (case J8)."""
+    seen = [one for earlier in draft.turn.earlier_calls for one in earlier]
     take_response(draft, event, context)
+    window = context.policy.repeats.window
+    made: list[str] = []
     for index, call in enumerate(event.tool_calls, start=1):
         if call.fault is not None:
             draft.settle(call.call_id, draft.heard(index), error=True)
+        elif window and is_repeated(call, (*seen, *made)):
+            draft.settle(call.call_id, Made(text=context.policy.texts.repeated))
+        elif window:
+            made.append(fingerprint(call))
+    if window:
+        draft.change_turn(earlier_calls=remember(draft.turn.earlier_calls[:-1], made, window))
+
+
+def refuse_cut_off_calls(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> None:
+    """No call of a response that was cut off runs: the last one is incomplete, and nobody knows which came last."""
+    refuse_calls(draft, event, context, context.policy.texts.cut_off)
+
+
+def refuse_question_beside_others(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> None:
+    """No call of this response runs; the model is told to ask alone (case P13)."""
+    refuse_calls(draft, event, context, context.policy.texts.question_not_alone)
+
+
+def refuse_late_calls(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> None:
+    """The turn ends at its limit with what the model said beside its calls, if it said anything (case J12)."""
+    refuse_calls(draft, event, context, context.policy.texts.not_run)
+    if text_of_reply(event.content, context.policy).strip():
+        draft.conclude("incomplete", draft.heard())
+    else:
+        conclude_with(draft, context.policy.texts.limit)
+
+
+def condense_first(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> Compacting:
+    """The window is full: what came before this response is condensed before anything else runs (case P21)."""
+    refuse_calls(draft, event, context, context.policy.texts.no_room)
+    return condense_up_to(draft, draft.seq - 1)
+
+
+def give_up_for_lack_of_room(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> None:
+    """Condensed as it is, the history still fills the window (case P21)."""
+    refuse_calls(draft, event, context, context.policy.texts.no_room)
+    draft.fail("context_window", context.policy.texts.full)
+
+
+def refuse_calls(draft: Draft[LlmRequesting], event: LlmResponse, context: Context, text: str) -> None:
+    """None of the calls runs, and this is the result of each."""
+    take_response(draft, event, context)
+    draft.settle_unrun(text)
+    draft.set_round(None)
+
+
+# --- text, or none
+
+
+def take_text(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> None:
+    """A text after the work was claimed: whether the claim holds decides what follows."""
+    take_response(draft, event, context)
+
+
+def end_with_text(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> None:
+    """The text is the answer, unless the rules want a claim of completed work that never came (case S10)."""
+    take_response(draft, event, context)
+    is_answer = context.policy.ends_on == "text"
+    draft.conclude("completed" if is_answer else "incomplete", draft.heard())
+
+
+def nudge(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> None:
+    """The model is reminded of what the rules ask for."""
+    text = due_nudge(draft.turn, context, text=event.content)
+    assert text is not None, "the guard of this row asks whether there is something to remind of"
+    take_response(draft, event, context)
+    draft.tell(Made(text=text))
+    draft.change_turn(nudges=draft.turn.nudges + 1)
 
 
 def keep_thinking(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> None:
@@ -37,42 +125,13 @@ def keep_thinking(draft: Draft[LlmRequesting], event: LlmResponse, context: Cont
     draft.change_turn(only_thought=True)
 
 
-def refuse_cut_off_calls(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> None:
-    """No call of a response that was cut off runs: the last one is incomplete, and nobody knows which came last."""
+def take_empty(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> None:
+    """The model said nothing, or nothing for people (case J13)."""
     take_response(draft, event, context)
-    draft.settle_unrun(context.policy.texts.cut_off)
+    draft.change_turn(empties=draft.turn.empties + 1)
 
 
-def refuse_question_beside_others(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> None:
-    """No call of this response runs; the model is told to ask alone (case P13)."""
-    take_response(draft, event, context)
-    draft.settle_unrun(context.policy.texts.question_not_alone)
-
-
-def refuse_late_calls(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> None:
-    """The turn ends at its limit with what the model said beside its calls, if it said anything."""
-    take_response(draft, event, context)
-    texts = context.policy.texts
-    draft.settle_unrun(texts.not_run)
-    if event.content.strip():
-        draft.end_turn("incomplete", draft.heard())
-    else:
-        draft.say(Made(text=texts.limit))
-        draft.end_turn("incomplete", Made(text=texts.limit))
-
-
-def end_empty(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> None:
-    """The model said nothing: the turn ends with a sentence of ours, so a person is never left with silence."""
-    take_response(draft, event, context)
-    ending = Made(text=context.policy.texts.empty)
-    draft.say(ending)
-    draft.end_turn("incomplete", ending, truncated=event.finish_reason == "length")
-
-
-def end_with_text(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> None:
-    """Text without calls is the answer."""
-    take_response(draft, event, context)
-    draft.end_turn("completed", draft.heard(), truncated=event.finish_reason == "length")
+# --- failures
 
 
 def back_off(draft: Draft[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> RetryWaiting:
@@ -82,32 +141,16 @@ def back_off(draft: Draft[LlmRequesting], event: LlmFailed | EffectFailed, conte
     wait = context.policy.retry.wait(state.attempt, retry_after)
     assert wait is not None, "the guard of this row asks whether there is a wait"
     timer = draft.arm(later(event.at, wait), "retry_due")
-    return draft.within_turn(RetryWaiting, timer=timer, attempt=state.attempt + 1, tools_off=state.tools_off)
+    return draft.within_turn(RetryWaiting, timer=timer, attempt=state.attempt + 1)
 
 
 def ask_next_model(draft: Draft[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> LlmRequesting:
     """The same request goes to the next model of the policy, which is kept to the end of the turn."""
     draft.change_turn(model=draft.turn.model + 1)
-    return resend(draft, context, attempt=1)
+    return send(draft, event.at, context, attempt=1)
 
 
-def resend(draft: Draft[LlmRequesting] | Draft[RetryWaiting], context: Context, *, attempt: int) -> LlmRequesting:
-    """Send the request of this state once more; it counts as the same request."""
-    tools_off = draft.state.tools_off
-    effect_id = draft.next_id()
-    draft.act(
-        RequestLlm(
-            effect_id=effect_id,
-            model=context.policy.models[draft.turn.model].name,
-            tool_choice="none" if tools_off else "auto",
-        )
-    )
-    return draft.within_turn(LlmRequesting, effect_id=effect_id, attempt=attempt, tools_off=tools_off)
-
-
-def give_up(draft: Draft[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> Failed:
+def give_up(draft: Draft[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> None:
     """No attempt and no model is left, or another attempt could not fare better (case P11)."""
     attempt = draft.state.attempt
-    sentence = event.sentence if attempt == 1 else f"Failed after {attempt} attempts: {event.sentence}"
-    draft.end_turn("failed", failure=Failure(kind=event.kind, sentence=sentence))
-    return Failed(kind=event.kind, sentence=sentence, turn=draft.turn.number, inbox=draft.inbox, book=draft.book)
+    draft.fail(event.kind, event.sentence if attempt == 1 else f"Failed after {attempt} attempts: {event.sentence}")

@@ -1,23 +1,53 @@
-"""Out of `Idle` and `Failed`: a turn begins, or the rules change."""
+"""REST, and out of `Idle` and `Failed`: a turn begins, the rules change, or nothing is left to do."""
 
 from __future__ import annotations
 
 from ..context import Context
 from ..draft import Draft
-from ..events import CloseRequested, PolicyChanged, RetryRequested, UserMessage
-from ..states import Closed, Failed, Idle
+from ..events import AgentMessage, CompactionRequested, Event, PolicyChanged, RetryRequested, UserMessage
+from ..states import Closed, Compacting, Failed, Idle, State
+from .asking import condense_up_to
+from .beginning import begin_turn
+from .busy import waiting_for
 
 
-def open_turn(draft: Draft[Idle | Failed], event: UserMessage, context: Context) -> None:
-    """A message begins a turn; what waits since a turn that failed begins it together with this one."""
-    draft.open_turn(event.at)
+def rest(draft: Draft[State], event: Event, context: Context) -> Idle:
+    """Nothing is left to do until somebody says something; what wakes nobody enters now (case D6)."""
     draft.let_in(draft.inbox)
-    draft.say(draft.heard())
+    return Idle(book=draft.book)
+
+
+def open_next_turn(draft: Draft[State], event: Event, context: Context) -> None:
+    """What waited begins the next turn."""
+    begin_turn(draft, event.at, context)
+
+
+def open_turn(draft: Draft[Idle | Failed], event: UserMessage | AgentMessage, context: Context) -> None:
+    """A message begins a turn; what waits since a turn that failed begins it together with this one."""
+    draft.inbox = (*draft.inbox, waiting_for(draft, event, context))
+    begin_turn(draft, event.at, context)
+    take_over_relay(draft)
 
 
 def retry_turn(draft: Draft[Failed], event: RetryRequested, context: Context) -> None:
     """What failed is tried again, as a turn of its own: its message already stands in the transcript."""
-    draft.open_turn(event.at)
+    waiting, draft.inbox = draft.inbox, ()
+    begin_turn(draft, event.at, context)
+    draft.change_turn(tries_again=draft.state.tried_again or draft.state.turn)
+    draft.inbox = waiting
+    take_over_relay(draft)
+
+
+def take_over_relay(draft: Draft[Idle | Failed]) -> None:
+    """What the failed turn was to pass on to the user, this one must."""
+    if isinstance(draft.state, Failed) and draft.state.relay:
+        draft.change_turn(relay=(*draft.state.relay, *draft.turn.relay))
+
+
+def hear_silently(draft: Draft[Idle | Failed], event: AgentMessage, context: Context) -> Idle | Failed:
+    """The message enters, and the next turn will see it; nobody is woken (case D6)."""
+    draft.say(draft.heard())
+    return draft.same()
 
 
 def change_policy(draft: Draft[Idle | Failed], event: PolicyChanged, context: Context) -> Idle | Failed:
@@ -25,7 +55,12 @@ def change_policy(draft: Draft[Idle | Failed], event: PolicyChanged, context: Co
     return draft.same()
 
 
-def close_at_rest(draft: Draft[Idle | Failed], event: CloseRequested, context: Context) -> Closed:
-    """Nothing is under way, so nothing has to be stopped."""
+def condense(draft: Draft[Idle | Failed], event: CompactionRequested, context: Context) -> Compacting:
+    """Everything said so far is condensed, outside of any turn."""
+    return condense_up_to(draft, draft.seq)
+
+
+def close(draft: Draft[State], event: Event, context: Context) -> Closed:
+    """Nothing is left to do, ever; what waits will never be answered."""
     draft.withdraw_all()
     return Closed(book=draft.book)

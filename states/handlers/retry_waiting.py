@@ -6,9 +6,9 @@ from ..context import Context
 from ..draft import Draft
 from ..events import RetryDue
 from ..states import LlmRequesting, RetryWaiting
-from .llm_requesting import resend
+from .asking import send
 
 
 def ask_again(draft: Draft[RetryWaiting], event: RetryDue, context: Context) -> LlmRequesting:
     """The next attempt at the same model."""
-    return resend(draft, context, attempt=draft.state.attempt)
+    return send(draft, event.at, context, attempt=draft.state.attempt)

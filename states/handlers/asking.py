@@ -1,0 +1,89 @@
+"""ASK_MODEL and FIT_WINDOW: the one way to the model, so that budget, window and steered messages hold everywhere."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ..context import Context
+from ..draft import Draft
+from ..effects import CompactHistory, RequestLlm
+from ..events import Event
+from ..messages import Made
+from ..prompting import after_empty
+from ..states import Compacting, LlmRequesting, State
+from ..turn import TurnRecord
+
+
+def request_model(draft: Draft[State], event: Event, context: Context) -> LlmRequesting:
+    """Send the transcript to the model, with the steered and the silent messages at its end (cases D6, P37)."""
+    entering = tuple(message for message in draft.inbox if message.steer or message.silent)
+    draft.let_in(entering)
+    if any(message.steer for message in entering):
+        draft.count_anew(event.at)
+    draft.change_turn(requests=draft.turn.requests + 1)
+    return send(draft, event.at, context, attempt=1)
+
+
+def send(draft: Draft[State], at: datetime, context: Context, *, attempt: int) -> LlmRequesting:
+    """Send the request that the turn wants; a further attempt counts as the same request."""
+    effect_id = draft.next_id()
+    draft.act(llm_request(effect_id, draft.turn, at, context))
+    return draft.within_turn(LlmRequesting, effect_id=effect_id, attempt=attempt)
+
+
+def llm_request(effect_id: int, turn: TurnRecord, at: datetime, context: Context) -> RequestLlm:
+    """The request that this turn wants now; the last one of its budget goes without tools, if so ruled. `Pure.`"""
+    limits = context.policy.limits
+    is_last = limits.last == "answer_now" and turn.requests >= limits.requests
+    return RequestLlm(
+        effect_id=effect_id,
+        model=context.policy.models[turn.model].name,
+        profile=turn.profile,
+        memory=turn.memory,
+        nudge=turn.nudge,
+        plain=turn.plain,
+        tool_choice="none" if is_last or turn.plain else "auto",
+        at=at,
+    )
+
+
+def condense(draft: Draft[State], event: Event, context: Context) -> Compacting:
+    """The history does not fit: condense all of it but what people said in this turn."""
+    return condense_up_to(draft, draft.seq)
+
+
+def condense_up_to(draft: Draft[State], up_to: int) -> Compacting:
+    """Condense what entered up to this step."""
+    effect_id = draft.next_id()
+    turn = draft.turn if draft.in_turn else None
+    draft.act(compact_effect(effect_id, up_to, turn))
+    return Compacting(
+        book=draft.book, turn=turn, inbox=draft.inbox, resumes=draft.resumes, effect_id=effect_id, up_to=up_to
+    )
+
+
+def compact_effect(effect_id: int, up_to: int, turn: TurnRecord | None) -> CompactHistory:
+    """The condensing wanted for this turn, or, without one, at rest. `Pure.`"""
+    since = None if turn is None else turn.tries_again or turn.number
+    return CompactHistory(effect_id=effect_id, up_to=up_to, turn=since)
+
+
+def stop_at_limit(draft: Draft[State], event: Event, context: Context) -> None:
+    """The turn may not ask the model again: it ends with a sentence of ours."""
+    conclude_with(draft, context.policy.texts.limit)
+
+
+def conclude_with(draft: Draft[State], text: str) -> None:
+    """The turn ends incomplete, with this sentence, or, if it is empty, without any text."""
+    if text.strip():
+        draft.say(Made(text=text))
+        draft.conclude("incomplete", Made(text=text))
+    else:
+        draft.conclude("incomplete")
+
+
+def prompt_again(draft: Draft[State], event: Event, context: Context) -> None:
+    """Nothing came; the next request asks for it in other words (cases J11, J20)."""
+    again = after_empty(draft.turn, context)
+    assert again is not None, "the guard of this branch asks whether there is a way to ask again"
+    draft.change_turn(**again)

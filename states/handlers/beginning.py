@@ -1,0 +1,50 @@
+"""BEGIN_TURN and what follows it: how a turn finds its profile and its memory before the model is asked."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ..context import Context
+from ..draft import Draft
+from ..effects import RecallMemory, SelectProfile
+from ..events import Event
+from ..guards import may_search
+from ..messages import Heard
+from ..policy import Recent
+from ..states import MemoryRecalling, ProfileSelecting, State
+from ..turn import TurnRecord
+
+
+def begin_turn(draft: Draft[State], at: datetime, context: Context) -> None:
+    """The first messages that wait begin the next turn together (cases D10, P17). Those behind them begin turns of
+    their own, also if they were to be steered into the turn that is over."""
+    profiles = context.policy.profiles
+    draft.open_turn(at, profiles[0].name if profiles else "")
+    batch = draft.take_batch()
+    draft.inbox = tuple(waiting.replace(steer=False) for waiting in draft.inbox)
+    relay = tuple(Heard(seq=one.seq) for one in batch if one.audience == "user" and not one.silent)
+    if relay and context.role == "foreground":
+        draft.change_turn(relay=relay)
+
+
+def select_profile(draft: Draft[State], event: Event, context: Context) -> ProfileSelecting:
+    """Let the router choose."""
+    effect_id = draft.next_id()
+    draft.act(SelectProfile(effect_id=effect_id))
+    return draft.within_turn(ProfileSelecting, effect_id=effect_id)
+
+
+def recall(draft: Draft[State], event: Event, context: Context) -> MemoryRecalling:
+    """Look for what belongs to this turn."""
+    effect_id = draft.next_id()
+    draft.act(recall_effect(effect_id, draft.turn, context))
+    return draft.within_turn(MemoryRecalling, effect_id=effect_id)
+
+
+def recall_effect(effect_id: int, turn: TurnRecord, context: Context) -> RecallMemory:
+    """The search that this turn wants. `Pure.`"""
+    dialogue = context.policy.dialogue
+    recent = dialogue.seconds if isinstance(dialogue, Recent) else None
+    return RecallMemory(
+        effect_id=effect_id, profile=turn.profile, search=may_search(turn, context.policy), recent=recent
+    )

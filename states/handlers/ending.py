@@ -1,0 +1,139 @@
+"""END_TURN and GIVE_UP: what a turn came to, what of it reaches the user, and how it is left.
+
+Whatever ends a turn first says how (`Draft.conclude`); here the ends meet. What is delivered is settled once, by the
+rules of the policy, and the step that leaves the turn says so.
+"""
+
+from __future__ import annotations
+
+from ..context import Context
+from ..draft import Draft
+from ..effects import NotifyParent, SummarizeTurn
+from ..events import Event
+from ..messages import Heard, Made, Said
+from ..policy import Policy
+from ..states import Failed, State, Summarizing
+from ..turn import Spoken, TurnEnded, TurnRecord
+from .asking import conclude_with
+
+
+def summarize(draft: Draft[State], event: Event, context: Context) -> Summarizing:
+    """What the user receives is delivered; a summary for display is written before the turn is left."""
+    deliver(draft, context)
+    effect_id = draft.next_id()
+    draft.act(SummarizeTurn(effect_id=effect_id))
+    return draft.within_turn(Summarizing, effect_id=effect_id, ending=draft.ending)
+
+
+def end_turn(draft: Draft[State], event: Event, context: Context) -> None:
+    """What the user receives is delivered, and the turn is over."""
+    deliver(draft, context)
+    leave_turn(draft, context)
+
+
+def end_empty(draft: Draft[State], event: Event, context: Context) -> None:
+    """The model said nothing: the turn ends with a sentence of ours, so a person is never left with silence, unless the
+    rules have it so. Where a message for the user waits to be passed on, that is what they hear (case D7)."""
+    conclude_with(draft, "" if must_relay(draft.turn, context.policy) else context.policy.texts.empty)
+
+
+def end_complete(draft: Draft[State], event: Event, context: Context) -> None:
+    """The work is done. To be shown is what the model wrote, or else its own summary."""
+    draft.conclude("completed", draft.turn.final or draft.turn.claim)
+
+
+def reply_with_error(draft: Draft[State], event: Event, context: Context) -> None:
+    """The turn ends with a reply that says why there is no other (case J16)."""
+    failure = draft.failure
+    assert failure is not None, "whoever gives up says why"
+    reply = Made(text=f"{context.policy.texts.error} {failure.sentence}".strip())
+    draft.say(reply)
+    draft.conclude("failed", reply, failure=failure)
+
+
+def rest_failed(draft: Draft[State], event: Event, context: Context) -> Failed:
+    """The turn is over, and nothing goes on by itself (case P11). What wakes nobody enters, as at any rest (case D6);
+    what wakes waits for a retry or for another message."""
+    failure = draft.failure
+    assert failure is not None, "whoever gives up says why"
+    draft.conclude("failed", failure=failure)
+    leave_turn(draft, context)
+    draft.let_in(waiting for waiting in draft.inbox if waiting.silent)
+    return Failed(
+        kind=failure.kind,
+        sentence=failure.sentence,
+        turn=draft.turn.number,
+        tried_again=draft.turn.tries_again,
+        relay=draft.turn.relay,
+        inbox=draft.inbox,
+        book=draft.book,
+    )
+
+
+def leave_turn(draft: Draft[State], context: Context) -> None:
+    """The turn is over, and this is what it came to; whoever started a sub-agent is told (case P25)."""
+    ending = draft.ending
+    assert ending is not None, "whoever ends a turn says how"
+    turn = draft.turn
+    draft.ended = ending.replace(
+        usage=turn.usage,
+        deliveries=turn.deliveries,
+        user_response=reached(turn),
+        silent=not turn.deliveries,
+    )
+    if context.role == "sub_agent":
+        notify_parent(draft, ending)
+
+
+def notify_parent(draft: Draft[State], ending: TurnEnded) -> None:
+    """The last text of a sub-agent is its result. Without one it failed, and a sentence of ours may say why."""
+    said, status = ending.final_content, ending.status
+    if status in ("completed", "incomplete"):
+        said = draft.turn.final or draft.turn.claim or said
+        status = status if isinstance(said, Heard) else "failed"
+    draft.act(NotifyParent(effect_id=draft.next_id(), status=status, said=said))
+
+
+def deliver(draft: Draft[State], context: Context) -> None:
+    """Hand over what the policy chooses of the turn, in the order in which it was said; what was said for now has
+    been handed over already. A turn that failed delivers nothing but its error (cases S8, S21)."""
+    ending, policy = draft.ending, context.policy
+    assert ending is not None, "whoever ends a turn says how"
+    if ending.status != "failed":
+        for spoken in chosen(draft.turn, policy):
+            draft.deliver(spoken.said)
+    text = ending.final_content
+    if text is not None and shows_text(ending, draft.turn, context):
+        draft.deliver(text)
+    if must_relay(draft.turn, policy):
+        for message in draft.turn.relay:
+            draft.deliver(message, relayed=True)
+
+
+def must_relay(turn: TurnRecord, policy: Policy) -> bool:
+    """Whether a message for the user has yet to reach them: the turn delivered no words of its agent. A sentence of
+    ours, at a limit say, does not tell the user what the message does (case D7). `Pure.`"""
+    is_told = any(isinstance(delivered.said, Heard) for delivered in turn.deliveries)
+    return bool(turn.relay) and not is_told and policy.relay == "nudge_then_deliver"
+
+
+def chosen(turn: TurnRecord, policy: Policy) -> tuple[Spoken, ...]:
+    """Of what was said for the end of the turn, what reaches the user (case S3). `Pure.`"""
+    waiting = tuple(spoken for spoken in turn.said if not spoken.now)
+    return waiting[-1:] if policy.speech.keep == "last" else waiting
+
+
+def shows_text(ending: TurnEnded, turn: TurnRecord, context: Context) -> bool:
+    """Whether the text that ends the turn is for the user (cases S2, B1, B6), if the agent has one (D12). `Pure.`"""
+    policy = context.policy
+    if context.role != "foreground":
+        return False
+    if ending.status == "failed" or policy.text == "reply":
+        return True
+    return not turn.deliveries and (policy.text == "fallback" or policy.silent == "fallback")
+
+
+def reached(turn: TurnRecord) -> tuple[Said, ...]:
+    """What was said by tool and reached the user, in order. `Pure.`"""
+    spoken = {spoken.said for spoken in turn.said}
+    return tuple(delivered.said for delivered in turn.deliveries if delivered.said in spoken)

@@ -1,0 +1,21 @@
+"""Out of `InDoubt`: a person says what became of a call that a crash hit."""
+
+from __future__ import annotations
+
+from ..context import Context
+from ..draft import Draft
+from ..events import DoubtResolved
+from ..messages import Made
+from ..states import InDoubt
+
+
+def resolve(draft: Draft[InDoubt], event: DoubtResolved, context: Context) -> None:
+    """The call has its result, or runs again because a person says so."""
+    texts = context.policy.texts
+    if event.verdict == "ran":
+        draft.settle(event.call_id, Made(text=texts.did_run))
+    elif event.verdict == "did_not_run":
+        draft.settle(event.call_id, Made(text=texts.did_not_run), error=True)
+    else:
+        draft.set_round(draft.open_round.trust(event.call_id))
+    draft.count_anew(event.at)

@@ -1,0 +1,23 @@
+"""Out of `ProfileSelecting` and `MemoryRecalling`: the turn has what it needs, or goes on without it."""
+
+from __future__ import annotations
+
+from ..context import Context
+from ..draft import Draft
+from ..events import EffectFailed, MemoryRecalled, ProfileSelected
+from ..states import MemoryRecalling, ProfileSelecting
+
+
+def take_profile(draft: Draft[ProfileSelecting], event: ProfileSelected | EffectFailed, context: Context) -> None:
+    """The turn goes on with the profile chosen; unless it is one that there is, with the first one (case J2)."""
+    if isinstance(event, ProfileSelected):
+        draft.spend(event.usage)
+        if any(profile.name == event.profile for profile in context.policy.profiles):
+            draft.change_turn(profile=event.profile)
+
+
+def take_memory(draft: Draft[MemoryRecalling], event: MemoryRecalled | EffectFailed, context: Context) -> None:
+    """The turn goes on with what was found, or without (case J4)."""
+    if isinstance(event, MemoryRecalled):
+        draft.spend(event.usage)
+        draft.change_turn(memory=draft.heard())

@@ -1,0 +1,58 @@
+"""CHECK_WORK, and out of `Verifying`: whether the work is done as the model claims."""
+
+from __future__ import annotations
+
+from ..context import Context
+from ..draft import Draft
+from ..effects import VerifyWork
+from ..events import EffectFailed, Event, WorkVerified
+from ..messages import Made
+from ..states import State, Verifying
+from ..turn import Failure, TurnRecord
+
+
+def ask_for_answer(draft: Draft[State], event: Event, context: Context) -> None:
+    """The work is claimed, but the user has heard nothing: the model is asked once for its answer (case S17)."""
+    draft.tell(Made(text=context.policy.texts.answer_missing))
+    draft.change_turn(asked_to_speak=True)
+
+
+def verify(draft: Draft[State], event: Event, context: Context) -> Verifying:
+    """Have the claim checked, with what was said as the deliverable (case S11)."""
+    effect_id = draft.next_id()
+    draft.act(verify_effect(effect_id, draft.turn))
+    return draft.within_turn(Verifying, effect_id=effect_id)
+
+
+def verify_effect(effect_id: int, turn: TurnRecord) -> VerifyWork:
+    """The check that this turn wants. `Pure.`"""
+    assert turn.claim is not None, "only a claim is checked"
+    return VerifyWork(effect_id=effect_id, claim=turn.claim, said=tuple(spoken.said for spoken in turn.said))
+
+
+def end_verified(draft: Draft[Verifying], event: WorkVerified, context: Context) -> None:
+    """The claim holds: the turn ends with what was said in it (case S6)."""
+    draft.spend(event.usage)
+    draft.conclude("completed", draft.turn.final or draft.turn.claim)
+
+
+def send_back(draft: Draft[Verifying], event: WorkVerified | EffectFailed, context: Context) -> None:
+    """The claim does not hold: why, and what is missing, goes back to the model (case S11)."""
+    reject(draft, event)
+    draft.tell(draft.heard())
+    draft.change_turn(claim=None)
+
+
+def end_unverified(draft: Draft[Verifying], event: WorkVerified | EffectFailed, context: Context) -> None:
+    """The claim failed too often: the turn ends as incomplete, with the reason; what was said is delivered (S21)."""
+    reject(draft, event)
+    sentence = event.reason if isinstance(event, WorkVerified) else event.sentence
+    failure = Failure(kind="unverified", sentence=sentence)
+    draft.conclude("incomplete", draft.turn.final or draft.turn.claim, failure=failure)
+
+
+def reject(draft: Draft[Verifying], event: WorkVerified | EffectFailed) -> None:
+    """Count the failure; a check that broke counts as one."""
+    if isinstance(event, WorkVerified):
+        draft.spend(event.usage)
+    draft.change_turn(rejections=draft.turn.rejections + 1)
