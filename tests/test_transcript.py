@@ -459,7 +459,7 @@ class TestUndelivered:
         assert self.marks(conversation) == {"a": True, "b": True, "now": False, "work": False}
 
     def test_the_marks_of_one_turn_are_not_those_of_the_next(self) -> None:
-        """A call id may come again; only the results of the turn that ended are marked."""
+        """The same tool speaks again, and is heard; what the turn before said stays unheard."""
         conversation = self.said(on_failure="fail")
         conversation.model_fails("authentication")
         conversation.says("Again")
@@ -469,7 +469,7 @@ class TestUndelivered:
             conversation.model_says("Done.")
 
         results = [(m.tool_call_id, m.undelivered) for m in conversation.transcript if m.role == "tool"]
-        assert results == [("a", True), ("b", True), ("now", False), ("work", False), ("b", False)]
+        assert results == [("a", True), ("b", True), ("now", False), ("work", False), ("b-2", False)]
 
     def test_a_call_that_spoke_several_times_is_marked_if_one_was_not_heard(self) -> None:
         """The mark stands on the result, which holds all that the call said."""
