@@ -77,12 +77,12 @@ def stop_at_limit(draft: Draft[State], event: Event, context: Context) -> None:
 
 
 def conclude_with(draft: Draft[State], text: str) -> None:
-    """The turn ends incomplete, with this sentence, or without one if it is empty."""
+    """The turn ends incomplete, with this sentence, or, if it is empty, without any text."""
     if text.strip():
         draft.say(Made(text=text))
         draft.conclude("incomplete", Made(text=text))
     else:
-        draft.conclude("incomplete", draft.turn.final)
+        draft.conclude("incomplete")
 
 
 def prompt_again(draft: Draft[State], event: Event, context: Context) -> None:

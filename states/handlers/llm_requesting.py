@@ -23,8 +23,13 @@ def take_response(draft: Draft[LlmRequesting], event: LlmResponse, context: Cont
     changes: dict[str, object] = {"nudge": None, "plain": False, "only_thought": False}
     changes["cut_off"] = event.finish_reason == "length"
     changes["condensed"] = draft.turn.condensed and is_full(draft, context, draft.window_used)
-    if text_of_reply(event.content, context.policy).strip():
-        changes |= {"final": draft.heard(), "empties": 0}
+    has_text = bool(text_of_reply(event.content, context.policy).strip())
+    if has_text:
+        changes["final"] = draft.heard()
+    if has_text or event.tool_calls:
+        changes["empties"] = 0
+    if window := context.policy.repeats.window:
+        changes["earlier_calls"] = remember(draft.turn.earlier_calls, (), window)
     draft.change_turn(**changes)
     draft.say(draft.heard())
     if event.tool_calls:
@@ -37,9 +42,9 @@ def take_response(draft: Draft[LlmRequesting], event: LlmResponse, context: Cont
 def take_calls(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> None:
     """A round of tools begins. A call with a fault never runs: the fault is its result (case P5). Neither does one that
     was made before (case J8)."""
+    seen = [one for earlier in draft.turn.earlier_calls for one in earlier]
     take_response(draft, event, context)
     window = context.policy.repeats.window
-    seen = [one for earlier in draft.turn.earlier_calls for one in earlier]
     made: list[str] = []
     for index, call in enumerate(event.tool_calls, start=1):
         if call.fault is not None:
@@ -49,7 +54,7 @@ def take_calls(draft: Draft[LlmRequesting], event: LlmResponse, context: Context
         elif window:
             made.append(fingerprint(call))
     if window:
-        draft.change_turn(earlier_calls=remember(draft.turn.earlier_calls, made, window))
+        draft.change_turn(earlier_calls=remember(draft.turn.earlier_calls[:-1], made, window))
 
 
 def refuse_cut_off_calls(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> None:
