@@ -312,14 +312,14 @@ class InDoubt(InRound):
 
 
 class Failed(State):
-    """The turn failed; a message or a retry goes on. `relay` are the messages that it was to pass on to the user;
-    `tries_again` is the turn that failed before it, if it was a retry of that one."""
+    """The turn failed; a message or a retry goes on. `relay` are the messages that it was to pass on to the user,
+    `tried_again` is the first of the turns that it had tried again itself."""
 
     type: Literal["failed"] = "failed"
     kind: FailureKind
     sentence: str
     turn: int
-    tries_again: int | None = None
+    tried_again: int | None = None
     relay: tuple[Heard, ...] = ()
     inbox: tuple[Waiting, ...] = ()
 

@@ -35,7 +35,7 @@ from .turn import TurnEnded
 
 @dataclass(frozen=True)
 class Condensed:
-    """What stands for the messages up to the step `up_to`, except for what people said from `turn` on."""
+    """What stands for the messages up to the step `up_to`, except for what people said since the turn `turn`."""
 
     summary: str
     up_to: int
@@ -43,8 +43,8 @@ class Condensed:
 
     def covers(self, message: Message) -> bool:
         """Whether the summary stands for this message. `Pure.`"""
-        is_being_answered = message.role == "user" and self.turn is not None and message.turn >= self.turn
-        return message.seq <= self.up_to and not is_being_answered
+        began_this_turn = message.role == "user" and self.turn is not None and message.turn >= self.turn
+        return message.seq <= self.up_to and not began_this_turn
 
 
 @dataclass

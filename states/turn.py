@@ -42,15 +42,15 @@ class TurnRecord(Part):
     """
 
     number: int
+    tries_again: int | None = None
+    """The first of the failed turns that this one tries again: what people said then, this one answers."""
+
     since: Instant
     model: int = 0
     requests: int = 0
     tool_calls: int = 0
     spent: Usage = Usage()
     usage: Usage = Usage()
-
-    tries_again: int | None = None
-    """The failed turn whose message it answers; none of its own began it."""
 
     profile: str = ""
     memory: Heard | None = None

@@ -376,16 +376,17 @@ class Conversation:
         return [effect.call.name for effect in self.in_flight().values() if isinstance(effect, ExecuteTool)]
 
     def running(self, name: str) -> int:
-        """The id of the effect that runs this tool."""
-        return self._of_tool(ExecuteTool, name)
+        """The id of the effect that runs this call, or this tool."""
+        return self._of_call(ExecuteTool, name)
 
     def asked_about(self, name: str) -> int:
-        """The id of the effect that asks this tool what became of its call."""
-        return self._of_tool(ReconcileTool, name)
+        """The id of the effect that asks this tool what became of its call, or of this one."""
+        return self._of_call(ReconcileTool, name)
 
-    def _of_tool(self, kind: type[ExecuteTool] | type[ReconcileTool], name: str) -> int:
-        flying = self.in_flight()
-        return {effect.call.name: each for each, effect in flying.items() if isinstance(effect, kind)}[name]
+    def _of_call(self, kind: type[ExecuteTool] | type[ReconcileTool], name: str) -> int:
+        calls = {each: effect.call for each, effect in self.in_flight().items() if isinstance(effect, kind)}
+        by_name = {made.name: each for each, made in calls.items()}
+        return {**by_name, **{made.call_id: each for each, made in calls.items()}}[name]
 
     def children(self) -> list[str]:
         """The tasks of the sub-agents that work."""

@@ -25,10 +25,11 @@ from turnwise.states import (
     SubAgentFinished,
     SubAgents,
     Texts,
+    ToolCall,
     Usage,
     presets,
 )
-from turnwise.states.roles import MAX_DEPTH, role_fault
+from turnwise.states.roles import role_fault
 
 from .conversation import Conversation, asking, call, completing, responding, spawning
 
@@ -562,55 +563,19 @@ class TestBeingOne:
 
 
 class TestWhatASubAgentMayCall:
-    """Case P20, and the lists of D2."""
-
-    def test_it_may_not_ask(self) -> None:
-        """P20: "ask_user_question is not available to sub-agents"."""
-        fault = role_fault("ask_user_question", "sub_agent", depth=1)
-
-        assert fault == "ask_user_question is not available to sub-agents"
-
-    def test_if_it_asks_anyway_it_goes_on(self) -> None:
-        """P20: the fault is the result of the call, and the model is asked again."""
-        conversation = Conversation(presets.sub_agent(), role="sub_agent")
-        conversation.says("Look north")
-        fault = role_fault("ask_user_question", "sub_agent", depth=1)
-
-        conversation.model_calls(asking(fault=fault))
-
-        conversation.rests_in(LlmRequesting)
-        assert conversation.results() == {"ask": "ask_user_question is not available to sub-agents"}
-        assert conversation.errors() == ["ask"]
-
-    @pytest.mark.parametrize("role", ["foreground", "background", "sub_agent"])
-    def test_nobody_spawns_beyond_the_depth_limit(self, role: Any) -> None:
-        """P20: the same holds for `spawn_agents` beyond the depth limit (default 1)."""
-        assert MAX_DEPTH == 1
-        assert role_fault("spawn_agents", role, depth=0) is None
-        assert str(role_fault("spawn_agents", role, depth=1)).startswith("spawn_agents is not available to ")
+    """Case P20: what is denied is the result of the call, and the sub-agent goes on."""
 
     @pytest.mark.parametrize(
-        ("role", "denied"),
-        [
-            ("foreground", {"send_user_message"}),
-            ("background", {"ask_user_question", "respond_to_user", "talk"}),
-            ("sub_agent", {"ask_user_question", "respond_to_user", "talk", "send_user_message", "spawn_agents"}),
-        ],
+        "made", [asking("ask_user_question"), spawning("spawn_agents")], ids=lambda made: made.name
     )
-    def test_each_role_has_its_list(self, role: Any, denied: set[str]) -> None:
-        """D2: foreground, background, sub-agent x each built-in tool; one of a host's own is nobody's matter."""
-        built_in = {
-            "ask_user_question",
-            "respond_to_user",
-            "talk",
-            "mark_work_complete",
-            "send_user_message",
-            "send_agent_message",
-            "spawn_agents",
-            "recall_conversation",
-        }
-        depth = 1 if role == "sub_agent" else 0
+    def test_a_denied_call_is_an_error_result(self, made: ToolCall) -> None:
+        """P20: "ask_user_question is not available to sub-agents"; the same holds for `spawn_agents`."""
+        conversation = Conversation(presets.sub_agent(), role="sub_agent")
+        conversation.says("Look north")
+        fault = role_fault(made.name, "sub_agent", depth=1)
 
-        faults = {name for name in {*built_in, "host_tool"} if role_fault(name, role, depth) is not None}
+        conversation.model_calls(made.model_copy(update={"fault": fault}))
 
-        assert faults == denied
+        conversation.rests_in(LlmRequesting)
+        assert conversation.results() == {made.name: f"{made.name} is not available to sub-agents"}
+        assert conversation.errors() == [made.name]

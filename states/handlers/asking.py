@@ -63,12 +63,9 @@ def condense_up_to(draft: Draft[State], up_to: int) -> Compacting:
 
 
 def compact_effect(effect_id: int, up_to: int, turn: TurnRecord | None) -> CompactHistory:
-    """The condensing wanted for this turn, or, without one, at rest. A retry keeps the message of the turn that it
-    tries again: it has no other. `Pure.`"""
-    if turn is None:
-        return CompactHistory(effect_id=effect_id, up_to=up_to)
-    spared = turn.number if turn.tries_again is None else turn.tries_again
-    return CompactHistory(effect_id=effect_id, up_to=up_to, turn=spared)
+    """The condensing wanted for this turn, or, without one, at rest. `Pure.`"""
+    since = None if turn is None else turn.tries_again or turn.number
+    return CompactHistory(effect_id=effect_id, up_to=up_to, turn=since)
 
 
 def stop_at_limit(draft: Draft[State], event: Event, context: Context) -> None:

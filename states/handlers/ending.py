@@ -63,7 +63,7 @@ def rest_failed(draft: Draft[State], event: Event, context: Context) -> Failed:
         kind=failure.kind,
         sentence=failure.sentence,
         turn=draft.turn.number,
-        tries_again=draft.turn.tries_again,
+        tried_again=draft.turn.tries_again,
         relay=draft.turn.relay,
         inbox=draft.inbox,
         book=draft.book,
