@@ -46,7 +46,7 @@ from turnwise.states import (
     presets,
 )
 
-from .conversation import Conversation, call, completing, responding, talking
+from .conversation import Conversation, asking, call, completing, responding, spawning, talking
 from .moments import (
     Moment,
     approving,
@@ -530,6 +530,21 @@ class TestInterrupted:
         assert conversation.rests_in(ToolExecuting).turn.tool_calls == 1
         conversation.tool_ends("read", "again")
         assert conversation.results() == {"read": "again"}
+
+    def test_a_tool_that_asks_or_spawns_does_so_when_it_runs_again(self) -> None:
+        """What a call does besides being read it does once, whenever it comes to its end."""
+        asks, spawns = Conversation(), Conversation()
+        for conversation, made in ((asks, asking(crash="pure")), (spawns, spawning(crash="pure"))):
+            conversation.says()
+            conversation.model_calls(made)
+            conversation.resumes()
+            conversation.tool_was_interrupted(made.name)
+
+        asks.tool_asks()
+        spawns.tool_spawns("spawn", "north")
+
+        assert [each.question for each in asks.asked().questions] == ["When?"]
+        assert spawns.children() == ["north"]
 
     def test_a_tool_that_can_tell_is_asked(self) -> None:
         """`reconcile`: the question names the effect that had started the call, and has an id of its own."""

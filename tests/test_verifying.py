@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from turnwise.states import (
     Abort,
     Closed,
+    Compacting,
     DeliverToUser,
     Failed,
     Failure,
@@ -15,6 +16,7 @@ from turnwise.states import (
     Limits,
     LlmRequesting,
     Made,
+    ModelSpec,
     PersistToolResults,
     Refused,
     RequestLlm,
@@ -328,6 +330,37 @@ class TestTheCheck:
         conversation.verifier_says(False, "Not yet.")
 
         assert conversation.ended.failure == Failure(kind="unverified", sentence="Not yet.")
+
+    def test_what_was_said_outlives_condensing(self) -> None:
+        """S4, P21: the calls that said it are condensed, and it is delivered all the same."""
+        conversation = working(models=(ModelSpec(name="small", window=1_000),))
+        conversation.model_calls(responding(), completing(), usage=Usage(input_tokens=899))
+        conversation.tool_responds("respond", "A")
+        conversation.tool_claims()
+        conversation.verifier_says(False, "Not yet.")
+        conversation.model_says("What more?", usage=Usage(input_tokens=900))
+        conversation.rests_in(Compacting)
+
+        conversation.history_is_condensed()
+
+        assert conversation.nudge() == TEXTS.nudge
+        conversation.model_calls(completing())
+        conversation.tool_claims()
+        conversation.verifier_says(True)
+        assert conversation.delivered() == ["A"]
+
+    def test_a_request_that_fails_tells_the_reason_again(self) -> None:
+        """S11: sent again, and sent after condensing, it tells the same."""
+        conversation = checked()
+        conversation.verifier_says(False, "Not yet.")
+
+        conversation.model_fails()
+        conversation.timer_rings()
+        assert conversation.nudge() == "Not yet."
+        conversation.model_fails("context_window")
+        conversation.history_is_condensed()
+
+        assert conversation.nudge() == "Not yet."
 
     def test_a_message_meanwhile_begins_the_next_turn(self) -> None:
         """Steered or queued: the turn ends first, so it begins the next one."""
