@@ -123,7 +123,7 @@ def has_next_model(draft: Draft[LlmRequesting], event: LlmFailed | EffectFailed,
 def fails_for_lack_of_room(draft: Draft[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> bool:
     """The request was larger than the model's window, condensing has not been tried for it yet, and a request would
     follow."""
-    condenses = not isinstance(context.policy.dialogue, Recent) and not draft.turn.condensed
+    condenses = type(context.policy.dialogue) is not Recent and not draft.turn.condensed
     return event.kind == "context_window" and condenses and not budget_is_spent(draft, event, context)
 
 
@@ -142,7 +142,7 @@ def profile_is_open(draft: Draft[State], event: Event, context: Context) -> bool
 
 def needs_memory(draft: Draft[State], event: Event, context: Context) -> bool:
     """Something of the past that the transcript does not hold belongs to this turn (cases J3, J4)."""
-    return may_search(draft.turn, context.policy) or isinstance(context.policy.dialogue, Recent)
+    return may_search(draft.turn, context.policy) or type(context.policy.dialogue) is Recent
 
 
 def may_search(turn: TurnRecord, policy: Policy) -> bool:
@@ -158,7 +158,7 @@ def window_is_full(draft: Draft[State], event: Event, context: Context) -> bool:
 def is_full(draft: Draft[State], context: Context, used: int) -> bool:
     """A request of so many tokens leaves no room for another."""
     window = context.policy.models[draft.turn.model].window
-    if window is None or isinstance(context.policy.dialogue, Recent):
+    if window is None or type(context.policy.dialogue) is Recent:
         return False
     return used >= context.policy.window * window
 
@@ -220,8 +220,11 @@ def is_closing(draft: Draft[State], event: Event, context: Context) -> bool:
 def comes_too_late(draft: Draft[Busy], event: UserCancel, context: Context) -> bool:
     """A late click: it was meant for a turn or a question that is over (case P40)."""
     state = draft.state
-    waits_for = state.call.call_id if isinstance(state, AwaitingPerson) else None
-    return event.turn not in (None, draft.turns) or event.call_id not in (None, waits_for)
+    if event.turn not in (None, draft.turns):
+        return True
+    if event.call_id is None:
+        return False
+    return not isinstance(state, AwaitingPerson) or event.call_id != state.call.call_id
 
 
 def may_wait(draft: Draft[Busy], event: UserMessage, context: Context) -> bool:

@@ -10,13 +10,13 @@ from typing import Literal
 
 from .failures import FailureKind
 from .messages import Heard, Said, Usage
-from .value import Instant, Value
+from .value import Instant, Part
 
 TurnStatus = Literal["completed", "incomplete", "failed", "cancelled"]
 """How a turn ended: with an answer, without one (a limit, an empty response), by a failure, by a person."""
 
 
-class Spoken(Value):
+class Spoken(Part):
     """A speech that a tool brought. `place` orders speeches as their calls were made: the step of the response, the
     place of the call in it, the place of the speech in the result."""
 
@@ -25,7 +25,7 @@ class Spoken(Value):
     now: bool = False
 
 
-class Delivered(Value):
+class Delivered(Part):
     """Something handed over to the user: by which effect, and what. `relayed` tells that it is another
     agent's message, passed on as it was (case D7)."""
 
@@ -34,7 +34,7 @@ class Delivered(Value):
     relayed: bool = False
 
 
-class TurnRecord(Value):
+class TurnRecord(Part):
     """A turn under way.
 
     `requests`, `tool_calls`, `spent` and `since` count since the last human input; `usage` is the whole turn's.
@@ -97,14 +97,14 @@ class TurnRecord(Value):
     """How often the check of a claim failed."""
 
 
-class Failure(Value):
+class Failure(Part):
     """Why a turn failed or stayed incomplete, in one sentence for people."""
 
     kind: FailureKind
     sentence: str
 
 
-class TurnEnded(Value):
+class TurnEnded(Part):
     """What a turn came to.
 
     `final_content` is the text to show, `user_response` what was said to the user by tool and reached them,

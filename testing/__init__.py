@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .channel import RecordingChannel
     from .history import History, Observation, Trace, observe
     from .laws import LAWS, LawBroken, check_laws, check_newest
     from .machine import ConversationMachine
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from .strategies import effects, events, events_for, policies, states, traces
 
 _HOMES = {
+    "channel": ("RecordingChannel",),
     "history": ("History", "Observation", "Trace", "observe"),
     "laws": ("LAWS", "LawBroken", "check_laws", "check_newest"),
     "machine": ("ConversationMachine",),
@@ -38,6 +40,7 @@ __all__ = [
     "History",
     "LawBroken",
     "Observation",
+    "RecordingChannel",
     "ScriptedLlm",
     "Trace",
     "call",

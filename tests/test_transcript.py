@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.states import Heard, LogEntry, Message, Questions, RetryDue, Texts, ToolCall, Usage, transcript
+from turnwise.states import Heard, LogEntry, Message, Questions, Texts, ToolCall, Usage, transcript
 from turnwise.states.transcript import Transcript
 from turnwise.testing import Trace, traces
-from turnwise.testing.strategies import NOON
 
 from .conversation import Conversation, asking, call
 

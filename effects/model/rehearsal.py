@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .guesses import choice_in, fill, first_mention, options_in
+from .prompt import RESULT_IMAGES
 
 NAME = "rehearsal"
 ROUTE = "rehearsal/rehearsal"
@@ -28,6 +29,9 @@ INTRODUCTION = (
     "This is a rehearsal: a few fixed rules answer, not a language model. "
     "For a real one, set OPENAI_API_KEY and start with --model openai/gpt-4.1-mini."
 )
+
+_SEE_BELOW = re.compile(r"\s*\(\d+ images?: see below\.\)\Z")
+"""What `prompt.py` puts under a result whose images follow."""
 
 MOST_CALLS = 2
 LONGEST_HEADER = 12
@@ -123,14 +127,29 @@ def reply_to(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]
 
 
 def _read(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> Conversation:
-    last = max((place for place, message in enumerate(messages) if message["role"] == "user"), default=-1)
+    last = max((n for n, message in enumerate(messages) if message["role"] == "user" and _said(message)), default=-1)
     called = {call["id"]: call["function"]["name"] for message in messages for call in message.get("tool_calls") or ()}
     return Conversation(
-        said=messages[last]["content"] if last >= 0 else "",
-        results=tuple((called[m["tool_call_id"]], m["content"]) for m in messages[last + 1 :] if m["role"] == "tool"),
+        said=_said(messages[last]) if last >= 0 else "",
+        results=tuple(
+            (called[message["tool_call_id"]], _SEE_BELOW.sub("", message["content"]) or "[image]")
+            for message in messages[last + 1 :]
+            if message["role"] == "tool"
+        ),
         tools={tool["function"]["name"]: tool["function"] for tool in tools},
         begins=all(message["role"] != "assistant" for message in messages),
     )
+
+
+def _said(message: dict[str, Any]) -> str:
+    """What a person said and showed, without the images of tools' results that stand beside it."""
+    content, words, shown = message["content"], [], True
+    for part in [{"type": "text", "text": content}] if isinstance(content, str) else content:
+        if part["type"] != "text":
+            words += ["[image]"] * shown
+        elif shown := not part["text"].startswith(RESULT_IMAGES):
+            words.append(part["text"])
+    return " ".join(words)
 
 
 def _topic(tool: str) -> str:

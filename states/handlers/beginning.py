@@ -21,7 +21,7 @@ def begin_turn(draft: Draft[State], at: datetime, context: Context) -> None:
     profiles = context.policy.profiles
     draft.open_turn(at, profiles[0].name if profiles else "")
     batch = draft.take_batch()
-    draft.inbox = tuple(waiting.model_copy(update={"steer": False}) for waiting in draft.inbox)
+    draft.inbox = tuple(waiting.replace(steer=False) for waiting in draft.inbox)
     relay = tuple(Heard(seq=one.seq) for one in batch if one.audience == "user" and not one.silent)
     if relay and context.role == "foreground":
         draft.change_turn(relay=relay)

@@ -75,13 +75,11 @@ def leave_turn(draft: Draft[State], context: Context) -> None:
     ending = draft.ending
     assert ending is not None, "whoever ends a turn says how"
     turn = draft.turn
-    draft.ended = ending.model_copy(
-        update={
-            "usage": turn.usage,
-            "deliveries": turn.deliveries,
-            "user_response": reached(turn),
-            "silent": not turn.deliveries,
-        }
+    draft.ended = ending.replace(
+        usage=turn.usage,
+        deliveries=turn.deliveries,
+        user_response=reached(turn),
+        silent=not turn.deliveries,
     )
     if context.role == "sub_agent":
         notify_parent(draft, ending)
