@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .effects.channels.port import Channel, Delivery
     from .effects.model.lite import LiteLlm
     from .effects.model.port import Llm, LlmFailure, ModelAnswer, ModelCall, ModelRequest, Token
     from .effects.tools.acts import Question
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from .engine.updates import Update
     from .persistence.replay import Divergence, ReplayReport, replay
     from .states import presets
+    from .states.acts import AgentMail, Speech, SubAgents, WorkComplete
     from .states.errors import (
+        CompactionFailed,
         ConfigurationError,
         EngineClosed,
         InvalidInput,
@@ -33,8 +36,21 @@ if TYPE_CHECKING:
         TurnwiseError,
         UnknownConversation,
     )
+    from .states.images import Image
     from .states.messages import Message, Usage
-    from .states.policy import Limits, ModelSpec, Policy, Questions, Retry
+    from .states.policy import (
+        Empty,
+        Limits,
+        ModelSpec,
+        Policy,
+        Profile,
+        Questions,
+        Recent,
+        Recovery,
+        Repeats,
+        Retry,
+        SpeechRules,
+    )
     from .states.questions import QuestionOption, UserQuestion
     from .states.texts import Texts
 
@@ -42,6 +58,7 @@ if TYPE_CHECKING:
 logging.getLogger("turnwise").addHandler(logging.NullHandler())
 
 _HOMES = {
+    "effects.channels.port": ("Channel", "Delivery"),
     "effects.model.lite": ("LiteLlm",),
     "effects.model.port": ("Llm", "LlmFailure", "ModelAnswer", "ModelCall", "ModelRequest", "Token"),
     "effects.tools.acts": ("Question",),
@@ -53,7 +70,9 @@ _HOMES = {
     "engine.turn": ("Turn",),
     "engine.updates": ("Update",),
     "persistence.replay": ("Divergence", "ReplayReport", "replay"),
+    "states.acts": ("AgentMail", "Speech", "SubAgents", "WorkComplete"),
     "states.errors": (
+        "CompactionFailed",
         "ConfigurationError",
         "EngineClosed",
         "InvalidInput",
@@ -62,20 +81,39 @@ _HOMES = {
         "TurnwiseError",
         "UnknownConversation",
     ),
+    "states.images": ("Image",),
     "states.messages": ("Message", "Usage"),
-    "states.policy": ("Limits", "ModelSpec", "Policy", "Questions", "Retry"),
-    "states.texts": ("Texts",),
+    "states.policy": (
+        "Empty",
+        "Limits",
+        "ModelSpec",
+        "Policy",
+        "Profile",
+        "Questions",
+        "Recent",
+        "Recovery",
+        "Repeats",
+        "Retry",
+        "SpeechRules",
+    ),
     "states.questions": ("QuestionOption", "UserQuestion"),
+    "states.texts": ("Texts",),
 }
 _MODULES = {"presets": "states.presets"}
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "AgentMail",
+    "Channel",
+    "CompactionFailed",
     "ConfigurationError",
     "Conversation",
+    "Delivery",
     "Divergence",
+    "Empty",
     "Engine",
     "EngineClosed",
+    "Image",
     "InvalidInput",
     "Limits",
     "LiteLlm",
@@ -87,14 +125,21 @@ __all__ = [
     "ModelRequest",
     "ModelSpec",
     "Policy",
+    "Profile",
     "Question",
     "QuestionOption",
     "Questions",
+    "Recent",
+    "Recovery",
     "Refused",
+    "Repeats",
     "ReplayReport",
     "Retry",
     "Settings",
+    "Speech",
+    "SpeechRules",
     "StoreError",
+    "SubAgents",
     "Texts",
     "Token",
     "Tool",
@@ -105,6 +150,7 @@ __all__ = [
     "Update",
     "Usage",
     "UserQuestion",
+    "WorkComplete",
     "presets",
     "replay",
     "tool",

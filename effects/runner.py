@@ -5,33 +5,47 @@ The runner has two halves behind one interface. `commit` persists the step throu
 written down before.
 
 Every outcome becomes an event and goes in by the same door. One awaited effect gives exactly one answer: its
-performer's, `ToolAborted` when a tool was aborted, or `EffectFailed` when the performer itself broke, in whatever way.
-Aborted model requests and timers are no longer awaited and give none.
+performer's, an acknowledgement when a tool or a sub-agent was stopped, or `EffectFailed` when the performer broke in
+whatever way, or when there is none. Other effects that are aborted are no longer awaited and give none.
+
+Effects start in the order in which they were asked for. What goes out to people is tried before the next effect starts,
+so that what is said before a tool runs is heard before it runs (case B2). This waiting is the starter's: events are
+handled meanwhile, and an effect that is aborted before its turn came never starts.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-from ..states.effects import Abort, Effect, ExecuteTool, RequestLlm, StartTimer
-from ..states.events import Answer, EffectFailed, Event, ToolAborted, exact
+from ..states.effects import (
+    AWAITED,
+    OUTGOING,
+    Abort,
+    CancelSubAgent,
+    Effect,
+    ExecuteTool,
+    ReconcileTool,
+    SpawnSubAgent,
+)
+from ..states.events import Answer, EffectFailed, Event, SubAgentFinished, ToolAborted, exact
 from ..states.step import Step
 from .clock import Clock
 from .scene import Scene
 
 logger = logging.getLogger("turnwise.runner")
 
-Performer = Callable[[Any, Scene], Awaitable[Answer]]
-"""Carries out one kind of effect, and answers it. Must end by itself: it keeps a deadline of its own."""
-
-Awaited = RequestLlm | ExecuteTool | StartTimer
-"""The effects that have an answer."""
+Performer = Callable[[Any, Scene], Awaitable[Answer | None]]
+"""Carries out one kind of effect, and answers it if it is awaited. Must end by itself: it keeps a deadline."""
 
 CLOSING_GRACE = 1.0
 """Seconds that effects get to stop when the engine closes. Ours."""
+
+CANCELLED = "It was cancelled."
+"""What a sub-agent that was stopped came to."""
 
 
 class Recorder(Protocol):
@@ -56,7 +70,9 @@ class Runner:
         self._performers = performers
         self._clock = clock
         self._post = post
-        self._tasks: dict[int, asyncio.Task[Answer]] = {}
+        self._waiting: deque[tuple[Effect, Scene]] = deque()
+        self._sending: asyncio.Task[Answer | None] | None = None
+        self._tasks: dict[int, asyncio.Task[Answer | None]] = {}
         self._aborted: set[int] = set()
 
     async def commit(self, event: Event, step: Step) -> None:
@@ -66,61 +82,113 @@ class Runner:
     def perform(self, effects: Iterable[Effect], scene: Scene) -> None:
         """Start the effects that act on the world, in order. Call this only after the step was committed."""
         for effect in effects:
-            if isinstance(effect, Abort):
+            if isinstance(effect, Abort | CancelSubAgent):
                 self._abort(effect.effect_id)
-            elif isinstance(effect, Awaited):
-                self._start(effect, scene)
+            elif isinstance(effect, AWAITED) or (isinstance(effect, OUTGOING) and type(effect) in self._performers):
+                self._waiting.append((effect, scene))
+        self._start_next()
 
     async def close(self) -> None:
         """Stop whatever runs; its answers are lost, as they would be in a crash."""
-        tasks = list(self._tasks.values())
+        self._waiting.clear()
+        tasks = [*self._tasks.values(), *([self._sending] if self._sending is not None else [])]
         self._tasks.clear()
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=CLOSING_GRACE)
 
-    def _start(self, effect: Awaited, scene: Scene) -> None:
-        task = asyncio.ensure_future(_contained(self._performers[type(effect)](effect, scene)))
+    # --- starting
+
+    def _start_next(self) -> None:
+        while self._waiting and self._sending is None:
+            effect, scene = self._waiting.popleft()
+            if isinstance(effect, OUTGOING):
+                self._send(effect, scene)
+            elif type(effect) in self._performers:
+                self._start(effect, scene)
+            else:
+                self._post(self._unavailable(effect))
+
+    def _send(self, effect: Effect, scene: Scene) -> None:
+        self._sending = asyncio.ensure_future(_contained(self._performers[type(effect)], effect, scene))
+        self._sending.add_done_callback(self._sent)
+
+    def _sent(self, task: asyncio.Future[Answer | None]) -> None:
+        self._sending = None
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("A performer broke on what was to go out.", exc_info=task.exception())
+        self._start_next()
+
+    def _start(self, effect: Any, scene: Scene) -> None:
+        task = asyncio.ensure_future(_contained(self._performers[type(effect)], effect, scene))
         self._tasks[effect.effect_id] = task
         task.add_done_callback(lambda done: self._finish(effect, done))
+
+    # --- ending
 
     def _abort(self, effect_id: int) -> None:
         task = self._tasks.get(effect_id)
         if task is not None:
             self._aborted.add(effect_id)
             task.cancel()
+            return
+        for waiting in self._waiting:
+            effect: Any = waiting[0]
+            if isinstance(effect, AWAITED) and effect.effect_id == effect_id:
+                self._waiting.remove(waiting)
+                self._acknowledge(effect)
+                return
 
-    def _finish(self, effect: Awaited, task: asyncio.Future[Answer]) -> None:
+    def _finish(self, effect: Any, task: asyncio.Future[Answer | None]) -> None:
         """Post the answer. Done callbacks see tasks that were cancelled before they began, too."""
+        # Looked at in any case: asyncio complains at the end about an error that nobody has looked at.
+        error = None if task.cancelled() else task.exception()
         if self._tasks.pop(effect.effect_id, None) is None:
             return
         aborted = effect.effect_id in self._aborted
         self._aborted.discard(effect.effect_id)
-        if not task.cancelled() and task.exception() is None:
+        if not task.cancelled() and error is None:
             self._post(self._exact(effect, task.result()))
         elif not (task.cancelled() and aborted):
             # Also a performer that was cancelled by nobody here: some library's own cancellation leaked out of it.
-            self._post(self._failure(effect, None if task.cancelled() else task.exception()))
-        elif isinstance(effect, ExecuteTool):
-            self._post(ToolAborted(effect_id=effect.effect_id, at=self._clock.now()))
+            self._post(self._failure(effect, error))
+        else:
+            self._acknowledge(effect)
 
-    def _exact(self, effect: Awaited, answer: Answer) -> Event:
+    def _acknowledge(self, effect: Any) -> None:
+        """Tools and sub-agents say that they were stopped; nobody waits for anything else any more."""
+        now = self._clock.now()
+        if isinstance(effect, ExecuteTool | ReconcileTool):
+            self._post(ToolAborted(effect_id=effect.effect_id, at=now))
+        elif isinstance(effect, SpawnSubAgent):
+            self._post(SubAgentFinished(effect_id=effect.effect_id, at=now, outcome=CANCELLED, status="cancelled"))
+
+    def _exact(self, effect: Any, answer: Answer | None) -> Event:
         """The answer as the log will hold it; one that no log can hold is a performer's fault."""
         try:
+            if answer is None:
+                raise ValueError("an awaited effect was left without an answer")
             return exact(answer)
         except ValueError as error:
             return self._failure(effect, error)
 
-    def _failure(self, effect: Awaited, error: BaseException | None) -> EffectFailed:
+    def _failure(self, effect: Any, error: BaseException | None) -> EffectFailed:
         logger.error("A performer broke on %s.", effect.type, exc_info=error)
         sentence = "Something broke inside the program that runs this conversation."
         return EffectFailed(effect_id=effect.effect_id, at=self._clock.now(), kind="internal", sentence=sentence)
 
+    def _unavailable(self, effect: Any) -> EffectFailed:
+        sentence = f"The program that runs this conversation has nothing for this: {effect.type.replace('_', ' ')}."
+        return EffectFailed(effect_id=effect.effect_id, at=self._clock.now(), kind="unavailable", sentence=sentence)
 
-async def _contained(performing: Awaitable[Answer]) -> Answer:
-    """A performer that wants the whole process to exit only breaks: asyncio would let that out of its loop."""
+
+async def _contained(perform: Performer, effect: Any, scene: Scene) -> Answer | None:
+    """A performer that wants the whole process to exit only breaks: asyncio would let that out of its loop.
+
+    It is called here and not before: an effect that is aborted at once leaves nothing behind that was never awaited.
+    """
     try:
-        return await performing
+        return await perform(effect, scene)
     except (SystemExit, KeyboardInterrupt) as error:
         raise RuntimeError("a performer tried to end the process") from error

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from ..states.context import Context
 from ..states.transcript import Transcript
 
-LiveKind = Literal["token", "tool_progress"]
+LiveKind = Literal["token", "tool_progress", "delivery_failed"]
 """What may be shown while an effect is under way. Live updates are never stored."""
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..states.errors import Refused
 from ..states.events import (
     CloseRequested,
+    CompactionRequested,
     Event,
     MessageWithdrawn,
     PolicyChanged,
@@ -20,11 +21,13 @@ from ..states.events import (
     UserMessage,
     UserQuestionResponse,
 )
+from ..states.images import Image
 from ..states.messages import Message
 from ..states.policy import Policy, WhenBusy
-from ..states.states import AwaitingPerson, AwaitingUserResponse, Cancelling, State
+from ..states.states import AwaitingPerson, AwaitingUserResponse, Cancelling, Compacting, State
 from ..states.step import Step
 from ..states.transcript import transcript
+from .compaction import failure_of, goes_on
 from .memory import Memory
 from .requests import checked, make
 from .turn import Turn
@@ -92,9 +95,18 @@ class Conversation:
     # --- asking for something
 
     async def send(
-        self, text: str, *, message_id: str | None = None, when_busy: WhenBusy | None = None, wait: bool = True
+        self,
+        text: str,
+        *,
+        images: Iterable[str | bytes | Image] = (),
+        message_id: str | None = None,
+        when_busy: WhenBusy | None = None,
+        wait: bool = True,
     ) -> Turn:
         """Say something, and wait until the turn that takes it ends or rests for a person.
+
+        `images` are shown with it, each an https:// URL, a data: URL or the bytes of a PNG, JPEG, GIF or WebP file: at
+        most 20 of them, each of up to 10 million characters as a data: URL. Beside images the text may be empty.
 
         `when_busy` says what becomes of it during a turn; None leaves that to the policy. Queued messages begin the
         next turn together; a steered one enters the turn under way before its next model request. With `wait=False`
@@ -105,7 +117,14 @@ class Conversation:
         `withdrawn`, `closed`, or `failed`, in which case it still waits.
         """
         message_id = _new_id() if message_id is None else message_id
-        message = make(UserMessage, event_id=message_id, at=self._engine.now(), text=text, when_busy=when_busy)
+        message = make(
+            UserMessage,
+            event_id=message_id,
+            at=self._engine.now(),
+            text=text,
+            images=images,
+            when_busy=when_busy,
+        )
         async with self._handing_over:
             await self._ask(message)
         turn = await self._loop.outcome_of(message_id) if wait else self._loop.standing(message_id)
@@ -184,6 +203,20 @@ class Conversation:
         """Change the rules, from the next turn on. The models stay those of the engine."""
         policy = self._engine.with_models(policy)
         await self._ask(make(PolicyChanged, event_id=_new_id(), at=self._engine.now(), policy=policy))
+
+    async def compact(self) -> None:
+        """Have all that was said so far condensed into a summary, which stands in its place in requests from now on;
+        the log and the transcript keep everything. Returns when that is done, or was stopped by `cancel` or `close`.
+
+        Raises `CompactionFailed` if it could not be done, and `Refused`: `busy` and the like during a turn.
+        """
+        step = await self._ask(make(CompactionRequested, event_id=_new_id(), at=self._engine.now()))
+        feed, begun = self._loop.feed, step.state
+        assert isinstance(begun, Compacting), "the table rests there whenever it takes this request"
+        while goes_on(self._loop.state, begun) and not feed.closed:
+            await feed.beyond(feed.end)
+        if (failure := failure_of(begun, await self.events())) is not None:
+            raise failure
 
     async def close(self) -> None:
         """End the conversation for good; what runs is cancelled. It can still be read."""

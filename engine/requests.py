@@ -12,7 +12,8 @@ from ..states.events import Event, exact
 from ..states.value import MAX_QUOTED, shortened
 
 MAX_REQUEST = 4_000_000
-"""Characters of a request as JSON. Ours: four texts of the greatest length."""
+"""Characters of a request as JSON, its images left out, which have bounds of their own (`states/images.py`). Ours: four
+texts of the greatest length."""
 
 LONGEST_ID = 200
 """Characters. Ours: the ids that the engine makes have 36."""
@@ -33,7 +34,8 @@ def make(kind: type[R], **fields: object) -> R:
 
 def bounded(request: R) -> R:
     """The request, unless it is too long as a whole. Raises `InvalidInput`."""
-    if len(request.to_json()) > MAX_REQUEST:
+    images = sum(len(image.url) for image in getattr(request, "images", ()))
+    if len(request.to_json()) - images > MAX_REQUEST:
         raise InvalidInput("The request is too long.")
     return request
 

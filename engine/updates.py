@@ -56,7 +56,7 @@ class Update:
     |---|---|
     | snapshot | `state` as in state_change, `transcript`: messages as dicts |
     | state_change | `type`: the state in snake_case, `data`: the `turn`, and what it tells (the questions, say) |
-    | message | `role`, `text`, `turn`, and of a user the `message_id` |
+    | message | `role`, `text`, `turn`, and of a user the `message_id`, and `images` if there are any, as {`url`} |
     | thought | `text`, `turn`: thinking, and text that the rules keep from the user |
     | tool | `call_id`, `name`, `status`: running (then with its `arguments`, as JSON), completed or failed; `speaks` |
     | delivery | `text`, `turn`, `ordinal`: handed over to the user; `relayed` if another agent wrote it |
@@ -123,10 +123,15 @@ def _said(messages: Iterable[Message], policy: Policy) -> Iterator[Shown]:
             yield "thought", {"text": message.thinking, "turn": message.turn}
         if message.role == "assistant" and policy.text == "thought" and message.text.strip():
             yield "thought", {"text": message.text, "turn": message.turn}
-        elif message.role != "tool" and message.text.strip():
-            sent_as = {"message_id": message.message_id} if message.message_id else {}
-            wrote = {"origin": message.origin} if message.origin else {}
-            yield "message", {"role": message.role, "text": message.text, "turn": message.turn, **sent_as, **wrote}
+        elif message.role != "tool" and (message.text.strip() or message.images):
+            yield "message", _told(message)
+
+
+def _told(message: Message) -> dict[str, Any]:
+    told: dict[str, Any] = {"role": message.role, "text": message.text, "turn": message.turn}
+    told |= {"message_id": message.message_id} if message.message_id else {}
+    told |= {"origin": message.origin} if message.origin else {}
+    return told | ({"images": [image.model_dump() for image in message.images]} if message.images else {})
 
 
 def _done(entry: LogEntry, transcript: Transcript) -> Iterator[Shown]:

@@ -88,6 +88,7 @@ from .events import (
     UserQuestionResponse,
     WorkVerified,
 )
+from .images import Image
 from .inbox import Waiting
 from .log import LogEntry
 from .machine import MACHINE, begin, next_events, transition
@@ -160,6 +161,7 @@ __all__ = [
     "Heard",
     "HistoryCompacted",
     "Idle",
+    "Image",
     "InDoubt",
     "InvalidInput",
     "Joined",

@@ -27,6 +27,6 @@ class Context(Value):
             case Opened(role=role, system=system, policy=policy, works_for=works_for, parent=parent):
                 return Context(role=role, system=system, policy=policy, works_for=works_for, parent=parent)
             case PolicyChanged(policy=policy):
-                return self.model_copy(update={"policy": policy})
+                return self.replace(policy=policy)
             case _:
                 return self

@@ -17,7 +17,7 @@ from .failures import FailureKind
 from .inbox import Waiting, first_batch
 from .messages import Heard, Made, Said, Usage
 from .round import Round, RoundCall
-from .states import Book, Compacting, InTurn, State, Timer
+from .states import Book, InTurn, State, Timer
 from .turn import Delivered, Failure, TurnEnded, TurnRecord, TurnStatus
 
 S_co = TypeVar("S_co", bound=State, covariant=True)
@@ -47,20 +47,22 @@ class Draft(Generic[S_co]):
     )
 
     def __init__(self, state: S_co, event: Event) -> None:
-        book = state.book
+        book, fields = state.book, state.__dict__
         self.state = state
         self.seq = book.seq + 1
         self.turns = book.turn
         self.window_used = book.window_used
-        self.closing: bool = getattr(state, "closing", False)
+        self.closing: bool = fields.get("closing", False)
         self.ending: TurnEnded | None = None
         self.ended: TurnEnded | None = None
         self.failure: Failure | None = None
-        self.inbox: tuple[Waiting, ...] = getattr(state, "inbox", ())
-        self.resumes: int = getattr(state, "resumes", 0) if isinstance(event, Report) else 0
+        self.inbox: tuple[Waiting, ...] = fields.get("inbox", ())
+        resumes: int = fields.get("resumes", 0)
+        self.resumes = resumes if resumes and isinstance(event, Report) else 0
         self.withdrawn: tuple[str, ...] = ()
-        self._turn: TurnRecord | None = state.turn if isinstance(state, InTurn | Compacting) else None
-        self._round: Round | None = getattr(state, "round", None)
+        turn = fields.get("turn")
+        self._turn: TurnRecord | None = turn if type(turn) is TurnRecord else None
+        self._round: Round | None = fields.get("round")
         self._next_effect = book.next_effect
         self._persisting: list[Effect] = []
         self._acting: list[Effect] = []
@@ -85,7 +87,7 @@ class Draft(Generic[S_co]):
 
     def change_turn(self, **changes: object) -> None:
         """Go on with these fields of the turn's record changed."""
-        self._turn = self.turn.model_copy(update=changes)
+        self._turn = self.turn.replace(**changes)
 
     def count_anew(self, at: datetime) -> None:
         """A person spoke: the limits of the turn are counted from here."""
@@ -93,7 +95,7 @@ class Draft(Generic[S_co]):
 
     def spend(self, usage: Usage) -> None:
         """Something done for the turn cost this."""
-        if usage != Usage():
+        if usage.is_anything:
             self.change_turn(spent=self.turn.spent + usage, usage=self.turn.usage + usage)
 
     def tell(self, nudge: Said | None, *, plain: bool = False) -> None:
@@ -109,7 +111,6 @@ class Draft(Generic[S_co]):
         status: TurnStatus,
         final_content: Said | None = None,
         *,
-        truncated: bool = False,
         failure: Failure | None = None,
     ) -> None:
         """The turn comes to its end with this; what is delivered of it is still to be settled."""
@@ -117,9 +118,14 @@ class Draft(Generic[S_co]):
             turn=self.turn.number,
             status=status,
             final_content=final_content,
-            truncated=truncated,
+            truncated=self.turn.cut_off and status in ("completed", "incomplete"),
             failure=failure,
         )
+
+    def show(self, said: Said) -> None:
+        """This is shown of the turn that was left, in place of what it ended with."""
+        assert self.ended is not None, "only a turn that was left is shown"
+        self.ended = self.ended.replace(final_content=said)
 
     def deliver(self, said: Said, *, relayed: bool = False) -> None:
         """The user receives this."""
@@ -184,7 +190,7 @@ class Draft(Generic[S_co]):
         """A call gets its result, and the round is done with it. Results of one step enter together."""
         result = SettledCall(call_id=call_id, said=said, error=error)
         last = self._persisting[-1] if self._persisting else None
-        if isinstance(last, PersistToolResults):
+        if type(last) is PersistToolResults:
             self._persisting[-1] = PersistToolResults(results=(*last.results, result))
         else:
             self._persisting.append(PersistToolResults(results=(result,)))
@@ -236,4 +242,4 @@ class Draft(Generic[S_co]):
 
     def same(self, **changes: object) -> S_co:
         """The state as it was, one step later, with these fields changed."""
-        return self.state.model_copy(update={"book": self.book, **changes})
+        return self.state.replace(book=self.book, **changes)

@@ -16,10 +16,10 @@ from .acts import Audience
 from .messages import Heard, Said
 from .round import RoundCall
 from .turn import TurnStatus
-from .value import Instant, Seconds, Tagged, Text, Value
+from .value import Instant, Part, Seconds, TaggedPart, Text
 
 
-class Effect(Tagged):
+class Effect(TaggedPart):
     """Something the machine wants done."""
 
 
@@ -30,7 +30,7 @@ class PersistMessage(Effect):
     said: Said
 
 
-class SettledCall(Value):
+class SettledCall(Part):
     """A call and the text that is its result."""
 
     call_id: str
@@ -116,7 +116,7 @@ class SummarizeTurn(Effect):
 
 
 class CompactHistory(Effect):
-    """Condense what entered the transcript up to the step `up_to`, but not what people said in `turn`."""
+    """Condense what entered the transcript up to the step `up_to`, but not what people said since the turn `turn`."""
 
     type: Literal["compact_history"] = "compact_history"
     effect_id: int

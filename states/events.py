@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, TypeAdapter, field_validator, model_serializer
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationInfo, field_validator, model_serializer
 from pydantic_core import PydanticCustomError
 
 from .acts import Audience
 from .failures import FailureKind
+from .images import Images
 from .messages import ToolCall, ToolResult, Usage
 from .policy import Policy, WhenBusy
 from .questions import Annotation, Answers, QuestionSet, answers_as_json
@@ -84,11 +85,18 @@ def _not_empty(text: str) -> str:
 
 
 class UserMessage(Request):
-    """A person says something. `when_busy` says what becomes of it during a turn; None leaves that to the policy."""
+    """A person says something, or shows images, or both. `when_busy` says what becomes of it during a turn; None
+    leaves that to the policy."""
 
     type: Literal["user_message"] = "user_message"
-    text: Annotated[RequestText, AfterValidator(_not_empty)]
+    images: Images = ()  # in front of the text, which may be empty if there are any
+    text: RequestText
     when_busy: WhenBusy | None = None
+
+    @field_validator("text")
+    @classmethod
+    def _says_something(cls, text: str, info: ValidationInfo) -> str:
+        return text if info.data.get("images") else _not_empty(text)
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -196,7 +204,7 @@ class ProfileSelected(Answer):
 
 
 class RecentText(Value):
-    """A text of the last minutes, from another conversation of the same owner."""
+    """A text of the last minutes, from whatever conversation of the same owner (case J3)."""
 
     role: Literal["user", "assistant"]
     text: Text

@@ -27,6 +27,9 @@ FailureKind = Literal[
     "internal",
 ]
 
+NO_FAULT_OF_A_MODEL: frozenset[FailureKind] = frozenset({"unavailable", "unverified", "interrupted"})
+"""Kinds that no model request ends in."""
+
 TRANSIENT: frozenset[FailureKind] = frozenset(
     {"rate_limit", "server_error", "timeout", "network", "malformed_response"}
 )

@@ -9,13 +9,13 @@ withdrawn, never otherwise.
 from __future__ import annotations
 
 from .acts import Audience
-from .value import Value
+from .value import Part
 
 MAX_INBOX = 100
 """Messages that may wait at once. Ours: far more than a person types during a turn."""
 
 
-class Waiting(Value):
+class Waiting(Part):
     """A message that waits: the request that brought it, and the step where its text stands.
 
     `audience` is set on what another agent wrote.

@@ -16,13 +16,16 @@ from transitions import EventData, Machine
 
 from .context import Context
 from .draft import Draft
-from .events import EVENTS, REQUESTS, Answer, Event, Opened, Report, Request
+from .events import ANSWERS, EVENTS, REQUESTS, Event, Opened, Request
 from .grammar import SAME, Branch, Entry, Junction, NoOp, Refusal, Row, Same, Table, Target
 from .states import STATES, Book, Idle, State
 from .step import Step
 from .table import TABLE
 
 Key = tuple[type[State], type[Event]]
+
+# Looked up for each event: an instance check of pydantic's models costs many times as much.
+_ANSWERS, _REQUESTS = frozenset(ANSWERS), frozenset(REQUESTS)
 
 
 class TableFault(Exception):
@@ -189,9 +192,10 @@ def transition(state: State, event: Event, context: Context) -> Step:
 
 
 def _is_heeded(state: State, event: Event) -> bool:
-    if isinstance(event, Answer):
-        return type(event) in state.awaited().get(event.effect_id, ())
-    return not isinstance(event, Report) or state.concerned_by(event)
+    kind = type(event)
+    if kind in _ANSWERS:
+        return kind in state.awaited().get(event.effect_id, ())  # type: ignore[attr-defined]
+    return kind in _REQUESTS or state.concerned_by(event)  # type: ignore[arg-type]
 
 
 def _pick(state: State, event: Event, draft: Draft[Any], context: Context) -> Entry:

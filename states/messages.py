@@ -12,7 +12,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from .acts import Act, ActKind, Audience
-from .value import Tagged, Text, Value
+from .images import Image, Images
+from .value import Part, TaggedPart, Text, Value
 
 Role = Literal["user", "assistant", "tool"]
 
@@ -21,7 +22,7 @@ CrashContract = Literal["pure", "idempotent", "reconcile", "at_most_once"]
 same key, ask whether it ran, or never run it twice."""
 
 
-class Heard(Tagged):
+class Heard(TaggedPart):
     """The `index`-th text of the event at `seq`: a message's only text is 0; in a model's response 0 is what it
     said, and 1 + n the fault of its n-th call; in a tool's result 0 is what the model reads, and behind it stand the
     texts of its acts."""
@@ -31,14 +32,14 @@ class Heard(Tagged):
     index: int = 0
 
 
-class Made(Tagged):
+class Made(TaggedPart):
     """A text that the machine makes, worded by `Policy.texts`."""
 
     type: Literal["made"] = "made"
     text: Text
 
 
-class Joined(Tagged):
+class Joined(TaggedPart):
     """Several texts that stand together, a blank line between them: what several sub-agents came to, say."""
 
     type: Literal["joined"] = "joined"
@@ -60,10 +61,15 @@ class Usage(Value):
         """Tokens in and out together."""
         return self.input_tokens + self.output_tokens
 
+    @property
+    def is_anything(self) -> bool:
+        """Whether it cost anything that is known."""
+        return bool(self.input_tokens or self.output_tokens or self.cost)
+
     def __add__(self, other: Usage) -> Usage:
         known = [cost for cost in (self.cost, other.cost) if cost is not None]
         cost = min(sum(known), sys.float_info.max) if known else None  # a sum beyond all floats stays a number
-        return Usage(
+        return self.replace(
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
             cost=cost,
@@ -90,10 +96,12 @@ class ToolCall(Value):
 
 
 class ToolResult(Value):
-    """What came of a call: the text that the model reads, whether it tells of an error, and what else the tool does."""
+    """What came of a call: the text that the model reads, whether it tells of an error, the images that the model sees,
+    and what else the tool does."""
 
     text: Text
     error: bool = False
+    images: Images = ()
     acts: tuple[Act, ...] = ()
 
     @property
@@ -102,8 +110,10 @@ class ToolResult(Value):
         return (self.text, *(text for act in self.acts for text in act.texts))
 
 
-class Message(Value):
+class Message(Part):
     """One message of the transcript. `turn` is the turn in which it was said, `seq` the step in which it entered.
+
+    `images` are those that a person or a tool showed.
 
     `message_id` is the id under which a user's message was sent; one that another agent wrote has that agent as its
     `origin`, and says for whom it is. `thinking` and `opaque` (a provider's sealed thinking blocks) are the model's
@@ -114,6 +124,7 @@ class Message(Value):
 
     role: Role
     text: str = ""
+    images: tuple[Image, ...] = ()
     thinking: str = ""
     opaque: tuple[dict[str, Any], ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from .acts import ActKind
 from .events import CHILD_ANSWERS, RECONCILE_ANSWERS, TOOL_ANSWERS, Answer
 from .messages import CrashContract, Heard, Made, ToolCall
-from .value import Value
+from .value import Part
 
 Awaited = Mapping[int, tuple[type[Answer], ...]]
 """The effects that are waited for, by id, each with the answers that it can have."""
 
 
-class RoundCall(Value):
+class RoundCall(Part):
     """A call as the machine needs it: who it is and how it may run. Its arguments stay in the response at `seq`."""
 
     call_id: str
@@ -47,7 +47,7 @@ class RoundCall(Value):
         )
 
 
-class Running(Value):
+class Running(Part):
     """A call that was started as the effect `effect_id`. After a crash its tool may be asked, as the effect
     `reconciling`, whether it did run; then only that is waited for."""
 
@@ -61,7 +61,7 @@ class Running(Value):
         return self.effect_id if self.reconciling is None else self.reconciling
 
 
-class Child(Value):
+class Child(Part):
     """A sub-agent that the call `call_id` started, and what it came to, once it has ended."""
 
     effect_id: int
@@ -71,7 +71,7 @@ class Child(Value):
     outcome: Heard | Made | None = None
 
 
-class Round(Value):
+class Round(Part):
     """The calls of a response. `allowed` are those that a person approved. `settled` are those that the round is done
     with: they have their result, or, for a question, it is now the answer's to give; `doubtful` those of which nobody
     knows whether they ran. `failed` says that some call came to no good, so a claim made beside it counts for nothing.
@@ -161,56 +161,51 @@ class Round(Value):
 
     def allow(self, call: RoundCall) -> Round:
         """This round with the call approved."""
-        return self.model_copy(update={"allowed": (*self.allowed, call.call_id)})
+        return self.replace(allowed=(*self.allowed, call.call_id))
 
     def start(self, call: RoundCall, effect_id: int) -> Round:
         """This round with the call running."""
-        return self.model_copy(update={"running": (*self.running, Running(effect_id=effect_id, call_id=call.call_id))})
+        return self.replace(running=(*self.running, Running(effect_id=effect_id, call_id=call.call_id)))
 
     def ask_about(self, call_id: str, effect_id: int | None) -> Round:
         """This round with the tool asked, by this effect, whether the running call did run; None, no longer asked."""
-        running = tuple(
-            one.model_copy(update={"reconciling": effect_id}) if one.call_id == call_id else one for one in self.running
-        )
-        return self.model_copy(update={"running": running})
+        running = tuple(one.replace(reconciling=effect_id) if one.call_id == call_id else one for one in self.running)
+        return self.replace(running=running)
 
     def doubt(self, call_id: str) -> Round:
         """This round with the running call in doubt."""
-        return self.model_copy(update={"running": self._without(call_id), "doubtful": (*self.doubtful, call_id)})
+        return self.replace(running=self._without(call_id), doubtful=(*self.doubtful, call_id))
 
     def trust(self, call_id: str) -> Round:
         """This round with the call in doubt no longer: it waits to be started again."""
         doubtful = tuple(one for one in self.doubtful if one != call_id)
-        return self.model_copy(update={"doubtful": doubtful})
+        return self.replace(doubtful=doubtful)
 
     def settle(self, call_id: str, *, failed: bool = False) -> Round:
         """This round, done with this call."""
         settled = self.settled if call_id in self.settled else (*self.settled, call_id)
         doubtful = tuple(one for one in self.doubtful if one != call_id)
-        return self.model_copy(
-            update={
-                "running": self._without(call_id),
-                "settled": settled,
-                "doubtful": doubtful,
-                "failed": self.failed or failed,
-            }
+        return self.replace(
+            running=self._without(call_id),
+            settled=settled,
+            doubtful=doubtful,
+            failed=self.failed or failed,
         )
 
     def claimed(self, claim: Heard) -> Round:
         """This round with the claim that the work is complete."""
-        return self.model_copy(update={"claim": claim})
+        return self.replace(claim=claim)
 
     def spawn(self, call_id: str, children: tuple[Child, ...]) -> Round:
         """This round with the call ended, and its sub-agents at work; they give the call its result."""
-        return self.settle(call_id).model_copy(update={"children": children})
+        return self.settle(call_id).replace(children=children)
 
     def finish(self, effect_id: int, status: str, outcome: Heard | Made) -> Round:
         """This round with what this sub-agent came to."""
         children = tuple(
-            one.model_copy(update={"status": status, "outcome": outcome}) if one.effect_id == effect_id else one
-            for one in self.children
+            one.replace(status=status, outcome=outcome) if one.effect_id == effect_id else one for one in self.children
         )
-        return self.model_copy(update={"children": children})
+        return self.replace(children=children)
 
     def _without(self, call_id: str) -> tuple[Running, ...]:
         return tuple(running for running in self.running if running.call_id != call_id)

@@ -34,10 +34,10 @@ from .messages import Heard
 from .questions import QuestionSet
 from .round import Awaited, Round, RoundCall
 from .turn import TurnEnded, TurnRecord
-from .value import Instant, Tagged, Value
+from .value import Instant, Part, TaggedPart
 
 
-class Book(Value):
+class Book(Part):
     """What every state remembers of its conversation: steps and turns so far, the id of the next effect, and the
     tokens of the last model request."""
 
@@ -47,14 +47,14 @@ class Book(Value):
     window_used: int = 0
 
 
-class Timer(Value):
+class Timer(Part):
     """A timer that was started: the effect that runs it, and when it is due."""
 
     effect_id: int
     due: Instant
 
 
-class State(Tagged):
+class State(TaggedPart):
     """Where a conversation rests."""
 
     AWAITS: ClassVar[tuple[type[Answer], ...]] = ()
@@ -312,12 +312,14 @@ class InDoubt(InRound):
 
 
 class Failed(State):
-    """The turn failed; a message or a retry goes on. `relay` are the messages that it was to pass on to the user."""
+    """The turn failed; a message or a retry goes on. `relay` are the messages that it was to pass on to the user,
+    `tried_again` is the first of the turns that it had tried again itself."""
 
     type: Literal["failed"] = "failed"
     kind: FailureKind
     sentence: str
     turn: int
+    tried_again: int | None = None
     relay: tuple[Heard, ...] = ()
     inbox: tuple[Waiting, ...] = ()
 

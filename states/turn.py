@@ -10,13 +10,13 @@ from typing import Literal
 
 from .failures import FailureKind
 from .messages import Heard, Said, Usage
-from .value import Instant, Value
+from .value import Instant, Part
 
 TurnStatus = Literal["completed", "incomplete", "failed", "cancelled"]
 """How a turn ended: with an answer, without one (a limit, an empty response), by a failure, by a person."""
 
 
-class Spoken(Value):
+class Spoken(Part):
     """A speech that a tool brought. `place` orders speeches as their calls were made: the step of the response, the
     place of the call in it, the place of the speech in the result."""
 
@@ -25,7 +25,7 @@ class Spoken(Value):
     now: bool = False
 
 
-class Delivered(Value):
+class Delivered(Part):
     """Something handed over to the user: by which effect, and what. `relayed` tells that it is another
     agent's message, passed on as it was (case D7)."""
 
@@ -34,7 +34,7 @@ class Delivered(Value):
     relayed: bool = False
 
 
-class TurnRecord(Value):
+class TurnRecord(Part):
     """A turn under way.
 
     `requests`, `tool_calls`, `spent` and `since` count since the last human input; `usage` is the whole turn's.
@@ -42,6 +42,9 @@ class TurnRecord(Value):
     """
 
     number: int
+    tries_again: int | None = None
+    """The first of the failed turns that this one tries again: what people said then, this one answers."""
+
     since: Instant
     model: int = 0
     requests: int = 0
@@ -70,7 +73,7 @@ class TurnRecord(Value):
     """Empty responses in a row, and what was tried against them."""
 
     condensed: bool = False
-    """Whether the newest request was made right after the history was condensed."""
+    """Whether the history was condensed for the newest request, or for an earlier one and the window stayed full."""
 
     earlier_calls: tuple[tuple[str, ...], ...] = ()
     """Fingerprints of the calls made, request by request, as far back as the policy remembers them."""
@@ -79,6 +82,9 @@ class TurnRecord(Value):
     deliveries: tuple[Delivered, ...] = ()
     relay: tuple[Heard, ...] = ()
     """Messages for the user that began this turn."""
+
+    cut_off: bool = False
+    """Whether the provider cut the newest response off (case P41)."""
 
     final: Heard | None = None
     """The newest text of the model."""
@@ -91,14 +97,14 @@ class TurnRecord(Value):
     """How often the check of a claim failed."""
 
 
-class Failure(Value):
+class Failure(Part):
     """Why a turn failed or stayed incomplete, in one sentence for people."""
 
     kind: FailureKind
     sentence: str
 
 
-class TurnEnded(Value):
+class TurnEnded(Part):
     """What a turn came to.
 
     `final_content` is the text to show, `user_response` what was said to the user by tool and reached them,

@@ -12,10 +12,17 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, model_serializer
 from pydantic_core import PydanticCustomError
+
+if TYPE_CHECKING:
+    from pydantic._internal._model_construction import ModelMetaclass
+else:
+    ModelMetaclass = type(BaseModel)
+
+V = TypeVar("V", bound=BaseModel)
 
 MAX_TEXT = 1_000_000
 """The longest text, in characters, that one request may bring. Ours: about ten novels' worth of context windows."""
@@ -33,6 +40,10 @@ class Value(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
 
+    def replace(self, **changes: Any) -> Self:
+        """This value with these fields changed, which are not checked. `Pure.`"""
+        return _made(type(self), {**self.__dict__, **changes}, self.__pydantic_fields_set__)
+
     def to_json(self) -> str:
         """This value as JSON, defaults left out. `Pure.`"""
         return self.model_dump_json(exclude_defaults=True)
@@ -46,6 +57,51 @@ class Tagged(Value):
     @model_serializer(mode="wrap")
     def _with_type(self, write: Any) -> dict[str, Any]:
         return {"type": self.type, **write(self)}
+
+
+_set = object.__setattr__
+
+
+class _MadeUnchecked(ModelMetaclass):
+    """Makes values of its classes without checking the arguments."""
+
+    if not TYPE_CHECKING:  # to a type checker, a part is made like any other value
+
+        def __call__(cls, **fields: Any) -> Any:
+            values = {**cls.part_defaults, **fields}
+            if len(values) != len(cls.__pydantic_fields__):
+                raise TypeError(f"{cls.__name__} was made with too few fields, or with one that it does not have")
+            return _made(cls, values, set(fields))
+
+
+def _made(cls: type[V], values: dict[str, Any], fields_set: set[str]) -> V:
+    value = cls.__new__(cls)
+    _set(value, "__dict__", values)
+    _set(value, "__pydantic_fields_set__", fields_set)
+    _set(value, "__pydantic_extra__", None)
+    _set(value, "__pydantic_private__", None)
+    return value
+
+
+class Part(Value, metaclass=_MadeUnchecked):
+    """A value that the machine makes out of others, which were checked where they came in.
+
+    To check them again would be most of what a transition costs. So a part takes its arguments, by keyword, as they
+    are; read back from JSON it is checked like everything that comes from outside.
+    """
+
+    part_defaults: ClassVar[dict[str, Any]] = {}
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        """Note the fields that may be left out."""
+        cls.part_defaults = {
+            name: field.default for name, field in cls.__pydantic_fields__.items() if not field.is_required()
+        }
+
+
+class TaggedPart(Part, Tagged):
+    """A part that stands beside others of its family."""
 
 
 def _encodable(text: str) -> str:

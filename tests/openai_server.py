@@ -9,6 +9,7 @@ provider: a request that any of them would refuse gets a 400 (case P35). It runs
 """
 
 import asyncio
+import base64
 import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -23,6 +24,9 @@ LEGAL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 LEGAL_ID = re.compile(r"[a-zA-Z0-9]{9}")
 """Mistral's rule, the narrowest; OpenAI takes up to 40 characters, Anthropic also `_` and `-`."""
 ROLES = {"system", "user", "assistant", "tool"}
+IMAGE_URL = re.compile(r"https://[^\s/]\S*|data:image/(png|jpeg|gif|webp);base64,([A-Za-z0-9+/]+=*)")
+BEGINNINGS = {"png": b"\x89PNG", "jpeg": b"\xff\xd8\xff", "gif": b"GIF8", "webp": b"RIFF"}
+"""How image files begin. Anthropic refuses one that is not what its media type says."""
 
 
 class Exchange:
@@ -163,6 +167,12 @@ def fails(
     return reply
 
 
+def is_too_long() -> Reply:
+    """Refuse a request because it does not fit the model's window, in OpenAI's words."""
+    message = "This model's maximum context length is 10000 tokens. However, your messages resulted in 10001 tokens."
+    return fails(400, message, code="context_length_exceeded", kind="invalid_request_error")
+
+
 def drops_after(*pieces: str) -> Reply:
     """Say the pieces, then cut the connection in the middle of the answer."""
 
@@ -245,7 +255,7 @@ def violations(body: Body) -> list[str]:
     """Why providers would refuse this request, rule by rule; empty if none would."""
     messages = body.get("messages") or []
     found = [] if messages else ["messages: must not be empty"]
-    for rule in (_roles, _contents, _calls_in, _pairs, _tools_of, _encoding):
+    for rule in (_roles, _turns, _contents, _parts, _calls_in, _pairs, _tools_of, _encoding):
         found += rule(body, messages)
     return found
 
@@ -258,16 +268,59 @@ def _roles(_: Body, messages: list[Body]) -> Iterator[str]:
             yield f"messages[{index}]: the system message must be the first"
 
 
+def _turns(body: Body, messages: list[Body]) -> Iterator[str]:
+    """DeepSeek, Perplexity and many templates of open models want user and assistant in turn. Mistral's models want no
+    user directly behind a result. Sealed thinking is left apart: it goes to providers for which litellm merges."""
+    before: Body = {}
+    for index, message in enumerate(messages):
+        roles = (before.get("role"), message.get("role"))
+        sealed = "thinking_blocks" in before or "thinking_blocks" in message
+        if roles[0] == roles[1] != "tool" and not sealed:
+            yield f"messages[{index}]: roles must alternate, but there are two messages of the {roles[1]} in a row"
+        if roles == ("tool", "user") and "mistral" in body.get("model", ""):
+            yield f"messages[{index}]: unexpected role 'user' after role 'tool'"
+        before = message
+
+
 def _contents(_: Body, messages: list[Body]) -> Iterator[str]:
     for index, message in enumerate(messages):
-        content = message.get("content")
-        if message.get("role") == "assistant":
+        content, role = message.get("content"), message.get("role")
+        if role == "assistant":
             if message.get("tool_calls") == []:
                 yield f"messages[{index}]: tool_calls must not be an empty list"
-            if not (content or "").strip() and not message.get("tool_calls"):
+            if not content and not message.get("tool_calls"):
                 yield f"messages[{index}]: an assistant message must have text or calls"
-        elif content is None or (message.get("role") != "tool" and not content):
+        elif not content:
             yield f"messages[{index}]: content must not be empty"
+        if isinstance(content, list) and role != "user":
+            yield f"messages[{index}]: images are only allowed for messages with role 'user'"
+        if isinstance(content, str) and not content.strip():
+            yield f"messages[{index}]: text must contain something but white space"
+
+
+def _parts(_: Body, messages: list[Body]) -> Iterator[str]:
+    """The parts of content that is a list: texts that say something, and images that are what they are said to be."""
+    contents = (message.get("content") for message in messages)
+    for part in (part for content in contents if isinstance(content, list) for part in content):
+        match part:
+            case {"type": "text", "text": str(text)}:
+                if not text.strip():
+                    yield "content: text must contain something but white space"
+            case {"type": "image_url", "image_url": {"url": str(url)}}:
+                if not _is_image(url):
+                    yield "content: an image must be a URL, or its bytes under their media type"
+            case _:
+                yield "content: a part must be a text or an image_url"
+
+
+def _is_image(url: str) -> bool:
+    found = IMAGE_URL.fullmatch(url)
+    if found is None or found[1] is None:
+        return found is not None
+    try:
+        return base64.b64decode(found[2], validate=True).startswith(BEGINNINGS[found[1]])
+    except ValueError:
+        return False
 
 
 def _calls_in(_: Body, messages: list[Body]) -> Iterator[str]:
@@ -335,13 +388,16 @@ def _encoding(body: Body, _: list[Body]) -> Iterator[str]:
 class OpenAiServer:
     """The server, for the time of an `async with`.
 
-    `requests` are the bodies seen, the refused ones included; `disconnects` counts the clients that left before
-    their answer was complete. A request beyond the script gets a 400 and fails the test when the server closes.
+    `requests` are the bodies seen, the refused ones included; `most_at_once` is how many of them were in flight side by
+    side; `disconnects` counts the clients that left before their answer was complete. A request beyond the script gets
+    a 400 and fails the test when the server closes.
     """
 
     def __init__(self, script: Script = ()) -> None:
         self.requests: list[Body] = []
+        self.most_at_once = 0
         self.disconnects = 0
+        self._in_flight = 0
         self._script = script if callable(script) else self._next_of(iter(script))
         self._changed = asyncio.Condition()
         self._released = asyncio.Event()
@@ -388,11 +444,15 @@ class OpenAiServer:
             self._changed.notify_all()
         found = violations(body)
         reply = fails(400, "; ".join(found), kind="invalid_request_error") if found else self._script(body)
+        self._in_flight += 1
+        self.most_at_once = max(self.most_at_once, self._in_flight)
         try:
             return await reply(Exchange(request, body, self._released))
         except (asyncio.CancelledError, ConnectionError):
             await asyncio.shield(self._count_disconnect())
             raise
+        finally:
+            self._in_flight -= 1
 
     async def _count_disconnect(self) -> None:
         async with self._changed:

@@ -203,7 +203,9 @@ class TestTheMachineIsPure:
             f"{file.relative_to(ROOT)}:{node.lineno}"
             for file in python_files(ROOT / "states")
             for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-            if isinstance(node, ast.Attribute) and node.attr in {"now", "utcnow", "today"}
+            if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in {"now", "utcnow", "today"}
         ]
 
         assert places == []

@@ -10,18 +10,22 @@ from hypothesis import strategies as st
 from turnwise.effects.model.lite import LiteLlm
 from turnwise.effects.model.port import ModelRequest
 from turnwise.effects.model.prompt import build_request, legal_name, request_digest
+from turnwise.states import Image
 from turnwise.states.effects import RequestLlm
 from turnwise.states.messages import Message, ToolCall
+from turnwise.testing.strategies import NOON
 
 from .openai_server import LEGAL_NAME, Body, OpenAiServer, says, violations
+from .pictures import GIF, PNG
 
 MODEL = "openai/test"
+MISTRAL = "mistral/mistral-small"
 SEAL = {"type": "thinking", "thinking": "Hm", "signature": "c2VhbA=="}
 
 
-def user(text: str = "Hello", turn: int = 1) -> Message:
+def user(text: str = "Hello", turn: int = 1, images: tuple[Image, ...] = ()) -> Message:
     """A person's message."""
-    return Message(role="user", text=text, turn=turn)
+    return Message(role="user", text=text, images=images, turn=turn)
 
 
 def assistant(text: str = "", *made: ToolCall, **fields: Any) -> Message:
@@ -34,9 +38,9 @@ def call(call_id: str, name: str = "find_table", arguments: str = '{"party": 2}'
     return ToolCall(call_id=call_id, name=name, arguments=arguments)
 
 
-def result(call_id: str, text: str = "Sakura", error: bool = False) -> Message:
+def result(call_id: str, text: str = "Sakura", error: bool = False, images: tuple[Image, ...] = ()) -> Message:
     """A tool's result."""
-    return Message(role="tool", text=text, tool_call_id=call_id, error=error, turn=1)
+    return Message(role="tool", text=text, images=images, tool_call_id=call_id, error=error, turn=1)
 
 
 def offer(name: str) -> dict[str, Any]:
@@ -50,9 +54,11 @@ def build(
     tools: tuple[dict[str, Any], ...] = (),
     turn: int = 1,
     tool_choice: Literal["auto", "none"] = "auto",
+    model: str = MODEL,
 ) -> ModelRequest:
     """The request for this transcript."""
-    return build_request(RequestLlm(effect_id=1, model=MODEL, tool_choice=tool_choice), system, messages, tools, turn)
+    effect = RequestLlm(effect_id=1, model=model, tool_choice=tool_choice, at=NOON)
+    return build_request(effect, system, messages, tools, turn)
 
 
 def body_of(request: ModelRequest) -> Body:
@@ -71,11 +77,12 @@ NAMES = (
 ARGUMENTS = st.sampled_from(
     ["{}", "", "null", "[1]", '{"a": NaN}', '{"a": 1}', '{"a": "\\ud800"}', "{", "[" * 100_000]
 ) | st.text(max_size=20)
+IMAGES = st.sampled_from([(), (), (Image.of(PNG),), (Image.of("https://example.org/a.png"), Image.of(GIF))])
 TEXTS = st.sampled_from(["", " \n", "Hello"]) | st.text(max_size=20)
 CALLS = st.lists(st.builds(call, IDS, NAMES, ARGUMENTS), max_size=3)
 MESSAGES = st.lists(
     st.one_of(
-        st.builds(user, TEXTS, st.integers(1, 3)),
+        st.builds(user, TEXTS, st.integers(1, 3), IMAGES),
         st.builds(
             lambda text, made, sealed, turn, model: assistant(
                 text, *made, opaque=(SEAL,) if sealed else (), thinking="Hm", turn=turn, model=model
@@ -86,7 +93,7 @@ MESSAGES = st.lists(
             st.integers(1, 3),
             st.sampled_from([MODEL, "openai/other"]),
         ),
-        st.builds(result, IDS, TEXTS, st.booleans()),
+        st.builds(result, IDS, TEXTS, st.booleans(), IMAGES),
     ),
     max_size=8,
 )
@@ -96,16 +103,23 @@ TOOLS = st.lists(NAMES, unique=True, max_size=3).map(lambda names: tuple(map(off
 class TestEveryRequest:
     """What providers refuse is never sent."""
 
-    @given(messages=MESSAGES, system=TEXTS, tools=TOOLS, tool_choice=st.sampled_from(["auto", "none"]))
+    @given(
+        messages=MESSAGES,
+        system=TEXTS,
+        tools=TOOLS,
+        tool_choice=st.sampled_from(["auto", "none"]),
+        model=st.sampled_from([MODEL, MISTRAL]),
+    )
     def test_no_provider_refuses_it(
         self,
         messages: list[Message],
         system: str,
         tools: tuple[dict[str, Any], ...],
         tool_choice: Literal["auto", "none"],
+        model: str,
     ) -> None:
-        """P35: roles, pairs, ids, names, arguments, tools; also where results are lost, doubled or in disorder."""
-        request = build(user(), *messages, system=system, tools=tools, tool_choice=tool_choice)
+        """P35: roles, pairs, ids, names, arguments, images, tools; also where results are lost or in disorder."""
+        request = build(user(), *messages, system=system, tools=tools, tool_choice=tool_choice, model=model)
 
         assert violations(body_of(request)) == []
 
@@ -147,17 +161,11 @@ class TestMessages:
         assert build(user(), system="Be kind.").messages[0] == {"role": "system", "content": "Be kind."}
         assert build(user(), system=" \n").messages == ({"role": "user", "content": "Hello"},)
 
-    def test_consecutive_user_messages_stay_apart(self) -> None:
-        """P35: where a provider needs them merged, litellm merges them."""
-        request = build(user("One"), user("Two"))
-
-        assert [message["content"] for message in request.messages] == ["One", "Two"]
-
     def test_a_message_that_says_nothing_is_left_out(self) -> None:
         """Neither text nor calls: many providers refuse it."""
-        request = build(user(), assistant(" \n", thinking="Hm", opaque=(SEAL,)), user("Still there?"))
+        request = build(user(), assistant(" \n", thinking="Hm", opaque=(SEAL,)), user(" "))
 
-        assert [message["role"] for message in request.messages] == ["user", "user"]
+        assert [message["role"] for message in request.messages] == ["user"]
 
     def test_results_stand_behind_their_message_in_call_order(self) -> None:
         """P4: whatever order they came in, and whatever was said meanwhile."""
@@ -185,6 +193,98 @@ class TestMessages:
         request = build(user(), assistant("", call("a")), result("a", ""))
 
         assert request.messages[-1]["content"] == "(nothing)"
+
+
+class TestNeighbours:
+    """P35: consecutive messages of one role are merged, since some providers refuse them."""
+
+    def test_what_a_person_says_in_two_messages_goes_out_as_one(self) -> None:
+        """A turn that failed, a queue that was merged: nobody answered in between."""
+        request = build(user("One"), user("Two"), assistant("Three"), user("Four"))
+
+        assert [message["content"] for message in request.messages] == ["One\n\nTwo", "Three", "Four"]
+
+    def test_images_keep_their_place_among_the_texts(self) -> None:
+        """Which image belongs to which words is told by the order."""
+        request = build(user("One", images=(Image.of(PNG),)), user("Two"), user("", images=(Image.of(GIF),)))
+
+        (message,) = request.messages
+        assert [part["type"] for part in message["content"]] == ["text", "image_url", "text", "image_url"]
+
+    def test_what_the_model_says_twice_goes_out_as_one_with_its_calls(self) -> None:
+        """A reply, and after a nudge that is not part of the history a call."""
+        request = build(user(), assistant("Well."), assistant("", call("a")), result("a"))
+
+        said = request.messages[1]
+        assert (said["content"], len(said["tool_calls"]), len(request.messages)) == ("Well.", 1, 3)
+
+    def test_sealed_thinking_stays_where_it_is(self) -> None:
+        """Its provider checks the order; litellm merges such messages and keeps it."""
+        sealed = assistant("One", opaque=(SEAL,), thinking="Hm")
+
+        assert [message["role"] for message in build(user(), sealed, assistant("Two")).messages[1:]] == [
+            "assistant"
+        ] * 2
+
+    def test_results_of_tools_are_never_merged(self) -> None:
+        """Each answers a call of its own."""
+        request = build(user(), assistant("", call("a"), call("b")), result("a"), result("b"))
+
+        assert [message["role"] for message in request.messages[2:]] == ["tool", "tool"]
+
+    @pytest.mark.parametrize("model", [MISTRAL, "openrouter/mistralai/Devstral-Small", "azure/Ministral-3B"])
+    def test_a_mistral_model_says_a_word_between_a_result_and_a_person(self, model: str) -> None:
+        """After a cancel nobody spoke in between, which these models take from no host."""
+        cancelled = (user(), assistant("", call("a")), result("a", "Cancelled by user", error=True), user("Once more"))
+
+        for_mistral, for_others = build(*cancelled, model=model), build(*cancelled)
+
+        assert [message["role"] for message in for_mistral.messages[2:]] == ["tool", "assistant", "user"]
+        assert [message["role"] for message in for_others.messages[2:]] == ["tool", "user"]
+
+
+class TestImages:
+    """P35: images pass in a person's messages and in results of tools."""
+
+    def test_a_person_s_image_stands_behind_the_text(self) -> None:
+        """As parts, in the shape that OpenAI gave them."""
+        image = Image.of("https://example.org/menu.jpg")
+
+        request = build(user("What is this?", images=(image,)))
+
+        assert request.messages[0]["content"] == [
+            {"type": "text", "text": "What is this?"},
+            {"type": "image_url", "image_url": {"url": "https://example.org/menu.jpg"}},
+        ]
+
+    def test_an_image_needs_no_text(self) -> None:
+        """A blank part would be refused."""
+        (message,) = build(user(" ", images=(Image.of(PNG),))).messages
+
+        assert [part["type"] for part in message["content"]] == ["image_url"]
+
+    def test_a_tool_s_images_stand_behind_the_last_result_of_the_round(self) -> None:
+        """OpenAI refuses them in the results; a text says whose they are, by the id that the result has."""
+        messages = (
+            assistant("", call("Ab3456789", "look"), call("b"), call("c", "x:look")),
+            result("Ab3456789", "The door", images=(Image.of(PNG),)),
+            result("b"),
+            result("c", "", images=(Image.of(GIF), Image.of(PNG))),
+        )
+
+        request = build(user(), *messages, user("Well?"))
+
+        _, _, look, _, other, shown = request.messages
+        assert look["content"] == "The door\n\n(1 image: see below.)"
+        assert other["content"] == "(2 images: see below.)"
+        assert [part.get("text", "image") for part in shown["content"]] == [
+            "Returned by the tool look (call Ab3456789), not sent by the user:",
+            "image",
+            f"Returned by the tool {legal_name('x:look')} (call {other['tool_call_id']}), not sent by the user:",
+            "image",
+            "image",
+            "Well?",
+        ]
 
 
 class TestCalls:
@@ -224,11 +324,11 @@ class TestCalls:
     def test_what_was_sent_stays_as_it_was_while_the_history_grows(
         self, before: list[Message], after: list[Message]
     ) -> None:
-        """A provider's cache holds only what is equal from the beginning on."""
-        rest_is_answered = assistant("Done.")
-        old = build(user(), *before, turn=9).messages
+        """A provider's cache holds only what is equal from the beginning on: what was answered, that is."""
+        asked = (user(), *before, user("Well?"))
+        old = build(*asked, turn=9).messages
 
-        new = build(user(), *before, rest_is_answered, *(m for m in after if m.role != "tool"), turn=9).messages
+        new = build(*asked, assistant("Done."), *(m for m in after if m.role != "tool"), turn=9).messages
 
         assert new[: len(old)] == old
 

@@ -359,8 +359,11 @@ class TestWhatCannotBeATool:
             ({"name": "tïsch"}, f"tïsch {ILLEGAL_NAME}"),
             ({"name": "1st"}, f"1st {ILLEGAL_NAME}"),
             ({"crash": "no"}, "The crash contract of plain must be one of pure, idempotent, reconcile, at_most_once."),
-            ({"acts": ["speech"], "exclusive": True}, "The acts of plain can only be a list of question."),
-            ({"acts": ["question"]}, "plain declares acts, so it must be exclusive."),
+            (
+                {"acts": ["song"], "exclusive": True},
+                "The acts of plain can only be a list of speech, work_complete, question, mail, children.",
+            ),
+            ({"acts": ["question"]}, "plain declares question, so it must be exclusive."),
             ({"timeout": 0}, "The timeout of plain must be a number of seconds above 0."),
             ({"timeout": math.inf}, "The timeout of plain must be a number of seconds above 0."),
             ({"timeout": None}, "The timeout of plain must be a number of seconds above 0."),

@@ -31,7 +31,7 @@ class TestUpdates:
             await watcher.stop()
 
         assert watcher.types() == [
-            "snapshot", "message", "state_change", "token", "message", "state_change", "turn_ended",
+            "snapshot", "message", "state_change", "token", "message", "delivery", "state_change", "turn_ended",
         ]  # fmt: skip
         positions = [update.position for update in watcher.updates if update.position]
         assert positions == sorted(set(positions))

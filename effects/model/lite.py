@@ -17,10 +17,12 @@ from ...states.errors import ConfigurationError
 from ...states.failures import FailureKind
 from ...states.messages import Usage
 from . import rehearsal
+from .chunks import Chunks
 from .failures import failure, failure_of
 from .library import load_litellm
 from .pieces import Pieces
 from .port import LlmFailure, ModelAnswer, ModelRequest, Token
+from .windows import window_of
 
 _SECRETS = ("key", "token", "secret", "password")
 
@@ -29,13 +31,22 @@ class LiteLlm:
     """The model `name`, as litellm names it: `openai/gpt-4.1-mini`, `anthropic/…`, `ollama/…`, or `rehearsal`.
 
     `options` go to litellm as they are: `api_key`, `api_base`, `temperature`, `timeout` (seconds of silence) and so on.
+    `window` is how many tokens one request may hold; it need not be given for models that litellm lists.
     """
 
-    def __init__(self, name: str, **options: Any) -> None:
+    def __init__(self, name: str, *, window: int | None = None, **options: Any) -> None:
         self.name = name
+        self._window = window
         self._options = options
         self._route = rehearsal.ROUTE if name == rehearsal.NAME else name
         self._litellm: Any = None
+
+    @property
+    def window(self) -> int | None:
+        """The tokens that one request may hold, or None if that is not known. Does not import litellm."""
+        if self._window is None and self._route != rehearsal.ROUTE:
+            return window_of(self.name)
+        return self._window
 
     def warm(self) -> None:
         """Import litellm now. Blocks for seconds the first time: in an event loop, run it in a thread."""
@@ -85,12 +96,17 @@ class LiteLlm:
 
     async def _ask(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
         stream = await self._litellm.acompletion(**self._arguments(request))
+        chunks = Chunks(stream.completion_stream)
+        if chunks.come:  # some providers are asked only when the stream is read, and read by litellm alone
+            stream.completion_stream = chunks
         pieces = Pieces(show)
         try:
             async for chunk in stream:
                 pieces.take(chunk)
         finally:
             await stream.aclose()
+        if chunks.unreadable:
+            raise failure("malformed_response", self.name, "a piece of the stream is not what the protocol says")
         # litellm makes up a good end for a stream that had none; what really came stands here.
         if stream.received_finish_reason is None:
             kind: FailureKind = "network" if pieces.anything else "malformed_response"

@@ -1,8 +1,9 @@
 """What a model is sent: the conversation so far, in the shape that every provider takes.
 
 Providers refuse what others let pass: arguments that are no JSON object, names with a colon, repeated ids, a call
-without its result, a history with calls but no list of tools. A conversation lasts longer than a choice of provider,
-so a request is valid for the strictest of them, whatever the transcript holds (case P35).
+without its result, a history with calls but no list of tools, two messages of one role in a row, an image in a tool's
+result. A conversation lasts longer than a choice of provider, so a request is valid for the strictest of them, whatever
+the transcript holds (case P35).
 """
 
 from __future__ import annotations
@@ -17,13 +18,18 @@ from itertools import count
 from typing import Any
 
 from ...states.effects import RequestLlm
+from ...states.images import Image
 from ...states.messages import Message, ToolCall
+from .order import Body, ordered, parts_of
 from .port import ModelRequest
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _LEGAL_ID = re.compile(r"[a-zA-Z0-9]{9}")  # Mistral takes no others; the rest take these
 _NO_RESULT = "Error: there is no result."
 _NOTHING = "(nothing)"  # a result without a text is refused by some providers
+
+RESULT_IMAGES = "Returned by the tool "
+"""How the text begins that stands in front of the images of a tool's result."""
 
 
 def build_request(
@@ -34,17 +40,22 @@ def build_request(
     `tools` are definitions in OpenAI's shape, `turn` is the number of the turn that runs. A name that providers do
     not take goes out as `legal_name(name)`, in definitions and calls alike; who looks up a call that comes back
     compares by that. The id of a call is exchanged likewise, together with that of its result. If none of the tools
-    is offered any more, those that history calls are listed as gone, and none may be called. `Pure.`
+    is offered any more, those that history calls are listed as gone, and none may be called.
+
+    Images go out as parts of a person's message. Those of tools' results stand in one such message behind the last
+    result of their round, since some providers refuse them in the results; a text says whose they are. Neighbours of
+    one role become one message. `Pure.`
     """
     entries = _paired(messages)
     called = [call.name for entry in entries for call in entry.message.tool_calls]
     offered = [_offer(tool) for tool in tools] or [_gone(name) for name in dict.fromkeys(map(legal_name, called))]
     ids = _Ids()
+    written = [message for entry in entries for message in _written(entry, ids, effect.model, turn)]
     return ModelRequest(
         model=effect.model,
         messages=(
             *([{"role": "system", "content": system}] if system.strip() else []),
-            *(written for entry in entries for written in _written(entry, ids, effect.model, turn)),
+            *ordered(written, effect.model),
         ),
         tools=tuple(offered),
         tool_choice=effect.tool_choice if tools or not called else "none",
@@ -114,18 +125,18 @@ class _Ids:
         return given
 
 
-def _written(entry: _Entry, ids: _Ids, model: str, turn: int) -> Iterator[dict[str, Any]]:
+def _written(entry: _Entry, ids: _Ids, model: str, turn: int) -> Iterator[Body]:
     """The messages that one entry goes out as; none if it says nothing."""
     message = entry.message
     if message.role == "user":
-        if message.text.strip():
-            yield {"role": "user", "content": message.text}
+        if message.text.strip() or message.images:
+            yield {"role": "user", "content": _shown(message)}
         return
     text = message.text if message.text.strip() else None
     call_ids = [ids.take(call.call_id) for call in message.tool_calls]
     if text is None and not call_ids:
         return
-    written: dict[str, Any] = {"role": "assistant", "content": text}
+    written: Body = {"role": "assistant", "content": text}
     if call_ids:
         written["tool_calls"] = [_call(*pair) for pair in zip(message.tool_calls, call_ids, strict=True)]
     if message.opaque and message.turn == turn and message.model == model:
@@ -134,16 +145,45 @@ def _written(entry: _Entry, ids: _Ids, model: str, turn: int) -> Iterator[dict[s
             written["reasoning_content"] = message.thinking
     yield written
     yield from (_result(*pair) for pair in zip(entry.results, call_ids, strict=True))
+    if images := [part for place, call_id in enumerate(call_ids) for part in _images_of(entry, place, call_id)]:
+        yield {"role": "user", "content": images}
 
 
-def _call(call: ToolCall, call_id: str) -> dict[str, Any]:
+def _shown(message: Message) -> str | list[Body]:
+    """The content of a person's message: a text, or parts if there are images."""
+    if not message.images:
+        return message.text
+    return [*parts_of(message.text), *map(_image, message.images)]
+
+
+def _images_of(entry: _Entry, place: int, call_id: str) -> Iterator[Body]:
+    """The images of the result in this place, behind a text that says whose they are; nothing if there are none."""
+    result = entry.results[place]
+    if result is not None and result.images:
+        name = legal_name(entry.message.tool_calls[place].name)
+        yield from parts_of(f"{RESULT_IMAGES}{name} (call {call_id}), not sent by the user:")
+        yield from map(_image, result.images)
+
+
+def _image(image: Image) -> Body:
+    return {"type": "image_url", "image_url": {"url": image.url}}
+
+
+def _call(call: ToolCall, call_id: str) -> Body:
     arguments = call.arguments if _is_json_object(call.arguments) else "{}"
     return {"id": call_id, "type": "function", "function": {"name": legal_name(call.name), "arguments": arguments}}
 
 
-def _result(result: Message | None, call_id: str) -> dict[str, Any]:
-    text = _NO_RESULT if result is None else f"Error: {result.text}" if result.error else result.text
-    return {"role": "tool", "tool_call_id": call_id, "content": text or _NOTHING}
+def _result(result: Message | None, call_id: str) -> Body:
+    return {"role": "tool", "tool_call_id": call_id, "content": _NO_RESULT if result is None else _told(result)}
+
+
+def _told(result: Message) -> str:
+    """What the model reads as a result: at least a word."""
+    text = f"Error: {result.text}" if result.error else result.text
+    count = len(result.images)
+    below = f"({count} {'images' if count > 1 else 'image'}: see below.)" if count else ""
+    return "\n\n".join(part for part in (text, below) if part.strip()) or _NOTHING
 
 
 def _is_json_object(text: str) -> bool:

@@ -14,7 +14,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .condense import INSTRUCTION
+from .framing import SUMMARY
 from .guesses import choice_in, fill, first_mention, options_in
+from .prompt import RESULT_IMAGES
 
 NAME = "rehearsal"
 ROUTE = "rehearsal/rehearsal"
@@ -28,6 +31,16 @@ INTRODUCTION = (
     "This is a rehearsal: a few fixed rules answer, not a language model. "
     "For a real one, set OPENAI_API_KEY and start with --model openai/gpt-4.1-mini."
 )
+
+_SEE_BELOW = re.compile(r"\s*\(\d+ images?: see below\.\)\Z")
+"""What `prompt.py` puts under a result whose images follow."""
+
+CONDENSED = "Something was said before; a rehearsal does not remember what."
+"""What it makes of a history that it is to condense. Rules cannot tell what matters, and say so."""
+
+_TO_CONDENSE = INSTRUCTION.partition("\n")[0]
+_STANDS_FOR_IT = f"{SUMMARY}\n{CONDENSED}"
+"""How the messages begin that ask for a summary, and that hold the one given."""
 
 MOST_CALLS = 2
 LONGEST_HEADER = 12
@@ -51,7 +64,10 @@ class Reply:
 
 @dataclass(frozen=True)
 class Conversation:
-    """What a rule looks at: what the user said last, the results since then, by tool name, and the tools offered."""
+    """What a rule looks at: what the user said last, the results since then, by tool name, and the tools offered.
+
+    `begins` tells that the user has not heard anything yet.
+    """
 
     said: str
     results: tuple[tuple[str, str], ...]
@@ -60,6 +76,11 @@ class Conversation:
 
 
 # --- the rules
+
+
+def condense(conversation: Conversation) -> Reply | None:
+    """Let a sentence stand for a history."""
+    return Reply(CONDENSED) if conversation.said.startswith(_TO_CONDENSE) else None
 
 
 def use_tools(conversation: Conversation) -> Reply | None:
@@ -112,7 +133,7 @@ def repeat(conversation: Conversation) -> Reply:
     return Reply(f"You said: “{conversation.said}” {hint}")
 
 
-RULES: tuple[Callable[[Conversation], Reply | None], ...] = (use_tools, ask_to_choose, report, repeat)
+RULES: tuple[Callable[[Conversation], Reply | None], ...] = (condense, use_tools, ask_to_choose, report, repeat)
 
 
 def reply_to(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> Reply:
@@ -123,14 +144,31 @@ def reply_to(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]
 
 
 def _read(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> Conversation:
-    last = max((place for place, message in enumerate(messages) if message["role"] == "user"), default=-1)
+    last = max((n for n, message in enumerate(messages) if message["role"] == "user" and _said(message)), default=-1)
     called = {call["id"]: call["function"]["name"] for message in messages for call in message.get("tool_calls") or ()}
+    said = _said(messages[last]) if last >= 0 else ""
     return Conversation(
-        said=messages[last]["content"] if last >= 0 else "",
-        results=tuple((called[m["tool_call_id"]], m["content"]) for m in messages[last + 1 :] if m["role"] == "tool"),
+        said=said.removeprefix(_STANDS_FOR_IT).lstrip(),
+        results=tuple(
+            (called[message["tool_call_id"]], _SEE_BELOW.sub("", message["content"]) or "[image]")
+            for message in messages[last + 1 :]
+            if message["role"] == "tool"
+        ),
         tools={tool["function"]["name"]: tool["function"] for tool in tools},
-        begins=all(message["role"] != "assistant" for message in messages),
+        begins=not said.startswith((_TO_CONDENSE, _STANDS_FOR_IT))
+        and all(message["role"] != "assistant" for message in messages),
     )
+
+
+def _said(message: dict[str, Any]) -> str:
+    """What a person said and showed, without the images of tools' results that stand beside it."""
+    content, words, shown = message["content"], [], True
+    for part in [{"type": "text", "text": content}] if isinstance(content, str) else content:
+        if part["type"] != "text":
+            words += ["[image]"] * shown
+        elif shown := not part["text"].startswith(RESULT_IMAGES):
+            words.append(part["text"])
+    return " ".join(words)
 
 
 def _topic(tool: str) -> str:

@@ -1,18 +1,25 @@
-"""What a tool may ask of the conversation, instead of returning a text.
+"""What a tool may do beside returning a text: the acts, as a tool returns them.
 
 The machine knows no tool by name: a tool that returns an act does what only the machine can do, such as waiting for a
-person. A tool may return only acts of the kinds that it declares, and must be exclusive.
+person or speaking to one. A tool may return only acts of the kinds that it declares. One that asks or spawns, and one
+that speaks at once, must be exclusive.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from typing import ClassVar
 
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
-from ...states.acts import ActKind
+from ...states.acts import Act, ActKind, AgentMail, Speech, SubAgents, WorkComplete
 from ...states.questions import QuestionSet
+from ...states.texts import Texts
+
+NEEDS_TO_BE_ALONE: frozenset[ActKind] = frozenset({"question", "children"})
+"""Kinds of act that only an exclusive tool may declare."""
 
 
 @dataclass(frozen=True, config=ConfigDict(hide_input_in_errors=True))
@@ -25,3 +32,16 @@ class Question:
     kind: ClassVar[ActKind] = "question"
 
     questions: QuestionSet
+
+
+def acts_in(value: object) -> tuple[Act, ...] | None:
+    """The acts, if a tool returned one, or several in a list; None for anything else. `Pure.`"""
+    several = value if isinstance(value, list | tuple) and value else (value,)
+    are_acts = all(isinstance(one, Speech | WorkComplete | AgentMail | SubAgents) for one in several)
+    return tuple(several) if are_acts else None
+
+
+def acknowledgement(acts: Iterable[Act], texts: Texts) -> str:
+    """What the model reads of acts that are carried out (cases S1, B11). `Pure.`"""
+    speaks = any(isinstance(act, Speech) for act in acts)
+    return json.dumps({"success": True, **({"message": texts.acknowledged} if speaks else {})}, ensure_ascii=False)

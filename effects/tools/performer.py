@@ -43,4 +43,4 @@ class ToolPerformer:
             call_id=call.call_id,
             progress=progress,
         )
-        return await run(tool, call.arguments, context)
+        return await run(tool, call.arguments, context, scene.context.policy.texts)

@@ -1,4 +1,4 @@
-"""Writes what a tool returned as the text that a model reads."""
+"""Writes what a tool returned as the text that a model reads, with the images that it sees beside it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,26 @@ from collections.abc import Iterator
 
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
+from ...states.images import Image
+from ...states.messages import ToolResult
 from ..text import encodable, encodable_json
 
 DONE = "Done."
 """The result of a tool that returns nothing: an empty text would look like a failure."""
+
+
+def result_of(value: object) -> ToolResult:
+    """What a tool says by returning this.
+
+    An `Image` is shown to the model, and so is each image in a list, whose other values become the text, with blank
+    lines between them. Raises `pydantic.ValidationError` for too many images, and what `written` raises. `Pure.`
+    """
+    values = value if isinstance(value, list | tuple) else [value]
+    images = tuple(each for each in values if isinstance(each, Image))
+    if not images:
+        return ToolResult(text=written(value))
+    text = "\n\n".join(written(each) for each in values if not isinstance(each, Image))
+    return ToolResult(text=text, images=images)
 
 
 def written(value: object) -> str:

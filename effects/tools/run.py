@@ -21,16 +21,17 @@ from functools import partial
 from pydantic import ValidationError
 
 from ...states.messages import ToolResult
+from ...states.texts import Texts
 from ...states.value import shortened
 from ..text import encodable
-from .acts import Question
+from .acts import Question, acknowledgement, acts_in
 from .context import ToolContext
 from .faults import InvalidArguments, fault
-from .results import written
+from .results import result_of
 from .tool import AnyTool
 
 ToolOutcome = ToolResult | Question
-"""What comes of a call: a text for the model, or an act."""
+"""What comes of a call: a text for the model, with images or without, or an act."""
 
 GRACE = 1.0
 """How long, in seconds, a coroutine that was told to stop may clean up before it is left behind. Ours."""
@@ -39,6 +40,7 @@ MAX_RESULT = 1_000_000
 """The most characters of a result. Ours: more than any model reads."""
 
 _LOGGER = logging.getLogger("turnwise.tools")
+_TEXTS = Texts()
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,10 @@ class _Raised:
 _Ending = _Returned | _Raised
 
 
-async def run(tool: AnyTool, arguments_json: str, context: ToolContext) -> ToolOutcome:
+async def run(tool: AnyTool, arguments_json: str, context: ToolContext, texts: Texts = _TEXTS) -> ToolOutcome:
     """Run the tool with these arguments, JSON text as the model wrote it. What goes wrong is an error result.
+
+    `texts` word what the model reads of a tool that only acts.
 
     Takes no longer than the tool's timeout and `GRACE`. Raises nothing but CancelledError, when the caller's task is
     cancelled: a coroutine is then told to stop and awaited for `GRACE`, a thread is left to itself.
@@ -68,7 +72,7 @@ async def run(tool: AnyTool, arguments_json: str, context: ToolContext) -> ToolO
         return _error(invalid.sentence)
     finally:
         progress.over = True
-    return _outcome(tool, ending)
+    return _outcome(tool, ending, texts)
 
 
 async def _within(seconds: float, attempt: Coroutine[object, object, _Ending]) -> _Ending | None:
@@ -141,7 +145,7 @@ class _Progress:
             self._show(line)
 
 
-def _outcome(tool: AnyTool, ending: _Ending | None) -> ToolOutcome:
+def _outcome(tool: AnyTool, ending: _Ending | None, texts: Texts) -> ToolOutcome:
     match ending:
         case None:
             _LOGGER.warning("%s did not finish within %g s", tool.name, tool.timeout)
@@ -150,21 +154,30 @@ def _outcome(tool: AnyTool, ending: _Ending | None) -> ToolOutcome:
             _LOGGER.warning("%s failed", tool.name, exc_info=error)
             return _error(f"{tool.name} failed: {_reason(error)}")
         case _Returned(value):
-            return _meant(tool, value)
+            return _meant(tool, value, texts)
 
 
-def _meant(tool: AnyTool, value: object) -> ToolOutcome:
+def _meant(tool: AnyTool, value: object, texts: Texts) -> ToolOutcome:
     """What a tool says by returning this."""
     if isinstance(value, ToolResult):
         return value
     if isinstance(value, Question):
         declared = value.kind in tool.acts
         return value if declared else _error(f"{tool.name} may not ask the user: it does not declare that it asks.")
+    if (acts := acts_in(value)) is not None:
+        return ToolResult(text=acknowledgement(acts, texts), acts=acts)
+    return _told(tool, value)
+
+
+def _told(tool: AnyTool, value: object) -> ToolResult:
+    """The text and the images that a tool returned."""
     try:
-        text = written(value)
-        if len(text) > MAX_RESULT:
+        result = result_of(value)
+        if len(result.text) > MAX_RESULT:
             return _error(f"{tool.name} returned more than {MAX_RESULT} characters.")
-        return ToolResult(text=text)
+        return result
+    except ValidationError as error:
+        return _error(f"{tool.name} failed: {_reason(error)}")
     except Exception as error:
         _LOGGER.warning("The result of %s cannot be written", tool.name, exc_info=error)
         return _error(f"{tool.name} returned something that cannot be written as JSON.")

@@ -20,6 +20,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, get_args, overload
 from ...states.acts import ActKind
 from ...states.errors import ConfigurationError
 from ...states.messages import CrashContract
+from .acts import NEEDS_TO_BE_ALONE
 from .arguments import Arguments
 from .signature import underlying
 
@@ -75,7 +76,8 @@ class Tool(Generic[P, R]):
         )
         yield self.crash in contracts, f"The crash contract of {self.name} must be one of {', '.join(contracts)}."
         yield set(self.acts) <= set(kinds), f"The acts of {self.name} can only be a list of {', '.join(kinds)}."
-        yield self.exclusive or not self.acts, f"{self.name} declares acts, so it must be exclusive."
+        alone = ", ".join(sorted(NEEDS_TO_BE_ALONE.intersection(self.acts)))
+        yield self.exclusive or not alone, f"{self.name} declares {alone}, so it must be exclusive."
         yield _is_time(self.timeout), f"The timeout of {self.name} must be a number of seconds above 0."
 
     def _look_like_the_function(self) -> None:
@@ -129,6 +131,9 @@ def tool(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
     The function may be a coroutine function or a plain one, which then runs in a thread of its own. Every parameter
     needs a type; `Annotated[…, Field(description=…)]` describes it, a default makes it optional, and one of type
     `ToolContext` is filled by the engine. The docstring is the description that the model reads.
+
+    What it returns is what the model reads: a text as it is, an `Image` or a list with images as images, anything else
+    as JSON.
 
     Raises ConfigurationError, with the name of the function and the parameter, if a model could not call it.
     """

@@ -9,6 +9,7 @@ from ...states.events import (
     AskUserQuestionPending,
     EffectFailed,
     Event,
+    HistoryCompacted,
     LlmFailed,
     LlmResponse,
     Opened,
@@ -18,7 +19,7 @@ from ...states.events import (
     UserQuestionResponse,
 )
 from ...states.log import LogEntry
-from .printable import one_line
+from .printable import one_line, with_images
 
 WIDEST = 100
 """The most characters of what an event says."""
@@ -41,7 +42,7 @@ def _opened(event: Opened) -> str:
 
 
 def _message(event: UserMessage) -> str:
-    return event.text
+    return with_images(event.text, len(event.images))
 
 
 def _answers(event: UserQuestionResponse) -> str:
@@ -63,7 +64,12 @@ def _questions(event: AskUserQuestionPending) -> str:
 
 
 def _result(event: ToolComplete) -> str:
-    return f"failed: {event.result.text}" if event.result.error else event.result.text
+    text = with_images(event.result.text, len(event.result.images))
+    return f"failed: {text}" if event.result.error else text
+
+
+def _summary(event: HistoryCompacted) -> str:
+    return event.summary
 
 
 def _failure(event: LlmFailed | EffectFailed) -> str:
@@ -78,6 +84,7 @@ _SAYS: Mapping[type[Event], Callable[[Any], str]] = {
     LlmResponse: _response,
     AskUserQuestionPending: _questions,
     ToolComplete: _result,
+    HistoryCompacted: _summary,
     LlmFailed: _failure,
     EffectFailed: _failure,
 }

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+_PAYLOAD = re.compile(r"(data:image/[a-z]+;base64,)[A-Za-z0-9+/]+=*")
+
 _KEPT = {"\n", "\t"}
 
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
@@ -27,6 +29,19 @@ def one_line(text: str, width: int | None = None) -> str:
     """The text on one line, cut off with an ellipsis at `width` characters if one is given. `Pure.`"""
     line = " ".join(printable(text).split())
     return line if width is None or len(line) <= width else f"{line[: width - 1]}…"
+
+
+def with_images(text: str, count: int) -> str:
+    """The text, under a line that tells of the images that came with it. `Pure.`"""
+    if not count:
+        return text
+    sign = "[image]" if count == 1 else f"[{count} images]"
+    return f"{sign}\n{text}" if text.strip() else sign
+
+
+def without_payloads(text: str) -> str:
+    """The text with the images left out that it holds as `data:` URLs. `Pure.`"""
+    return _PAYLOAD.sub(r"\1…", text)
 
 
 def _shown(character: str) -> str:

@@ -19,7 +19,7 @@ from ...persistence.store import Store, Summary
 from ...states.messages import Message
 from ...states.transcript import transcript
 from .event_lines import event_lines
-from .printable import one_line, printable
+from .printable import one_line, printable, with_images, without_payloads
 
 if TYPE_CHECKING:
     from ...persistence.replay import Divergence, Outcome
@@ -95,11 +95,12 @@ def said(messages: tuple[Message, ...]) -> Iterator[str]:
             yield ""
         if message.role == "tool":
             verb = "failed" if message.error else "returned"
-            yield f"  {names[message.tool_call_id or '']} {verb}: {one_line(message.text, WIDEST)}"
+            text = one_line(with_images(message.text, len(message.images)), WIDEST)
+            yield f"  {names[message.tool_call_id or '']} {verb}: {text}"
             continue
         yield f"{message.role}:"
-        if message.text.strip():
-            yield printable(message.text)
+        if (text := with_images(message.text, len(message.images))).strip():
+            yield printable(text)
         for call in message.tool_calls:
             yield one_line(f"{call.name}({call.arguments})", WIDEST)
 
@@ -108,12 +109,12 @@ def verdict(events: int, divergence: Divergence | None) -> str:
     """What came of a replay: a sentence, and a few lines more where it came out differently. `Pure.`"""
     if divergence is None:
         return f"{events} events replayed, no divergence."
-    event = printable(divergence.event.to_json()) if divergence.event else "missing, or cannot be read"
+    event = divergence.event.to_json() if divergence.event else "missing, or cannot be read"
     return "\n".join(
         (
             f"{events} events replayed, then a divergence at seq {divergence.seq}.",
             f"  reason    {divergence.reason}",
-            f"  event     {event}",
+            f"  event     {without_payloads(printable(event))}",
             f"  expected  {_outcome(divergence.expected)}",
             f"  actual    {_outcome(divergence.actual)}",
         )

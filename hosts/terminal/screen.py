@@ -9,7 +9,7 @@ from typing import Any
 
 from ...engine.updates import Update, UpdateType
 from .pen import DIM, Pen
-from .printable import one_line
+from .printable import one_line, with_images
 
 RECALLED = 6
 """How many messages are shown of a conversation that is taken up again."""
@@ -17,7 +17,17 @@ RECALLED = 6
 LONGEST_CALL = 160
 """The most characters of a tool call that are shown."""
 
-_GOING_ON = {"llm_requesting": "thinking", "retry_waiting": "waiting", "cancelling": "stopping"}
+_GOING_ON = {
+    "profile_selecting": "choosing how to answer",
+    "memory_recalling": "remembering",
+    "llm_requesting": "thinking",
+    "retry_waiting": "waiting",
+    "awaiting_sub_agents": "waiting for sub-agents",
+    "verifying": "checking the work",
+    "summarizing": "summing up",
+    "compacting": "condensing what was said",
+    "cancelling": "stopping",
+}
 """What one waits for in a state, where it is not a tool."""
 
 
@@ -44,6 +54,8 @@ class Screen:
             "turn_ended": self._end_turn,
             "token": self._token,
             "tool_progress": self._progress,
+            "delivery": self._delivery,
+            "delivery_failed": self._delivery_failed,
         }
 
     def show(self, update: Update) -> None:
@@ -63,13 +75,14 @@ class Screen:
 
     def _recall(self, transcript: list[dict[str, Any]]) -> None:
         """Remind a person of what was said last; a script knows."""
-        said = [message for message in transcript if message["role"] != "tool" and message.get("text")]
+        said = [(message["role"], _text(message)) for message in transcript if message["role"] != "tool"]
+        said = [(role, text) for role, text in said if text]
         if len(said) > RECALLED:
             self.pen.note(f"… {len(said) - RECALLED} earlier messages")
-        for message in said[-RECALLED:]:
-            if message["role"] == "user":
+        for role, text in said[-RECALLED:]:
+            if role == "user":
                 self.pen.line()
-            self._write(message["role"], message["text"])
+            self._write(role, text)
 
     def _move(self, data: dict[str, Any]) -> None:
         self._heard = {"text": "", "thinking": ""}
@@ -85,6 +98,8 @@ class Screen:
         match state["type"]:
             case "retry_waiting":
                 self.pen.note(f"  No answer; attempt {details['attempt']} follows in {_seconds_until(details['due'])}.")
+            case "compacting" if details["attempt"] == 1:
+                self.pen.note("  Condensing what was said so far.")
             case "awaiting_user_response":
                 self._asking = details["call_id"]
             case "failed":
@@ -103,6 +118,14 @@ class Screen:
 
     # --- what is said
 
+    def _delivery(self, data: dict[str, Any]) -> None:
+        if data["text"] != self._said:
+            self._write("assistant", data["text"])
+            self._said = data["text"]
+
+    def _delivery_failed(self, data: dict[str, Any]) -> None:
+        self.pen.note(data["sentence"])
+
     def _token(self, data: dict[str, Any]) -> None:
         text, kind = data["text"], data["kind"]
         if kind == "text" or self._thoughts:
@@ -110,7 +133,7 @@ class Screen:
             self.pen.flow(text, "" if kind == "text" else "dim italic")
 
     def _message(self, data: dict[str, Any]) -> None:
-        role, text = data["role"], data["text"]
+        role, text = data["role"], _text(data)
         if role == "user":
             if self._echo:
                 self.user(text)
@@ -145,6 +168,11 @@ class Screen:
 
     def _progress(self, data: dict[str, Any]) -> None:
         self.pen.wait_for(f"{self._calls.get(data['call_id'], '')}: {data['text']}")
+
+
+def _text(message: dict[str, Any]) -> str:
+    """What a message says, with a sign for the images that it shows."""
+    return with_images(message.get("text", ""), len(message.get("images", ())))
 
 
 def _call(name: str, arguments: str) -> str:

@@ -61,4 +61,4 @@ def settle_children(draft: Draft[State], context: Context, unfinished: str) -> N
         ]
     failed = any(child.status != "completed" for child in children)
     draft.settle(children[0].call_id, Joined(parts=tuple(parts)), error=failed)
-    draft.set_round(draft.open_round.model_copy(update={"children": ()}))
+    draft.set_round(draft.open_round.replace(children=()))

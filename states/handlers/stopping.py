@@ -34,7 +34,7 @@ def abort_all(draft: Draft[State], spared: frozenset[int] = frozenset()) -> None
 
 def wait_for_others(draft: Draft[Cancelling], event: Event, context: Context) -> Cancelling:
     """Something has not acknowledged yet."""
-    return draft.same(turn=draft.turn, round=draft.open_round)
+    return draft.same(turn=draft.turn, round=draft.open_round, resumes=draft.resumes)
 
 
 def end_cancelled(draft: Draft[State], event: Event, context: Context) -> None:

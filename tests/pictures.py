@@ -1,0 +1,37 @@
+"""Small pictures: real files of each kind that an image may be, as bytes."""
+
+import struct
+import zlib
+from base64 import b64encode
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def png(side: int = 1) -> bytes:
+    """A black square, this many pixels wide and high."""
+    header = struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)
+    rows = zlib.compress((b"\x00" * (side + 1)) * side)
+    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"IDAT", rows) + _chunk(b"IEND", b"")
+
+
+def padded_png(size: int) -> bytes:
+    """A picture of exactly this many bytes, most of which are a comment inside the file."""
+    small = png()
+    comment = _chunk(b"tEXt", b"Comment\x00" + b"x" * (size - len(small) - 20))
+    return small[:33] + comment + small[33:]
+
+
+PNG = png()
+GIF = (
+    b"GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\xff\xff\xff,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;"
+)
+JPEG = b"\xff\xd8\xff\xe0\x00\x10JFIF\x00\x01\x01\x00\x00\x01\x00\x01\x00\x00\xff\xd9"
+WEBP = b"RIFF\x1a\x00\x00\x00WEBPVP8L\r\x00\x00\x00/\x00\x00\x00\x10\x07\x10\x11\x11\x88\x88\xfe\x07\x00"
+"""One pixel each; the JPEG has a beginning and an end and nothing in between."""
+
+
+def data_url(kind: str, data: bytes) -> str:
+    """These bytes as a data: URL of this media type."""
+    return f"data:{kind};base64,{b64encode(data).decode()}"
