@@ -130,6 +130,8 @@ class Flights:
 
     def _stop(self, effect: Abort | CancelSubAgent, event: Event) -> None:
         stopped = self.in_flight.get(effect.effect_id)
+        if isinstance(event, Resumed) and effect.effect_id in self.stopping:
+            return  # the process may have died before it was told
         if stopped is None or effect.effect_id in self.stopping:
             self.faults.append(f"the effect {effect.effect_id} is told to stop, and is not in flight")
             return

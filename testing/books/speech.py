@@ -71,7 +71,9 @@ class SpeechBook:
         call_id = getattr(getattr(flights.answered, "call", None), "call_id", "")
         whole = Heard(seq=step.state.book.seq)
         settled = [one for effect in step.effects if isinstance(effect, PersistToolResults) for one in effect.results]
-        if result is not None and any(one.call_id == call_id and one.said == whole and not one.error for one in settled):
+        if result is not None and any(
+            one.call_id == call_id and one.said == whole and not one.error for one in settled
+        ):
             for index, speech in _speeches(result):
                 yield Spoken((*self._places[call_id], index), whole.seq, index, speech.when == "now")
 

@@ -119,7 +119,9 @@ def loses_no_sub_agent(history: History) -> None:
         told = 0 if child.outcome is None else family.told[child.outcome]
         require(told == (result is not None and child.outcome is not None), "an outcome is lost or doubled", history)
     for call_id in family.results:
-        require(_tells_of_all(history, call_id), f"the result of {call_id} does not tell of all its sub-agents", history)
+        require(
+            _tells_of_all(history, call_id), f"the result of {call_id} does not tell of all its sub-agents", history
+        )
     if any(isinstance(effect, RequestLlm) for effect in history.newest.effects):
         open_calls = {child.call_id for child in family.children.values()} - family.results.keys()
         require(not open_calls, "the model is asked, and sub-agents have not been told of", history)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime
 
+from ...states.context import Context
 from ...states.effects import (
     DeliverToUser,
     ExecuteTool,
@@ -13,8 +15,8 @@ from ...states.effects import (
     SelectProfile,
 )
 from ...states.events import ToolInterrupted, ToolReconciled
-from ...states.messages import Said, Usage
-from ...states.policy import Limits, Policy
+from ...states.messages import Heard, Said, Usage
+from ...states.policy import Limits
 from ...states.states import Compacting, Failed, InTurn, State, Summarizing
 from ...states.turn import Delivered, TurnEnded
 from ..books.speech import TurnSpeech
@@ -69,11 +71,11 @@ def delivers_what_was_chosen(history: History) -> None:
     turn = history.speech.turns[newest.before.book.turn]
     counted = [effect.ordinal for effect in turn.delivered] == list(range(1, len(turn.delivered) + 1))
     require(counted and all(one in turn.delivered for one in here), "deliveries are not counted by turn", history)
-    earlier = len(turn.delivered) - len(here)
-    wanted = [(spoken.said, False) for spoken in history.speech.said_now if spoken.now]
+    before = [(one.said, one.relayed) for one in turn.delivered[: len(turn.delivered) - len(here)]]
+    wanted: list[Wanted] = [(spoken.said, False) for spoken in history.speech.said_now if spoken.now]
     ending = _ending(history)
     if ending is not None:
-        wanted += _chosen_at_the_end(turn, ending, history.context.policy, is_silent=not (earlier or wanted))
+        wanted += _chosen_at_the_end(turn, ending, history.context, (*before, *wanted))
     require([(one.said, one.relayed) for one in here] == wanted, "other deliveries than the policy chooses", history)
     if newest.step.ended is not None:
         _require_told(history, turn, newest.step.ended)
@@ -89,30 +91,32 @@ def _ending(history: History) -> TurnEnded | None:
     return None if newest.step is None else newest.step.ended
 
 
+Wanted = tuple[Said, bool]
+"""A text to deliver, and whether it is another agent's message."""
+
+
 def _chosen_at_the_end(
-    turn: TurnSpeech, ending: TurnEnded, policy: Policy, *, is_silent: bool
-) -> list[tuple[Said, bool]]:
-    """What the end of a turn delivers, each with whether it is another agent's message (cases S2, S3, S8, D7)."""
-    text = ending.final_content
-    if ending.status == "cancelled" or text is None and ending.status == "failed":
+    turn: TurnSpeech, ending: TurnEnded, context: Context, earlier: Sequence[Wanted]
+) -> list[Wanted]:
+    """What the end of a turn delivers (cases S2, S3, S8, D7): speech, the text if it is for a user and there is one
+    (case D12), and what was to be passed on, unless the turn has delivered words of its agent."""
+    text, policy = ending.final_content, context.policy
+    failed = ending.status == "failed"
+    if ending.status == "cancelled" or (text is None and failed):
         return []
-    if text is not None and ending.status == "failed":
-        return [(text, False)]
-    waiting = [(spoken.said, False) for spoken in turn.spoken if not spoken.now]
-    chosen = waiting[-1:] if policy.speech.keep == "last" else waiting
-    is_silent = is_silent and not chosen
-    falls_back = is_silent and "fallback" in (policy.text, policy.silent)
-    if text is not None and (policy.text == "reply" or falls_back):
-        return [*chosen, (text, False)]
-    passes_on = is_silent and policy.relay == "nudge_then_deliver"
+    waiting = [(spoken.said, False) for spoken in turn.spoken if not spoken.now and not failed]
+    chosen: list[Wanted] = list(waiting[-1:] if policy.speech.keep == "last" else waiting)
+    falls_back = not (earlier or chosen) and "fallback" in (policy.text, policy.silent)
+    if text is not None and context.role == "foreground" and (failed or policy.text == "reply" or falls_back):
+        chosen.append((text, False))
+    is_told = any(isinstance(said, Heard) for said, _ in (*earlier, *chosen))
+    passes_on = not is_told and context.role == "foreground" and policy.relay == "nudge_then_deliver"
     return [*chosen, *((said, True) for said in turn.relay if passes_on)]
 
 
 def _require_told(history: History, turn: TurnSpeech, ended: TurnEnded) -> None:
     """What ended says of its deliveries is what they were."""
-    delivered = tuple(
-        Delivered(effect_id=one.effect_id, said=one.said, relayed=one.relayed) for one in turn.delivered
-    )
+    delivered = tuple(Delivered(effect_id=one.effect_id, said=one.said, relayed=one.relayed) for one in turn.delivered)
     require(ended.deliveries == delivered, "what ended tells of other deliveries", history)
     speeches = [spoken.said for spoken in turn.spoken]
     heard = tuple(one.said for one in delivered if one.said in speeches)
@@ -139,7 +143,7 @@ def keeps_within_limits(history: History) -> None:
         bare = last or requests[0].plain
         require((requests[0].tool_choice == "none") == bare, "the last request is not what the limit says", history)
     begins = isinstance(flights.answered, SelectProfile)  # a turn may always ask once
-    if (requests and not begins or tools and not again) and not spending.sends_again:
+    if ((requests and not begins) or (tools and not again)) and not spending.sends_again:
         require(not _is_used_up(spent, limits, newest.event.at), "started although all is spent", history)
 
 

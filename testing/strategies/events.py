@@ -7,7 +7,6 @@ from functools import cache
 from itertools import product
 from typing import Any, TypeVar
 
-from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from ...states.events import (

@@ -7,7 +7,6 @@ faults than what misses by far.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 
 from hypothesis.strategies import SearchStrategy
 
