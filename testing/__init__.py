@@ -16,17 +16,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .fixture import TraceDiverged, load_trace, replay_trace, rerecord_trace, save_trace, trace_of
     from .history import History, Observation, Trace, observe
     from .laws import LAWS, LawBroken, check_laws, check_newest
     from .machine import ConversationMachine
+    from .program import as_program
     from .scripted import FunctionLlm, ScriptedLlm, call, calls, failure, reply
+    from .shrink import shrink_trace
     from .strategies import effects, events, events_for, policies, states, traces
 
 _HOMES = {
+    "fixture": ("TraceDiverged", "load_trace", "replay_trace", "rerecord_trace", "save_trace", "trace_of"),
     "history": ("History", "Observation", "Trace", "observe"),
     "laws": ("LAWS", "LawBroken", "check_laws", "check_newest"),
     "machine": ("ConversationMachine",),
+    "program": ("as_program",),
     "scripted": ("FunctionLlm", "ScriptedLlm", "call", "calls", "failure", "reply"),
+    "shrink": ("shrink_trace",),
     "strategies": ("effects", "events", "events_for", "policies", "states", "traces"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -40,6 +46,8 @@ __all__ = [
     "Observation",
     "ScriptedLlm",
     "Trace",
+    "TraceDiverged",
+    "as_program",
     "call",
     "calls",
     "check_laws",
@@ -48,10 +56,16 @@ __all__ = [
     "events",
     "events_for",
     "failure",
+    "load_trace",
     "observe",
     "policies",
+    "replay_trace",
     "reply",
+    "rerecord_trace",
+    "save_trace",
+    "shrink_trace",
     "states",
+    "trace_of",
     "traces",
 ]
 
