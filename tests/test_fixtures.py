@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from turnwise.states import CloseRequested, InvalidInput, TurnwiseError, UserMessage
@@ -24,9 +24,10 @@ from turnwise.testing import (
     replay_trace,
     rerecord_trace,
     save_trace,
+    trace_of,
     traces,
 )
-from turnwise.testing.fixture import Failures, trace_of
+from turnwise.testing.fixture import Failures
 from turnwise.testing.laws import stays_closed, takes_answers_by_their_effect
 
 from .conversation import Conversation
@@ -227,9 +228,9 @@ class ByType(ConversationMachine):
     laws = (takes_answers_by_their_effect,)
 
 
-def fail(machine: type[ConversationMachine]) -> LawBroken:
+def fail(machine: type[ConversationMachine], *phases: Phase) -> LawBroken:
     """What a test of this machine fails with, where answers are taken by their type."""
-    found = settings(max_examples=20, derandomize=True, database=None, report_multiple_bugs=False)
+    found = settings(derandomize=True, database=None, phases=[Phase.generate, *phases])
     with pytest.MonkeyPatch.context() as faulty:
         plant(faulty, takes_answers_by_their_type)
         with pytest.raises(LawBroken) as broken:
@@ -250,7 +251,7 @@ class TestAFailureIsSaved:
             def teardown(self) -> None:
                 written.extend(len(load_trace(path)) for path in tmp_path.iterdir())
 
-        broken = fail(Watched)
+        broken = fail(Watched, Phase.shrink)
 
         (path,) = tmp_path.iterdir()
         trace = trace_of(load_trace(path))

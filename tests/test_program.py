@@ -7,9 +7,27 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from turnwise.states import Event, LlmResponse, Opened, ToolAborted, ToolCall, UserMessage
-from turnwise.testing import History, LawBroken, Observation, Trace, as_program, check_laws, shrink_trace, traces
-from turnwise.testing.fixture import trace_of
+from turnwise.states import (
+    Event,
+    LlmResponse,
+    MessageWithdrawn,
+    Opened,
+    ToolAborted,
+    ToolApproval,
+    ToolCall,
+    UserMessage,
+)
+from turnwise.testing import (
+    History,
+    LawBroken,
+    Observation,
+    Trace,
+    as_program,
+    check_laws,
+    shrink_trace,
+    trace_of,
+    traces,
+)
 from turnwise.testing.laws import is_taken_or_refused, pairs_calls_with_results, runs_no_more_than_allowed
 from turnwise.testing.report import MAX_SHOWN, tell
 from turnwise.testing.strategies import NOON, events
@@ -186,6 +204,11 @@ class TestAFailure:
         ]
 
 
+def takes_nothing_back_and_allows_nothing(history: History) -> None:
+    """A law that a conversation breaks with a withdrawal and an approval."""
+    assert not (history.withdrawn and history.allowed)
+
+
 class TestMadeShorter:
     """`shrink_trace`: what Hypothesis leaves, and what really happened, without what does not matter."""
 
@@ -198,14 +221,39 @@ class TestMadeShorter:
         shortest = shrink_trace(trace, runs_no_more_than_allowed)
 
         assert [each.event for each in shortest] == [
-            Opened(event_id="request-0", at=trace[0].event.at),
-            UserMessage(event_id="request-3", at=trace[3].event.at, text="Book a table"),
+            Opened(event_id="request-0", at=events[0].at),
+            UserMessage(event_id="request-1", at=events[1].at, text="a"),
             LlmResponse(
                 effect_id=1,
-                at=trace[4].event.at,
-                tool_calls=(ToolCall(call_id="find", name="find"), ToolCall(call_id="book", name="book")),
+                at=events[2].at,
+                tool_calls=(ToolCall(call_id="call-1", name="find"), ToolCall(call_id="call-2", name="book")),
             ),
         ]
+
+    def test_ids_stay_those_of_what_they_name(self) -> None:
+        """A withdrawal takes back its message and an approval allows its call, also where both have shorter ids."""
+        conversation = Conversation(when_busy="queue")
+        conversation.says()
+        conversation.model_says("Hello")
+        conversation.says()
+        conversation.says("Hurry")
+        conversation.happens(MessageWithdrawn, message_id=conversation.history.newest.event.event_id)
+        conversation.model_calls(call("9d3e", approval=True))
+        conversation.happens(ToolApproval, call_id="9d3e", allowed=True)
+
+        shortest = shrink_trace(conversation.history.observations, takes_nothing_back_and_allows_nothing)
+
+        events = [each.event for each in shortest]
+        assert [type(event) for event in events] == [
+            Opened,
+            UserMessage,
+            UserMessage,
+            MessageWithdrawn,
+            LlmResponse,
+            ToolApproval,
+        ]
+        assert events[3].message_id == events[2].event_id == "request-2"
+        assert events[5].call_id == events[4].tool_calls[0].call_id == "call-1"
 
     def test_an_event_that_cannot_happen_stays_the_last(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Where a handler crashes there is no law to ask; the same crash is what must stay."""
