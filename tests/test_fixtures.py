@@ -91,7 +91,7 @@ def saved(folder: Path) -> Path:
 class TestTheFile:
     """`save_trace`, `load_trace`."""
 
-    @given(traces())
+    @given(traces(max_size=12))
     def test_events_are_read_as_they_were_written(self, tmp_path_factory: pytest.TempPathFactory, trace: Trace) -> None:
         """Any trace, and what was saved is replayed without a word."""
         path = tmp_path_factory.getbasetemp() / "any.json"

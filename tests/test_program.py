@@ -230,6 +230,20 @@ class TestMadeShorter:
             ),
         ]
 
+    def test_an_answer_ends_what_waits_for_it_where_the_rest_is_gone(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The request that a retry made goes with the failure before it; then its response answers the first."""
+        conversation = Conversation()
+        conversation.says()
+        conversation.model_fails("internal")
+        conversation.tries_again()
+        conversation.model_calls("find", "book")
+        events = [each.event for each in conversation.history.observations]
+        plant(monkeypatch, runs_one_too_many)
+
+        shortest = shrink_trace(trace_of(events), runs_no_more_than_allowed)
+
+        assert [each.event.type for each in shortest] == ["opened", "user_message", "llm_response"]
+
     def test_ids_stay_those_of_what_they_name(self) -> None:
         """A withdrawal takes back its message and an approval allows its call, also where both have shorter ids."""
         conversation = Conversation(when_busy="queue")
