@@ -20,20 +20,26 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .channel import RecordingChannel
     from .clock import ManualClock
+    from .fixture import TraceDiverged, load_trace, replay_trace, rerecord_trace, save_trace, trace_of
     from .history import History, Observation, Trace, observe
     from .laws import LAWS, LawBroken, check_laws, check_newest
     from .machine import ConversationMachine
+    from .program import as_program
     from .scripted import FunctionLlm, ScriptedLlm, call, calls, failure, reply
+    from .shrink import shrink_trace
     from .simulation import Simulation, SimulationFailed, simulate
     from .strategies import effects, events, events_for, policies, states, traces
 
 _HOMES = {
     "channel": ("RecordingChannel",),
     "clock": ("ManualClock",),
+    "fixture": ("TraceDiverged", "load_trace", "replay_trace", "rerecord_trace", "save_trace", "trace_of"),
     "history": ("History", "Observation", "Trace", "observe"),
     "laws": ("LAWS", "LawBroken", "check_laws", "check_newest"),
     "machine": ("ConversationMachine",),
+    "program": ("as_program",),
     "scripted": ("FunctionLlm", "ScriptedLlm", "call", "calls", "failure", "reply"),
+    "shrink": ("shrink_trace",),
     "simulation": ("Simulation", "SimulationFailed", "simulate"),
     "strategies": ("effects", "events", "events_for", "policies", "states", "traces"),
 }
@@ -52,6 +58,8 @@ __all__ = [
     "Simulation",
     "SimulationFailed",
     "Trace",
+    "TraceDiverged",
+    "as_program",
     "call",
     "calls",
     "check_laws",
@@ -60,11 +68,17 @@ __all__ = [
     "events",
     "events_for",
     "failure",
+    "load_trace",
     "observe",
     "policies",
+    "replay_trace",
     "reply",
+    "rerecord_trace",
+    "save_trace",
+    "shrink_trace",
     "simulate",
     "states",
+    "trace_of",
     "traces",
 ]
 

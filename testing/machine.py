@@ -6,14 +6,21 @@ law is checked. Run it as a test:
 
     TestConversation = ConversationMachine.TestCase
 
-Subclass it to try your own rules (`policies`), your own tools (`calls`), or a conversation that lives elsewhere
-(`observe`).
+Subclass it to try your own rules (`policies`), your own tools (`calls`), your own promises (`laws`), or a conversation
+that lives elsewhere (`observe`).
+
+A failure is shown as a program. It is also saved, for `replay_trace`, in the folder that `fixtures` or the environment
+variable `TURNWISE_FIXTURES` names.
 """
 
 from __future__ import annotations
 
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import get_args
+from typing import ClassVar, get_args
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -40,25 +47,42 @@ from ..states.policy import Policy
 from ..states.roles import Role
 from ..states.states import AwaitingPerson, Busy, Failed, Idle, InDoubt, State
 from . import strategies
+from .fixture import AnyPath, Failures
 from .history import History, Observation, observe
-from .laws import check_newest, is_replayed_by_its_log
+from .laws import LAWS, Law, is_deterministic, is_replayed_by_its_log, is_taken_or_refused
+from .program import Known
+from .report import tell
 from .strategies import NOON, changed, events_of, numbered
 
 LONG_ENOUGH = 40
 """Events before the host takes a hand in it: after a close nothing much can happen."""
 
 
+def _rules() -> SearchStrategy[Policy]:
+    """Rules of every kind. The plain ones stand first, so that a failure that needs no others shrinks to them."""
+    return st.sampled_from([st.just(Policy()), *[strategies.policies()] * 9]).flatmap(lambda chosen: chosen)
+
+
 class ConversationMachine(RuleBasedStateMachine):
     """One conversation, and everybody who can do something to it."""
 
-    policies: SearchStrategy[Policy] = strategies.policies()
+    policies: SearchStrategy[Policy] = _rules()
     """The rules that the conversation opens with or changes to."""
 
     calls: SearchStrategy[tuple[ToolCall, ...]] = strategies.tool_calls()
     """The calls that a response of the model may hold. Their ids are made unique."""
 
+    laws: tuple[Law, ...] = LAWS
+    """What is checked after each event."""
+
+    fixtures: AnyPath | None = None
+    """The folder in which a failure is saved; None leaves that to the environment variable `TURNWISE_FIXTURES`."""
+
+    _failures: ClassVar[dict[type[ConversationMachine], Failures]] = defaultdict(Failures)
+
     def __init__(self) -> None:
         super().__init__()
+        self.has_failed = False
         self.history = History()
         self.now: datetime = NOON
         self.answers: list[Answer] = []
@@ -81,8 +105,40 @@ class ConversationMachine(RuleBasedStateMachine):
         event = changed(event, **changes)
         if isinstance(event, Answer):
             self.answers.append(event)
-        self.history.add(self.observe(event))
-        check_newest(self.history)
+        self.take(event)
+
+    def take(self, event: Event) -> None:
+        """Let exactly this event happen, and check the laws. Raises `LawBroken`, and whatever `observe` raises."""
+        before = tuple(self.history.observations)
+        with self._told(is_taken_or_refused, (*before, event)):
+            self.history.add(self.observe(event))
+        for law in self.laws:
+            self._hold(law)
+
+    def _hold(self, law: Law) -> None:
+        with self._told(law, self.history.observations):
+            law(self.history)
+
+    @contextmanager
+    def _told(self, law: Law, trace: Sequence[Known]) -> Iterator[None]:
+        """Tell by which trace a law was broken, and save that trace if somebody wants it."""
+        try:
+            yield
+        except Exception as broken:
+            self.has_failed = True
+            repeatable = type(self).observe is ConversationMachine.observe
+            self._save(tell(broken, trace, law, repeatable=repeatable), law, broken)
+            raise
+
+    def _save(self, trace: Sequence[Known], law: Law, broken: Exception) -> None:
+        folder = self.fixtures or os.environ.get("TURNWISE_FIXTURES")
+        if not folder:
+            return
+        try:
+            path = self._failures[type(self)].save(trace, law, broken, folder)
+            broken.add_note(f"Saved as {path}; replay_trace() tries it again.")
+        except OSError as error:
+            broken.add_note(f"It could not be saved in {folder}: {error.strerror}.")
 
     def choose_answer(self, data: DataObject) -> Answer:
         """An answer to something that is waited for."""
@@ -182,5 +238,6 @@ class ConversationMachine(RuleBasedStateMachine):
         self.happen(CloseRequested(event_id="close", at=self.now))
 
     def teardown(self) -> None:
-        """The log, told again, must lead to the same end."""
-        is_replayed_by_its_log(self.history)
+        """The log, told again, must lead to the same end: law 2, for the whole."""
+        if is_deterministic in self.laws and not self.has_failed:
+            self._hold(is_replayed_by_its_log)

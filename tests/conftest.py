@@ -5,10 +5,16 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
-# Slow machines are no news, so no profile measures time; the limit for one test stands in pyproject.toml.
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+# Slow machines are no news, so no profile measures time; the limit for one test stands in pyproject.toml. A failure is
+# told as a program; Hypothesis' own explanation would watch each line of a run and take minutes.
+unhurried = settings(
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+    phases=[phase for phase in Phase if phase is not Phase.explain],
+)
 
 # The same examples each time: when one fails, it is the change under test that broke it.
 settings.register_profile("quick", unhurried, derandomize=True, max_examples=100)
@@ -22,16 +28,30 @@ settings.load_profile(PROFILE)
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the seed of a search before it begins, so that it can be told and repeated."""
-    if PROFILE != "quick" and config.option.hypothesis_seed is None:
+    """Choose the seed of a search before it begins, so that it can be told and repeated; one that was given holds."""
+    if config.option.hypothesis_seed is not None:
+        settings.register_profile("seeded", settings(), derandomize=False)
+        settings.load_profile("seeded")
+    elif PROFILE != "quick":
         config.option.hypothesis_seed = random.randrange(2**32)
 
 
-def pytest_report_header(config: pytest.Config) -> str:
-    """Say how the property tests search, and how to repeat it."""
+def how_to_repeat(config: pytest.Config) -> str:
+    """How the property tests search, and how to repeat it."""
     seed = config.option.hypothesis_seed
     repeat = "the same examples each time" if seed is None else f"repeat it with --hypothesis-seed={seed}"
     return f"property tests: {PROFILE}, {repeat}"
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Say at the beginning how the property tests search, and how to repeat it."""
+    return how_to_repeat(config)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say it once more below failures, where people look, and where `-q` leaves out the beginning."""
+    if terminalreporter.stats.get("failed"):
+        terminalreporter.write_line(how_to_repeat(config))
 
 
 @pytest.fixture

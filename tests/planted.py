@@ -1,183 +1,66 @@
-"""Loops of an engine with one bug each, for simulations that must find it."""
+"""Machines with one fault each, to see that it is found: `transition`, mended for the worse.
+
+Each is told as the mistake of a programmer, and made of public names, so that it stays the same mistake while the
+machine itself grows.
+"""
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
 
-from turnwise import Engine
-from turnwise.effects.runner import Recorder
-from turnwise.engine.loop import Loop
-from turnwise.engine.memory import Memory
-from turnwise.engine.updates import Update
-from turnwise.persistence.errors import StorageFailed
-from turnwise.states import Event, Failed, Refused, Request, Step, transition
+import pytest
 
-
-def planted(kind: type[Loop]) -> type[Engine]:
-    """An engine that drives its conversations with loops of this kind."""
-
-    class Planted(Engine):
-        def _loop(self, conversation_id: str, memory: Memory, recorder: Recorder) -> Loop:
-            models = self._models.specs
-            return kind(conversation_id, memory, recorder, self._performers, self._clock, models, self._loops.keep)
-
-    return Planted
-
-
-class StartsTwice(Loop):
-    """Its runner begins each effect twice, so each is answered twice."""
-
-    def __init__(self, *parts: Any) -> None:
-        super().__init__(*parts)
-        start = self._runner._start
-        self._runner._start = lambda effect, scene: (start(effect, scene), start(effect, scene))
-
-
-class TakesAnyAnswer(Loop):
-    """It does not ask whether anybody waits for an answer."""
-
-    async def _step(self, event: Event) -> Step:
-        return await self._carry_out(event, transition(self.state, event, self.memory.context))
-
-    async def _carry_out(self, event: Event, step: Step) -> Step:
-        await self._runner.commit(event, step)
-        self._publish(self.memory.advance(event, step))
-        self._runner.perform(step.effects, self._scene())
-        return step
-
-
-class DropsAnswers(Loop):
-    """Its mailbox loses an answer that comes while another event is being taken."""
-
-    def __init__(self, *parts: Any) -> None:
-        super().__init__(*parts)
-        post = self._mailbox.post
-        self._runner._post = lambda event: None if self._mailbox._draining else post(event)
-
-
-class GivesUpOnTheDisk(Loop):
-    """It forgets an answer that could not be stored."""
-
-    async def _take(self, event: Event) -> Step:
-        try:
-            return await super()._take(event)
-        except StorageFailed:
-            raise Refused("storage") from None
-
-
-class PerformsFirst(Loop):
-    """It begins what is not stored yet."""
-
-    async def _step(self, event: Event) -> Step:
-        step = transition(self.state, event, self.memory.context)
-        if not step.ignored:
-            self._runner.perform(step.effects, self._scene())
-            await self._runner.commit(event, step)
-            self._publish(self.memory.advance(event, step))
-        return step
-
-
-class RunsAhead(Loop):
-    """Its memory advances before the step is stored."""
-
-    async def _step(self, event: Event) -> Step:
-        step = transition(self.state, event, self.memory.context)
-        if not step.ignored:
-            updates = self.memory.advance(event, step)
-            await self._runner.commit(event, step)
-            self._publish(updates)
-            self._runner.perform(step.effects, self._scene())
-        return step
-
-
-class ShowsFirst(Loop):
-    """It shows what is not stored yet."""
-
-    async def _step(self, event: Event) -> Step:
-        step = transition(self.state, event, self.memory.context)
-        if not step.ignored:
-            before = self.memory.state
-            self._publish(self.memory.advance(event, step))
-            self.memory.state = before
-            await self._runner.commit(event, step)
-            self.memory.state = step.state
-            self._runner.perform(step.effects, self._scene())
-        return step
-
-
-class PromisesFirst(Loop):
-    """It tells who asked before the step is stored."""
-
-    async def _take(self, event: Event) -> Step:
-        step = transition(self.state, event, self.memory.context)
-        self._storing = asyncio.ensure_future(super()._take(event))
-        return step
-
-
-class ForgetsRequests(Loop):
-    """It takes a request again that it took before."""
-
-    async def _take(self, event: Event) -> Step:
-        self.memory._requests.clear()
-        return await super()._take(event)
-
-
-class TakesAnotherForTheSame(Loop):
-    """It goes by the id of a request alone, and not by what it says."""
-
-    async def _take(self, event: Event) -> Step:
-        if isinstance(event, Request) and event.event_id in self.memory._requests:
-            return Step(self.state, ignored=True)
-        return await super()._take(event)
-
-
-class TellsTooFew(Loop):
-    """It forgets who waits for a turn that fails."""
-
-    def _publish(self, updates: tuple[Update, ...]) -> None:
-        if isinstance(self.state, Failed):
-            self.feed.publish(*updates)
-        else:
-            super()._publish(updates)
-
-
-class ShowsTooLittle(Loop):
-    """It shows the last update of each step, and not those before it."""
-
-    def _publish(self, updates: tuple[Update, ...]) -> None:
-        super()._publish(updates[-1:])
-
-
-class SwallowsFailures(Loop):
-    """Its runner says nothing when a performer breaks."""
-
-    def __init__(self, *parts: Any) -> None:
-        super().__init__(*parts)
-        post = self._mailbox.post
-        self._runner._post = lambda event: None if getattr(event, "kind", "") == "internal" else post(event)
-
-
-class SleepsThrough(Loop):
-    """It does not start the deadline of a question again when the engine is opened again."""
-
-    def wake(self) -> None:  # noqa: D102
-        self._on_step(self)
-
-
-PLANTED = (
-    StartsTwice,
-    TakesAnyAnswer,
-    DropsAnswers,
-    GivesUpOnTheDisk,
-    PerformsFirst,
-    RunsAhead,
-    ShowsFirst,
-    PromisesFirst,
-    ForgetsRequests,
-    TakesAnotherForTheSame,
-    TellsTooFew,
-    ShowsTooLittle,
-    SwallowsFailures,
-    SleepsThrough,
+from turnwise.states import (
+    Answer,
+    Context,
+    Effect,
+    Event,
+    PersistToolResults,
+    State,
+    Step,
+    ToolAborted,
+    ToolExecuting,
+    transition,
 )
+from turnwise.testing import history
+
+Transition = Callable[[State, Event, Context], Step]
+
+
+def forgets_a_result(state: State, event: Event, context: Context) -> Step:
+    """A handler forgets a result: of several that a step brings, the last is lost."""
+    step = transition(state, event, context)
+    return replace(step, effects=tuple(_without_the_last(effect) for effect in step.effects))
+
+
+def _without_the_last(effect: Effect) -> Effect:
+    if isinstance(effect, PersistToolResults) and len(effect.results) > 1:
+        return effect.model_copy(update={"results": effect.results[:-1]})
+    return effect
+
+
+def runs_one_too_many(state: State, event: Event, context: Context) -> Step:
+    """A guard is wrong by one: it lets a tool start beside as many as may run."""
+    policy = context.policy.model_copy(update={"parallel": context.policy.parallel + 1})
+    return transition(state, event, context.model_copy(update={"policy": policy}))
+
+
+def takes_answers_by_their_type(state: State, event: Event, context: Context) -> Step:
+    """An answer is accepted by its type instead of by its id, so one that is late ends what began after it."""
+    fitting = [effect_id for effect_id, kinds in state.awaited().items() if type(event) in kinds]
+    if isinstance(event, Answer) and fitting:
+        event = event.model_copy(update={"effect_id": fitting[0]})
+    return transition(state, event, context)
+
+
+def crashes(state: State, event: Event, context: Context) -> Step:
+    """A handler does not know that a tool may stop by itself."""
+    if isinstance(state, ToolExecuting) and isinstance(event, ToolAborted) and event.effect_id in state.awaited():
+        raise KeyError(event.effect_id)
+    return transition(state, event, context)
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, fault: Transition) -> None:
+    """Let all conversations of the kit go by this machine, for the length of a test."""
+    monkeypatch.setattr(history, "transition", fault)

@@ -28,7 +28,7 @@ from turnwise.testing.simulation.dice import Dice
 from turnwise.testing.simulation.event_loop import Hangs, VirtualLoop
 from turnwise.testing.simulation.made_up import made_up
 
-from .planted import PLANTED, planted
+from .planted_loops import PLANTED, planted
 
 T = TypeVar("T")
 

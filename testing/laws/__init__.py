@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from ..history import History, histories
 from ..observation import Observation
+from ..report import tell
 from .broken import Law, LawBroken
 from .rounds import (
     hands_on_answers_exactly,
@@ -81,16 +82,23 @@ LAWS: tuple[Law, ...] = (
 def check_laws(trace: Iterable[Observation], *laws: Law) -> None:
     """Hold each step of a trace to the laws given, or to all. The trace begins with the first event.
 
-    Raises `LawBroken` at the first step that breaks one.
+    Raises `LawBroken` at the first step that breaks one, with a note that tells the trace as a program.
     """
     history = History()
     for history in histories(trace):
         check_newest(history, *laws)
     if not laws:
-        is_replayed_by_its_log(history)
+        check_newest(history, is_replayed_by_its_log)
 
 
 def check_newest(history: History, *laws: Law) -> None:
-    """Hold the newest step to the laws given, or to all. Raises `LawBroken`."""
+    """Hold the newest step to the laws given, or to all.
+
+    Raises `LawBroken`, with a note that tells the trace as a program. What a law of your own raises gets that note too.
+    """
     for law in laws or LAWS:
-        law(history)
+        try:
+            law(history)
+        except Exception as broken:
+            tell(broken, history.observations, law)
+            raise

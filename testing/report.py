@@ -1,0 +1,47 @@
+"""Tells a failure so that it can be understood: as the conversation that led to it, written as a short program.
+
+Hypothesis runs a test that fails many times over, each time with something smaller, and the smallest once more at the
+end. That one is made shorter still, event by event. A failure outside of Hypothesis is told as it happened.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from .program import Known, as_program
+from .shrink import shrink_trace
+
+if TYPE_CHECKING:
+    from .laws import Law
+
+MAX_SHOWN = 20_000
+"""The longest program, in characters, that a failure shows. Ours: some two hundred events, far more than a shrunk
+trace has, and still no flood for whoever reads the log of a build."""
+
+
+def tell(broken: Exception, trace: Iterable[Known], law: Law, *, repeatable: bool = True) -> tuple[Known, ...]:
+    """Note on the exception by which trace the law was broken, as a program; returns that trace.
+
+    Where Hypothesis shows its smallest example the trace is made shorter, if it is `repeatable`: if its events come to
+    the same when they happen again.
+    """
+    told = happened = tuple(trace)
+    if repeatable and _is_smallest():
+        told = shrink_trace(happened, law)
+    program = as_program(told, law)
+    if len(program) <= MAX_SHOWN:
+        shorter = " and made shorter" if len(told) < len(happened) else ""
+        broken.add_note(f"The same, written as a program{shorter}:\n\n{program}")
+    else:
+        broken.add_note(f"The {len(told)} events that led there are too long to print; as_program() writes them down.")
+    return told
+
+
+def _is_smallest() -> bool:
+    """Whether Hypothesis runs the example that it is going to show."""
+    control = sys.modules.get("hypothesis.control")  # a test that does without Hypothesis does not load it
+    if control is None or not control.currently_in_test_context():
+        return False
+    return bool(control.current_build_context().is_final)
