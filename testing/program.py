@@ -92,13 +92,19 @@ def _check(source: _Source, law: Law | None) -> str:
     if law is None:
         return "    check_laws(history.observations)"
     if _can_be_imported(law):
-        source.needs(law.__module__, law.__name__)
+        source.needs(_home_of(law), law.__name__)
     return f"    check_newest(history, {_name(law)})"
 
 
 def _can_be_imported(law: Law) -> bool:
     module = sys.modules.get(law.__module__)
     return law.__module__ != "__main__" and getattr(module, law.__name__, None) is law
+
+
+def _home_of(law: Law) -> str:
+    """The module to import a law from: our own stand together in one."""
+    package = __package__ + ".laws"
+    return package if law.__module__.startswith(package) else law.__module__
 
 
 class _Source:
