@@ -76,6 +76,7 @@ class Engine:
         channels: Iterable[Channel] = (),
         policy: Policy | None = None,
         settings: Settings | None = None,
+        clock: Clock | None = None,
     ) -> Engine:
         """An engine over the database at `url` (a path, or `sqlite:///path`; `sqlite://` is in memory).
 
@@ -87,7 +88,8 @@ class Engine:
         `ModelSpec` is a name together with the model's window, for models that litellm does not list. `tools` are
         functions, `@tool` functions, or names of built-in tools. Everything that is said to the user goes out through
         each of the `channels`, objects of the `Channel` port. `policy` is for conversations created without one; its
-        models are replaced by those given here.
+        models are replaced by those given here. `clock` is what it tells the time and waits by: the machine's own, or
+        for tests a `turnwise.testing.ManualClock`.
 
         Raises `ConfigurationError` at once for tools and models that cannot be what they are given as, and when it
         opens, `StoreError` for a database that cannot be used. Whether a model's provider is known and has a key is
@@ -95,11 +97,11 @@ class Engine:
         """
         settings = Settings() if settings is None else settings
         policy = presets.assistant() if policy is None else policy
-        for given, kind in ((settings, Settings), (policy, Policy)):
+        clock = SystemClock() if clock is None else clock
+        for given, kind in ((settings, Settings), (policy, Policy), (clock, Clock)):
             if not isinstance(given, kind):
                 raise ConfigurationError(f"An engine takes {kind.__name__} as its {kind.__name__.lower()}.")
         models = Models.of(model, fallback_models)
-        clock = SystemClock()
         return cls(url, models, build_performers(models, tools, channels, clock, settings), policy, clock)
 
     @classmethod

@@ -654,3 +654,18 @@ class TestByHand:
             (event,) = [e.event for e in await conversation.events() if isinstance(e.event, HistoryCompacted)]
             assert event.summary == SUMMARY
             assert event.usage.tokens == 77
+
+
+class TestARehearsal:
+    """The model that needs no key."""
+
+    async def test_it_goes_on_after_condensing(self, database: Path) -> None:
+        """It says for a summary that it remembers nothing, and takes none of that for the user's words."""
+        async with Engine.open(database, model=LiteLlm("rehearsal", delay=0), tools=[find_table]) as engine:
+            conversation = await engine.create()
+            await conversation.send("Good morning")
+            await conversation.compact()
+            turn = await conversation.send("Hello again")
+
+            assert turn.reply.startswith("You said: “Hello again”")
+            await assert_whole(conversation)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from turnwise import Texts
 from turnwise.effects.model.history import write_history
 from turnwise.states import Message, ToolCall
+from turnwise.states.images import Image
 
 TEXTS = Texts()
 AT_THE_MARGIN = re.compile(
@@ -110,6 +111,13 @@ class TestWhoSpeaks:
 
         assert 'Another agent:\n  <message_for_user origin="buses">The bus is late</message_for_user>' in written
         assert f"Result of a tool:\n  said\n  {TEXTS.undelivered}" in written
+
+    def test_images_are_told_of(self) -> None:
+        """A message may be an image and nothing else; the text that is to be condensed says that there was one."""
+        picture = Image(url="https://example.com/menu.png")
+
+        assert write(user("", images=(picture,))) == "User:\n  [shows 1 image]"
+        assert write(user("These", images=(picture, picture))) == "User:\n  These\n  [shows 2 images]"
 
     def test_what_is_kept_is_marked(self) -> None:
         """The message that is being answered stands beside the summary, and the model is told so."""

@@ -63,10 +63,11 @@ def _speaker(message: Message, called: dict[str, str]) -> str:
 
 
 def _text(message: Message, texts: Texts) -> str:
-    """What a message says, what it calls, and whether it got to where it was meant to."""
+    """What a message says, shows and calls, and whether it got to where it was meant to."""
+    shows = [f"[shows {len(message.images)} {'images' if len(message.images) > 1 else 'image'}]"] * bool(message.images)
     calls = [f"[calls {legal_name(call.name)} with {call.arguments}]" for call in message.tool_calls]
     lost = [texts.undelivered] if message.undelivered else []
-    return "\n".join(part for part in (text_for_model(message), *calls, *lost) if part.strip())
+    return "\n".join(part for part in (text_for_model(message), *shows, *calls, *lost) if part.strip())
 
 
 def _passage(speaker: str, text: str) -> str:
