@@ -429,6 +429,18 @@ class TestSilentMessages:
 
         assert flow.delivered() == ["Hello!"]
 
+    def test_a_silent_message_for_the_user_that_waited_asks_for_no_relay_either(self) -> None:
+        """D6, D7: it enters with the turn that a person's message begins, and that turn is the person's."""
+        flow = answering()
+        flow.hears(DONE, silent=True)
+        flow.says("And?")
+        flow.model_says("Hello!")
+
+        flow.model_says("")
+
+        assert flow.entered(DONE) == 1
+        assert flow.delivered() == ["Hello!", TEXTS.empty]
+
     def test_when_the_conversation_closes_it_is_withdrawn(self) -> None:
         """D14: the sender learns that it came to nothing."""
         flow = answering()

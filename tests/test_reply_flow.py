@@ -748,7 +748,7 @@ class TestTheMarker:
 
     def test_a_marker_may_be_a_sign(self) -> None:
         """A marker that ends in no letter stands before anything."""
-        assert text_of_reply("@@search\n@ home", Policy(marker="@@")) == "@ home"
+        assert text_of_reply("@@search\n@@ look\n@ home", Policy(marker="@@")) == "@ home"
 
     @given(st.text())
     def test_without_a_marker_nothing_is_removed(self, content: str) -> None:

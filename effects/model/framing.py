@@ -73,9 +73,9 @@ def _as_read(message: Message, context: Context) -> Message:
     """The message in the words that a model reads: another agent's between tags, and a result that was to speak to the
     user and did not reach them with a note that says so (case S21)."""
     if message.undelivered:
-        return message.model_copy(update={"text": f"{message.text}\n\n{context.policy.texts.undelivered}".strip()})
+        return message.replace(text=f"{message.text}\n\n{context.policy.texts.undelivered}".strip())
     if message.audience is not None:
-        return message.model_copy(update={"text": text_for_model(message)})
+        return message.replace(text=text_for_model(message))
     return message
 
 
