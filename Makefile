@@ -4,10 +4,10 @@
 bin := .venv/bin
 ready := .venv/ready
 
-.PHONY: help demo test check deep docs clean
+.PHONY: help demo test check deep simulate docs clean
 
 help:  ## say what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
 
 demo: $(ready)  ## watch a conversation; needs no key and no network
 	@$(bin)/turnwise demo
@@ -24,6 +24,9 @@ check: $(ready)  ## lint, format, types, floors, and whether the pictures of the
 
 deep: $(ready)  ## the property tests with many more examples: minutes to hours
 	TURNWISE_PROFILE=deep $(bin)/python -m pytest -m hypothesis --timeout=0
+
+simulate: $(ready)  ## thousands of conversations in virtual time, among people and tools at their worst: a minute or two
+	$(bin)/python -m turnwise.testing.simulation --seeds 5000
 
 docs: $(ready)  ## draw docs/machine.md and the picture in README.md again from the table
 	$(bin)/python -m turnwise.states.diagram --write docs/machine.md README.md

@@ -111,7 +111,7 @@ class Runner:
                 self._post(self._unavailable(effect))
 
     def _send(self, effect: Effect, scene: Scene) -> None:
-        self._sending = asyncio.ensure_future(_contained(self._performers[type(effect)](effect, scene)))
+        self._sending = asyncio.ensure_future(_contained(self._performers[type(effect)], effect, scene))
         self._sending.add_done_callback(self._sent)
 
     def _sent(self, task: asyncio.Future[Answer | None]) -> None:
@@ -121,7 +121,7 @@ class Runner:
         self._start_next()
 
     def _start(self, effect: Any, scene: Scene) -> None:
-        task = asyncio.ensure_future(_contained(self._performers[type(effect)](effect, scene)))
+        task = asyncio.ensure_future(_contained(self._performers[type(effect)], effect, scene))
         self._tasks[effect.effect_id] = task
         task.add_done_callback(lambda done: self._finish(effect, done))
 
@@ -142,15 +142,17 @@ class Runner:
 
     def _finish(self, effect: Any, task: asyncio.Future[Answer | None]) -> None:
         """Post the answer. Done callbacks see tasks that were cancelled before they began, too."""
+        # Looked at in any case: asyncio complains at the end about an error that nobody has looked at.
+        error = None if task.cancelled() else task.exception()
         if self._tasks.pop(effect.effect_id, None) is None:
             return
         aborted = effect.effect_id in self._aborted
         self._aborted.discard(effect.effect_id)
-        if not task.cancelled() and task.exception() is None:
+        if not task.cancelled() and error is None:
             self._post(self._exact(effect, task.result()))
         elif not (task.cancelled() and aborted):
             # Also a performer that was cancelled by nobody here: some library's own cancellation leaked out of it.
-            self._post(self._failure(effect, None if task.cancelled() else task.exception()))
+            self._post(self._failure(effect, error))
         else:
             self._acknowledge(effect)
 
@@ -181,9 +183,12 @@ class Runner:
         return EffectFailed(effect_id=effect.effect_id, at=self._clock.now(), kind="unavailable", sentence=sentence)
 
 
-async def _contained(performing: Awaitable[Answer | None]) -> Answer | None:
-    """A performer that wants the whole process to exit only breaks: asyncio would let that out of its loop."""
+async def _contained(perform: Performer, effect: Any, scene: Scene) -> Answer | None:
+    """A performer that wants the whole process to exit only breaks: asyncio would let that out of its loop.
+
+    It is called here and not before: an effect that is aborted at once leaves nothing behind that was never awaited.
+    """
     try:
-        return await performing
+        return await perform(effect, scene)
     except (SystemExit, KeyboardInterrupt) as error:
         raise RuntimeError("a performer tried to end the process") from error

@@ -111,7 +111,6 @@ class Draft(Generic[S_co]):
         status: TurnStatus,
         final_content: Said | None = None,
         *,
-        truncated: bool = False,
         failure: Failure | None = None,
     ) -> None:
         """The turn comes to its end with this; what is delivered of it is still to be settled."""
@@ -119,9 +118,14 @@ class Draft(Generic[S_co]):
             turn=self.turn.number,
             status=status,
             final_content=final_content,
-            truncated=truncated,
+            truncated=self.turn.cut_off and status in ("completed", "incomplete"),
             failure=failure,
         )
+
+    def show(self, said: Said) -> None:
+        """This is shown of the turn that was left, in place of what it ended with."""
+        assert self.ended is not None, "only a turn that was left is shown"
+        self.ended = self.ended.replace(final_content=said)
 
     def deliver(self, said: Said, *, relayed: bool = False) -> None:
         """The user receives this."""

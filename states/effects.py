@@ -116,7 +116,7 @@ class SummarizeTurn(Effect):
 
 
 class CompactHistory(Effect):
-    """Condense what entered the transcript up to the step `up_to`, but not what people said in `turn`."""
+    """Condense what entered the transcript up to the step `up_to`, but not what people said since the turn `turn`."""
 
     type: Literal["compact_history"] = "compact_history"
     effect_id: int

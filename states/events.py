@@ -204,7 +204,7 @@ class ProfileSelected(Answer):
 
 
 class RecentText(Value):
-    """A text of the last minutes, from another conversation of the same owner."""
+    """A text of the last minutes, from whatever conversation of the same owner (case J3)."""
 
     role: Literal["user", "assistant"]
     text: Text

@@ -27,6 +27,7 @@ from .events import (
 )
 from .failures import TRANSIENT
 from .inbox import MAX_INBOX
+from .messages import Usage
 from .policy import Limits, Policy, Recent
 from .prompting import after_empty, due_nudge
 from .questions import overanswered_question, unanswered_question, unknown_question
@@ -62,8 +63,9 @@ def wants_tools_too_late(draft: Draft[LlmRequesting], event: LlmResponse, contex
 
 
 def fills_window(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> bool:
-    """Tools are wanted, but there is no room for what they would bring (case P21)."""
-    return bool(event.tool_calls) and _is_full(draft, context, event.usage.tokens)
+    """Tools are wanted, but there is no room for what they would bring (case P21), and a request would follow."""
+    leaves_no_room = bool(event.tool_calls) and is_full(draft, context, event.usage.tokens)
+    return leaves_no_room and not _spends_budget(draft, event, context)
 
 
 def fills_window_again(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> bool:
@@ -97,7 +99,7 @@ def says_nothing(draft: Draft[LlmRequesting], event: LlmResponse, context: Conte
 def must_be_nudged(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> bool:
     """The turn would end short of what the rules ask for, and may ask the model once more (cases S10, B6, D7)."""
     due = due_nudge(draft.turn, context, text=event.content)
-    return due is not None and event.finish_reason != "length" and not budget_is_spent(draft, event, context)
+    return due is not None and event.finish_reason != "length" and not _spends_budget(draft, event, context)
 
 
 def may_be_prompted_again(draft: Draft[State], event: Event, context: Context) -> bool:
@@ -119,9 +121,10 @@ def has_next_model(draft: Draft[LlmRequesting], event: LlmFailed | EffectFailed,
 
 
 def fails_for_lack_of_room(draft: Draft[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> bool:
-    """The request was larger than the model's window, and condensing has not been tried for it yet."""
-    condenses = type(context.policy.dialogue) is not Recent
-    return event.kind == "context_window" and condenses and not draft.turn.condensed
+    """The request was larger than the model's window, condensing has not been tried for it yet, and a request would
+    follow."""
+    condenses = type(context.policy.dialogue) is not Recent and not draft.turn.condensed
+    return event.kind == "context_window" and condenses and not budget_is_spent(draft, event, context)
 
 
 def _wait(draft: Draft[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> float | None:
@@ -149,10 +152,11 @@ def may_search(turn: TurnRecord, policy: Policy) -> bool:
 
 def window_is_full(draft: Draft[State], event: Event, context: Context) -> bool:
     """The last request left no room for another (case P22)."""
-    return _is_full(draft, context, draft.window_used) and not draft.turn.condensed
+    return is_full(draft, context, draft.window_used) and not draft.turn.condensed
 
 
-def _is_full(draft: Draft[State], context: Context, used: int) -> bool:
+def is_full(draft: Draft[State], context: Context, used: int) -> bool:
+    """A request of so many tokens leaves no room for another."""
     window = context.policy.models[draft.turn.model].window
     if window is None or type(context.policy.dialogue) is Recent:
         return False
@@ -187,14 +191,23 @@ def may_resume(draft: Draft[Busy], event: Resumed, context: Context) -> bool:
 
 def budget_is_spent(draft: Draft[State], event: Event, context: Context) -> bool:
     """No further model request is allowed in this turn."""
-    limits, turn = context.policy.limits, draft.turn
-    return turn.requests >= limits.requests or _is_used_up(limits, turn, event)
+    return _leaves_no_request(context.policy.limits, draft.turn, event, draft.turn.spent)
 
 
-def _is_used_up(limits: Limits, turn: TurnRecord, event: Event) -> bool:
+def _spends_budget(draft: Draft[State], event: LlmResponse | WorkVerified | EffectFailed, context: Context) -> bool:
+    """The same for the guard of a row, which is asked before the cost of this very answer is counted."""
+    spent = draft.turn.spent if isinstance(event, EffectFailed) else draft.turn.spent + event.usage
+    return _leaves_no_request(context.policy.limits, draft.turn, event, spent)
+
+
+def _leaves_no_request(limits: Limits, turn: TurnRecord, event: Event, spent: Usage) -> bool:
+    return turn.requests >= limits.requests or _is_used_up(limits, turn, event, spent)
+
+
+def _is_used_up(limits: Limits, turn: TurnRecord, event: Event, spent: Usage) -> bool:
     return (
-        (limits.tokens is not None and turn.spent.tokens >= limits.tokens)
-        or (limits.cost is not None and (turn.spent.cost or 0.0) >= limits.cost)
+        (limits.tokens is not None and spent.tokens >= limits.tokens)
+        or (limits.cost is not None and (spent.cost or 0.0) >= limits.cost)
         or (limits.seconds is not None and (event.at - turn.since).total_seconds() >= limits.seconds)
     )
 
@@ -262,7 +275,7 @@ def needs_approval(draft: Draft[State], event: Event, context: Context) -> bool:
 def _tools_are_left(draft: Draft[State], event: Event, context: Context) -> bool:
     limits, turn = context.policy.limits, draft.turn
     within_count = limits.tool_calls is None or turn.tool_calls < limits.tool_calls
-    return within_count and not _is_used_up(limits, turn, event)
+    return within_count and not _is_used_up(limits, turn, event, turn.spent)
 
 
 def names_the_call(draft: Draft[AwaitingApproval], event: ToolApproval, context: Context) -> bool:
@@ -358,7 +371,7 @@ def was_verified(draft: Draft[Verifying], event: WorkVerified, context: Context)
 
 def may_try_again(draft: Draft[Verifying], event: WorkVerified | EffectFailed, context: Context) -> bool:
     """The check may fail once more, and there is a request left for mending it (case S11)."""
-    return draft.turn.rejections + 1 < context.policy.verify and not budget_is_spent(draft, event, context)
+    return draft.turn.rejections + 1 < context.policy.verify and not _spends_budget(draft, event, context)
 
 
 # --- about a question

@@ -29,5 +29,5 @@ def is_repeated(call: ToolCall, seen: Sequence[str]) -> bool:
 
 
 def remember(earlier: tuple[tuple[str, ...], ...], made: Sequence[str], window: int) -> tuple[tuple[str, ...], ...]:
-    """The calls of the last requests, `window` of them, the newest last. `Pure.`"""
+    """The calls of the last requests, `window` of them, the newest last; a request that made none counts. `Pure.`"""
     return (*earlier, tuple(made))[-window:]

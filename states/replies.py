@@ -7,12 +7,17 @@ is used.
 
 from __future__ import annotations
 
+import re
+
 from .policy import Policy
 
 
 def text_of_reply(content: str, policy: Policy) -> str:
-    """The text without the lines that begin with the policy's marker; one in the middle of a line stays. `Pure.`"""
+    """The text without the lines that begin with the policy's marker; one in the middle of a line stays, and so does a
+    line that begins with a longer word. `Pure.`"""
     marker = policy.marker
     if not marker or marker not in content:
         return content
-    return "".join(line for line in content.splitlines(keepends=True) if not line.lstrip().startswith(marker))
+    word_ends = r"\b" if marker[-1].isalnum() else ""
+    begins = re.compile(rf"\s*{re.escape(marker)}{word_ends}")
+    return "".join(line for line in content.splitlines(keepends=True) if not begins.match(line))

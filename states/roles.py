@@ -29,9 +29,11 @@ MAX_DEPTH = 1
 def role_fault(tool: str, role: Role, depth: int = 0) -> str | None:
     """Why an agent of this role may not call the built-in `tool`, in a sentence, or None if it may.
 
-    `depth` counts the turns of other agents above this one: 0 where nobody started it. `Pure.`
+    `depth` counts the turns of other agents above this one: 0 where nobody started it; above a sub-agent there is at
+    least one. `Pure.`
     """
-    too_deep = tool == "spawn_agents" and depth >= MAX_DEPTH
+    above = max(depth, 1) if role == "sub_agent" else depth
+    too_deep = tool == "spawn_agents" and above >= MAX_DEPTH
     if tool in _DENIED[role] or too_deep:
         return f"{tool} is not available to {_NAMES[role]}"
     return None

@@ -312,12 +312,14 @@ class InDoubt(InRound):
 
 
 class Failed(State):
-    """The turn failed; a message or a retry goes on. `relay` are the messages that it was to pass on to the user."""
+    """The turn failed; a message or a retry goes on. `relay` are the messages that it was to pass on to the user,
+    `tried_again` is the first of the turns that it had tried again itself."""
 
     type: Literal["failed"] = "failed"
     kind: FailureKind
     sentence: str
     turn: int
+    tried_again: int | None = None
     relay: tuple[Heard, ...] = ()
     inbox: tuple[Waiting, ...] = ()
 

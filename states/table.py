@@ -286,7 +286,8 @@ TABLE: Table = {
         WORKING,
     ),
     Cancelling: lines(
-        on(ToolComplete, ToolReconciled, to=ACKNOWLEDGED, then=tool_executing.take_result),
+        on(ToolComplete, to=ACKNOWLEDGED, then=tool_executing.take_result),
+        on(ToolReconciled, to=ACKNOWLEDGED, then=cancelling.take_verdict),
         on(ToolAborted, to=ACKNOWLEDGED, then=tool_executing.take_abort),
         on(ToolInterrupted, to=ACKNOWLEDGED, then=cancelling.take_interruption),
         on(AskUserQuestionPending, to=ACKNOWLEDGED, then=cancelling.drop_question),

@@ -42,6 +42,9 @@ class TurnRecord(Part):
     """
 
     number: int
+    tries_again: int | None = None
+    """The first of the failed turns that this one tries again: what people said then, this one answers."""
+
     since: Instant
     model: int = 0
     requests: int = 0
@@ -70,7 +73,7 @@ class TurnRecord(Part):
     """Empty responses in a row, and what was tried against them."""
 
     condensed: bool = False
-    """Whether the newest request was made right after the history was condensed."""
+    """Whether the history was condensed for the newest request, or for an earlier one and the window stayed full."""
 
     earlier_calls: tuple[tuple[str, ...], ...] = ()
     """Fingerprints of the calls made, request by request, as far back as the policy remembers them."""
@@ -79,6 +82,9 @@ class TurnRecord(Part):
     deliveries: tuple[Delivered, ...] = ()
     relay: tuple[Heard, ...] = ()
     """Messages for the user that began this turn."""
+
+    cut_off: bool = False
+    """Whether the provider cut the newest response off (case P41)."""
 
     final: Heard | None = None
     """The newest text of the model."""

@@ -1,7 +1,9 @@
 """What turnwise tests itself with, for the tests of those who build on it.
 
-Doubles of the model say what a test tells them to. The property-testing kit makes up conversations and holds them to
-the laws of the machine. Names are looked up on first use: a test that needs only a double does not load Hypothesis.
+Doubles of the model say what a test tells them to, and a clock moves when a test moves it. The property-testing kit
+makes up conversations and holds them to the laws of the machine. Simulations run the whole engine in virtual time, with
+a world and people that follow from a seed. Names are looked up on first use: a test that needs only a double does not
+load Hypothesis.
 
     from hypothesis import given
     from turnwise.testing import check_laws, traces
@@ -17,18 +19,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .channel import RecordingChannel
+    from .clock import ManualClock
     from .history import History, Observation, Trace, observe
     from .laws import LAWS, LawBroken, check_laws, check_newest
     from .machine import ConversationMachine
     from .scripted import FunctionLlm, ScriptedLlm, call, calls, failure, reply
+    from .simulation import Simulation, SimulationFailed, simulate
     from .strategies import effects, events, events_for, policies, states, traces
 
 _HOMES = {
     "channel": ("RecordingChannel",),
+    "clock": ("ManualClock",),
     "history": ("History", "Observation", "Trace", "observe"),
     "laws": ("LAWS", "LawBroken", "check_laws", "check_newest"),
     "machine": ("ConversationMachine",),
     "scripted": ("FunctionLlm", "ScriptedLlm", "call", "calls", "failure", "reply"),
+    "simulation": ("Simulation", "SimulationFailed", "simulate"),
     "strategies": ("effects", "events", "events_for", "policies", "states", "traces"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -39,9 +45,12 @@ __all__ = [
     "FunctionLlm",
     "History",
     "LawBroken",
+    "ManualClock",
     "Observation",
     "RecordingChannel",
     "ScriptedLlm",
+    "Simulation",
+    "SimulationFailed",
     "Trace",
     "call",
     "calls",
@@ -54,6 +63,7 @@ __all__ = [
     "observe",
     "policies",
     "reply",
+    "simulate",
     "states",
     "traces",
 ]

@@ -64,7 +64,8 @@ def condense_up_to(draft: Draft[State], up_to: int) -> Compacting:
 
 def compact_effect(effect_id: int, up_to: int, turn: TurnRecord | None) -> CompactHistory:
     """The condensing wanted for this turn, or, without one, at rest. `Pure.`"""
-    return CompactHistory(effect_id=effect_id, up_to=up_to, turn=None if turn is None else turn.number)
+    since = None if turn is None else turn.tries_again or turn.number
+    return CompactHistory(effect_id=effect_id, up_to=up_to, turn=since)
 
 
 def stop_at_limit(draft: Draft[State], event: Event, context: Context) -> None:
@@ -73,12 +74,12 @@ def stop_at_limit(draft: Draft[State], event: Event, context: Context) -> None:
 
 
 def conclude_with(draft: Draft[State], text: str) -> None:
-    """The turn ends incomplete, with this sentence, or without one if it is empty."""
+    """The turn ends incomplete, with this sentence, or, if it is empty, without any text."""
     if text.strip():
         draft.say(Made(text=text))
         draft.conclude("incomplete", Made(text=text))
     else:
-        draft.conclude("incomplete", draft.turn.final)
+        draft.conclude("incomplete")
 
 
 def prompt_again(draft: Draft[State], event: Event, context: Context) -> None:

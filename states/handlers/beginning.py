@@ -16,12 +16,14 @@ from ..turn import TurnRecord
 
 
 def begin_turn(draft: Draft[State], at: datetime, context: Context) -> None:
-    """The first messages that wait begin the next turn together (cases D10, P17)."""
+    """The first messages that wait begin the next turn together (cases D10, P17). Those behind them begin turns of
+    their own, also if they were to be steered into the turn that is over."""
     profiles = context.policy.profiles
     draft.open_turn(at, profiles[0].name if profiles else "")
     batch = draft.take_batch()
+    draft.inbox = tuple(waiting.replace(steer=False) for waiting in draft.inbox)
     relay = tuple(Heard(seq=one.seq) for one in batch if one.audience == "user" and not one.silent)
-    if relay:
+    if relay and context.role == "foreground":
         draft.change_turn(relay=relay)
 
 

@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from ..context import Context
 from ..draft import Draft
-from ..events import AskUserQuestionPending, CloseRequested, EffectFailed, SubAgentFinished, ToolInterrupted
+from ..events import (
+    AskUserQuestionPending,
+    CloseRequested,
+    EffectFailed,
+    SubAgentFinished,
+    ToolInterrupted,
+    ToolReconciled,
+)
 from ..messages import Made
 from ..states import Cancelling
 from . import awaiting_sub_agents, tool_executing
@@ -26,15 +33,27 @@ def take_interruption(draft: Draft[Cancelling], event: ToolInterrupted, context:
     draft.settle(event.call_id, Made(text=texts.in_doubt if must_be_known else texts.cancelled), error=True)
 
 
+def take_verdict(draft: Draft[Cancelling], event: ToolReconciled, context: Context) -> None:
+    """A call that ran keeps its result; one that did not never will now; of the others nobody knows."""
+    texts, call = context.policy.texts, draft.open_round.call(event.effect_id)
+    if event.verdict == "ran":
+        tool_executing.take_result(draft, event, context)
+    else:
+        text = texts.did_not_run if event.verdict == "did_not_run" else texts.in_doubt
+        draft.settle(call.call_id, Made(text=text), error=True)
+
+
 def take_outcome(draft: Draft[Cancelling], event: SubAgentFinished, context: Context) -> None:
     """A sub-agent has stopped, or had finished."""
     awaiting_sub_agents.take_outcome(draft, event)
 
 
 def take_failure(draft: Draft[Cancelling], event: EffectFailed, context: Context) -> None:
-    """A tool or a sub-agent broke while it was to stop."""
+    """A tool or a sub-agent broke while it was to stop; one that was only asked about its call leaves that unknown."""
     if any(child.effect_id == event.effect_id for child in draft.open_round.unfinished):
         awaiting_sub_agents.take_outcome(draft, event)
+    elif (running := draft.open_round.started(event.effect_id)).reconciling is not None:
+        draft.settle(running.call_id, Made(text=context.policy.texts.in_doubt), error=True)
     else:
         tool_executing.take_failure(draft, event, context)
 

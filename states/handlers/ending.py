@@ -10,7 +10,7 @@ from ..context import Context
 from ..draft import Draft
 from ..effects import NotifyParent, SummarizeTurn
 from ..events import Event
-from ..messages import Made, Said
+from ..messages import Heard, Made, Said
 from ..policy import Policy
 from ..states import Failed, State, Summarizing
 from ..turn import Spoken, TurnEnded, TurnRecord
@@ -33,8 +33,8 @@ def end_turn(draft: Draft[State], event: Event, context: Context) -> None:
 
 def end_empty(draft: Draft[State], event: Event, context: Context) -> None:
     """The model said nothing: the turn ends with a sentence of ours, so a person is never left with silence, unless the
-    rules have it so."""
-    conclude_with(draft, context.policy.texts.empty)
+    rules have it so. Where a message for the user waits to be passed on, that is what they hear (case D7)."""
+    conclude_with(draft, "" if must_relay(draft.turn, context.policy) else context.policy.texts.empty)
 
 
 def end_complete(draft: Draft[State], event: Event, context: Context) -> None:
@@ -52,15 +52,18 @@ def reply_with_error(draft: Draft[State], event: Event, context: Context) -> Non
 
 
 def rest_failed(draft: Draft[State], event: Event, context: Context) -> Failed:
-    """The turn is over, and nothing goes on by itself (case P11)."""
+    """The turn is over, and nothing goes on by itself (case P11). What wakes nobody enters, as at any rest (case D6);
+    what wakes waits for a retry or for another message."""
     failure = draft.failure
     assert failure is not None, "whoever gives up says why"
     draft.conclude("failed", failure=failure)
     leave_turn(draft, context)
+    draft.let_in(waiting for waiting in draft.inbox if waiting.silent)
     return Failed(
         kind=failure.kind,
         sentence=failure.sentence,
         turn=draft.turn.number,
+        tried_again=draft.turn.tries_again,
         relay=draft.turn.relay,
         inbox=draft.inbox,
         book=draft.book,
@@ -79,9 +82,16 @@ def leave_turn(draft: Draft[State], context: Context) -> None:
         silent=not turn.deliveries,
     )
     if context.role == "sub_agent":
-        said = ending.final_content
-        status = ending.status if said is not None or ending.status == "cancelled" else "failed"
-        draft.act(NotifyParent(effect_id=draft.next_id(), status=status, said=said))
+        notify_parent(draft, ending)
+
+
+def notify_parent(draft: Draft[State], ending: TurnEnded) -> None:
+    """The last text of a sub-agent is its result. Without one it failed, and a sentence of ours may say why."""
+    said, status = ending.final_content, ending.status
+    if status in ("completed", "incomplete"):
+        said = draft.turn.final or draft.turn.claim or said
+        status = status if isinstance(said, Heard) else "failed"
+    draft.act(NotifyParent(effect_id=draft.next_id(), status=status, said=said))
 
 
 def deliver(draft: Draft[State], context: Context) -> None:
@@ -93,11 +103,18 @@ def deliver(draft: Draft[State], context: Context) -> None:
         for spoken in chosen(draft.turn, policy):
             draft.deliver(spoken.said)
     text = ending.final_content
-    if text is not None and (ending.status == "failed" or shows_text(ending, draft.turn, policy)):
+    if text is not None and shows_text(ending, draft.turn, context):
         draft.deliver(text)
-    if not draft.turn.deliveries and policy.relay == "nudge_then_deliver":
+    if must_relay(draft.turn, policy):
         for message in draft.turn.relay:
             draft.deliver(message, relayed=True)
+
+
+def must_relay(turn: TurnRecord, policy: Policy) -> bool:
+    """Whether a message for the user has yet to reach them: the turn delivered no words of its agent. A sentence of
+    ours, at a limit say, does not tell the user what the message does (case D7). `Pure.`"""
+    is_told = any(isinstance(delivered.said, Heard) for delivered in turn.deliveries)
+    return bool(turn.relay) and not is_told and policy.relay == "nudge_then_deliver"
 
 
 def chosen(turn: TurnRecord, policy: Policy) -> tuple[Spoken, ...]:
@@ -106,9 +123,12 @@ def chosen(turn: TurnRecord, policy: Policy) -> tuple[Spoken, ...]:
     return waiting[-1:] if policy.speech.keep == "last" else waiting
 
 
-def shows_text(ending: TurnEnded, turn: TurnRecord, policy: Policy) -> bool:
-    """Whether the text that ends the turn is for the user (cases S2, B1, B6). `Pure.`"""
-    if policy.text == "reply":
+def shows_text(ending: TurnEnded, turn: TurnRecord, context: Context) -> bool:
+    """Whether the text that ends the turn is for the user (cases S2, B1, B6), if the agent has one (D12). `Pure.`"""
+    policy = context.policy
+    if context.role != "foreground":
+        return False
+    if ending.status == "failed" or policy.text == "reply":
         return True
     return not turn.deliveries and (policy.text == "fallback" or policy.silent == "fallback")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..context import Context
 from ..draft import Draft
 from ..events import EffectFailed, LlmFailed, LlmResponse
+from ..guards import is_full
 from ..messages import Made
 from ..prompting import due_nudge
 from ..repeats import fingerprint, is_repeated, remember
@@ -20,11 +21,15 @@ def take_response(draft: Draft[LlmRequesting], event: LlmResponse, context: Cont
     draft.window_used = event.usage.tokens
     draft.spend(event.usage)
     changes: dict[str, object] = {"nudge": None, "plain": False, "only_thought": False}
+    changes["cut_off"] = event.finish_reason == "length"
+    changes["condensed"] = draft.turn.condensed and is_full(draft, context, draft.window_used)
     has_text = bool(text_of_reply(event.content, context.policy).strip())
     if has_text:
         changes["final"] = draft.heard()
     if has_text or event.tool_calls:
         changes["empties"] = 0
+    if window := context.policy.repeats.window:
+        changes["earlier_calls"] = remember(draft.turn.earlier_calls, (), window)
     draft.change_turn(**changes)
     draft.say(draft.heard())
     if event.tool_calls:
@@ -37,10 +42,9 @@ def take_response(draft: Draft[LlmRequesting], event: LlmResponse, context: Cont
 def take_calls(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> None:
     """A round of tools begins. A call with a fault never runs: the fault is its result (case P5). Neither does one that
     was made before (case J8)."""
-    take_response(draft, event, context)
-    draft.change_turn(condensed=False)
-    window = context.policy.repeats.window
     seen = [one for earlier in draft.turn.earlier_calls for one in earlier]
+    take_response(draft, event, context)
+    window = context.policy.repeats.window
     made: list[str] = []
     for index, call in enumerate(event.tool_calls, start=1):
         if call.fault is not None:
@@ -50,7 +54,7 @@ def take_calls(draft: Draft[LlmRequesting], event: LlmResponse, context: Context
         elif window:
             made.append(fingerprint(call))
     if window:
-        draft.change_turn(earlier_calls=remember(draft.turn.earlier_calls, made, window))
+        draft.change_turn(earlier_calls=remember(draft.turn.earlier_calls[:-1], made, window))
 
 
 def refuse_cut_off_calls(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> None:
@@ -103,8 +107,7 @@ def end_with_text(draft: Draft[LlmRequesting], event: LlmResponse, context: Cont
     """The text is the answer, unless the rules want a claim of completed work that never came (case S10)."""
     take_response(draft, event, context)
     is_answer = context.policy.ends_on == "text"
-    truncated = event.finish_reason == "length"
-    draft.conclude("completed" if is_answer else "incomplete", draft.heard(), truncated=truncated)
+    draft.conclude("completed" if is_answer else "incomplete", draft.heard())
 
 
 def nudge(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> None:

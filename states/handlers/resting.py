@@ -33,6 +33,7 @@ def retry_turn(draft: Draft[Failed], event: RetryRequested, context: Context) ->
     """What failed is tried again, as a turn of its own: its message already stands in the transcript."""
     waiting, draft.inbox = draft.inbox, ()
     begin_turn(draft, event.at, context)
+    draft.change_turn(tries_again=draft.state.tried_again or draft.state.turn)
     draft.inbox = waiting
     take_over_relay(draft)
 

@@ -12,7 +12,15 @@ from typing import Any, Literal, TypeAlias
 
 from ..context import Context
 from ..draft import Draft
-from ..effects import Effect, ReconcileTool, SelectProfile, SpawnSubAgent, StartTimer, SummarizeTurn
+from ..effects import (
+    CancelSubAgent,
+    Effect,
+    ReconcileTool,
+    SelectProfile,
+    SpawnSubAgent,
+    StartTimer,
+    SummarizeTurn,
+)
 from ..events import Resumed
 from ..round import Round
 from ..states import (
@@ -75,6 +83,11 @@ def _at_work(round_: Round) -> list[Effect]:
     return [*children, *asked]
 
 
+def _stops(round_: Round) -> list[Effect]:
+    """The sub-agents that work are told again to stop: nobody answers for that, so it may have been lost."""
+    return [CancelSubAgent(effect_id=child.effect_id) for child in round_.unfinished]
+
+
 Again: TypeAlias = Callable[[Any, datetime, Context], Sequence[Effect]]
 
 _AGAIN: dict[type[Busy], Again] = {
@@ -90,6 +103,10 @@ _AGAIN: dict[type[Busy], Again] = {
     Verifying: lambda state, at, context: [verify_effect(state.effect_id, state.turn)],
     Summarizing: lambda state, at, context: [SummarizeTurn(effect_id=state.effect_id)],
     Compacting: lambda state, at, context: [compact_effect(state.effect_id, state.up_to, state.turn)],
-    Cancelling: lambda state, at, context: [*_at_work(state.round), *_timer(state.deadline, "deadline_reached")],
+    Cancelling: lambda state, at, context: [
+        *_at_work(state.round),
+        *_stops(state.round),
+        *_timer(state.deadline, "deadline_reached"),
+    ],
     InRound: lambda state, at, context: _at_work(state.round),
 }

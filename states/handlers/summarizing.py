@@ -11,12 +11,14 @@ from .ending import leave_turn
 
 
 def take_summary(draft: Draft[Summarizing], event: TurnSummarized | EffectFailed, context: Context) -> None:
-    """The summary is what is shown of the turn; what was said to the user stays what it was (case S12)."""
+    """The summary, if it says something, is what is shown of the turn; what was said to the user, and what a sub-agent
+    answers, stays what it was (case S12)."""
     draft.ending = draft.state.ending
     if isinstance(event, TurnSummarized):
         draft.spend(event.usage)
-        draft.ending = draft.ending.replace(final_content=draft.heard())
     leave_turn(draft, context)
+    if isinstance(event, TurnSummarized) and event.summary.strip():
+        draft.show(draft.heard())
 
 
 def stop(draft: Draft[Summarizing], event: Event, context: Context) -> None:

@@ -1,0 +1,85 @@
+"""What of a conversation one request holds, and in which words.
+
+The transcript says what was said; a request holds more and less than that. Less: under some rules only the last
+minutes, or a summary in place of what no longer fits. More: what was found in older conversations, a reminder that the
+model is given in passing, the tags around another agent's message. All of this is made anew for each request, from the
+effect and the transcript, and none of it is stored, so nothing of it piles up (cases S10, J6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ...states.context import Context
+from ...states.dialogue import of_turn
+from ...states.effects import RequestLlm
+from ...states.mail import text_for_model
+from ...states.messages import Message
+from ...states.policy import Recent
+from ...states.transcript import Transcript
+
+MEMORY = "Relevant conversation history:"
+"""The title above what was found in older conversations (case J4)."""
+
+SUMMARY = "Summary of the conversation so far:"
+"""The title above what stands for the messages that were condensed."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What a request holds: the system message, empty if there is none, and the messages as the model reads them."""
+
+    system: str
+    messages: tuple[Message, ...]
+
+
+def frame(effect: RequestLlm, context: Context, transcript: Transcript, turn: int) -> Frame:
+    """What the request holds that `effect` asks for, in the turn under way.
+
+    A plain request holds the system prompt and what was said to the model in this turn, nothing more (case J20); it is
+    for the caller to send it without tools. `Pure.`
+    """
+    return Frame(
+        system=_system(effect, context, transcript),
+        messages=(*_past(effect, context, transcript, turn), *_told(effect, transcript)),
+    )
+
+
+def _system(effect: RequestLlm, context: Context, transcript: Transcript) -> str:
+    """General instructions, then the profile's, then what was found (case J5); what is empty is left out."""
+    profiles = (profile.prompt for profile in context.policy.profiles if profile.name == effect.profile)
+    found = "" if effect.memory is None or effect.plain else transcript.words(effect.memory)
+    memory = f"{MEMORY}\n{found}" if found.strip() else ""
+    return "\n\n".join(part for part in (context.system, *profiles, memory) if part.strip())
+
+
+def _past(effect: RequestLlm, context: Context, transcript: Transcript, turn: int) -> Iterator[Message]:
+    """What was said, as far as this request holds it."""
+    first = transcript.first_try(turn)
+    if effect.plain:
+        said = [message for message in of_turn(transcript.messages, first) if message.role == "user"]
+    elif isinstance(context.policy.dialogue, Recent):
+        yield from (Message(role=one.role, text=one.text) for one in transcript.recent(effect.memory))
+        said = list(of_turn(transcript.messages, first))
+    else:
+        if transcript.condensed is not None:
+            yield Message(role="user", text=f"{SUMMARY}\n{transcript.condensed.summary}")
+        said = transcript.current
+    yield from (_as_read(message, context) for message in said)
+
+
+def _as_read(message: Message, context: Context) -> Message:
+    """The message in the words that a model reads: another agent's between tags, and a result that was to speak to the
+    user and did not reach them with a note that says so (case S21)."""
+    if message.undelivered:
+        return message.model_copy(update={"text": f"{message.text}\n\n{context.policy.texts.undelivered}".strip()})
+    if message.audience is not None:
+        return message.model_copy(update={"text": text_for_model(message)})
+    return message
+
+
+def _told(effect: RequestLlm, transcript: Transcript) -> Iterator[Message]:
+    """What the model is told in passing, as the last message."""
+    if effect.nudge is not None:
+        yield Message(role="user", text=transcript.words(effect.nudge))

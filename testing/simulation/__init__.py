@@ -1,0 +1,21 @@
+"""Whole conversations that a seed decides: the engine above a store in memory, in virtual time, among hostile people.
+
+A simulation runs the real engine (its loop, mailbox, runner, memory and feed) where everything around it is made up:
+the time, the order of what happens at the same moment, the disk, the model, the tools and the people. All of it
+follows from the seed, so a failure is found once and seen again as often as needed, in milliseconds.
+
+    from turnwise.testing import simulate
+
+    for seed in range(1_000): simulate(seed)
+
+    python -m turnwise.testing.simulation --seeds 5000
+    python -m turnwise.testing.simulation --seed 17
+
+What comes new to a conversation enters here by one line each: an effect in `world.WORLD`, an answer in
+`answers.ANSWERS`, a wait for a person in `people.ATTENDING`, something to do in `people.MENU`. Without that line it is
+made up from its type: effects get any of the answers that the state waits for, people want any request there is.
+"""
+
+from .simulation import Report, Simulation, SimulationFailed, simulate
+
+__all__ = ["Report", "Simulation", "SimulationFailed", "simulate"]

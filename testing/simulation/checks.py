@@ -1,0 +1,196 @@
+"""What must hold when a simulation is over: one function for each promise, which tells where it is broken."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias, get_args
+
+from ...states.effects import Abort
+from ...states.events import Event, Request, UserMessage
+from ...states.states import Closed, Failed, Idle, State, pending
+from ...states.step import Step
+from ...states.transcript import Transcript
+from ...states.turn import TurnStatus
+from .. import laws
+from ..history import History
+from .disk import Row, named
+from .notebook import Asked, Notebook
+from .sight import Sight
+from .world import World
+
+if TYPE_CHECKING:
+    from ...engine.memory import Memory
+    from ...engine.turn import Turn
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a simulation ended: what is stored, what the engine holds in memory, and what everybody saw.
+
+    `engines` counts the engines that were closed on the way, and `opened_at` is the step at which the last one took up
+    the conversation. `cut_short` tells that it was closed before the conversation came to rest.
+    """
+
+    rows: Sequence[Row]
+    memory: Memory
+    notebook: Notebook
+    world: World
+    sights: Sequence[Sight]
+    engines: int
+    opened_at: int
+    cut_short: bool
+
+    @property
+    def state(self) -> State:
+        """Where the conversation rests, as stored."""
+        return self.rows[-1].state
+
+    def transcript(self) -> Transcript:
+        """What was said, as stored."""
+        said = Transcript()
+        for row in self.rows:
+            said.add(row.entry)
+        return said
+
+
+Check: TypeAlias = Callable[[Ending], Iterator[str]]
+
+ELSEWHERE = (laws.is_taken_or_refused, laws.is_deterministic, laws.can_be_stopped, laws.can_be_left)
+"""Laws about a single step, which cost several times what all others do. They are tried on made-up states; and here the
+store and the replay hold each step to the first two, and people to the others, who want it to end."""
+
+LAWS = tuple(law for law in laws.LAWS if law not in ELSEWHERE)
+
+
+def the_log_is_whole(ending: Ending) -> Iterator[str]:
+    """It has no gap, no request twice, and no effect with two answers."""
+    if [row.seq for row in ending.rows] != list(range(1, len(ending.rows) + 1)):
+        yield f"the log has the steps {[row.seq for row in ending.rows]}"
+    for name, times in Counter(named(row.event) for row in ending.rows).items():
+        if times > 1 and name is not None:
+            yield f"{name} is in the log {times} times"
+
+
+def it_replays(ending: Ending) -> Iterator[str]:
+    """Its events alone lead to each effect, each end of a turn and each state once more; and the laws hold."""
+    history = History()
+    for row in ending.rows:
+        step = history.take(row.event).step
+        if step is None or (step.effects, step.ended, step.state) != (row.effects, row.ended, row.state):
+            yield f"step {row.seq}, {row.event.type}, replays differently: {history.newest!r:.300}"
+            return
+        try:
+            laws.check_newest(history, *LAWS)
+        except laws.LawBroken as broken:
+            yield str(broken)
+            return
+
+
+def effects_are_carried_out(ending: Ending) -> Iterator[str]:
+    """What the last engine had to carry out was begun, unless it was taken back; and whatever was begun has ended."""
+    if ending.world.busy:
+        yield f"{sorted(id_ for _, id_ in ending.world.busy)} are still being carried out"
+    if not ending.cut_short:
+        wanted = {id_: row.seq for row in ending.rows[ending.opened_at - 1 :] for id_ in pending(row.state)}
+        aborted = {effect.effect_id for row in ending.rows for effect in row.effects if isinstance(effect, Abort)}
+        for id_ in sorted(wanted.keys() - aborted - {id_ for _, id_ in ending.world.begun}):
+            yield f"the effect {id_}, awaited at step {wanted[id_]}, was never begun"
+
+
+def it_is_at_rest(ending: Ending) -> Iterator[str]:
+    """Nothing is open."""
+    if not ending.cut_short and (pending(ending.state) or not isinstance(ending.state, Idle | Failed | Closed)):
+        yield f"it rests in {ending.state.type} and waits for {sorted(pending(ending.state))}"
+
+
+def memory_follows_the_store(ending: Ending) -> Iterator[str]:
+    """What the engine holds in memory is what is stored."""
+    memory = ending.memory
+    if memory.state != ending.state:
+        yield f"in memory it is in {memory.state.type}, step {memory.state.book.seq}"
+    elif not isinstance(ending.state, Closed) and memory.transcript != ending.transcript():
+        yield "in memory other words were said than in the log"
+
+
+def who_asked_was_told_the_truth(ending: Ending) -> Iterator[str]:
+    """A step that was told is the one that is stored; a message said to be known is; what was refused is not stored,
+    unless the same was sent again."""
+    stored = {row.event.event_id: row.event for row in ending.rows if isinstance(row.event, Request)}
+    heard = {_id(asked) for asked in ending.notebook.asked if asked.told != "refused" and not asked.ignored}
+    for asked in ending.notebook.asked:
+        event, there = asked.event, stored.get(_id(asked))
+        same = there is not None and event.model_copy(update={"at": there.at}) == there
+        if asked.told == "waits":
+            yield f"{event.type} {_id(asked)} was never told"
+        elif asked.ignored and isinstance(event, UserMessage) and not same:
+            yield f"{event.type} {_id(asked)} was told that it was taken before, and is not stored"
+        elif asked.told == "refused" and same and _id(asked) not in heard:
+            yield f"{event.type} {_id(asked)} was refused, and is stored"
+        elif asked.step is not None and not asked.ignored and not _is_stored(event, asked.step, ending.rows):
+            yield f"{event.type} {_id(asked)} was told of step {asked.step.state.book.seq}, which is another one"
+
+
+def _id(asked: Asked) -> str:
+    return asked.event.event_id if isinstance(asked.event, Request) else ""
+
+
+def _is_stored(event: Event, step: Step, rows: Sequence[Row]) -> bool:
+    return any((row.event, row.state) == (event, step.state) for row in rows if row.seq == step.state.book.seq)
+
+
+def who_called_was_told_the_truth(ending: Ending) -> Iterator[str]:
+    """Nobody waits any more; who sent a message was told of the turn that took it, and how that turn ended."""
+    taken = ending.transcript().taken
+    ended = {row.ended.turn: row.ended.status for row in ending.rows if row.ended is not None}
+    for call in ending.notebook.calls:
+        if call.told == "waits":
+            yield f"{call.who}, {call.what}: was never told"
+        elif call.told == "told" and call.what.startswith("send "):
+            turn: Turn = call.result
+            message_id = call.what.split()[1]
+            entered = taken.get(message_id) if turn.status != "queued" else 0
+            if turn.number != entered:
+                yield f"{message_id} was told of turn {turn.number}, and entered turn {entered}"
+            if turn.status in ("queued", "running") and not call.what.endswith("go on"):
+                yield f"{message_id} was told that turn {turn.number} is {turn.status}, and wanted to wait"
+            if turn.status in ENDINGS and ended.get(turn.number) != turn.status:
+                yield f"{message_id} was told that turn {turn.number} is {turn.status}: {ended.get(turn.number)}"
+
+
+def watchers_saw_everything(ending: Ending) -> Iterator[str]:
+    """Each watch shows every stored update from its beginning on, once, in order, and nothing else; up to the end, if
+    the engine was not closed on the way."""
+    from ...engine.watching import history
+
+    if not ending.sights:
+        return
+    shown = [(update.position, update.type, update.data) for update in history(row.entry for row in ending.rows)]
+    for sight in ending.sights:
+        seen = [(update.position, update.type, update.data) for update in sight.updates if update.id is not None]
+        begin = sight.begin
+        expected = [update for update in shown if begin is not None and update[0] is not None and update[0] > begin]
+        seen = [update for update in seen if update[1] != "snapshot"]
+        whole = sight.engine == ending.engines and not ending.cut_short
+        if seen != (expected if whole else expected[: len(seen)]):
+            place = next(
+                (n for n, pair in enumerate(zip(seen, expected, strict=False)) if pair[0] != pair[1]), len(seen)
+            )
+            saw, missed = seen[place : place + 1], expected[place : place + 1]
+            yield f"{sight.who}, watching from {begin} on, saw {saw} in the place of {missed}"
+
+
+ENDINGS = get_args(TurnStatus)
+
+CHECKS: tuple[Check, ...] = (
+    the_log_is_whole,
+    it_replays,
+    effects_are_carried_out,
+    it_is_at_rest,
+    memory_follows_the_store,
+    who_asked_was_told_the_truth,
+    who_called_was_told_the_truth,
+    watchers_saw_everything,
+)
+"""All of them."""

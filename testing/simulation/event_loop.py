@@ -1,0 +1,146 @@
+"""An event loop without real time: when nothing is left to do, the clock jumps to whatever comes next.
+
+An hour's wait costs nothing, and nothing depends on how fast the machine is. The order of what happens is made by dice
+wherever nothing fixes it: what one task sets off keeps its order, as asyncio promises; what different tasks set off,
+and timers due at one moment, do not wait for each other, so any of them may come first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio.events import _set_running_loop
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from heapq import heappop, heappush
+from typing import Any, TypeVar, TypeVarTuple
+
+from .dice import Dice
+
+T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
+
+
+class Hangs(Exception):
+    """Nothing will ever happen again, or not within the time given. The message says who waits, and where."""
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """A loop in virtual time. `disorder` is how often, of all times, the dice choose what comes next."""
+
+    def __init__(self, dice: Dice, disorder: float = 0.0) -> None:
+        super().__init__()
+        self._dice = dice
+        self._disorder = disorder
+        self._now = 0.0
+        self._bound = 0.0
+        self._calls: list[tuple[object, asyncio.Handle]] = []
+        """What is ready, oldest first, with who set it off."""
+        self._timers: list[tuple[float, int, int, asyncio.TimerHandle]] = []
+        self._began: list[asyncio.Task[Any]] = []
+        self._count = 0
+        self._at_work: object = self
+
+    def __del__(self) -> None:
+        """There is nothing to give back, so a loop that was never closed is no loss."""
+
+    def time(self) -> float:
+        """Virtual seconds since the loop was made."""
+        return self._now
+
+    def run(self, main: Coroutine[Any, Any, T], *, bound: float) -> T:
+        """Run until `main` is done. Raises `Hangs` if that takes more than `bound` virtual seconds."""
+        self._bound = self._now + bound
+        task: asyncio.Task[T] = self.create_task(main)
+        _set_running_loop(self)
+        try:
+            while not task.done():
+                self._turn()
+            return task.result()
+        finally:
+            _set_running_loop(None)
+
+    def unfinished(self) -> tuple[asyncio.Task[Any], ...]:
+        """The tasks that are not done, oldest first."""
+        self._began = [task for task in self._began if not task.done()]
+        return tuple(self._began)
+
+    # --- what asyncio asks of a loop
+
+    def call_soon(
+        self, callback: Callable[[*Arguments], object], *args: *Arguments, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Have this called as soon as possible."""
+        handle = asyncio.Handle(callback, args, self, context)
+        self._calls.append((asyncio.current_task(self) or self._at_work, handle))
+        return handle
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Arguments], object], *args: *Arguments, context: Context | None = None
+    ) -> asyncio.Handle:
+        """The same: there is one thread."""
+        return self.call_soon(callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[[*Arguments], object], *args: *Arguments, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Have this called at a moment."""
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        self._count += 1
+        tie = self._dice.number(0, 9) if self._disorder else 0
+        heappush(self._timers, (when, tie, self._count, handle))
+        return handle
+
+    def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
+        """Have a coroutine run."""
+        task = super().create_task(coro, **options)
+        self._began.append(task)
+        return task
+
+    def run_in_executor(
+        self, executor: object, func: Callable[[*Arguments], T], *args: *Arguments
+    ) -> asyncio.Future[T]:
+        """Raises RuntimeError: what threads do, and when, could not be repeated."""
+        raise RuntimeError("A simulation has no threads.")
+
+    # --- one thing after the other
+
+    def _turn(self) -> None:
+        if not self._calls:
+            self._jump()
+        handle = self._calls.pop(self._next())[1]
+        self._at_work = handle
+        if not handle.cancelled():
+            handle._run()
+
+    def _next(self) -> int:
+        """The place of the call whose turn it is: the first one of somebody."""
+        if len(self._calls) == 1 or not self._dice.chance(self._disorder):
+            return 0
+        whose = self._dice.pick(self._calls)[0]
+        return next(place for place, (who, _) in enumerate(self._calls) if who is whose)
+
+    def _jump(self) -> None:
+        """Go to the next moment at which a timer is due."""
+        while self._timers and self._timers[0][3].cancelled():
+            heappop(self._timers)
+        if not self._timers:
+            raise Hangs(f"nothing happens any more; {self._waiting()}")
+        self._now = max(self._now, self._timers[0][0])
+        if self._now > self._bound:
+            raise Hangs(f"it takes for ever; {self._waiting()}")
+        while self._timers and self._timers[0][0] <= self._now:
+            handle = heappop(self._timers)[3]
+            self._calls.append((handle, handle))
+
+    def _waiting(self) -> str:
+        return "; ".join(f"{place_of(task)} waits" for task in self.unfinished()) or "nobody waits"
+
+
+def place_of(task: asyncio.Task[Any]) -> str:
+    """The name of a task, and where in the code it is."""
+    coroutine: Any = task.get_coro()
+    name = getattr(coroutine, "__qualname__", task.get_name())
+    while (inner := getattr(coroutine, "cr_await", None)) is not None and hasattr(inner, "cr_frame"):
+        coroutine = inner
+    frame = getattr(coroutine, "cr_frame", None)
+    return f"{name} at {frame.f_code.co_qualname}:{frame.f_lineno}" if frame is not None else name

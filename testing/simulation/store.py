@@ -1,0 +1,125 @@
+"""A store without a disk, which takes its time and fails at bad moments.
+
+It does what the real one promises: a step is stored whole or not at all, and only if it follows the newest one. What
+the engine may never try is a fault at once, whatever would come of it later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...states.errors import StoreError, UnknownConversation
+from ...states.events import Event, Opened
+from ...states.log import LogEntry
+from ...states.states import State
+from ...states.step import Step
+from .dice import Dice
+from .disk import Disk, named
+
+if TYPE_CHECKING:
+    from ...persistence.errors import StorageFailed, StoreConflict
+
+
+class MemoryLog:
+    """One conversation's place in the store: a `Recorder`."""
+
+    def __init__(self, store: MemoryStore, conversation_id: str) -> None:
+        self._store = store
+        self._disk = store.disk
+        self._id = conversation_id
+        self._writing = False
+
+    async def append(self, event: Event, step: Step) -> None:
+        """Store a step. Raises `StorageFailed` when the dice say so, and `StoreConflict` where the real store does."""
+        self._check(event, step)
+        dice, disk = self._disk.dice, self._disk
+        self._writing = True
+        try:
+            await _wait(dice)
+            if dice.chance(disk.failing):
+                disk.story.tell("store", f"fails to store {event.type}")
+                raise _failed()
+            self._add(event, step)
+            await _wait(dice)
+        finally:
+            self._writing = False
+
+    def _check(self, event: Event, step: Step) -> None:
+        rows = self._disk.rows[self._id]
+        if not self._store.is_open:
+            raise self._conflict(f"{event.type} is to be stored after the store was closed")
+        if self._writing:
+            raise self._conflict(f"{event.type} is to be stored while another step is being stored")
+        if step.state.book.seq != len(rows) + 1:
+            raise self._conflict(f"step {step.state.book.seq} is to be stored behind step {len(rows)}")
+        if (name := named(event)) is not None and name in self._disk.names[self._id]:
+            raise self._conflict(f"{event.type} is to be stored, and {name} is in the log already")
+
+    def _add(self, event: Event, step: Step) -> None:
+        try:
+            self._disk.add(self._id, event, step)
+        except ValueError as error:
+            self._disk.story.blame(f"{event.type} cannot be stored: {error}")
+            raise
+
+    def _conflict(self, sentence: str) -> StoreConflict:
+        from ...persistence.errors import StoreConflict
+
+        self._disk.story.blame(sentence)
+        return StoreConflict("The step does not follow the newest step of its conversation.")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A conversation as it was left."""
+
+    log: MemoryLog
+    state: State
+    entries: tuple[LogEntry, ...]
+
+
+class MemoryStore:
+    """The disk, as an engine has it open: what an engine uses of `Store`."""
+
+    def __init__(self, disk: Disk) -> None:
+        self.disk = disk
+        self.is_open = True
+
+    async def create(self, conversation_id: str, event: Opened, step: Step) -> MemoryLog:
+        """Store a new conversation."""
+        log = MemoryLog(self, conversation_id)
+        log._add(event, step)
+        return log
+
+    async def load(self, conversation_id: str) -> Loaded:
+        """The conversation as it was left."""
+        entries = await self.entries(conversation_id)
+        log = MemoryLog(self, conversation_id)
+        return Loaded(log, self.disk.head(conversation_id), entries)
+
+    async def entries(self, conversation_id: str, after: int = 0) -> tuple[LogEntry, ...]:
+        """The steps behind the step `after`. Raises `UnknownConversation`, and `StoreError` once it is closed."""
+        if not self.is_open:
+            raise StoreError("The store is closed.")
+        if conversation_id not in self.disk.rows:
+            raise UnknownConversation(conversation_id)
+        await _wait(self.disk.dice)
+        return tuple(row.entry for row in self.disk.rows[conversation_id][after:])
+
+    async def close(self) -> None:
+        """Let nobody write any more."""
+        self.is_open = False
+
+
+async def _wait(dice: Dice) -> None:
+    """The time that a disk takes: often none at all, not even another task's turn."""
+    if dice.chance(0.5):
+        await asyncio.sleep(dice.pick((0.0, 0.0, 0.001, 0.02, 1.0)))
+
+
+def _failed() -> StorageFailed:
+    from ...persistence.errors import StorageFailed
+
+    return StorageFailed("The disk is full.")
