@@ -446,7 +446,8 @@ class TestReading:
         """It needs no database."""
         done = run("diagram", cwd=tmp_path)
 
-        assert done.stdout.startswith("stateDiagram-v2\n    [*] --> Idle : Opened\n")
+        assert "\nflowchart LR\n" in done.stdout
+        assert "\n    start(( )) -->|Opened| start_Idle([Idle])" in done.stdout
 
     @pytest.mark.parametrize(
         ("arguments", "unused"),
