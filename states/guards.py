@@ -168,6 +168,11 @@ def is_in_turn(draft: Draft[Compacting], event: Event, context: Context) -> bool
     return draft.in_turn
 
 
+def is_still_failed(draft: Draft[State], event: Event, context: Context) -> bool:
+    """The history was condensed while a failed turn waits to be tried again."""
+    return type(draft.state) is Compacting and draft.state.failed is not None
+
+
 def may_condense_again(draft: Draft[Compacting], event: EffectFailed, context: Context) -> bool:
     """The failure passes by itself, and attempts are left (case P21)."""
     return event.kind in TRANSIENT and draft.state.attempt < context.policy.retry.attempts

@@ -261,8 +261,22 @@ class Summarizing(InTurn):
         return {self.effect_id: SUMMARY_ANSWERS}
 
 
+class Failed(State):
+    """The turn failed; a message or a retry goes on. `relay` are the messages that it was to pass on to the user,
+    `tried_again` is the first of the turns that it had tried again itself."""
+
+    type: Literal["failed"] = "failed"
+    kind: FailureKind
+    sentence: str
+    turn: int
+    tried_again: int | None = None
+    relay: tuple[Heard, ...] = ()
+    inbox: tuple[Waiting, ...] = ()
+
+
 class Compacting(Busy):
-    """The history up to the step `up_to` is condensed, for a request of the turn, or, without a turn, at rest."""
+    """The history up to the step `up_to` is condensed, for a request of the turn, or, without a turn, at rest: a failed
+    turn that is to be tried again waits in `failed` meanwhile."""
 
     AWAITS: ClassVar = COMPACTION_ANSWERS
 
@@ -271,6 +285,7 @@ class Compacting(Busy):
     up_to: int
     attempt: int = 1
     turn: TurnRecord | None = None
+    failed: Failed | None = None
 
     @property
     def resume(self) -> Literal["request", "rest"]:
@@ -309,19 +324,6 @@ class InDoubt(InRound):
     def call(self) -> RoundCall:
         """The call that has been in doubt for longest. `Pure.`"""
         return self.round.named(self.round.doubtful[0])
-
-
-class Failed(State):
-    """The turn failed; a message or a retry goes on. `relay` are the messages that it was to pass on to the user,
-    `tried_again` is the first of the turns that it had tried again itself."""
-
-    type: Literal["failed"] = "failed"
-    kind: FailureKind
-    sentence: str
-    turn: int
-    tried_again: int | None = None
-    relay: tuple[Heard, ...] = ()
-    inbox: tuple[Waiting, ...] = ()
 
 
 class Closed(State):

@@ -26,12 +26,12 @@ from .grammar import SAME, Line, Table, branch, junction, lines, nothing, on, re
 from .guards import (
     asks_beside_others, budget_is_spent, calls_are_cut_off, comes_too_late, declines, did_not_run,
     fails_for_lack_of_room, fills_window, fills_window_again, has_next_model, has_room, is_asking_about, is_closing,
-    is_complete, is_in_turn, is_silent, is_unknown, may_be_prompted_again, may_condense_again, may_not_run_twice,
-    may_resume, may_retry, may_try_again, may_wait, must_be_checked, must_be_nudged, must_speak_first, names_a_doubt,
-    names_the_call, needs_approval, needs_memory, only_thinks, others_work, profile_is_open, replies_on_failure,
-    round_claims_work, round_goes_on, runs_alone, says_nothing, something_is_at_work, something_is_in_doubt,
-    something_waits, spawns_children, still_waits, wants_summary, wants_tools, wants_tools_too_late, was_verified,
-    window_is_full, work_is_claimed,
+    is_complete, is_in_turn, is_silent, is_still_failed, is_unknown, may_be_prompted_again, may_condense_again,
+    may_not_run_twice, may_resume, may_retry, may_try_again, may_wait, must_be_checked, must_be_nudged,
+    must_speak_first, names_a_doubt, names_the_call, needs_approval, needs_memory, only_thinks, others_work,
+    profile_is_open, replies_on_failure, round_claims_work, round_goes_on, runs_alone, says_nothing,
+    something_is_at_work, something_is_in_doubt, something_waits, spawns_children, still_waits, wants_summary,
+    wants_tools, wants_tools_too_late, was_verified, window_is_full, work_is_claimed,
 )
 from .handlers import (
     asking, awaiting_approval, awaiting_sub_agents, awaiting_user_response, beginning, busy, cancelling, compacting,
@@ -68,6 +68,7 @@ BEGIN_TURN = junction(
 REST = junction(
     "REST",
     branch(when=is_closing, to=Closed, then=resting.close),
+    branch(when=is_still_failed, to=Failed, then=resting.stay_failed),
     branch(when=something_waits, to=BEGIN_TURN, then=resting.open_next_turn),
     branch(to=Idle, then=resting.rest),
 )

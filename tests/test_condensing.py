@@ -655,17 +655,19 @@ class TestAtRest:
 
         assert refused.value.code == "busy"
 
-    def test_a_failed_conversation_may_be_condensed(self) -> None:
-        """Failed is a rest; what waited since then begins a turn afterwards."""
+    def test_a_failed_conversation_may_be_condensed_and_tried_again(self) -> None:
+        """Too long, condense, try again: the failed turn waits for it, and so does what waited before."""
         conversation = started(when_busy="queue")
         conversation.says("second")
         conversation.model_fails("authentication")
 
         conversation.wants_it_condensed()
         conversation.history_is_condensed()
+        failed = conversation.rests_in(Failed)
+        conversation.tries_again()
 
-        assert conversation.rests_in(LlmRequesting).turn.number == 2
-        assert shown(conversation)[-1] == "second"
+        assert [waiting.event_id for waiting in failed.inbox] == ["request-2"]
+        assert conversation.rests_in(LlmRequesting).turn.tries_again == failed.turn
 
 
 def test_the_moment_of_the_request_is_that_after_condensing() -> None:

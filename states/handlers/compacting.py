@@ -11,11 +11,12 @@ from .asking import compact_effect
 
 
 def go_on(draft: Draft[Compacting], event: HistoryCompacted, context: Context) -> None:
-    """The window is free again; the transcript knows what stands for what from here on."""
+    """The window is free again; the transcript knows what stands for what from here on. Results that were condensed
+    cannot be reused, so the calls that brought them may be made again."""
     draft.window_used = 0
     if draft.in_turn:
         draft.spend(event.usage)
-        draft.change_turn(condensed=True)
+        draft.change_turn(condensed=True, earlier_calls=())
 
 
 def try_again(draft: Draft[Compacting], event: EffectFailed, context: Context) -> Compacting:

@@ -17,6 +17,14 @@ def rest(draft: Draft[State], event: Event, context: Context) -> Idle:
     return Idle(book=draft.book)
 
 
+def stay_failed(draft: Draft[Compacting], event: Event, context: Context) -> Failed:
+    """The failed turn can still be tried again, and what woke nobody before wakes nobody now."""
+    failed = draft.state.failed
+    assert failed is not None, "the guard of this branch asks whether a turn had failed"
+    draft.let_in(waiting for waiting in draft.inbox if waiting.silent)
+    return failed.replace(book=draft.book, inbox=draft.inbox)
+
+
 def open_next_turn(draft: Draft[State], event: Event, context: Context) -> None:
     """What waited begins the next turn."""
     begin_turn(draft, event.at, context)
@@ -57,7 +65,8 @@ def change_policy(draft: Draft[Idle | Failed], event: PolicyChanged, context: Co
 
 def condense(draft: Draft[Idle | Failed], event: CompactionRequested, context: Context) -> Compacting:
     """Everything said so far is condensed, outside of any turn."""
-    return condense_up_to(draft, draft.seq)
+    compacting = condense_up_to(draft, draft.seq)
+    return compacting.replace(failed=draft.state) if isinstance(draft.state, Failed) else compacting
 
 
 def close(draft: Draft[State], event: Event, context: Context) -> Closed:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ...states.acts import Speech
-from ...states.effects import CompactHistory, DeliverToUser, PersistToolResults
+from ...states.effects import DeliverToUser, PersistToolResults
 from ...states.events import AgentMessage, Event, LlmResponse, ToolComplete, ToolReconciled
 from ...states.messages import Heard, ToolResult
 from ...states.step import Step
@@ -82,8 +82,6 @@ class SpeechBook:
         if step.ended is not None and step.ended.status == "failed":
             replied = any(isinstance(effect, DeliverToUser) for effect in step.effects)
             self._left_over = [] if replied else self.turns[step.ended.turn].relay
-        if any(isinstance(effect, CompactHistory) and effect.turn is None for effect in step.effects):
-            self._left_over = []
         if step.state.book.turn > self._turn:
             self._turn = step.state.book.turn
             mine = [Heard(seq=seq) for seq in messages.entering_now if _is_for_user(messages.taken[seq])]

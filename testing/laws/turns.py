@@ -129,7 +129,7 @@ def _require_told(history: History, turn: TurnSpeech, ended: TurnEnded) -> None:
 
 def keeps_within_limits(history: History) -> None:
     """Law 12: requests and calls never exceed their limit, and nothing new is started once the rest is spent. All
-    count anew with whatever a person does; what is sent again is the same request, and what runs again the same call."""
+    count anew with whatever a person does; what is sent again is the same request, what runs again the same call."""
     spending, flights = history.spending, history.flights
     spent, limits, newest = spending.spent, history.newest.context.policy.limits, history.newest
     requests = [effect for effect in newest.effects if isinstance(effect, RequestLlm)]

@@ -51,7 +51,9 @@ def can_be_stopped(history: History) -> None:
         for patient in (True, False):
             after = _stop(history, UserCancel, patient=patient)
             goes_on = bool(history.state.inbox) and after.book.turn == history.state.book.turn + 1
-            require(isinstance(after, Idle | Closed) or goes_on, "a cancelled turn goes on", history)
+            waits = isinstance(history.state, Compacting) and history.state.failed is not None
+            rests = isinstance(after, Closed | Failed if waits else Closed | Idle)
+            require(rests or goes_on, "a cancelled turn goes on", history)
 
 
 def _has_object(cancel: UserCancel, state: State) -> bool:

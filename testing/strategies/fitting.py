@@ -81,7 +81,7 @@ def answer_to(chance: Chance, state: State, effect_id: int, kind: type[Answer]) 
 
 
 def late_answer(chance: Chance, state: State) -> Answer:
-    """An answer that this state does not wait for: stale, doubled, unknown, or of a type that the effect cannot have."""
+    """An answer that this state does not wait for: stale, doubled, unknown, or of a type that its effect never has."""
     effect_id = chance.below(state.book.next_effect + 2)
     kinds = state.awaited().get(effect_id, ())
     answer: Answer = said(chance, chance.pick([kind for kind in ANSWERS if kind not in kinds]))
