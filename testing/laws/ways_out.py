@@ -28,6 +28,7 @@ from ...states.states import (
     Busy,
     Cancelling,
     Closed,
+    Compacting,
     Failed,
     Idle,
     InDoubt,

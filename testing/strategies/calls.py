@@ -86,8 +86,9 @@ def one_act(chance: Chance, kind: ActKind) -> Act | None:
         case "work_complete":
             return WorkComplete(summary=chance.words(), confidence=chance.pick((None, 1.0, 0.0)))
         case "mail":
-            audience, silent = chance.pick(("agent", "user")), chance.often()
-            return AgentMail(target="another", text=chance.words(), audience=audience, silent=silent)
+            return AgentMail(
+                target="another", text=chance.words(), audience=chance.pick(("agent", "user")), silent=chance.often()
+            )
         case "children":
             return SubAgents(tasks=tuple(chance.text() for _ in range(chance.pick((1, 2, 3)))))
         case _:

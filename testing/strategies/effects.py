@@ -117,7 +117,7 @@ _FIELDS: dict[type[Effect], Callable[[Chance], dict[str, Any]]] = {
 def one_effect(chance: Chance, *kinds: type[Effect]) -> Effect:
     """An effect of one of these types, or of any."""
     kind = chance.pick(kinds or KINDS)
-    named = {"effect_id": 1 + chance.below(30)} if "effect_id" in kind.model_fields else {}
+    named: dict[str, Any] = {"effect_id": 1 + chance.below(30)} if "effect_id" in kind.model_fields else {}
     return kind(**named, **_FIELDS[kind](chance))
 
 

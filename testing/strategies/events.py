@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any, TypeVar
 
 from hypothesis.strategies import SearchStrategy
+from pydantic import JsonValue
 
 from ...states.events import (
     EVENTS,
@@ -124,13 +125,15 @@ def _nothing(chance: Chance) -> dict[str, Any]:
     return {}
 
 
+_SEALS: tuple[tuple[dict[str, JsonValue], ...], ...] = ((), ({"signature": "x", "parts": [1, 2.5, None, {"a": "…"}]},))
+
 _RESPONSES = tuple(
     LlmResponse(effect_id=0, at=NOON, content=content, thinking=thinking, finish_reason=ending, opaque=seal)
     for content, thinking, ending, seal in product(
         ("Here you are", "", "", " \n", f"{MARKER} x", f"Yes.\n {MARKER} y", *TRICKY),
         ("", "", "Hm", " "),
         ("stop", "stop", "tool_calls", "", "length"),
-        ((), ({"signature": "x", "parts": [1, 2.5, None, {"a": "…"}]},)),
+        _SEALS,
     )
 )
 

@@ -124,8 +124,8 @@ def response_to(chance: Chance, state: AwaitingPerson | InDoubt) -> Request:
 
 def near_miss(chance: Chance, state: State) -> Request:
     """Almost what this state asks for: an answer too few, one too many, about another call, or to another question."""
-    kind = chance.pick((UserQuestionResponse, ToolApproval, DoubtResolved))
-    wrong = said(chance, kind)
+    kinds: tuple[type[Request], ...] = (UserQuestionResponse, ToolApproval, DoubtResolved)
+    wrong = said(chance, chance.pick(kinds))
     if isinstance(state, AwaitingUserResponse) and isinstance(wrong, UserQuestionResponse):
         return _wrong_answers(chance, state, wrong)
     round_ = _round(state)
@@ -223,7 +223,8 @@ def _way_on(chance: Chance, state: State) -> Event:
 
 
 def _message(chance: Chance, state: State) -> Request:
-    return said(chance, chance.pick((UserMessage, UserMessage, AgentMessage)))
+    kinds: tuple[type[Request], ...] = (UserMessage, UserMessage, AgentMessage)
+    return said(chance, chance.pick(kinds))
 
 
 def _request(chance: Chance, state: State) -> Request:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cache
 from itertools import product
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
@@ -74,7 +74,7 @@ _SINGLE_LIMITS: Mapping[str, tuple[Any, ...]] = {
     "cost": (1.0, 0.01),
     "seconds": (60.0, 5.0, 1.0, 1e-9, 1e308),
 }
-_LAST = ("answer_now", "plain")
+_LAST: tuple[Literal["answer_now", "plain"], ...] = ("answer_now", "plain")
 _ONE_LIMIT = tuple(_all(Limits, **{kind: values, "last": _LAST}) for kind, values in _SINGLE_LIMITS.items())
 
 
