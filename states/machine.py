@@ -191,6 +191,11 @@ def transition(state: State, event: Event, context: Context) -> Step:
     return _follow(entry, draft, event, context)
 
 
+def entry_for(state: State, event: Event, context: Context) -> Entry | None:
+    """The entry of the table that this event meets, or None if nobody waits for it. `Pure.`"""
+    return _pick(state, event, Draft(state, event), context) if _is_heeded(state, event) else None
+
+
 def _is_heeded(state: State, event: Event) -> bool:
     kind = type(event)
     if kind in _ANSWERS:

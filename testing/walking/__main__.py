@@ -1,0 +1,68 @@
+"""The command: takes the kept walks, and looks for more."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from random import Random
+
+from .corpus import Kept, read_walks, write_walks
+from .pairs import Coverage
+from .walk import Curious, Recorded, walk
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Tell what the kept walks cover. With `--search`, look for pairs that they do not, and keep what was found;
+    returns 1 if there was something to find."""
+    parser = argparse.ArgumentParser(prog="python -m turnwise.testing.walking", description="Walk through the table.")
+    parser.add_argument("file", type=Path, help="the kept walks")
+    parser.add_argument("--search", type=float, metavar="SECONDS", default=0.0, help="look for more, for so long")
+    parser.add_argument("--seed", type=int, default=None, help="where the search begins; else behind all kept walks")
+    wanted = parser.parse_args(arguments)
+    kept = read_walks(wanted.file)
+    coverage = take(kept)
+    print(f"{len(kept)} walks cover {coverage}.")
+    if not wanted.search:
+        return 0
+    first = max((seed for seed, _ in kept), default=-1) + 1 if wanted.seed is None else wanted.seed
+    found = list(search(coverage, first, wanted.search))
+    shortest = list(needed([*kept, *found]))
+    write_walks(wanted.file, shortest)
+    print(f"{len(shortest)} walks cover {take(shortest)}; the search began at seed {first}.")
+    return 1 if found else 0
+
+
+def take(walks: Iterable[Kept]) -> Coverage:
+    """What these walks cover."""
+    coverage = Coverage()
+    for seed, choices in walks:
+        for stride in walk(seed, Recorded(choices)):
+            coverage.add(stride.pair)
+    return coverage
+
+
+def search(coverage: Coverage, seed: int, seconds: float) -> Iterator[Kept]:
+    """Walks that cover something new, each as far as it did."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        curious, useful = Curious(coverage, Random(~seed)), 0
+        for place, stride in enumerate(walk(seed, curious), start=1):
+            useful = place if coverage.add(stride.pair) else useful
+        if useful:
+            yield seed, tuple(curious.choices[:useful])
+        seed += 1
+
+
+def needed(walks: Sequence[Kept]) -> Iterator[Kept]:
+    """Those of the walks that cover what no longer one covers: the longest first."""
+    coverage = Coverage()
+    for seed, choices in sorted(walks, key=lambda kept: -len(kept[1])):
+        pairs = [stride.pair for stride in walk(seed, Recorded(choices))]
+        if sum(coverage.add(pair) for pair in pairs):
+            yield seed, choices
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

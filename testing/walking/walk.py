@@ -1,0 +1,104 @@
+"""One walk: a conversation from its opening on, made of a seed and of choices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from random import Random
+from typing import Protocol
+
+from ...states.context import Context
+from ...states.events import Event
+from ...states.grammar import Row
+from ...states.machine import begin, entry_for, transition
+from ...states.states import State
+from ...states.table import TABLE
+from ..strategies import NOON
+from .happenings import Happenings
+from .pairs import Coverage, Pair, Taken
+from .rules import some_opening
+
+LENGTH = 60
+"""The most steps of a walk. Ours: long enough for a few turns."""
+
+LOOKED_AT = 16
+"""The most events that are looked at before one is taken."""
+
+CURIOUS = 0.8
+"""How often the least seen of them is taken, and not just any."""
+
+
+class Chooser(Protocol):
+    """Chooses how a walk goes on."""
+
+    def choose(self, pairs: Sequence[Pair]) -> int | None:
+        """The place of the pair to take, out of those that are possible now; None ends the walk."""
+        ...
+
+
+@dataclass
+class Curious:
+    """Takes what was seen least."""
+
+    coverage: Coverage
+    chance: Random
+    choices: list[int] = field(default_factory=list)
+
+    def choose(self, pairs: Sequence[Pair]) -> int:
+        """A pair that was seen least, or now and then just any."""
+        if self.chance.random() > CURIOUS:
+            place = self.chance.randrange(len(pairs))
+        else:
+            place = min(range(len(pairs)), key=lambda place: self.coverage.seen[pairs[place]])
+        self.choices.append(place)
+        return place
+
+
+@dataclass
+class Recorded:
+    """Takes what was taken before."""
+
+    choices: Sequence[int]
+    _next: int = 0
+
+    def choose(self, pairs: Sequence[Pair]) -> int | None:
+        """The next of the recorded choices."""
+        if self._next >= len(self.choices) or self.choices[self._next] >= len(pairs):
+            return None
+        self._next += 1
+        return self.choices[self._next - 1]
+
+
+@dataclass(frozen=True)
+class Stride:
+    """One step of a walk: what it was made of, and the row that it took directly after another."""
+
+    state: State
+    event: Event
+    context: Context
+    pair: Pair
+
+
+def walk(seed: int, chooser: Chooser) -> Iterator[Stride]:
+    """The walk of this seed, as the chooser would have it. The same seed and choices give the same walk."""
+    happenings = Happenings(seed)
+    opened = some_opening(seed)
+    state, context, at = begin(opened).state, Context().after(opened), NOON
+    last: Taken | None = None
+    for _ in range(LENGTH):
+        at += timedelta(seconds=1)
+        ways = list(_ways(happenings.candidates(state, at)[:LOOKED_AT], state, context))
+        place = chooser.choose([(last, taken) for _, taken in ways]) if ways else None
+        if place is None:
+            return
+        event, taken = ways[place]
+        yield Stride(state, event, context, (last, taken))
+        state, context, last = transition(state, event, context).state, context.after(event), taken
+
+
+def _ways(events: Sequence[Event], state: State, context: Context) -> Iterator[tuple[Event, Taken]]:
+    for event in events:
+        entry = entry_for(state, event, context)
+        if isinstance(entry, Row):
+            yield event, Taken(type(state), TABLE[type(state)].index(entry))
