@@ -4,10 +4,10 @@
 bin := .venv/bin
 ready := .venv/ready
 
-.PHONY: help demo test check deep docs clean
+.PHONY: help demo test check deep mutants docs clean
 
 help:  ## say what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' Makefile
 
 demo: $(ready)  ## watch a conversation; needs no key and no network
 	@$(bin)/turnwise demo
@@ -24,6 +24,9 @@ check: $(ready)  ## lint, format, types, floors, and whether the pictures of the
 
 deep: $(ready)  ## the property tests with many more examples: minutes to hours
 	TURNWISE_PROFILE=deep $(bin)/python -m pytest -m hypothesis --timeout=0
+
+mutants: $(ready)  ## break states/ on purpose, thousands of times, and list what no test noticed: a quarter of an hour
+	$(bin)/python tests/mutants.py
 
 docs: $(ready)  ## draw docs/machine.md and the picture in README.md again from the table
 	$(bin)/python -m turnwise.states.diagram --write docs/machine.md README.md

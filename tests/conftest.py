@@ -5,7 +5,7 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 # Slow machines are no news, so no profile measures time; the limit for one test stands in pyproject.toml.
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
@@ -16,6 +16,11 @@ settings.register_profile("quick", unhurried, derandomize=True, max_examples=100
 # New examples each time, and the failing ones kept for the next: this one goes looking.
 settings.register_profile("deep", unhurried, max_examples=5_000, stateful_step_count=100)
 
+# For `make mutants`, where the machine is broken on purpose, thousands of times: few examples, and the first that fails
+# is enough.
+mutants = settings(unhurried, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+settings.register_profile("mutants", mutants, max_examples=10, phases=[Phase.explicit, Phase.generate])
+
 PROFILE = os.environ.get("TURNWISE_PROFILE", "quick")
 settings.load_profile(PROFILE)
 
@@ -23,7 +28,7 @@ settings.load_profile(PROFILE)
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the seed of a search before it begins, so that it can be told and repeated."""
-    if PROFILE != "quick" and config.option.hypothesis_seed is None:
+    if PROFILE == "deep" and config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = random.randrange(2**32)
 
 
