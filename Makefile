@@ -4,7 +4,7 @@
 bin := .venv/bin
 ready := .venv/ready
 
-.PHONY: help demo test check deep simulate docs clean
+.PHONY: help demo test check deep simulate mutants docs clean
 
 help:  ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -27,6 +27,9 @@ deep: $(ready)  ## the property tests with many more examples: minutes to hours
 
 simulate: $(ready)  ## thousands of conversations in virtual time, among people and tools at their worst: a minute or two
 	$(bin)/python -m turnwise.testing.simulation --seeds 5000
+
+mutants: $(ready)  ## break states/ on purpose, thousands of times, and list what no test noticed: a quarter of an hour
+	$(bin)/python tests/mutants.py
 
 docs: $(ready)  ## draw docs/machine.md and the picture in README.md again from the table
 	$(bin)/python -m turnwise.states.diagram --write docs/machine.md README.md

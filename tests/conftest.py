@@ -22,6 +22,11 @@ settings.register_profile("quick", unhurried, derandomize=True, max_examples=100
 # New examples each time, and the failing ones kept for the next: this one goes looking.
 settings.register_profile("deep", unhurried, max_examples=5_000, stateful_step_count=100)
 
+# For `make mutants`, where the machine is broken on purpose, thousands of times: few examples, and the first that fails
+# is enough.
+mutants = settings(unhurried, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+settings.register_profile("mutants", mutants, max_examples=10, phases=[Phase.explicit, Phase.generate])
+
 PROFILE = os.environ.get("TURNWISE_PROFILE", "quick")
 settings.load_profile(PROFILE)
 
@@ -32,7 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.hypothesis_seed is not None:
         settings.register_profile("seeded", settings(), derandomize=False)
         settings.load_profile("seeded")
-    elif PROFILE != "quick":
+    elif PROFILE == "deep":
         config.option.hypothesis_seed = random.randrange(2**32)
 
 
