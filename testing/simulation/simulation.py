@@ -121,7 +121,7 @@ class Simulation:
         self._check(engines)
 
     async def _open(self, create: Policy | None = None) -> None:
-        await self._house.open(models(self._dice), feed=self._dice.pick((3, 20, 1_000)), create=create)
+        await self._house.open(models(self._dice), feed=self._dice.pick((3, 1_000, 1_000, 1_000)), create=create)
 
     async def _make_trouble(self) -> None:
         """What happens to computers."""
