@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from unittest.mock import patch
@@ -32,6 +33,9 @@ a tool or a timer, and the hour by which a clock is set back during it."""
 
 LINES = 12
 """How much of a story stands in a failure's message. Ours."""
+
+TRIES = 10
+"""How often a task is told to stop. Ours."""
 
 BOUND = 100 * PATIENCE
 """Virtual seconds that a simulation may take in all. Ours."""
@@ -201,10 +205,13 @@ class Simulation:
             self.story.blame(f"the engine is closed, and there is left: {'; '.join(map(place_of, left))}")
 
     def _clean_up(self) -> None:
-        while left := self._loop.unfinished():
-            for task in left:
+        """After a failure tasks may be left, and some of them may not want to stop."""
+        for _ in range(TRIES):
+            for task in self._loop.unfinished():
                 task.cancel()
-            self._loop.run(asyncio.sleep(PATIENCE), bound=BOUND)
+            if self._loop.unfinished():
+                with suppress(Hangs):
+                    self._loop.run(asyncio.sleep(PATIENCE), bound=BOUND)
         self._loop.close()
 
 
