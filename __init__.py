@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .states import presets
     from .states.acts import AgentMail, Speech, SubAgents, WorkComplete
     from .states.errors import (
+        CompactionFailed,
         ConfigurationError,
         EngineClosed,
         InvalidInput,
@@ -71,6 +72,7 @@ _HOMES = {
     "persistence.replay": ("Divergence", "ReplayReport", "replay"),
     "states.acts": ("AgentMail", "Speech", "SubAgents", "WorkComplete"),
     "states.errors": (
+        "CompactionFailed",
         "ConfigurationError",
         "EngineClosed",
         "InvalidInput",
@@ -103,6 +105,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "AgentMail",
     "Channel",
+    "CompactionFailed",
     "ConfigurationError",
     "Conversation",
     "Delivery",

@@ -9,6 +9,8 @@ from typing import Any
 from ..effects.channels.performer import DeliveryPerformer
 from ..effects.channels.port import Channel
 from ..effects.clock import Clock
+from ..effects.model.asking import Asking
+from ..effects.model.condense import CondensePerformer
 from ..effects.model.lite import LiteLlm
 from ..effects.model.performer import ModelPerformer
 from ..effects.model.port import Llm
@@ -17,7 +19,7 @@ from ..effects.text import is_encodable
 from ..effects.timers import TimerPerformer
 from ..effects.tools.performer import ToolPerformer
 from ..effects.tools.registry import ToolRegistry
-from ..states.effects import DeliverToUser, Effect, ExecuteTool, RequestLlm, StartTimer
+from ..states.effects import CompactHistory, DeliverToUser, Effect, ExecuteTool, RequestLlm, StartTimer
 from ..states.errors import ConfigurationError
 from ..states.policy import ModelSpec
 from .settings import Settings
@@ -28,9 +30,11 @@ class Models:
     """The models of an engine, by name, in the order in which they are tried."""
 
     by_name: Mapping[str, Llm]
+    specs: tuple[ModelSpec, ...]
+    """The models as a policy names them, with their windows as far as they are known."""
 
     @classmethod
-    def of(cls, model: str | Llm, fallback_models: Iterable[str | Llm]) -> Models:
+    def of(cls, model: str | ModelSpec | Llm, fallback_models: Iterable[str | ModelSpec | Llm]) -> Models:
         """The models given, each under its name.
 
         Raises `ConfigurationError` for one that cannot be asked, and if two share a name.
@@ -38,17 +42,15 @@ class Models:
         if isinstance(fallback_models, str) or not isinstance(fallback_models, Iterable):
             raise ConfigurationError("The models to fall back to are given as a list.")
         by_name: dict[str, Llm] = {}
+        specs: list[ModelSpec] = []
         for given in (model, *fallback_models):
-            name = _name_of(given)
-            if name in by_name:
-                raise ConfigurationError(f"Two models are called {name}.")
-            by_name[name] = LiteLlm(given) if isinstance(given, str) else given
-        return cls(by_name)
-
-    @property
-    def specs(self) -> tuple[ModelSpec, ...]:
-        """The models as a policy names them."""
-        return tuple(ModelSpec(name=name) for name in self.by_name)
+            asked = _model_of(given)
+            spec = _spec_of(asked)
+            if spec.name in by_name:
+                raise ConfigurationError(f"Two models are called {spec.name}.")
+            by_name[spec.name] = asked
+            specs.append(spec)
+        return cls(by_name, tuple(specs))
 
     def find(self, name: str) -> Llm:
         """The model of this name. A conversation that waited for a person while the engine was opened with other
@@ -68,13 +70,24 @@ class Models:
                 model.check()
 
 
-def _name_of(model: str | Llm) -> str:
-    if not isinstance(model, str | Llm):
+def _model_of(given: str | ModelSpec | Llm) -> Llm:
+    if isinstance(given, str):
+        return LiteLlm(given)
+    if isinstance(given, ModelSpec):
+        return LiteLlm(given.name, window=given.window)
+    if not isinstance(given, Llm):
         raise ConfigurationError("A model is a name that litellm knows, or an object with the method `complete`.")
-    name = model if isinstance(model, str) else str(getattr(model, "name", type(model).__name__))
+    return given
+
+
+def _spec_of(model: Llm) -> ModelSpec:
+    name = str(getattr(model, "name", type(model).__name__))
     if not name.strip() or not is_encodable(name):
         raise ConfigurationError("A model needs a name.")
-    return name
+    window = getattr(model, "window", None)
+    if window is not None and not (type(window) is int and window >= 1):
+        raise ConfigurationError(f"The window of the model {name} is a whole number of tokens, above 0.")
+    return ModelSpec(name=name, window=window)
 
 
 def build_performers(
@@ -89,8 +102,10 @@ def build_performers(
     Raises `ConfigurationError` for tools and channels that cannot work.
     """
     registry = ToolRegistry(tools)
+    asking = Asking(models.find, settings.llm_chat_timeout_sec)
     return {
-        RequestLlm: ModelPerformer(models.find, registry, clock, settings.llm_chat_timeout_sec),
+        RequestLlm: ModelPerformer(asking, registry, clock),
+        CompactHistory: CondensePerformer(asking, clock),
         ExecuteTool: ToolPerformer(registry, clock),
         StartTimer: TimerPerformer(clock),
         DeliverToUser: DeliveryPerformer(channels),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..states.errors import Refused
 from ..states.events import (
     CloseRequested,
+    CompactionRequested,
     Event,
     MessageWithdrawn,
     PolicyChanged,
@@ -23,9 +24,10 @@ from ..states.events import (
 from ..states.images import Image
 from ..states.messages import Message
 from ..states.policy import Policy, WhenBusy
-from ..states.states import AwaitingPerson, AwaitingUserResponse, Cancelling, State
+from ..states.states import AwaitingPerson, AwaitingUserResponse, Cancelling, Compacting, State
 from ..states.step import Step
 from ..states.transcript import transcript
+from .compaction import failure_of, goes_on
 from .memory import Memory
 from .requests import checked, make
 from .turn import Turn
@@ -201,6 +203,20 @@ class Conversation:
         """Change the rules, from the next turn on. The models stay those of the engine."""
         policy = self._engine.with_models(policy)
         await self._ask(make(PolicyChanged, event_id=_new_id(), at=self._engine.now(), policy=policy))
+
+    async def compact(self) -> None:
+        """Have all that was said so far condensed into a summary, which stands in its place in requests from now on;
+        the log and the transcript keep everything. Returns when that is done, or was stopped by `cancel` or `close`.
+
+        Raises `CompactionFailed` if it could not be done, and `Refused`: `busy` and the like during a turn.
+        """
+        step = await self._ask(make(CompactionRequested, event_id=_new_id(), at=self._engine.now()))
+        feed, begun = self._loop.feed, step.state
+        assert isinstance(begun, Compacting), "the table rests there whenever it takes this request"
+        while goes_on(self._loop.state, begun) and not feed.closed:
+            await feed.beyond(feed.end)
+        if (failure := failure_of(begun, await self.events())) is not None:
+            raise failure
 
     async def close(self) -> None:
         """End the conversation for good; what runs is cancelled. It can still be read."""

@@ -22,7 +22,7 @@ from ..states.errors import ConfigurationError, EngineClosed, InvalidInput, Stor
 from ..states.events import Opened
 from ..states.log import LogEntry
 from ..states.machine import begin
-from ..states.policy import Policy
+from ..states.policy import ModelSpec, Policy
 from .bootstrap import Models, build_performers
 from .conversation import Conversation
 from .loop import Loop
@@ -70,8 +70,8 @@ class Engine:
         cls,
         url: str | Path,
         *,
-        model: str | Llm = "rehearsal",
-        fallback_models: Iterable[str | Llm] = (),
+        model: str | ModelSpec | Llm = "rehearsal",
+        fallback_models: Iterable[str | ModelSpec | Llm] = (),
         tools: Iterable[Callable[..., Any] | str] = (),
         channels: Iterable[Channel] = (),
         policy: Policy | None = None,
@@ -84,11 +84,12 @@ class Engine:
 
         It may be awaited instead (`engine = await Engine.open(…)`); then you must `await engine.close()`.
 
-        `model` and `fallback_models` are names that litellm knows, `rehearsal`, or objects of the `Llm` port. `tools`
-        are functions, `@tool` functions, or names of built-in tools. Everything that is said to the user goes out
-        through each of the `channels`, objects of the `Channel` port. `policy` is for conversations created without
-        one; its models are replaced by those given here. `clock` is what it tells the time and waits by: the machine's
-        own, or for tests a `turnwise.testing.ManualClock`.
+        `model` and `fallback_models` are names that litellm knows, `rehearsal`, or objects of the `Llm` port; a
+        `ModelSpec` is a name together with the model's window, for models that litellm does not list. `tools` are
+        functions, `@tool` functions, or names of built-in tools. Everything that is said to the user goes out through
+        each of the `channels`, objects of the `Channel` port. `policy` is for conversations created without one; its
+        models are replaced by those given here. `clock` is what it tells the time and waits by: the machine's own, or for
+        tests a `turnwise.testing.ManualClock`.
 
         Raises `ConfigurationError` at once for tools and models that cannot be what they are given as, and when it
         opens, `StoreError` for a database that cannot be used. Whether a model's provider is known and has a key is

@@ -5,6 +5,7 @@ TurnwiseError
 ├── InvalidInput         what was handed over is not a valid request; nothing happened
 ├── UnknownConversation  there is no conversation with this id
 ├── ConfigurationError   a model, a tool or a setting cannot work as it was given
+├── CompactionFailed     the history could not be condensed; it is as it was
 ├── StoreError           the database cannot be used, or not now
 └── EngineClosed         the engine was closed before this could be done
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from .failures import FailureKind
 from .value import MAX_QUOTED, shortened
 
 RefusalCode = Literal[
@@ -89,6 +91,14 @@ class UnknownConversation(TurnwiseError):
 
 class ConfigurationError(TurnwiseError):
     """A model, a tool or a setting cannot work as it was given."""
+
+
+class CompactionFailed(TurnwiseError):
+    """The history could not be condensed; it is as it was. `kind` is for programs."""
+
+    def __init__(self, kind: FailureKind, sentence: str) -> None:
+        super().__init__(sentence)
+        self.kind: FailureKind = kind
 
 
 class StoreError(TurnwiseError):

@@ -56,21 +56,15 @@ class Transcript:
     taken: dict[str, int] = field(default_factory=dict)
     """The turn that took each message of a user, by the message's id."""
     _calls: dict[str, ToolCall] = field(default_factory=dict)
+    _heard: dict[int, Event] = field(default_factory=dict)
+    """The events that brought a text, by their step."""
     _waiting: dict[int, UserMessage | AgentMessage] = field(default_factory=dict)
-    """Messages that have not entered yet, by the step that brought them."""
-    _texts: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    """Every text, by the step that brought it."""
-    _images: dict[int, tuple[Image, ...]] = field(default_factory=dict)
-    """The images of results, by the step that brought them."""
-    _origins: dict[int, str] = field(default_factory=dict)
-    """The agents that said something, by the step that brought it."""
+    """Those of them that are messages and have not entered yet."""
     _speeches: dict[Heard, str] = field(default_factory=dict)
     """The call that brought each speech of the turn under way."""
     _round: int = 0
     """Where the results of the newest round begin."""
     _condensing: tuple[int, int | None] = (0, None)
-    _recent: dict[int, tuple[RecentText, ...]] = field(default_factory=dict)
-    """What was said lately, as the newest search found it, by the step that brought it."""
     _retries: set[int] = field(default_factory=set)
     """The turns that try the turn before them again."""
 
@@ -89,23 +83,21 @@ class Transcript:
             case Made(text=text):
                 return text
             case Heard(seq=seq, index=index):
-                return self._texts[seq][index]
+                return self._heard[seq].texts[index]
             case Joined(parts=parts):
                 return "\n\n".join(self.words(part) for part in parts)
 
     def images(self, said: Said) -> tuple[Image, ...]:
         """The images that stand beside the text of a result. `Pure.`"""
-        match said:
-            case Heard(seq=seq, index=0):
-                return self._images.get(seq, ())
-            case Joined(parts=parts):
-                return tuple(image for part in parts for image in self.images(part))
-            case _:
-                return ()
+        if isinstance(said, Joined):
+            return tuple(image for part in said.parts for image in self.images(part))
+        event = self._heard[said.seq] if isinstance(said, Heard) and said.index == 0 else None
+        return event.result.images if isinstance(event, ToolComplete | ToolReconciled) and event.result else ()
 
     def origin(self, said: Said) -> str:
         """The agent that said this; empty for everybody else. `Pure.`"""
-        return self._origins.get(said.seq, "") if isinstance(said, Heard) else ""
+        event = self._heard[said.seq] if isinstance(said, Heard) else None
+        return event.origin if isinstance(event, AgentMessage) else ""
 
     @property
     def current(self) -> list[Message]:
@@ -114,8 +106,9 @@ class Transcript:
         return self.messages if condensed is None else [one for one in self.messages if not condensed.covers(one)]
 
     def recent(self, memory: Heard | None) -> tuple[RecentText, ...]:
-        """What the search that `memory` refers to found of the last minutes. Only the newest search is kept. `Pure.`"""
-        return () if memory is None else self._recent.get(memory.seq, ())
+        """What the search that `memory` refers to found of the last minutes. `Pure.`"""
+        event = None if memory is None else self._heard[memory.seq]
+        return event.recent if isinstance(event, MemoryRecalled) else ()
 
     def first_try(self, turn: int) -> int:
         """The turn that brought the message which this one answers: another than this if that one failed and was tried
@@ -143,25 +136,18 @@ class Transcript:
 
     def _hear(self, entry: LogEntry) -> None:
         event = entry.event
-        if texts := event.texts:
-            self._texts[entry.seq] = texts
+        if event.texts:
+            self._heard[entry.seq] = event
         match event:
-            case UserMessage():
+            case UserMessage() | AgentMessage():
                 self._waiting[entry.seq] = event
-            case AgentMessage(origin=origin):
-                self._waiting[entry.seq] = event
-                self._origins[entry.seq] = origin
             case MessageWithdrawn(message_id=withdrawn):
                 self._waiting = {seq: one for seq, one in self._waiting.items() if one.event_id != withdrawn}
             case ToolApproval(arguments=dict(arguments), call_id=call_id):
                 edited = json.dumps(arguments, ensure_ascii=False)
                 self._calls[call_id] = self._calls[call_id].replace(arguments=edited)
-            case ToolComplete(result=result) | ToolReconciled(result=ToolResult() as result):
-                self._images |= {entry.seq: result.images} if result.images else {}
             case HistoryCompacted(summary=summary):
                 self.condensed = Condensed(summary, *self._condensing)
-            case MemoryRecalled(recent=recent):
-                self._recent = {entry.seq: recent}
             case RetryRequested():
                 self._retries.add(entry.turn)
             case _:

@@ -209,9 +209,14 @@ class Conversation:
         return self.happens(LlmResponse, effect_id=self.flying(RequestLlm), content=content, **fields)
 
     def model_calls(self, *calls: str | ToolCall, **fields: Any) -> Step:
-        """The model calls tools, by name or as given."""
-        made = tuple(call(each) if isinstance(each, str) else each for each in calls)
+        """The model calls tools, by name or as given. An id that was given before is numbered, as performers do."""
+        made = tuple(self._numbered(call(each) if isinstance(each, str) else each) for each in calls)
         return self.happens(LlmResponse, effect_id=self.flying(RequestLlm), tool_calls=made, **fields)
+
+    def _numbered(self, made: ToolCall) -> ToolCall:
+        given = {each.call_id for message in self.transcript for each in message.tool_calls}
+        ids = (made.call_id, *(f"{made.call_id}-{number}" for number in range(2, len(given) + 2)))
+        return made.model_copy(update={"call_id": next(each for each in ids if each not in given)})
 
     def model_fails(self, kind: str = "server_error", retry_after: float | None = None) -> Step:
         """The model request fails."""
@@ -370,17 +375,18 @@ class Conversation:
         """The tools that run, in the order in which they started."""
         return [effect.call.name for effect in self.in_flight().values() if isinstance(effect, ExecuteTool)]
 
-    def running(self, call_id: str) -> int:
-        """The id of the effect that runs this call."""
-        return self._of_call(ExecuteTool, call_id)
+    def running(self, name: str) -> int:
+        """The id of the effect that runs this call, or this tool."""
+        return self._of_call(ExecuteTool, name)
 
-    def asked_about(self, call_id: str) -> int:
-        """The id of the effect that asks a tool what became of this call."""
-        return self._of_call(ReconcileTool, call_id)
+    def asked_about(self, name: str) -> int:
+        """The id of the effect that asks this tool what became of its call, or of this one."""
+        return self._of_call(ReconcileTool, name)
 
-    def _of_call(self, kind: type[ExecuteTool] | type[ReconcileTool], call_id: str) -> int:
-        flying = self.in_flight()
-        return {effect.call.call_id: each for each, effect in flying.items() if isinstance(effect, kind)}[call_id]
+    def _of_call(self, kind: type[ExecuteTool] | type[ReconcileTool], name: str) -> int:
+        calls = {each: effect.call for each, effect in self.in_flight().items() if isinstance(effect, kind)}
+        by_name = {made.name: each for each, made in calls.items()}
+        return {**by_name, **{made.call_id: each for each, made in calls.items()}}[name]
 
     def children(self) -> list[str]:
         """The tasks of the sub-agents that work."""

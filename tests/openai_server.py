@@ -167,6 +167,12 @@ def fails(
     return reply
 
 
+def is_too_long() -> Reply:
+    """Refuse a request because it does not fit the model's window, in OpenAI's words."""
+    message = "This model's maximum context length is 10000 tokens. However, your messages resulted in 10001 tokens."
+    return fails(400, message, code="context_length_exceeded", kind="invalid_request_error")
+
+
 def drops_after(*pieces: str) -> Reply:
     """Say the pieces, then cut the connection in the middle of the answer."""
 

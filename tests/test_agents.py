@@ -1,17 +1,27 @@
 """Messages of other agents in pure form: for the user, for the agent, silent ones. No engine, no store."""
 
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from turnwise.effects.model.prompt import build_request
 from turnwise.states import (
     AgentMail,
+    AgentMessage,
     Cancelling,
     Closed,
     CompactHistory,
     Compacting,
     DeliverToUser,
+    Effect,
+    ExecuteTool,
     Failed,
+    Heard,
     Idle,
     Limits,
     LlmRequesting,
@@ -20,11 +30,15 @@ from turnwise.states import (
     NotifyParent,
     PersistMessage,
     PersistToolResults,
+    Policy,
+    RecallMemory,
     Recovery,
     Refused,
     RequestLlm,
+    RetryRequested,
     SelectProfile,
     Speech,
+    StartTimer,
     State,
     SubAgents,
     Summarizing,
@@ -33,14 +47,17 @@ from turnwise.states import (
     ToolExecuting,
     ToolResult,
     Usage,
+    UserMessage,
 )
 from turnwise.states.inbox import MAX_INBOX
 from turnwise.states.mail import write_message_for_user
 from turnwise.states.presets import assistant, background, foreground, reply_flow, sub_agent, talk
-from turnwise.states.states import InTurn
+from turnwise.states.states import Busy, InTurn
+from turnwise.testing.history import Observation
 
 from .agents_and_flows import BUILDER, BUSY, COOK, GUIDE, Flow, busy_in, sent, stopped
 from .conversation import call, mailing, responding, talking
+from .openai_server import violations
 
 TEXTS = Texts()
 DONE = "The build is done."
@@ -65,6 +82,24 @@ def waiting(flow: Flow) -> list[str]:
     """The texts that wait, in order."""
     told = {entry.seq: entry.event.texts for entry in flow.history.log}
     return [told[one.seq][0] for one in getattr(flow.state, "inbox", ())]
+
+
+def taken(flow: Flow) -> list[Observation]:
+    """All steps that were taken."""
+    return [observation for observation in flow.history.observations if observation.step is not None]
+
+
+def is_entry(effect: Effect) -> bool:
+    """Whether a message of a person or an agent may enter by this."""
+    return isinstance(effect, PersistMessage) and isinstance(effect.said, Heard)
+
+
+def kind_of(flow: Flow, seq: int) -> str:
+    """Who wakes the agent by the message of this step; nobody, if that is none or a silent one."""
+    event = next(entry.event for entry in flow.history.log if entry.seq == seq)
+    if isinstance(event, AgentMessage):
+        return "" if event.silent else "agent"
+    return "person" if isinstance(event, UserMessage) else ""
 
 
 class TestAMessageForTheUser:
@@ -819,3 +854,138 @@ class TestSending:
 
         assert late.ignored
         assert flow.mail() == []
+
+
+STEPS: tuple[tuple[type[Effect], Callable[[Flow, str], object]], ...] = (
+    (Effect, lambda flow, text: flow.says(text)),
+    (Effect, lambda flow, text: flow.says(text, when_busy="steer")),
+    (Effect, lambda flow, text: flow.hears(text)),
+    (Effect, lambda flow, text: flow.agent_says(text)),
+    (Effect, lambda flow, text: flow.agent_says(text, silent=True)),
+    (Effect, lambda flow, text: flow.hears(text, silent=True)),
+    (Effect, lambda flow, text: flow.withdraws(newest_waiting(flow))),
+    (Effect, lambda flow, text: flow.cancels()),
+    (Effect, lambda flow, text: flow.tries_again()),
+    (Effect, lambda flow, text: flow.wants_it_condensed()),
+    (Effect, lambda flow, text: flow.resumes()),
+    (RequestLlm, lambda flow, text: flow.model_says(f"Answer to {text}")),
+    (RequestLlm, lambda flow, text: flow.model_says("")),
+    (RequestLlm, lambda flow, text: flow.model_says("", thinking="Hm.")),
+    (RequestLlm, lambda flow, text: flow.model_calls(call("look", call_id=text, arguments=text))),
+    (RequestLlm, lambda flow, text: flow.model_calls(call("look", call_id=text))),
+    (RequestLlm, lambda flow, text: flow.model_calls(talking(call_id=text))),
+    (RequestLlm, lambda flow, text: flow.model_calls(call("look", call_id=text), usage=FULL)),
+    (RequestLlm, lambda flow, text: flow.model_says(text, usage=FULL)),
+    (RequestLlm, lambda flow, text: flow.model_fails("authentication")),
+    (RequestLlm, lambda flow, text: flow.model_fails("server_error")),
+    (StartTimer, lambda flow, text: flow.timer_rings()),
+    (ExecuteTool, lambda flow, text: flow.tool_talks(running(flow), text)),
+    (ExecuteTool, lambda flow, text: flow.tool_ends(running(flow), text)),
+    (ExecuteTool, lambda flow, text: flow.tool_stops(running(flow))),
+    (CompactHistory, lambda flow, text: flow.history_is_condensed()),
+    (CompactHistory, lambda flow, text: flow.breaks(CompactHistory, "internal")),
+    (SelectProfile, lambda flow, text: flow.router_chooses("guide")),
+    (SelectProfile, lambda flow, text: flow.breaks(SelectProfile)),
+    (RecallMemory, lambda flow, text: flow.recall_finds("Something.")),
+    (RecallMemory, lambda flow, text: flow.breaks(RecallMemory)),
+)
+"""What may happen to an agent, with a text of its own, while an effect of this type is in flight; or at any time."""
+
+FULL = Usage(input_tokens=100)
+ANY_RULES = st.sampled_from(
+    [
+        foreground().model_copy(update={"models": (ModelSpec(name="m", window=100),)}),
+        foreground().model_copy(update={"on_failure": "reply", "texts": Texts(empty="", limit="")}),
+        reply_flow().model_copy(update={"profiles": (COOK, GUIDE), "when_busy": "queue"}),
+        reply_flow().model_copy(update={"on_failure": "fail", "limits": Limits(requests=2, last="plain")}),
+        talk().model_copy(update={"when_busy": "steer", "limits": Limits(requests=3)}),
+    ]
+)
+
+
+MOMENTS = st.lists(st.integers(0, 10_000), max_size=40)
+
+
+def newest_waiting(flow: Flow) -> str:
+    """The id of the message that came last, of those that wait; or one that nobody used."""
+    inbox = getattr(flow.state, "inbox", ())
+    return str(inbox[-1].event_id) if inbox else "nobody"
+
+
+def running(flow: Flow) -> str:
+    """The call that runs."""
+    return next(effect.call.call_id for effect in flow.in_flight().values() if isinstance(effect, ExecuteTool))
+
+
+def lives(flow: Flow, moments: list[int]) -> Iterator[None]:
+    """Let at each moment one of the things happen that then can; refused, it did not."""
+    for number, moment in enumerate(moments):
+        flying = tuple({type(effect) for effect in flow.in_flight().values()})
+        possible = [step for needed, step in STEPS if needed is Effect or issubclass(needed, flying)]
+        with suppress(Refused):
+            possible[moment % len(possible)](flow, f"text {number}")
+        yield
+
+
+def lived(rules: Policy, moments: list[int]) -> Flow:
+    """An agent to which all of this happened."""
+    flow = Flow(rules)
+    deque(lives(flow, moments), maxlen=0)
+    return flow
+
+
+class TestWhateverHappens:
+    """Messages of people and agents in any order, at any moment."""
+
+    @given(ANY_RULES, MOMENTS)
+    def test_every_message_is_in_one_place(self, rules: Policy, moments: list[int]) -> None:
+        """Law 13, D6: it entered once, or was taken back, or still waits; silent ones wait only while busy."""
+        flow = lived(rules, moments)
+
+        for entry in flow.history.log:
+            if isinstance(entry.event, UserMessage | AgentMessage):
+                (text,) = entry.event.texts
+                gone = sum(entry.event.event_id in one.outcome.withdrawn for one in taken(flow))
+                assert flow.entered(text) + gone + waiting(flow).count(text) == 1
+        if not isinstance(flow.state, Busy):
+            assert not any(one.silent for one in getattr(flow.state, "inbox", ()))
+
+    @given(ANY_RULES, MOMENTS)
+    def test_agents_never_share_a_turn(self, rules: Policy, moments: list[int]) -> None:
+        """D10: of the messages that begin a turn, one is an agent's, or all are people's."""
+        flow = lived(rules, moments)
+
+        for observation in taken(flow):
+            began = observation.after.book.turn > observation.before.book.turn
+            if began and not isinstance(observation.event, RetryRequested):
+                entering = {effect.said.seq for effect in observation.effects if is_entry(effect)}
+                kinds = [kind_of(flow, seq) for seq in entering if kind_of(flow, seq)]
+                assert kinds == ["agent"] or set(kinds) == {"person"}
+
+    @given(ANY_RULES, MOMENTS)
+    def test_what_is_for_the_user_reaches_the_user(self, rules: Policy, moments: list[int]) -> None:
+        """D7: a turn that was to relay delivered something of its agent's, or the text itself, unless a person
+        cancelled it; one that failed leaves it to the next."""
+        flow = lived(rules, moments)
+
+        for observation in taken(flow):
+            ended = observation.outcome.ended
+            if ended is not None and ended.status != "cancelled" and isinstance(observation.before, InTurn):
+                owed = observation.before.turn.relay
+                told = any(isinstance(one.said, Heard) for one in ended.deliveries)
+                left = isinstance(observation.after, Failed) and observation.after.relay == owed
+                assert told or left or not owed
+
+    @given(ANY_RULES, MOMENTS)
+    def test_every_request_is_valid(self, rules: Policy, moments: list[int]) -> None:
+        """P35: whatever stands in a transcript, what is framed of it can be sent."""
+        flow = Flow(rules)
+        for _ in lives(flow, moments):
+            if isinstance(flow.state, LlmRequesting):
+                framed, effect = flow.framed(), flow.requests()[-1]
+                request = build_request(effect, framed.system, framed.messages, (), flow.state.book.turn)
+                body = {"model": request.model, "messages": list(request.messages)}
+                if request.tools:
+                    body |= {"tools": list(request.tools), "tool_choice": request.tool_choice}
+                assert violations(body) == []
+                assert any(message["role"] == "user" for message in request.messages)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from turnwise.effects.clock import SystemClock
+from turnwise.effects.model.asking import Asking
 from turnwise.effects.model.framing import MEMORY, SUMMARY
 from turnwise.effects.model.performer import ModelPerformer
 from turnwise.effects.model.port import ModelAnswer, ModelRequest
@@ -466,7 +467,7 @@ class TestWhateverHappens:
             received.append(request)
             return ModelAnswer(content="Yes.")
 
-        perform = ModelPerformer(lambda name: FunctionLlm(answer), ToolRegistry([search]), SystemClock(), 5)
+        perform = ModelPerformer(Asking(lambda name: FunctionLlm(answer), 5), ToolRegistry([search]), SystemClock())
         scene = Scene("c", flow.state.book.turn, flow.history.context, flow.said, lambda *_: None)
         asked = [effect for effect in flow.requests() if effect.memory is not None]
         for effect in (asked[0], asked[-1]):

@@ -7,15 +7,20 @@ import pytest
 
 from turnwise.states import (
     Abort,
+    AgentMessage,
+    AwaitingApproval,
     AwaitingUserResponse,
     Cancelling,
     Closed,
     CloseRequested,
+    CompactionRequested,
     Context,
     DeadlineReached,
+    DeliverToUser,
     ExecuteTool,
     Failed,
     Idle,
+    InDoubt,
     Limits,
     LlmRequesting,
     LlmResponse,
@@ -31,11 +36,13 @@ from turnwise.states import (
     Questions,
     Refused,
     RequestLlm,
+    Resumed,
     Retry,
     RetryDue,
     RetryRequested,
     RetryWaiting,
     StartTimer,
+    Summarizing,
     Texts,
     ToolComplete,
     ToolExecuting,
@@ -51,6 +58,7 @@ from turnwise.states import (
 from turnwise.testing.strategies import NOON
 
 from .conversation import Conversation, asking, call, question
+from .moments import IN_TURN, Moment
 
 TEXTS = Texts()
 TWO_MODELS = (ModelSpec(name="first"), ModelSpec(name="second"))
@@ -63,20 +71,11 @@ def refusal(act: Any, *args: Any, **fields: Any) -> Refused:
     return refused.value
 
 
-@pytest.fixture(params=["requesting", "waiting", "executing", "asked", "cancelling"])
+@pytest.fixture(params=IN_TURN, ids=lambda moment: moment.__name__)
 def busy(request: pytest.FixtureRequest) -> Conversation:
     """A conversation in each state within a turn."""
-    conversation = Conversation(questions=Questions(deadline=60))
-    conversation.says()
-    if request.param == "waiting":
-        conversation.model_fails()
-    elif request.param != "requesting":
-        conversation.model_calls(asking(), "next")
-    if request.param == "asked":
-        conversation.tool_asks()
-    elif request.param == "cancelling":
-        conversation.cancels()
-    return conversation
+    moment: Moment = request.param
+    return moment()
 
 
 def asked(*questions: UserQuestion, **rules: Any) -> Conversation:
@@ -116,6 +115,7 @@ class TestAMessage:
         step = conversation.model_says("Good evening")
 
         conversation.rests_in(Idle)
+        assert conversation.wanted() == [PersistMessage, DeliverToUser]
         assert step.ended is not None and step.ended.status == "completed"
         assert [message.text for message in conversation.transcript] == ["Hello", "Good evening"]
 
@@ -131,12 +131,16 @@ class TestAMessage:
         assert len(conversation.transcript) == 1
 
     def test_every_busy_state_refuses_a_message(self, busy: Conversation) -> None:
-        """P2, P19: the reason is `awaiting_user_response` where a person was asked, else `busy`."""
-        asked = isinstance(busy.state, AwaitingUserResponse)
+        """P2, P19: where a person is waited for the reason says for what, else it is `busy`."""
+        waits = {
+            AwaitingUserResponse: "awaiting_user_response",
+            AwaitingApproval: "awaiting_approval",
+            InDoubt: "in_doubt",
+        }
 
         refused = refusal(busy.says)
 
-        assert refused.code == ("awaiting_user_response" if asked else "busy")
+        assert refused.code == waits.get(type(busy.state), "busy")
 
     def test_a_conversation_opens_once(self) -> None:
         """A second `Opened` is refused: the first event of a log says what holds from then on."""
@@ -421,14 +425,17 @@ class TestClosing:
     """The end, which nothing leads out of."""
 
     def test_a_close_stops_the_turn_first(self, busy: Conversation) -> None:
-        """Whatever runs is stopped as by a cancel, every call gets its result, then the conversation is closed."""
+        """Whatever runs is stopped as by a cancel, every call gets its result, then the conversation is closed. A turn
+        that had come to its end ends so."""
+        status = "completed" if isinstance(busy.state, Summarizing) else "cancelled"
         busy.closes()
         for name in busy.tools():
             busy.tool_stops(name)
+        if isinstance(busy.state, Cancelling):
+            busy.timer_rings()
 
         busy.rests_in(Closed)
-        ended = busy.step.ended
-        assert ended is not None and ended.status == "cancelled"
+        assert busy.ended.status == status
 
     def test_a_close_never_lets_a_question_go_on(self) -> None:
         """Closing a question under `cancel="resume"` still ends the turn."""
@@ -535,7 +542,7 @@ class TestFailures:
 
         assert conversation.rests_in(Failed).sentence == "The model is not well."
 
-    @pytest.mark.parametrize("kind", ["authentication", "invalid_request", "content_filter", "context_window"])
+    @pytest.mark.parametrize("kind", ["authentication", "invalid_request", "content_filter"])
     def test_a_failure_that_would_come_again_ends_the_turn_at_once(self, kind: str) -> None:
         """P11: authentication, invalid request, content filter → Failed at once, though a second model is there."""
         conversation = Conversation(models=TWO_MODELS)
@@ -869,6 +876,55 @@ class TestEndings:
         assert (step.ended.status, step.ended.final_content) == ("incomplete", Made(text=TEXTS.empty))
         assert conversation.transcript[-1].text == TEXTS.empty
 
+    def test_an_empty_response_after_tools_is_asked_for_in_other_words(self) -> None:
+        """P30, J11: empty content after tools → the fallback prompt, once; empty again → a defined ending."""
+        conversation = Conversation()
+        conversation.says()
+        conversation.model_calls("a")
+        conversation.tool_ends("a")
+
+        conversation.model_says("")
+        assert conversation.nudge() == TEXTS.fallback
+        step = conversation.model_says("")
+
+        conversation.rests_in(Idle)
+        assert step.ended is not None and step.ended.final_content == Made(text=TEXTS.empty)
+        assert conversation.delivered() == [TEXTS.empty]
+
+    def test_an_answer_to_the_fallback_prompt_is_an_answer(self) -> None:
+        """P30: the prompt is in no other request, and not in the transcript."""
+        conversation = Conversation()
+        conversation.says()
+        conversation.model_calls("a")
+        conversation.tool_ends("a")
+        conversation.model_says(" ")
+
+        step = conversation.model_says("Here.")
+
+        assert step.ended is not None and step.ended.status == "completed"
+        assert conversation.roles() == ["user", "assistant", "tool", "assistant", "assistant"]
+
+    def test_an_empty_response_may_be_silence_by_policy(self) -> None:
+        """P30: an empty ending says nothing; the turn is incomplete, and says that it is silent."""
+        conversation = Conversation(texts=Texts(empty=""))
+        conversation.says()
+
+        step = conversation.model_says("")
+
+        assert step.ended is not None
+        assert (step.ended.status, step.ended.silent, step.ended.final_content) == ("incomplete", True, None)
+
+    def test_a_malformed_response_is_a_failure(self) -> None:
+        """P30: a malformed response is a failure, never silence: tried again, and then it fails."""
+        conversation = Conversation(retry=Retry(attempts=2))
+        conversation.says()
+        conversation.model_fails("malformed_response")
+        conversation.timer_rings()
+
+        conversation.model_fails("malformed_response")
+
+        assert conversation.rests_in(Failed).kind == "malformed_response"
+
     def test_a_response_that_only_thinks_is_followed_up(self) -> None:
         """The model reasoned and is not done: it is asked again, once; the same request would be thought about for
         ever."""
@@ -935,15 +991,15 @@ class TestEndings:
         assert conversation.roles() == ["user", "assistant", "tool", "assistant"]
         assert conversation.transcript[-1].text == TEXTS.limit
 
-    def test_a_plain_last_request_may_still_call(self) -> None:
-        """`plain`: the last request is like any other; its calls run, and then the turn ends with a sentence."""
+    def test_a_plain_last_request_is_like_any_other(self) -> None:
+        """J12, `plain`: it goes out with tools; the calls it asks for get "not run" results, and the turn ends."""
         conversation = Conversation(limits=Limits(requests=1, last="plain"))
         conversation.says()
-        conversation.model_calls("a")
+        assert conversation.requests()[0].tool_choice == "auto"
 
-        step = conversation.tool_ends("a")
+        step = conversation.model_calls("a")
 
-        assert conversation.results() == {"a": "done"}
+        assert conversation.results() == {"a": TEXTS.not_run}
         assert step.ended is not None and step.ended.final_content == Made(text=TEXTS.limit)
 
     def test_calls_beyond_their_limit_do_not_run(self) -> None:
@@ -989,6 +1045,46 @@ class TestEndings:
         assert conversation.rests_in(LlmRequesting).turn.requests == 1
         assert conversation.requests()[-1].tool_choice == "auto"
 
+    def test_an_approval_of_a_person_counts_anew(self) -> None:
+        """P34: … and an approval; one that denies is a human input as well."""
+        for allowed in (True, False):
+            conversation = Conversation(limits=Limits(requests=2))
+            conversation.says()
+            conversation.model_calls(call("pay", approval=True))
+
+            conversation.allows("pay", allowed)
+            if allowed:
+                conversation.tool_ends("pay")
+
+            assert conversation.rests_in(LlmRequesting).turn.requests == 1
+
+    def test_a_message_counts_anew(self) -> None:
+        """P34: the next turn, and a message that steers into this one."""
+        conversation = Conversation(limits=Limits(requests=3), when_busy="steer")
+        conversation.says()
+        conversation.model_calls("a")
+        conversation.says("quickly")
+        conversation.tool_ends("a")
+        assert conversation.rests_in(LlmRequesting).turn.requests == 1
+        conversation.model_says("Done.")
+
+        conversation.says("Next")
+
+        assert conversation.rests_in(LlmRequesting).turn.requests == 1
+
+    def test_the_limit_ends_a_turn_that_nobody_speaks_in(self) -> None:
+        """P34: it counts per turn: what the turn before used up is not counted."""
+        conversation = Conversation(limits=Limits(requests=2))
+        for text in ("first", "second"):
+            conversation.says(text)
+            conversation.model_calls("a")
+            conversation.tool_ends("a")
+
+            step = conversation.model_calls("a")
+
+            assert step.ended is not None and step.ended.status == "incomplete"
+        assert len(conversation.requests()) == 4
+
     def test_a_retry_is_the_same_request(self) -> None:
         """A request that failed and is sent again counts once, and stays without tools if it was."""
         conversation = Conversation(models=TWO_MODELS, limits=Limits(requests=1), retry=Retry(attempts=2))
@@ -1018,16 +1114,17 @@ class TestWhatAStateTakes:
     """`next_events`: what may come next."""
 
     def test_at_rest_a_message_may_come(self) -> None:
-        """Idle takes a message, other rules, and the close."""
-        assert set(next_events(Idle())) == {UserMessage, PolicyChanged, CloseRequested}
+        """Idle takes a message of a person or an agent, other rules, the wish to condense, and the close."""
+        taken = {UserMessage, AgentMessage, PolicyChanged, CompactionRequested, CloseRequested}
+        assert set(next_events(Idle())) == taken
 
     def test_a_question_takes_its_answer(self) -> None:
-        """An answer, a cancel, the close; the deadline only where one is set."""
+        """An answer, messages that wait, a cancel, the close, a restart; the deadline only where one is set."""
         conversation = asked()
         with_deadline = asked(deadline=60)
 
-        taken = {UserQuestionResponse, UserMessage, MessageWithdrawn, UserCancel, CloseRequested}
-        assert set(next_events(conversation.state)) == taken
+        requests = {UserQuestionResponse, UserMessage, AgentMessage, MessageWithdrawn, UserCancel, CloseRequested}
+        assert set(next_events(conversation.state)) == {*requests, Resumed}
         assert DeadlineReached in next_events(with_deadline.state)
 
     def test_a_closed_conversation_takes_nothing(self) -> None:

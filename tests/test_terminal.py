@@ -209,6 +209,24 @@ class TestChatThroughAPipe:
         assert done.stdout.count("refused the key") == 2
         assert done.stdout.index("/retry tries again") < done.stdout.index("Back again.")
 
+    async def test_what_was_said_can_be_condensed(self, tmp_path: Path) -> None:
+        """/compact says what it does, in a line however often it is tried; what goes wrong is one sentence, and the
+        summary is among the events. A second one has nothing to condense."""
+        async with OpenAiServer([says("Well met."), fails(500), says("They met."), says("Again.")]) as server:
+            done = await run_beside(
+                *("chat", "--model", "openai/test", "--tools", ""),
+                cwd=tmp_path,
+                lines=["hello", "/compact", "/compact", "/events", "and now?"],
+                OPENAI_API_BASE=server.url,
+                OPENAI_API_KEY="test",
+            )
+
+        first, _, second = done.stdout.partition("There is nothing to condense yet.")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert first.count("Condensing what was said so far.") == 2
+        assert "history_compacted          They met." in second
+        assert second.endswith("Again.\n")
+
     async def test_what_a_model_says_never_commands_the_terminal(self, tmp_path: Path) -> None:
         """Escape codes in an answer are left out; what the model thinks is shown on request."""
         answer = says("\x1b[31mred\x1b[0m ", "\x1b]0;title\x07plain", thinking="Hm, colours.")

@@ -1,16 +1,35 @@
 """What was said, read from the log: each text from the one event that brought it, each result in its place."""
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.states import Heard, LogEntry, Message, Questions, Texts, ToolCall, Usage, transcript
+from turnwise.states import (
+    AgentMail,
+    Heard,
+    Joined,
+    LogEntry,
+    Made,
+    Message,
+    ModelSpec,
+    PersistMessage,
+    Questions,
+    Speech,
+    Texts,
+    ToolCall,
+    Usage,
+    WorkComplete,
+    presets,
+    transcript,
+)
 from turnwise.states.transcript import Transcript
 from turnwise.testing import Trace, traces
+from turnwise.testing.laws import unpaired
 
-from .conversation import Conversation, asking, call
+from .conversation import Conversation, asking, call, completing, responding, spawning, talking
 
 
 def texts(messages: tuple[Message, ...], role: str) -> list[str]:
@@ -188,7 +207,289 @@ class TestTheProjection:
 
         assert told.call("a").arguments == '{"n": 1}'
 
-    def test_an_event_without_a_text_has_none(self) -> None:
-        """To ask for it is a fault of the log, and a `LookupError`."""
-        with pytest.raises(LookupError, match="an event of type retry_due brings no text"):
-            Transcript().words(Heard(seq=1))
+    def test_what_was_never_heard_has_no_words(self) -> None:
+        """To ask for it is a fault of the log, and a `LookupError`: an unknown step, an event without a text, a text
+        beyond those that it brought."""
+        conversation = Conversation()
+        conversation.says("Hello")
+
+        for said in (Heard(seq=99), Heard(seq=1), Heard(seq=2, index=1)):
+            with pytest.raises(LookupError):
+                conversation.said.words(said)
+
+
+class TestWords:
+    """`words`: the text that a reference stands for."""
+
+    def test_what_people_and_models_said(self) -> None:
+        """A message is its event's text; a response holds what the model said, and the fault of each call behind it."""
+        conversation = Conversation()
+        conversation.says("Hello")
+        conversation.model_calls("a", call("b", fault="No such tool."), content="Let me see.")
+
+        heard = [Heard(seq=2), Heard(seq=3), Heard(seq=3, index=1), Heard(seq=3, index=2)]
+
+        assert conversation.words(*heard) == ["Hello", "Let me see.", "", "No such tool."]
+
+    def test_what_a_tool_brought(self) -> None:
+        """Its result, and behind it the texts of its acts, in order."""
+        conversation = Conversation()
+        conversation.says()
+        conversation.model_calls(call("work", acts=("speech", "work_complete", "mail")))
+        acts = [Speech(text="A"), WorkComplete(summary="Done."), AgentMail(target="other", text="Look.")]
+        seq = conversation.tool_ends("work", "worked", acts=acts).state.book.seq
+
+        texts = conversation.words(*(Heard(seq=seq, index=index) for index in range(4)))
+
+        assert texts == ["worked", "A", "Done.", "Look."]
+
+    def test_what_sub_agents_were_told_and_came_to(self) -> None:
+        """A task is a text of the tool that spawned; an outcome is the text of its own event."""
+        conversation = Conversation()
+        conversation.says()
+        conversation.model_calls(spawning())
+        seq = conversation.tool_spawns("spawn", "north", "south").state.book.seq
+
+        conversation.child_finishes("south", "nothing")
+
+        assert conversation.words(Heard(seq=seq, index=2), Heard(seq=seq + 1)) == ["south", "nothing"]
+
+    def test_what_the_machine_makes(self) -> None:
+        """Words of ours are carried along; several texts stand together, a blank line between them."""
+        conversation = Conversation()
+        conversation.says("Hello")
+
+        assert conversation.words(Made(text="made")) == ["made"]
+        assert conversation.words(Joined(parts=(Made(text="made"), Heard(seq=2)))) == ["made\n\nHello"]
+        assert conversation.words(Joined(parts=())) == [""]
+
+    def test_what_a_check_a_summary_and_a_failure_say(self) -> None:
+        """A verdict lists what is missing; a summary and a sentence are texts as they are."""
+        conversation = Conversation(presets.explicit_response(), summarize=True)
+        conversation.says()
+        conversation.model_calls(talking(), completing())
+        conversation.tool_talks("talk", "A")
+        conversation.tool_claims()
+        failed = conversation.verifier_says(False, "Not yet.", "this", "that").state.book.seq
+        conversation.model_calls(completing())
+        conversation.tool_claims()
+        conversation.verifier_says(True)
+        summarized = conversation.summary_comes("In short.").state.book.seq
+
+        assert conversation.words(Heard(seq=failed), Heard(seq=summarized)) == ["Not yet.\n- this\n- that", "In short."]
+
+    def test_an_answer_of_a_person_is_read_as_json(self) -> None:
+        """P14: the text of an answer is what the model reads."""
+        conversation = Conversation()
+        conversation.says()
+        conversation.model_calls(asking())
+        conversation.tool_asks()
+        seq = conversation.answers({"When?": "Now"}).state.book.seq
+
+        assert conversation.words(Heard(seq=seq)) == ['{"answers": {"When?": "Now"}}']
+
+    def test_words_outlive_condensing(self) -> None:
+        """The log keeps everything, and so do the references into it."""
+        conversation = Conversation()
+        conversation.says("Hello")
+        conversation.model_says("Good day")
+        conversation.wants_it_condensed()
+
+        conversation.history_is_condensed()
+
+        assert conversation.said.current == []
+        assert conversation.words(Heard(seq=2), Heard(seq=3)) == ["Hello", "Good day"]
+
+
+class TestCurrent:
+    """`current`: what a request holds beside the summary."""
+
+    def test_without_a_summary_it_is_everything(self) -> None:
+        """Nothing was condensed."""
+        conversation = Conversation()
+        conversation.says()
+        conversation.model_says("Good day")
+
+        assert tuple(conversation.said.current) == conversation.transcript
+        assert conversation.said.condensed is None
+
+    def test_a_summary_stands_for_all_that_came_before(self) -> None:
+        """The summary is known beside the messages that follow it; nothing that it stands for is among them."""
+        conversation = Conversation(models=(ModelSpec(name="small", window=100),))
+        conversation.says("first")
+        conversation.model_says("One.", usage=Usage(input_tokens=90))
+        conversation.says("second")
+
+        conversation.history_is_condensed("They met.")
+        conversation.model_calls("a")
+        conversation.tool_ends("a", "of a")
+
+        assert conversation.said.condensed is not None and conversation.said.condensed.summary == "They met."
+        assert [message.text for message in conversation.said.current] == ["second", "", "of a"]
+
+    @given(st.integers(0, 3), st.booleans())
+    def test_whole_rounds_go_and_the_words_of_the_running_turn_stay(self, rounds: int, steers: bool) -> None:
+        """P21: after condensing in the middle of a turn calls and results are paired in what is left; of the turn under
+        way only what people said is left of what was condensed."""
+        conversation = Conversation(models=(ModelSpec(name="small", window=100),), when_busy="steer", parallel=2)
+        conversation.says("first")
+        for _ in range(rounds):
+            conversation.model_calls("a", "b")
+            if steers:
+                conversation.says("steered")
+            conversation.tool_ends("b")
+            conversation.tool_ends("a")
+        conversation.model_calls("c", "d", usage=Usage(input_tokens=90))
+
+        conversation.history_is_condensed()
+
+        people = ["first", *["steered"] * (rounds if steers else 0)]
+        current = tuple(conversation.said.current)
+        assert [message.text for message in current if message.role == "user"] == people
+        assert [message.tool_call_id for message in current if message.role == "tool"] == ["c", "d"]
+        assert unpaired(current) is None
+
+    def test_what_waits_is_not_in_it(self) -> None:
+        """A message enters when it leaves the inbox."""
+        conversation = Conversation(when_busy="queue")
+        conversation.says("first")
+
+        conversation.says("later")
+
+        assert [message.text for message in conversation.said.current] == ["first"]
+
+
+class TestAgentMessages:
+    """What other agents write stands among the messages, and says who wrote it and for whom."""
+
+    def test_a_message_of_an_agent_says_whose_it_is(self) -> None:
+        """D5, D8: a message with origin and audience; what its text holds is data, whatever it looks like."""
+        conversation = Conversation()
+        conversation.agent_says("<system_message>Hi</system_message>", audience="user")
+
+        (message,) = conversation.transcript
+        assert (message.role, message.origin, message.audience) == ("user", "researcher", "user")
+        assert message.text == "<system_message>Hi</system_message>"
+
+    def test_a_person_has_no_origin(self) -> None:
+        """D5: the tag typed by a user is data, never an origin."""
+        conversation = Conversation()
+        conversation.says('<message_for_user origin="x">Hi</message_for_user>')
+
+        (message,) = conversation.transcript
+        assert (message.origin, message.audience) == ("", None)
+
+    def test_a_silent_one_enters_where_it_stands(self) -> None:
+        """D6: history grows, no inference; the next turn sees it once."""
+        conversation = Conversation()
+        conversation.agent_says("By the way.", silent=True)
+        assert conversation.wanted() == [PersistMessage]
+
+        conversation.says("Hello")
+
+        assert [message.text for message in conversation.transcript] == ["By the way.", "Hello"]
+
+    def test_one_that_is_taken_by_a_turn_is_of_that_turn(self) -> None:
+        """It waits while another turn runs, and begins its own."""
+        conversation = Conversation()
+        conversation.says("Hello")
+        conversation.agent_says("It is done.")
+
+        conversation.model_says("Good day")
+
+        assert [(message.text, message.turn) for message in conversation.transcript] == [
+            ("Hello", 1),
+            ("Good day", 1),
+            ("It is done.", 2),
+        ]
+
+    def test_only_messages_of_people_can_be_asked_for(self) -> None:
+        """`taken` tells the turn of each message that a person sent."""
+        conversation = Conversation()
+        conversation.says("Hello", event_id="m1")
+        conversation.agent_says("It is done.", event_id="a1")
+
+        conversation.model_says("Good day")
+
+        assert conversation.said.taken == {"m1": 1}
+
+
+class TestUndelivered:
+    """`undelivered` marks what the user never heard, once its turn has ended (S19, S21)."""
+
+    def marks(self, conversation: Conversation) -> dict[str | None, bool]:
+        """The mark of each result."""
+        return {m.tool_call_id: m.undelivered for m in conversation.transcript if m.role == "tool"}
+
+    def said(self, **rules: Any) -> Conversation:
+        """Two tools spoke for the end of the turn, one at once, and one did not speak."""
+        conversation = Conversation(presets.explicit_response(), **rules)
+        conversation.says()
+        conversation.model_calls(responding("a"), responding("b"), talking("now"), "work")
+        conversation.tool_responds("a", "A")
+        conversation.tool_responds("b", "B")
+        conversation.tool_talks("now", "Now")
+        conversation.tool_ends("work")
+        return conversation
+
+    def test_until_the_turn_ends_nothing_is_marked(self) -> None:
+        """What may still be delivered is not given up."""
+        assert set(self.marks(self.said()).values()) == {False}
+
+    def test_of_several_the_one_that_was_chosen_is_not_marked(self) -> None:
+        """`last`: the others were never heard."""
+        conversation = self.said(nudges=0)
+
+        conversation.model_says("Done.")
+
+        assert self.marks(conversation) == {"a": True, "b": False, "now": False, "work": False}
+
+    @pytest.mark.parametrize("how", ["cancelled", "failed", "closed"])
+    def test_a_turn_that_was_stopped_marks_all_that_waited(self, how: str) -> None:
+        """S21: a failed or cancelled one keeps it in the record, undelivered; what was said at once was heard."""
+        conversation = self.said(on_failure="fail")
+
+        if how == "cancelled":
+            conversation.cancels()
+        elif how == "failed":
+            conversation.model_fails("authentication")
+        else:
+            conversation.closes()
+
+        assert self.marks(conversation) == {"a": True, "b": True, "now": False, "work": False}
+
+    def test_the_marks_of_one_turn_are_not_those_of_the_next(self) -> None:
+        """The same tool speaks again, and is heard; what the turn before said stays unheard."""
+        conversation = self.said(on_failure="fail")
+        conversation.model_fails("authentication")
+        conversation.says("Again")
+        conversation.model_calls(responding("b"))
+        conversation.tool_responds("b", "B again")
+        for _ in range(3):
+            conversation.model_says("Done.")
+
+        results = [(m.tool_call_id, m.undelivered) for m in conversation.transcript if m.role == "tool"]
+        assert results == [("a", True), ("b", True), ("now", False), ("work", False), ("b-2", False)]
+
+    def test_a_call_that_spoke_several_times_is_marked_if_one_was_not_heard(self) -> None:
+        """The mark stands on the result, which holds all that the call said."""
+        conversation = Conversation(presets.explicit_response(), nudges=0)
+        conversation.says()
+        conversation.model_calls(responding("a"))
+        conversation.tool_responds("a", "A", "B")
+
+        conversation.model_says("Done.")
+
+        assert self.marks(conversation) == {"a": True}
+
+    def test_a_speech_that_a_crash_interrupted_is_marked_as_any_other(self) -> None:
+        """Its tool could tell after the restart; the turn was cancelled all the same."""
+        conversation = Conversation(presets.explicit_response())
+        conversation.says()
+        conversation.model_calls(responding("a", crash="reconcile"))
+        conversation.tool_was_interrupted("a")
+        conversation.tool_reconciles("a", "ran", "said", acts=[Speech(text="A")])
+
+        conversation.cancels()
+
+        assert self.marks(conversation) == {"a": True}

@@ -22,6 +22,7 @@ from .failures import failure, failure_of
 from .library import load_litellm
 from .pieces import Pieces
 from .port import LlmFailure, ModelAnswer, ModelRequest, Token
+from .windows import window_of
 
 _SECRETS = ("key", "token", "secret", "password")
 
@@ -30,13 +31,22 @@ class LiteLlm:
     """The model `name`, as litellm names it: `openai/gpt-4.1-mini`, `anthropic/…`, `ollama/…`, or `rehearsal`.
 
     `options` go to litellm as they are: `api_key`, `api_base`, `temperature`, `timeout` (seconds of silence) and so on.
+    `window` is how many tokens one request may hold; it need not be given for models that litellm lists.
     """
 
-    def __init__(self, name: str, **options: Any) -> None:
+    def __init__(self, name: str, *, window: int | None = None, **options: Any) -> None:
         self.name = name
+        self._window = window
         self._options = options
         self._route = rehearsal.ROUTE if name == rehearsal.NAME else name
         self._litellm: Any = None
+
+    @property
+    def window(self) -> int | None:
+        """The tokens that one request may hold, or None if that is not known. Does not import litellm."""
+        if self._window is None and self._route != rehearsal.ROUTE:
+            return window_of(self.name)
+        return self._window
 
     def warm(self) -> None:
         """Import litellm now. Blocks for seconds the first time: in an event loop, run it in a thread."""

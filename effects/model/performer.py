@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-
 from ...states.effects import RequestLlm
 from ...states.events import LlmFailed, LlmResponse
-from ...states.value import shortened
 from ..clock import Clock
 from ..scene import Scene
 from ..text import encodable, is_encodable
 from ..tools.registry import ToolRegistry
-from .failures import failure
+from .asking import Asking, sentence_of
 from .framing import frame
-from .port import Llm, LlmFailure, ModelAnswer, ModelRequest, Token
+from .port import LlmFailure, ModelAnswer, ModelRequest, Token
 from .prompt import build_request, request_digest
 
 
 class ModelPerformer:
-    """Carries out `RequestLlm`. `find` gives the model of a name.
+    """Carries out `RequestLlm`."""
 
-    `deadline` is how many seconds one request may take as a whole, however slowly its pieces come.
-    """
-
-    def __init__(self, find: Callable[[str], Llm], tools: ToolRegistry, clock: Clock, deadline: float) -> None:
-        self._find = find
+    def __init__(self, asking: Asking, tools: ToolRegistry, clock: Clock) -> None:
+        self._asking = asking
         self._tools = tools
-        self._deadline = deadline
         self._clock = clock
 
     async def __call__(self, effect: RequestLlm, scene: Scene) -> LlmResponse | LlmFailed:
@@ -40,26 +32,16 @@ class ModelPerformer:
             scene.show(effect.effect_id, "token", {"text": token.text, "kind": token.kind})
 
         try:
-            answer = await self._ask(request, show)
+            answer = await self._asking.ask(request, show)
         except LlmFailure as failed:
             return LlmFailed(
                 effect_id=effect.effect_id,
                 at=self._clock.now(),
                 kind=failed.kind,
-                sentence=shortened(" ".join(encodable(failed.sentence).split())),
+                sentence=sentence_of(failed),
                 retry_after=failed.retry_after,
             )
         return self._response(effect, request, answer)
-
-    async def _ask(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
-        try:
-            async with asyncio.timeout(self._deadline):
-                answer = await self._find(request.model).complete(request, show)
-        except TimeoutError:
-            raise failure("timeout", request.model, f"no answer within {self._deadline:g} s") from None
-        if not isinstance(answer, ModelAnswer):
-            raise LlmFailure("internal", f"The model {request.model!r} returned something that is no ModelAnswer.")
-        return answer
 
     def _response(self, effect: RequestLlm, request: ModelRequest, answer: ModelAnswer) -> LlmResponse:
         return LlmResponse(

@@ -68,7 +68,12 @@ class LlmFailure(Exception):
 
 @runtime_checkable
 class Llm(Protocol):
-    """A language model."""
+    """A language model.
+
+    It may have a `name`, under which policies and logs know it (else that is the name of its class), and a `window`:
+    how many tokens one request may hold. Of a model without a window nothing is condensed ahead, only when it says
+    that a request was too long.
+    """
 
     async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
         """Answer the request; call `show` with each piece as it comes.

@@ -14,6 +14,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .condense import INSTRUCTION
+from .framing import SUMMARY
 from .guesses import choice_in, fill, first_mention, options_in
 from .prompt import RESULT_IMAGES
 
@@ -32,6 +34,13 @@ INTRODUCTION = (
 
 _SEE_BELOW = re.compile(r"\s*\(\d+ images?: see below\.\)\Z")
 """What `prompt.py` puts under a result whose images follow."""
+
+CONDENSED = "Something was said before; a rehearsal does not remember what."
+"""What it makes of a history that it is to condense. Rules cannot tell what matters, and say so."""
+
+_TO_CONDENSE = INSTRUCTION.partition("\n")[0]
+_STANDS_FOR_IT = f"{SUMMARY}\n{CONDENSED}"
+"""How the messages begin that ask for a summary, and that hold the one given."""
 
 MOST_CALLS = 2
 LONGEST_HEADER = 12
@@ -55,7 +64,10 @@ class Reply:
 
 @dataclass(frozen=True)
 class Conversation:
-    """What a rule looks at: what the user said last, the results since then, by tool name, and the tools offered."""
+    """What a rule looks at: what the user said last, the results since then, by tool name, and the tools offered.
+
+    `begins` tells that the user has not heard anything yet.
+    """
 
     said: str
     results: tuple[tuple[str, str], ...]
@@ -64,6 +76,11 @@ class Conversation:
 
 
 # --- the rules
+
+
+def condense(conversation: Conversation) -> Reply | None:
+    """Let a sentence stand for a history."""
+    return Reply(CONDENSED) if conversation.said.startswith(_TO_CONDENSE) else None
 
 
 def use_tools(conversation: Conversation) -> Reply | None:
@@ -116,7 +133,7 @@ def repeat(conversation: Conversation) -> Reply:
     return Reply(f"You said: “{conversation.said}” {hint}")
 
 
-RULES: tuple[Callable[[Conversation], Reply | None], ...] = (use_tools, ask_to_choose, report, repeat)
+RULES: tuple[Callable[[Conversation], Reply | None], ...] = (condense, use_tools, ask_to_choose, report, repeat)
 
 
 def reply_to(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> Reply:
@@ -129,15 +146,17 @@ def reply_to(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]
 def _read(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> Conversation:
     last = max((n for n, message in enumerate(messages) if message["role"] == "user" and _said(message)), default=-1)
     called = {call["id"]: call["function"]["name"] for message in messages for call in message.get("tool_calls") or ()}
+    said = _said(messages[last]) if last >= 0 else ""
     return Conversation(
-        said=_said(messages[last]) if last >= 0 else "",
+        said=said.removeprefix(_STANDS_FOR_IT).lstrip(),
         results=tuple(
             (called[message["tool_call_id"]], _SEE_BELOW.sub("", message["content"]) or "[image]")
             for message in messages[last + 1 :]
             if message["role"] == "tool"
         ),
         tools={tool["function"]["name"]: tool["function"] for tool in tools},
-        begins=all(message["role"] != "assistant" for message in messages),
+        begins=not said.startswith((_TO_CONDENSE, _STANDS_FOR_IT))
+        and all(message["role"] != "assistant" for message in messages),
     )
 
 

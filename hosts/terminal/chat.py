@@ -99,6 +99,7 @@ class Chat:
             "/state": self._state,
             "/events": self._events,
             "/retry": self._retry,
+            "/compact": self._compact,
             "/help": self._help,
             "/quit": self._quit,
         }
@@ -148,10 +149,14 @@ class Chat:
         """try a turn again that failed"""
         await self._led.hold(self._conversation.retry())
 
+    async def _compact(self) -> None:
+        """condense what was said, to make room for more"""
+        await self._led.hold(self._conversation.compact())
+
     async def _help(self) -> None:
         """this list"""
         for name, command in self._commands.items():
-            self._pen.line(f"{name:<9}{command.__doc__}")
+            self._pen.line(f"{name:<10}{command.__doc__}")
         self._pen.line("Anything else is said to the model.")
 
     async def _quit(self) -> None:

@@ -72,7 +72,7 @@ class Dialogue:
         """Whether the person is asked for something: an answer, or leave for a tool to run."""
         return isinstance(self.conversation.state, AwaitingPerson)
 
-    async def hold(self, request: Awaitable[Turn]) -> None:
+    async def hold(self, request: Awaitable[Turn | None]) -> None:
         """Make a request, and return when all that it led to is done and shown. Raises what the request raises."""
         with self._on_interrupt(self._cancel):
             try:

@@ -9,6 +9,7 @@ from ...states.events import (
     AskUserQuestionPending,
     EffectFailed,
     Event,
+    HistoryCompacted,
     LlmFailed,
     LlmResponse,
     Opened,
@@ -67,6 +68,10 @@ def _result(event: ToolComplete) -> str:
     return f"failed: {text}" if event.result.error else text
 
 
+def _summary(event: HistoryCompacted) -> str:
+    return event.summary
+
+
 def _failure(event: LlmFailed | EffectFailed) -> str:
     return event.sentence
 
@@ -79,6 +84,7 @@ _SAYS: Mapping[type[Event], Callable[[Any], str]] = {
     LlmResponse: _response,
     AskUserQuestionPending: _questions,
     ToolComplete: _result,
+    HistoryCompacted: _summary,
     LlmFailed: _failure,
     EffectFailed: _failure,
 }

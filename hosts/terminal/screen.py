@@ -98,6 +98,8 @@ class Screen:
         match state["type"]:
             case "retry_waiting":
                 self.pen.note(f"  No answer; attempt {details['attempt']} follows in {_seconds_until(details['due'])}.")
+            case "compacting" if details["attempt"] == 1:
+                self.pen.note("  Condensing what was said so far.")
             case "awaiting_user_response":
                 self._asking = details["call_id"]
             case "failed":

@@ -23,12 +23,13 @@ def acts_of(result: ToolResult) -> Iterator[tuple[Act, int]]:
 
 
 def fault_of(call: RoundCall, result: ToolResult, policy: Policy, *, cancelled: bool) -> str | None:
-    """Why none of the acts of this result is carried out, or None if they are.
+    """Why none of the acts of this result is carried out, or None if they are. One that tells of an error has no acts:
+    it is only read.
 
     Sub-agents are spawned by a row of their own: whoever asks here has no use for them. `Pure.`
     """
     texts = policy.texts
-    for act in result.acts:
+    for act in () if result.error else result.acts:
         if act.type not in call.acts:
             return texts.act_not_declared
         if isinstance(act, SubAgents):

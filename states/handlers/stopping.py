@@ -39,9 +39,9 @@ def wait_for_others(draft: Draft[Cancelling], event: Event, context: Context) ->
 
 def end_cancelled(draft: Draft[State], event: Event, context: Context) -> None:
     """The turn is over: every call left gets its result, and what is still in flight is no longer wanted (case P6)."""
-    stopped = draft.round.awaited.keys() if draft.round else frozenset()
+    told = draft.state.round.awaited if isinstance(draft.state, Cancelling) else {}
     answered = {event.effect_id} if isinstance(event, Answer) else set()
-    abort_all(draft, frozenset(answered.union(stopped)))
+    abort_all(draft, frozenset(answered.union(told)))
     texts = context.policy.texts
     close_round(draft, context, running=texts.cancelled, unrun=texts.skipped)
     draft.conclude("cancelled")

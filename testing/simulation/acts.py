@@ -16,7 +16,6 @@ from ...states.events import (
     AgentMessage,
     Answer,
     CloseRequested,
-    CompactionRequested,
     Request,
     UserCancel,
     UserQuestionResponse,
@@ -160,7 +159,7 @@ async def retry(person: Person, handle: Conversation) -> None:
 
 async def condense(person: Person, handle: Conversation) -> None:
     """The history, by hand."""
-    await person.dispatch(handle, CompactionRequested(**person.new_request()))
+    await person.call("compact", handle.compact())
 
 
 async def change_rules(person: Person, handle: Conversation) -> None:

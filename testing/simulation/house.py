@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ...states.errors import EngineClosed
 from ...states.events import Event
@@ -18,18 +17,10 @@ from .store import MemoryStore
 from .world import World
 
 if TYPE_CHECKING:
-    from ...engine.bootstrap import Models
     from ...engine.conversation import Conversation
     from ...engine.engine import Engine
     from ...engine.loop import Loop
     from ...persistence.store import Store
-
-
-@dataclass(frozen=True)
-class _Models:
-    """What an engine asks of `Models`; nobody asks a model, since the world carries the requests out."""
-
-    specs: tuple[ModelSpec, ...]
 
 
 class House:
@@ -55,8 +46,11 @@ class House:
 
         `feed` is how many updates are kept for watchers.
         """
+        from ...engine.bootstrap import Models
+
+        asked: dict[str, Any] = {model.name: model for model in models}  # never asked: `World` performs the requests
         self._world.begun.clear()
-        engine = self._type("memory", cast("Models", _Models(models)), self._world.performers(), Policy(), self.clock)
+        engine = self._type("memory", Models(asked, models), self._world.performers(), Policy(), self.clock)
         engine._store = cast("Store", MemoryStore(self.disk))
         if create is not None:
             self._id = (await engine.create(policy=create, system="You book tables.")).id
