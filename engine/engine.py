@@ -88,8 +88,8 @@ class Engine:
         `ModelSpec` is a name together with the model's window, for models that litellm does not list. `tools` are
         functions, `@tool` functions, or names of built-in tools. Everything that is said to the user goes out through
         each of the `channels`, objects of the `Channel` port. `policy` is for conversations created without one; its
-        models are replaced by those given here. `clock` is what it tells the time and waits by: the machine's own, or for
-        tests a `turnwise.testing.ManualClock`.
+        models are replaced by those given here. `clock` is what it tells the time and waits by: the machine's own, or
+        for tests a `turnwise.testing.ManualClock`.
 
         Raises `ConfigurationError` at once for tools and models that cannot be what they are given as, and when it
         opens, `StoreError` for a database that cannot be used. Whether a model's provider is known and has a key is

@@ -64,7 +64,7 @@ class Usage(Value):
     @property
     def is_anything(self) -> bool:
         """Whether it cost anything that is known."""
-        return bool(self.input_tokens or self.output_tokens or self.cost)
+        return bool(self.input_tokens or self.output_tokens) or self.cost is not None
 
     def __add__(self, other: Usage) -> Usage:
         known = [cost for cost in (self.cost, other.cost) if cost is not None]

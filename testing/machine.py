@@ -1,7 +1,8 @@
 """A conversation that Hypothesis drives: people and the world do what they like, in any order, and the laws must hold.
 
-People speak, answer, cancel and change their minds at bad moments. The world answers what is in flight, and also
-answers twice, too late, or what nobody asked. After each event every law is checked. Run it as a test:
+People and other agents speak, answer, cancel and change their minds at bad moments. The world answers what is in
+flight, and also answers twice, too late, or what nobody asked; the process dies and comes back. After each event every
+law is checked. Run it as a test:
 
     TestConversation = ConversationMachine.TestCase
 
@@ -12,25 +13,32 @@ Subclass it to try your own rules (`policies`), your own tools (`calls`), or a c
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import get_args
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from hypothesis.strategies import DataObject, SearchStrategy
 
+from ..states.effects import ExecuteTool
 from ..states.events import (
+    AgentMessage,
     Answer,
     CloseRequested,
+    CompactionRequested,
     Event,
     LlmResponse,
     Opened,
     PolicyChanged,
     Request,
+    Resumed,
     RetryRequested,
+    ToolInterrupted,
     UserMessage,
 )
 from ..states.messages import ToolCall
 from ..states.policy import Policy
-from ..states.states import AwaitingPerson, Busy, Failed, Idle, State
+from ..states.roles import Role
+from ..states.states import AwaitingPerson, Busy, Failed, Idle, InDoubt, State
 from . import strategies
 from .history import History, Observation, observe
 from .laws import check_newest, is_replayed_by_its_log
@@ -88,10 +96,10 @@ class ConversationMachine(RuleBasedStateMachine):
         """Whether enough has happened for the host to take a hand in it."""
         return len(self.history.observations) >= LONG_ENOUGH
 
-    @initialize(data=st.data())
-    def the_conversation_opens(self, data: DataObject) -> None:
+    @initialize(data=st.data(), role=st.sampled_from(get_args(Role)))
+    def the_conversation_opens(self, data: DataObject, role: Role) -> None:
         """The first event of every log."""
-        self.happen(Opened(event_id="opened", at=self.now, policy=data.draw(self.policies)))
+        self.happen(Opened(event_id="opened", at=self.now, role=role, policy=data.draw(self.policies)))
 
     @precondition(lambda self: self.state.awaited())
     @rule(data=st.data(), times=st.integers(1, 6))
@@ -107,11 +115,11 @@ class ConversationMachine(RuleBasedStateMachine):
         """Something new, or what failed once more."""
         self.happen(request)
 
-    @precondition(lambda self: isinstance(self.state, AwaitingPerson))
+    @precondition(lambda self: isinstance(self.state, AwaitingPerson | InDoubt))
     @rule(data=st.data())
     def a_person_answers(self, data: DataObject) -> None:
-        """All that was asked; or allows what waits for it, or does not."""
-        assert isinstance(self.state, AwaitingPerson)
+        """All that was asked; or allows what waits for it, or does not; or says what became of a call."""
+        assert isinstance(self.state, AwaitingPerson | InDoubt)
         self.happen(data.draw(strategies.responses_for(self.state)))
 
     @precondition(lambda self: isinstance(self.state, Busy))
@@ -126,6 +134,26 @@ class ConversationMachine(RuleBasedStateMachine):
         """It is refused, waits or steers."""
         self.happen(message)
 
+    @rule(message=events_of(AgentMessage))
+    def another_agent_writes(self, message: AgentMessage) -> None:
+        """To this agent or for its user; it waits, wakes or is read in passing."""
+        self.happen(message)
+
+    @precondition(lambda self: isinstance(self.state, Busy))
+    @rule()
+    def the_process_dies(self) -> None:
+        """Another one takes the conversation up, and reports every tool that was running."""
+        tools = [effect for effect in self.history.in_flight.values() if isinstance(effect, ExecuteTool)]
+        self.happen(Resumed(at=self.now, open=tuple(self.history.in_flight)))
+        for effect in tools:
+            self.happen(ToolInterrupted(at=self.now, call_id=effect.call.call_id))
+
+    @precondition(lambda self: isinstance(self.state, Idle | Failed))
+    @rule()
+    def somebody_wants_it_condensed(self) -> None:
+        """The history, although the window is not full."""
+        self.happen(CompactionRequested(event_id="condense", at=self.now))
+
     @precondition(lambda self: bool(getattr(self.state, "inbox", None)))
     @rule(data=st.data())
     def a_person_takes_a_message_back(self, data: DataObject) -> None:
@@ -134,11 +162,12 @@ class ConversationMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def something_untimely_happens(self, data: DataObject) -> None:
-        """An answer comes again or too late, or has the wrong type; or somebody wants what does not fit."""
+        """An answer comes again or too late, or has the wrong type; or somebody wants or reports what does not fit."""
         requests = strategies.requests().filter(lambda request: not isinstance(request, CloseRequested))
         late = strategies.late_answers_for(self.state)
         again = st.sampled_from(self.answers) if self.answers else late
-        self.happen(data.draw(st.one_of(again, late, requests)))
+        others = strategies.near_misses_for(self.state) | strategies.reports_for(self.state)
+        self.happen(data.draw(st.one_of(again, late, requests, others)))
 
     @precondition(lambda self: isinstance(self.state, Idle | Failed) and self.is_long())
     @rule(data=st.data())

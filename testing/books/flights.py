@@ -1,0 +1,149 @@
+"""Which effects are in flight: asked of the world, and not answered, stopped or lost."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ...states.effects import (
+    AWAITED,
+    OUTGOING,
+    Abort,
+    CancelSubAgent,
+    Effect,
+    ExecuteTool,
+    ReconcileTool,
+    SpawnSubAgent,
+)
+from ...states.events import Answer, DeadlineReached, DoubtResolved, Event, Resumed, ToolInterrupted, ToolReconciled
+from ...states.step import Step
+
+ACKNOWLEDGING = (ExecuteTool, ReconcileTool, SpawnSubAgent)
+"""What is told to stop and is waited for until it has: all else is no longer awaited at once."""
+
+REPEATABLE = ("pure", "idempotent")
+"""The contracts of tools that a crash interrupted and that run again without a question."""
+
+
+class Flights:
+    """The effects in flight, by id, and what is known of those that ever were."""
+
+    def __init__(self) -> None:
+        self.in_flight: dict[int, Effect] = {}
+        self.stopping: set[int] = set()
+        """Those in flight that were told to stop, and have not said yet that they did."""
+        self.interrupted: dict[int, ExecuteTool] = {}
+        """Tools that a crash interrupted; whether they run again under their ids depends on their contract."""
+        self.started: set[int] = set()
+        """The ids of all effects so far."""
+        self.began: dict[int, datetime] = {}
+        """When each of them was first started."""
+        self.answered: Effect | None = None
+        """The effect that the newest event answered."""
+        self.faults: list[str] = []
+        """What was asked of the world and makes no sense."""
+        self._executed: set[str] = set()
+        """The calls that were started, and may not be started once more."""
+        self._lost: set[int] = set()
+        """What a dead process took with it, until it is asked for again."""
+
+    def add(self, event: Event, step: Step) -> None:
+        """Take note of a step."""
+        self.answered = None
+        if isinstance(event, Answer):
+            self._end(event)
+        elif isinstance(event, Resumed):
+            self._lost = {each for each, effect in self.in_flight.items() if not isinstance(effect, ExecuteTool)}
+        elif isinstance(event, ToolInterrupted):
+            self._interrupt(event)
+        elif isinstance(event, DoubtResolved) and event.verdict == "again":
+            self._executed.discard(event.call_id)
+        for effect in step.effects:
+            self._start(effect, event)
+        if step.ended is not None:
+            self._forget_stopping()
+        self.faults += [f"the effect {each} was lost with its process" for each in self._lost & self.in_flight.keys()]
+        self._lost.clear()
+
+    def _end(self, answer: Answer) -> None:
+        self.answered = self.in_flight.pop(answer.effect_id, None)
+        self.stopping.discard(answer.effect_id)
+        if isinstance(answer, DeadlineReached):
+            self._forget_stopping()
+
+    def _forget_stopping(self) -> None:
+        """These had their time to stop; nobody waits for them any longer."""
+        for effect_id in self.stopping:
+            del self.in_flight[effect_id]
+        self.stopping.clear()
+
+    def _interrupt(self, report: ToolInterrupted) -> None:
+        for effect_id, effect in list(self.in_flight.items()):
+            if isinstance(effect, ExecuteTool) and effect.call.call_id == report.call_id:
+                self.interrupted[effect_id] = effect
+                del self.in_flight[effect_id]
+                self.stopping.discard(effect_id)
+                return
+        self.faults.append(f"the call {report.call_id} does not run, and its interruption was taken")
+
+    def _start(self, effect: Effect, event: Event) -> None:
+        if isinstance(effect, Abort | CancelSubAgent):
+            self._stop(effect, event)
+        elif isinstance(effect, AWAITED):
+            self._fly(effect.effect_id, effect, event)
+        elif isinstance(effect, OUTGOING):
+            self._give_id(effect.effect_id)
+
+    def _fly(self, effect_id: int, effect: Effect, event: Event) -> None:
+        if effect_id in self._lost:
+            self._lost.discard(effect_id)
+            if not _is_same(effect, self.in_flight[effect_id]):
+                self.faults.append(f"the effect {effect_id} is not asked for again as it was")
+        elif effect_id in self.interrupted:
+            self._run_again(effect_id, effect, event)
+        else:
+            self._give_id(effect_id)
+            self._begin(effect)
+        self.began.setdefault(effect_id, event.at)
+        self.in_flight[effect_id] = effect
+
+    def _give_id(self, effect_id: int) -> None:
+        if effect_id in self.started:
+            self.faults.append(f"the id {effect_id} was given to two effects")
+        self.started.add(effect_id)
+
+    def _begin(self, effect: Effect) -> None:
+        if isinstance(effect, ExecuteTool):
+            if effect.call.call_id in self._executed:
+                self.faults.append(f"the call {effect.call.call_id} was started twice")
+            self._executed.add(effect.call.call_id)
+        elif isinstance(effect, ReconcileTool):
+            asked = self.interrupted.get(effect.started_as)
+            if asked is None or asked.call != effect.call or effect.call.crash != "reconcile":
+                self.faults.append(f"a tool is asked about the effect {effect.started_as}, which no crash interrupted")
+
+    def _run_again(self, effect_id: int, effect: Effect, event: Event) -> None:
+        before = self.interrupted.pop(effect_id)
+        harmless = isinstance(event, ToolInterrupted) and before.call.crash in REPEATABLE
+        did_not_run = isinstance(event, ToolReconciled) and event.verdict == "did_not_run"
+        if effect != before or not (harmless or did_not_run):
+            self.faults.append(f"the call {before.call.call_id} runs again, though it may have run")
+
+    def _stop(self, effect: Abort | CancelSubAgent, event: Event) -> None:
+        stopped = self.in_flight.get(effect.effect_id)
+        if isinstance(event, Resumed) and effect.effect_id in self.stopping:
+            return  # the process may have died before it was told
+        if stopped is None or effect.effect_id in self.stopping:
+            self.faults.append(f"the effect {effect.effect_id} is told to stop, and is not in flight")
+            return
+        if isinstance(effect, CancelSubAgent) != isinstance(stopped, SpawnSubAgent):
+            self.faults.append(f"the effect {effect.effect_id} is stopped as something that it is not")
+        if isinstance(stopped, ACKNOWLEDGING) and not isinstance(event, DeadlineReached):
+            self.stopping.add(effect.effect_id)
+        else:
+            del self.in_flight[effect.effect_id]
+
+
+def _is_same(again: Effect, before: Effect) -> bool:
+    """Whether this is the same effect, but for the moment that a request tells."""
+    told = {"at": getattr(before, "at", None)} if hasattr(before, "at") else {}
+    return again.model_copy(update=told) == before

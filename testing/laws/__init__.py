@@ -1,0 +1,96 @@
+"""The promises that every conversation keeps, each as a function that finds where one is broken.
+
+A law looks at a `History`, that is, at the newest event and all that an onlooker knows by then, and raises
+`LawBroken` with a sentence. `check_laws` holds a whole trace to all of them. Law 15 is about the table: its own tests
+hold it to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..history import History, histories
+from ..observation import Observation
+from .broken import Law, LawBroken
+from .rounds import (
+    hands_on_answers_exactly,
+    loses_no_sub_agent,
+    pairs_calls_with_results,
+    runs_no_more_than_allowed,
+    unpaired,
+    waits_for_something,
+)
+from .steps import (
+    changes_nothing_unless_taken,
+    is_deterministic,
+    is_replayed_by_its_log,
+    is_taken_or_refused,
+    takes_answers_by_their_effect,
+)
+from .turns import delivers_what_was_chosen, ends_each_turn_once, keeps_within_limits, loses_no_message
+from .ways_out import can_be_left, can_be_stopped, stays_closed
+
+__all__ = [
+    "LAWS",
+    "Law",
+    "LawBroken",
+    "can_be_left",
+    "can_be_stopped",
+    "changes_nothing_unless_taken",
+    "check_laws",
+    "check_newest",
+    "delivers_what_was_chosen",
+    "ends_each_turn_once",
+    "hands_on_answers_exactly",
+    "histories",
+    "is_deterministic",
+    "is_replayed_by_its_log",
+    "is_taken_or_refused",
+    "keeps_within_limits",
+    "loses_no_message",
+    "loses_no_sub_agent",
+    "pairs_calls_with_results",
+    "runs_no_more_than_allowed",
+    "stays_closed",
+    "takes_answers_by_their_effect",
+    "unpaired",
+    "waits_for_something",
+]
+
+LAWS: tuple[Law, ...] = (
+    is_taken_or_refused,
+    is_deterministic,
+    changes_nothing_unless_taken,
+    pairs_calls_with_results,
+    takes_answers_by_their_effect,
+    runs_no_more_than_allowed,
+    waits_for_something,
+    can_be_stopped,
+    can_be_left,
+    stays_closed,
+    ends_each_turn_once,
+    delivers_what_was_chosen,
+    keeps_within_limits,
+    loses_no_message,
+    loses_no_sub_agent,
+    hands_on_answers_exactly,
+)
+"""All laws, in the order of their numbers."""
+
+
+def check_laws(trace: Iterable[Observation], *laws: Law) -> None:
+    """Hold each step of a trace to the laws given, or to all. The trace begins with the first event.
+
+    Raises `LawBroken` at the first step that breaks one.
+    """
+    history = History()
+    for history in histories(trace):
+        check_newest(history, *laws)
+    if not laws:
+        is_replayed_by_its_log(history)
+
+
+def check_newest(history: History, *laws: Law) -> None:
+    """Hold the newest step to the laws given, or to all. Raises `LawBroken`."""
+    for law in laws or LAWS:
+        law(history)

@@ -1,0 +1,153 @@
+"""Laws 4, 6, 7, 14 and 16: what is in flight, and what comes of the calls of a response."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from ...states.effects import ExecuteTool, ReconcileTool, RequestLlm, SpawnSubAgent, StartTimer
+from ...states.events import UserQuestionResponse
+from ...states.messages import Heard, Joined, Made, Message
+from ...states.policy import Policy
+from ...states.states import (
+    AwaitingPerson,
+    AwaitingSubAgents,
+    AwaitingUserResponse,
+    Busy,
+    Cancelling,
+    Closed,
+    Failed,
+    Idle,
+    InDoubt,
+    State,
+    pending,
+)
+from ...states.value import later
+from ..history import History
+from .broken import require
+
+# --- 4: calls and results
+
+
+def pairs_calls_with_results(history: History) -> None:
+    """Law 4: in every model request and at rest, each call has one result, in call order, directly behind its
+    message: in all that was said, and in what is left of it when it is condensed."""
+    newest = history.newest
+    asks = any(isinstance(effect, RequestLlm) for effect in newest.effects)
+    if asks or isinstance(newest.after, Idle | Failed | Closed):
+        for messages in (history.transcript, history.current):
+            fault = unpaired(messages)
+            require(fault is None, f"{fault} in what the model is sent", history)
+
+
+def unpaired(transcript: Iterable[Message]) -> str | None:
+    """What is wrong with the pairing of calls and results, or None. `Pure.`"""
+    expected: list[str] = []
+    for message in transcript:
+        if message.role == "tool":
+            if not expected or message.tool_call_id != expected.pop(0):
+                return f"the result of the call {message.tool_call_id} is not where it belongs"
+        elif expected:
+            return f"the call {expected[0]} has no result"
+        else:
+            expected = [call.call_id for call in message.tool_calls]
+    return f"the call {expected[0]} has no result" if expected else None
+
+
+# --- 6 and 7: what is in flight
+
+
+def runs_no_more_than_allowed(history: History) -> None:
+    """Law 6: one model request at a time, no more tools than the policy says, an exclusive call alone, and nothing
+    that a person must allow and did not."""
+    flying = history.in_flight.values()
+    requests = [effect for effect in flying if isinstance(effect, RequestLlm)]
+    tools = [effect.call for effect in flying if isinstance(effect, ExecuteTool | ReconcileTool)]
+    children = [effect for effect in flying if isinstance(effect, SpawnSubAgent)]
+    require(len(requests) <= 1, "two model requests are in flight", history)
+    require(not (requests and tools), "a model request is in flight beside tools", history)
+    require(not (children and (requests or tools)), "sub-agents work beside a model request or tools", history)
+    require(len(tools) <= history.context.policy.parallel, "more tools run than the policy allows", history)
+    require(len(tools) <= 1 or not any(call.exclusive for call in tools), "an exclusive call has company", history)
+    unasked = [call.call_id for call in tools if call.approval and call.call_id not in history.allowed]
+    require(unasked == [], "a call runs that nobody allowed", history)
+
+
+def waits_for_something(history: History) -> None:
+    """Law 7: what a state waits for is what is in flight, also after a crash; only a person is waited for without a
+    timer, and no longer than the policy says."""
+    state, flights = history.state, history.flights
+    require(flights.faults == [], "; ".join(flights.faults), history)
+    require(pending(state) == flights.in_flight.keys(), "it waits for something else than is in flight", history)
+    require(all(effect_id < state.book.next_effect for effect_id in flights.started), "an id is free again", history)
+    if isinstance(state, AwaitingPerson | AwaitingSubAgents | Cancelling):
+        _require_deadline(history, state)
+    if isinstance(state, Busy) and not isinstance(state, AwaitingPerson | InDoubt):
+        require(bool(flights.in_flight), "it is busy and waits for nothing", history)
+
+
+def _require_deadline(history: History, state: AwaitingPerson | AwaitingSubAgents | Cancelling) -> None:
+    seconds = seconds_to_wait(state, history.context.policy)
+    require((state.deadline is not None) == (seconds is not None), "the deadline is not what the policy says", history)
+    if state.deadline is not None and seconds is not None:
+        effect_id = state.deadline.effect_id
+        due = later(history.flights.began[effect_id], seconds)
+        timer = StartTimer(effect_id=effect_id, due=due, wakes="deadline_reached")
+        require(history.in_flight.get(effect_id) == timer, "the deadline is not when the policy says", history)
+
+
+def seconds_to_wait(state: State, policy: Policy) -> float | None:
+    """How long this state waits at the most for those that it waits for. `Pure.`"""
+    if isinstance(state, Cancelling):
+        return policy.cancel_deadline
+    if isinstance(state, AwaitingSubAgents):
+        return policy.sub_agent_deadline
+    return policy.questions.deadline if isinstance(state, AwaitingUserResponse) else policy.approval_deadline
+
+
+# --- 14: sub-agents
+
+
+def loses_no_sub_agent(history: History) -> None:
+    """Law 14: those that work and those that have ended are all that were started, and what each came to becomes part
+    of the result of the call that started it, once, in the order of the tasks."""
+    family, working = history.family, history.in_flight
+    for effect_id, child in family.children.items():
+        result = family.results.get(child.call_id)
+        places = (effect_id in working) + (child.outcome is not None) + (result is not None and child.outcome is None)
+        require(places == 1, f"the sub-agent {effect_id} is in {places} places", history)
+        told = 0 if child.outcome is None else family.told[child.outcome]
+        require(told == (result is not None and child.outcome is not None), "an outcome is lost or doubled", history)
+    for call_id in family.results:
+        require(
+            _tells_of_all(history, call_id), f"the result of {call_id} does not tell of all its sub-agents", history
+        )
+    if any(isinstance(effect, RequestLlm) for effect in history.newest.effects):
+        open_calls = {child.call_id for child in family.children.values()} - family.results.keys()
+        require(not open_calls, "the model is asked, and sub-agents have not been told of", history)
+
+
+def _tells_of_all(history: History, call_id: str) -> bool:
+    """Whether the result of a call tells of each of its sub-agents, in order: a heading, then what it came to."""
+    said = history.family.results[call_id].said
+    parts = said.parts if isinstance(said, Joined) else ()
+    outcomes = [part if isinstance(part, Heard) else None for part in parts[1::2]]
+    headed = all(isinstance(part, Made) for part in parts[::2])
+    return headed and outcomes == [child.outcome for child in history.family.of(call_id).values()]
+
+
+# --- 16: answers of people
+
+
+def hands_on_answers_exactly(history: History) -> None:
+    """Law 16: what a person answered, in any script, reaches the model as valid JSON that reads back equal."""
+    newest = history.newest
+    if not isinstance(newest.event, UserQuestionResponse) or newest.step is None:
+        return
+    assert isinstance(newest.before, AwaitingUserResponse)
+    if newest.context.policy.questions.answer != "json":
+        return
+    asked = newest.before.call.call_id
+    result = next(message for message in reversed(history.transcript) if message.tool_call_id == asked)
+    sent = {text: list(a) if isinstance(a, tuple) else a for text, a in newest.event.answers.items()}
+    require(json.loads(result.text)["answers"] == sent, "the model reads other answers than were given", history)

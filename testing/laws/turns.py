@@ -1,0 +1,180 @@
+"""Laws 11, 12 and 13: how a turn ends, what of it reaches the user, what it may use up, and what was said meanwhile."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+
+from ...states.context import Context
+from ...states.effects import (
+    DeliverToUser,
+    ExecuteTool,
+    NotifyParent,
+    RequestLlm,
+    SelectProfile,
+)
+from ...states.events import ToolInterrupted, ToolReconciled
+from ...states.messages import Heard, Said, Usage
+from ...states.policy import Limits
+from ...states.states import Compacting, Failed, InTurn, State, Summarizing
+from ...states.turn import Delivered, TurnEnded
+from ..books.speech import TurnSpeech
+from ..books.spending import Spent
+from ..history import History
+from .broken import require
+
+# --- every turn ends once
+
+
+def ends_each_turn_once(history: History) -> None:
+    """Every turn ends once: the step that leaves it, and no other, says so, and what all of the turn cost; and whoever
+    started a sub-agent is told in that step, and in no other (case P25)."""
+    newest = history.newest
+    if newest.step is None:
+        return
+    ended, before, after = newest.step.ended, newest.before, newest.after
+    ends = _is_in_turn(before) + after.book.turn - before.book.turn - _is_in_turn(after)
+    require(ends == (ended is not None), "a turn ended without a word, or a word without an end", history)
+    told = sum(isinstance(effect, NotifyParent) for effect in newest.effects)
+    is_child = newest.context.role == "sub_agent"
+    require(told == (ended is not None and is_child), "the parent is not told once of each end", history)
+    if ended is not None:
+        _require_true_ending(history, ended)
+
+
+def _is_in_turn(state: State) -> bool:
+    return isinstance(state, InTurn) or (isinstance(state, Compacting) and state.turn is not None)
+
+
+def _require_true_ending(history: History, ended: TurnEnded) -> None:
+    newest = history.newest
+    replies = newest.context.policy.on_failure == "reply"
+    rests_failed = isinstance(newest.after, Failed)
+    failed = ended.status == "failed"
+    require(ended.turn == newest.before.book.turn, "another turn ended", history)
+    require(failed if rests_failed else not failed or replies, "a failure rests in Failed", history)
+    cost = history.spending.costs.get(ended.turn, Usage())
+    require(ended.usage == cost, "the cost is not what the requests cost", history)
+
+
+# --- 11: what reaches the user
+
+
+def delivers_what_was_chosen(history: History) -> None:
+    """Law 11: what was said for now is delivered as it is said, and at the end of the turn what the policy chooses of
+    the rest: each once, in the order of the calls. What ended says so."""
+    newest = history.newest
+    if newest.step is None:
+        return
+    here = [effect for effect in newest.effects if isinstance(effect, DeliverToUser)]
+    turn = history.speech.turns[newest.before.book.turn]
+    counted = [effect.ordinal for effect in turn.delivered] == list(range(1, len(turn.delivered) + 1))
+    require(counted and all(one in turn.delivered for one in here), "deliveries are not counted by turn", history)
+    before = [(one.said, one.relayed) for one in turn.delivered[: len(turn.delivered) - len(here)]]
+    wanted: list[Wanted] = [(spoken.said, False) for spoken in history.speech.said_now if spoken.now]
+    ending = _ending(history)
+    if ending is not None:
+        wanted += _chosen_at_the_end(turn, ending, history.context, (*before, *wanted))
+    require([(one.said, one.relayed) for one in here] == wanted, "other deliveries than the policy chooses", history)
+    if newest.step.ended is not None:
+        _require_told(history, turn, newest.step.ended)
+
+
+def _ending(history: History) -> TurnEnded | None:
+    """What the turn comes to, if it is with this step that it has come to its end."""
+    newest = history.newest
+    if isinstance(newest.before, Summarizing):
+        return None
+    if isinstance(newest.after, Summarizing):
+        return newest.after.ending
+    return None if newest.step is None else newest.step.ended
+
+
+Wanted = tuple[Said, bool]
+"""A text to deliver, and whether it is another agent's message."""
+
+
+def _chosen_at_the_end(
+    turn: TurnSpeech, ending: TurnEnded, context: Context, earlier: Sequence[Wanted]
+) -> list[Wanted]:
+    """What the end of a turn delivers (cases S2, S3, S8, D7): speech, the text if it is for a user and there is one
+    (case D12), and what was to be passed on, unless the turn has delivered words of its agent."""
+    text, policy = ending.final_content, context.policy
+    failed = ending.status == "failed"
+    if ending.status == "cancelled" or (text is None and failed):
+        return []
+    waiting = [(spoken.said, False) for spoken in turn.spoken if not spoken.now and not failed]
+    chosen: list[Wanted] = list(waiting[-1:] if policy.speech.keep == "last" else waiting)
+    falls_back = not (earlier or chosen) and "fallback" in (policy.text, policy.silent)
+    if text is not None and context.role == "foreground" and (failed or policy.text == "reply" or falls_back):
+        chosen.append((text, False))
+    is_told = any(isinstance(said, Heard) for said, _ in (*earlier, *chosen))
+    passes_on = not is_told and context.role == "foreground" and policy.relay == "nudge_then_deliver"
+    return [*chosen, *((said, True) for said in turn.relay if passes_on)]
+
+
+def _require_told(history: History, turn: TurnSpeech, ended: TurnEnded) -> None:
+    """What ended says of its deliveries is what they were."""
+    delivered = tuple(Delivered(effect_id=one.effect_id, said=one.said, relayed=one.relayed) for one in turn.delivered)
+    require(ended.deliveries == delivered, "what ended tells of other deliveries", history)
+    speeches = [spoken.said for spoken in turn.spoken]
+    heard = tuple(one.said for one in delivered if one.said in speeches)
+    require(ended.user_response == heard, "what ended tells of other speech", history)
+    require(ended.silent == (not delivered), "a turn is silent if it delivered nothing", history)
+
+
+# --- 12: what a turn may use up
+
+
+def keeps_within_limits(history: History) -> None:
+    """Law 12: requests and calls never exceed their limit, and nothing new is started once the rest is spent. All
+    count anew with whatever a person does; what is sent again is the same request, and what runs again the same call."""
+    spending, flights = history.spending, history.flights
+    spent, limits, newest = spending.spent, history.newest.context.policy.limits, history.newest
+    requests = [effect for effect in newest.effects if isinstance(effect, RequestLlm)]
+    again = isinstance(newest.event, ToolInterrupted | ToolReconciled)
+    tools = [effect for effect in newest.effects if isinstance(effect, ExecuteTool)]
+    if tools and limits.tool_calls is not None:
+        require(spent.tool_calls <= limits.tool_calls, "more calls than the limit", history)
+    if requests:
+        require(spent.requests <= limits.requests, "more requests than the limit", history)
+        last = limits.last == "answer_now" and spent.requests == limits.requests
+        bare = last or requests[0].plain
+        require((requests[0].tool_choice == "none") == bare, "the last request is not what the limit says", history)
+    begins = isinstance(flights.answered, SelectProfile)  # a turn may always ask once
+    if ((requests and not begins) or (tools and not again)) and not spending.sends_again:
+        require(not _is_used_up(spent, limits, newest.event.at), "started although all is spent", history)
+
+
+def _is_used_up(spent: Spent, limits: Limits, at: datetime) -> bool:
+    return (
+        (limits.tokens is not None and spent.usage.tokens >= limits.tokens)
+        or (limits.cost is not None and (spent.usage.cost or 0.0) >= limits.cost)
+        or (limits.seconds is not None and (at - spent.since).total_seconds() >= limits.seconds)
+    )
+
+
+# --- 13: what was said meanwhile
+
+
+def loses_no_message(history: History) -> None:
+    """Law 13: what people and agents said entered the transcript, was withdrawn or still waits, and only one of these,
+    once, and in order."""
+    messages = history.messages
+    waiting = [message.seq for message in getattr(history.state, "inbox", ())]
+    for seq, message in messages.taken.items():
+        places = messages.entered[seq] + messages.withdrawn[message.event_id] + waiting.count(seq)
+        require(places == 1, f"the message of step {seq} is in {places} places", history)
+    require(waiting == sorted(waiting), "what waits is out of order", history)
+    require(not waiting or messages.taken.keys() >= set(waiting), "something waits that nobody said", history)
+    if messages.entering_now:
+        _require_heard(history)
+
+
+def _require_heard(history: History) -> None:
+    """What enters the transcript can be read in it, once, under the id of its message."""
+    messages = history.messages
+    said = Counter(message.message_id for message in history.transcript if message.role == "user")
+    for seq in messages.entering_now:
+        require(said[messages.taken[seq].event_id] == 1, f"the message of step {seq} cannot be read", history)
