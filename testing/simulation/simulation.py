@@ -114,7 +114,7 @@ class Simulation:
 
     async def _live(self) -> None:
         await self._open(create=rules(self._dice))
-        acts = self._dice.number(8, 26)
+        acts = self._dice.number(6, 20)
         await asyncio.gather(self._make_trouble(), *(person.live(acts) for person in self._people))
         self._cut_short = self._cut_short or self._dice.chance(0.1)
         if not self._cut_short:
