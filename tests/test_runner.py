@@ -12,9 +12,10 @@ from turnwise.effects.scene import Scene
 from turnwise.states import Abort, Context, Event, RequestLlm
 from turnwise.states.transcript import Transcript
 from turnwise.testing import ManualClock
+from turnwise.testing.clock import NOON
 
 SCENE = Scene("a conversation", 1, Context(), Transcript(), lambda effect_id, kind, data: None)
-REQUEST = RequestLlm(effect_id=1, model="model")
+REQUEST = RequestLlm(effect_id=1, model="model", at=NOON)
 
 
 class NoStore:

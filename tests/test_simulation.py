@@ -236,6 +236,16 @@ class TestTheLoop:
         with pytest.raises(Hangs, match="it takes for ever"):
             run_virtually(main)
 
+    def test_what_goes_round_in_circles_is_found(self) -> None:
+        """Something always happens, and no time passes."""
+
+        async def main() -> None:
+            while True:
+                await asyncio.sleep(0)
+
+        with pytest.raises(Hangs, match="it goes round in circles"):
+            run_virtually(main)
+
     def test_there_are_no_threads(self) -> None:
         """What they do could not be repeated."""
 

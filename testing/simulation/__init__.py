@@ -12,8 +12,9 @@ follows from the seed, so a failure is found once and seen again as often as nee
     python -m turnwise.testing.simulation --seed 17
 
 What comes new to a conversation enters here by one line each: an effect in `world.WORLD`, an answer in
-`answers.ANSWERS`, a wait for a person in `people.ATTENDING`, something to do in `people.MENU`. Without that line it is
-made up from its type: effects get any of the answers that the state waits for, people want any request there is.
+`answers.ANSWERS`, a wait for a person in `acts.ATTENDING`, something to do in `acts.MENU`, a rule in `rules`. Without
+that line it is made up from its type: an effect gets any of the answers that the state waits for, people send any
+request there is, and end a wait that they do not know by a cancel.
 """
 
 from .simulation import Report, Simulation, SimulationFailed, simulate

@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ...states.events import ANSWERS, REQUESTS, Answer, CloseRequested, Request, UserCancel, UserQuestionResponse
+from ...states.acts import Audience
+from ...states.events import (
+    ANSWERS,
+    REQUESTS,
+    AgentMessage,
+    Answer,
+    CloseRequested,
+    Request,
+    UserCancel,
+    UserQuestionResponse,
+)
 from ...states.policy import WhenBusy
 from ...states.questions import UserQuestion
 from ...states.states import AwaitingApproval, AwaitingUserResponse, Busy, State
@@ -54,6 +64,15 @@ async def _send(person: Person, handle: Conversation, message_id: str, text: str
     wait = person.dice.chance(0.7)
     sending = handle.send(text, message_id=message_id, when_busy=when_busy, wait=wait)
     await person.call(f"send {message_id}" if wait else f"send {message_id} and go on", sending)
+
+
+async def write(person: Person, handle: Conversation) -> None:
+    """As another agent: to this one, or for its user, in silence or not."""
+    audience: Audience = person.dice.pick(("agent", "user"))
+    text, silent = "The table is booked.", person.dice.chance(0.4)
+    await person.dispatch(
+        handle, AgentMessage(origin="agent-1", text=text, audience=audience, silent=silent, **person.new_request())
+    )
 
 
 async def withdraw(person: Person, handle: Conversation) -> None:
@@ -138,6 +157,11 @@ async def retry(person: Person, handle: Conversation) -> None:
     await person.call("retry", handle.retry())
 
 
+async def condense(person: Person, handle: Conversation) -> None:
+    """The history, by hand."""
+    await person.call("compact", handle.compact())
+
+
 async def change_rules(person: Person, handle: Conversation) -> None:
     """Other rules from here on."""
     await person.call("set_policy", handle.set_policy(rules(person.dice)))
@@ -220,11 +244,13 @@ MENU: dict[Act, float] = {
     cancel_late: 1,
     retry: 0.5,
     change_rules: 1,
+    condense: 0.5,
+    write: 1,
     close: 0.15,
     repeat: 1,
     want_anything: 1,
     forge: 2,
-    watch: 0.5,
+    watch: 0.3,
 }
 """What people do, and how often."""
 

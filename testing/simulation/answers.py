@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, TypeAlias, get_args
 
+from ...states.acts import Act, ActKind, AgentMail, Speech, SubAgents, WorkComplete
 from ...states.events import (
     Answer,
     AskUserQuestionPending,
@@ -20,6 +21,7 @@ from ...states.events import (
 from ...states.failures import TRANSIENT, FailureKind
 from ...states.messages import ToolCall, ToolResult, Usage
 from ...states.questions import QuestionOption, UserQuestion
+from ...states.round import RoundCall
 from .dice import Dice
 from .made_up import made_up
 
@@ -33,11 +35,16 @@ TOOLS: Mapping[str, Mapping[str, Any]] = {
     "chat": {"acts": ("question",)},
     "pay": {"approval": True},
     "lock": {"exclusive": True},
+    "say": {"acts": ("speech",)},
+    "call out": {"acts": ("speech",), "exclusive": True},
+    "claim": {"acts": ("work_complete",)},
+    "mail": {"acts": ("mail",)},
+    "spawn": {"acts": ("children",), "exclusive": True},
     "typo": {"fault": "There is no tool called typo."},
 }
 """The tools of the simulated world, each with what is known of its calls."""
 
-_LIKELY = {"read": 5, "write": 2, "ask": 3, "chat": 1, "pay": 3, "lock": 1, "typo": 1}
+_LIKELY = {name: {"read": 5, "ask": 3, "pay": 3}.get(name, 1) for name in TOOLS}
 _TRANSIENT: tuple[FailureKind, ...] = tuple(sorted(TRANSIENT))
 _FAILURES: tuple[FailureKind, ...] = (*_TRANSIENT, *_TRANSIENT, *get_args(FailureKind))
 
@@ -86,6 +93,18 @@ def complete(dice: Dice, effect_id: int, at: datetime) -> ToolComplete:
     """A tool ended, mostly well."""
     result = ToolResult(text=dice.pick((*WORDS, "")), error=dice.chance(0.1))
     return ToolComplete(effect_id=effect_id, at=at, result=result)
+
+
+def acts(dice: Dice, call: RoundCall) -> tuple[Act, ...]:
+    """What this call may do beside its result: mostly what its tool declares."""
+    made: dict[ActKind, Act] = {
+        "speech": Speech(text=dice.pick(("Done.", "")), when="now" if call.exclusive else "turn_end"),
+        "work_complete": WorkComplete(summary="All of it is done."),
+        "mail": AgentMail(target="agent-1", text="Have a look.", silent=dice.chance(0.3)),
+        "children": SubAgents(tasks=("Find a table.", "Find a cook.")[: dice.number(1, 2)]),
+    }
+    kinds = [kind for kind in made if kind in call.acts or dice.chance(0.01)]
+    return tuple(made[kind] for kind in kinds if dice.chance(0.9))
 
 
 def ask(dice: Dice, effect_id: int, at: datetime) -> AskUserQuestionPending:

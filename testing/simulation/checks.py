@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING, TypeAlias, get_args
 
-from ...states.effects import Abort
+from ...states.effects import Abort, CancelSubAgent
 from ...states.events import Event, Request, UserMessage
 from ...states.states import Closed, Failed, Idle, State, pending
 from ...states.step import Step
@@ -94,8 +95,8 @@ def effects_are_carried_out(ending: Ending) -> Iterator[str]:
         yield f"{sorted(id_ for _, id_ in ending.world.busy)} are still being carried out"
     if not ending.cut_short:
         wanted = {id_: row.seq for row in ending.rows[ending.opened_at - 1 :] for id_ in pending(row.state)}
-        aborted = {effect.effect_id for row in ending.rows for effect in row.effects if isinstance(effect, Abort)}
-        for id_ in sorted(wanted.keys() - aborted - {id_ for _, id_ in ending.world.begun}):
+        back = {one.effect_id for row in ending.rows for one in row.effects if isinstance(one, Abort | CancelSubAgent)}
+        for id_ in sorted(wanted.keys() - back - {id_ for _, id_ in ending.world.begun}):
             yield f"the effect {id_}, awaited at step {wanted[id_]}, was never begun"
 
 
@@ -174,10 +175,7 @@ def watchers_saw_everything(ending: Ending) -> Iterator[str]:
         seen = [update for update in seen if update[1] != "snapshot"]
         whole = sight.engine == ending.engines and not ending.cut_short
         if seen != (expected if whole else expected[: len(seen)]):
-            place = next(
-                (n for n, pair in enumerate(zip(seen, expected, strict=False)) if pair[0] != pair[1]), len(seen)
-            )
-            saw, missed = seen[place : place + 1], expected[place : place + 1]
+            saw, missed = next(pair for pair in zip_longest(seen, expected) if pair[0] != pair[1])
             yield f"{sight.who}, watching from {begin} on, saw {saw} in the place of {missed}"
 
 

@@ -20,8 +20,13 @@ T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
 
+MAX_CALLS = 1_000_000
+"""How much may happen in one run. Ours: a thousand times as much as in a long conversation."""
+
+
 class Hangs(Exception):
-    """Nothing will ever happen again, or not within the time given. The message says who waits, and where."""
+    """Nothing will ever happen again, or always the same, or not within the time given. The message says who waits, and
+    where."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -53,9 +58,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         task: asyncio.Task[T] = self.create_task(main)
         _set_running_loop(self)
         try:
-            while not task.done():
+            for _ in range(MAX_CALLS):
+                if task.done():
+                    return task.result()
                 self._turn()
-            return task.result()
+            raise Hangs(f"it goes round in circles; {self._waiting()}")
         finally:
             _set_running_loop(None)
 

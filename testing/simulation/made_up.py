@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
+from ...states.images import Image
 from ..clock import NOON
 from .dice import Dice
 
@@ -16,7 +17,7 @@ V = TypeVar("V", bound=BaseModel)
 TRIES = 50
 """How often a value is made anew that breaks a rule of its own. Ours."""
 
-_PLAIN: dict[Any, tuple[Any, ...]] = {
+EXAMPLES: dict[Any, tuple[Any, ...]] = {
     str: ("word", "two words", "日本語 👩‍👩‍👧", '{"a": "\\n"}'),
     int: (1, 2, 0),
     float: (1.0, 0.5),
@@ -25,7 +26,9 @@ _PLAIN: dict[Any, tuple[Any, ...]] = {
     NoneType: (None,),
     Any: ("anything",),
     JsonValue: ("anything", 1, None),
+    Image: (Image(url="https://example.com/menu.png"),),
 }
+"""Values of types that are not made of others, and of types whose rules no dice would ever meet."""
 
 
 class CannotBeMade(TypeError):
@@ -52,18 +55,20 @@ def _value(annotation: Any, dice: Dice) -> Any:
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _value(inner[0], dice)
-    if annotation in _PLAIN:
-        return dice.pick(_PLAIN[annotation])
-    if origin is Literal:
-        return dice.pick(inner)
     if origin in (Union, UnionType):
         return _value(dice.pick(inner), dice)
+    if origin is not None:
+        return _collection(annotation, origin, inner, dice)
+    if annotation in EXAMPLES:
+        return dice.pick(EXAMPLES[annotation])
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return made_up(annotation, dice)
-    return _collection(annotation, origin, inner, dice)
+    raise CannotBeMade(f"nobody knows how to make up a value of the type {annotation}")
 
 
 def _collection(annotation: Any, origin: Any, inner: tuple[Any, ...], dice: Dice) -> Any:
+    if origin is Literal:
+        return dice.pick(inner)
     if origin in (list, set, frozenset) or (origin is tuple and inner[1:] == (...,)):
         return tuple(_value(inner[0], dice) for _ in range(dice.number(0, 3)))
     if origin is tuple:

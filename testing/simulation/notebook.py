@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ...states.errors import EngineClosed, Refused
+from ...states.errors import CompactionFailed, EngineClosed, Refused
 from ...states.events import Event
 from ...states.step import Step
 from .story import Story
@@ -72,9 +72,10 @@ class Notebook:
             call.result = await calling
             call.told = "told"
             self.story.tell(who, f"{what}: told {_short(call.result)}")
-        except Refused as refused:
-            call.told, call.result = "refused", refused
-            self.story.tell(who, f"{what}: refused, {refused.code}")
+        except (Refused, CompactionFailed) as error:
+            call.told, call.result = "refused", error
+            why = error.code if isinstance(error, Refused) else error.sentence
+            self.story.tell(who, f"{what}: refused, {why}")
         except BaseException as error:
             call.told = _how(error)
             self.story.tell(who, f"{what}: {call.told}, {type(error).__name__}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from unittest.mock import patch
@@ -32,6 +33,9 @@ a tool or a timer, and the hour by which a clock is set back during it."""
 
 LINES = 12
 """How much of a story stands in a failure's message. Ours."""
+
+TRIES = 10
+"""How often a task is told to stop. Ours."""
 
 BOUND = 100 * PATIENCE
 """Virtual seconds that a simulation may take in all. Ours."""
@@ -110,7 +114,7 @@ class Simulation:
 
     async def _live(self) -> None:
         await self._open(create=rules(self._dice))
-        acts = self._dice.number(8, 26)
+        acts = self._dice.number(6, 20)
         await asyncio.gather(self._make_trouble(), *(person.live(acts) for person in self._people))
         self._cut_short = self._cut_short or self._dice.chance(0.1)
         if not self._cut_short:
@@ -121,7 +125,7 @@ class Simulation:
         self._check(engines)
 
     async def _open(self, create: Policy | None = None) -> None:
-        await self._house.open(models(self._dice), feed=self._dice.pick((3, 20, 1_000)), create=create)
+        await self._house.open(models(self._dice), feed=self._dice.pick((3, 1_000, 1_000, 1_000)), create=create)
 
     async def _make_trouble(self) -> None:
         """What happens to computers."""
@@ -201,10 +205,13 @@ class Simulation:
             self.story.blame(f"the engine is closed, and there is left: {'; '.join(map(place_of, left))}")
 
     def _clean_up(self) -> None:
-        while left := self._loop.unfinished():
-            for task in left:
+        """After a failure tasks may be left, and some of them may not want to stop."""
+        for _ in range(TRIES):
+            for task in self._loop.unfinished():
                 task.cancel()
-            self._loop.run(asyncio.sleep(PATIENCE), bound=BOUND)
+            if self._loop.unfinished():
+                with suppress(Hangs):
+                    self._loop.run(asyncio.sleep(PATIENCE), bound=BOUND)
         self._loop.close()
 
 

@@ -13,9 +13,18 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
-from ...states.effects import AnyEffect, Effect, ExecuteTool, RequestLlm, StartTimer
+from ...states.effects import (
+    AnyEffect,
+    DeliverToUser,
+    Effect,
+    ExecuteTool,
+    NotifyParent,
+    RequestLlm,
+    SendToAgent,
+    StartTimer,
+)
 from ...states.events import Answer, AskUserQuestionPending, EffectFailed, LlmFailed, LlmResponse, ToolComplete
-from .answers import answer
+from .answers import acts, answer
 from .clock import VirtualClock
 from .dice import Dice
 from .disk import Disk
@@ -149,14 +158,15 @@ async def run_tool(world: World, effect: ExecuteTool, scene: Scene) -> Any:
     else:
         await world.take_time()
     scene.show(effect.effect_id, "tool_progress", {"call_id": effect.call.call_id, "text": "nearly there"})
-    if world.calm:
-        return world.answers(ToolComplete, effect.effect_id)
-    if world.dice.chance(0.05):
+    if not world.calm and world.dice.chance(0.05):
         return world.misbehave(effect.effect_id)
-    if "question" in effect.call.acts and world.dice.chance(0.9):
+    if "question" in effect.call.acts and world.dice.chance(0.9) and not world.calm:
         return world.answers(AskUserQuestionPending, effect.effect_id)
-    kind = world.dice.weighted(_TOOL)
-    return world.answers(kind, effect.effect_id)
+    kind = ToolComplete if world.calm else world.dice.weighted(_TOOL)
+    given = world.answers(kind, effect.effect_id)
+    if not isinstance(given, ToolComplete):
+        return given
+    return given.model_copy(update={"result": given.result.model_copy(update={"acts": acts(world.dice, effect.call)})})
 
 
 async def wait(world: World, effect: StartTimer, scene: Scene) -> Any:
@@ -169,12 +179,21 @@ async def wait(world: World, effect: StartTimer, scene: Scene) -> Any:
     return due
 
 
+async def send_out(world: World, effect: Any, scene: Scene) -> None:
+    """What nobody waits for goes out, or breaks on its way."""
+    await world.take_time()
+    if not world.calm and world.dice.chance(0.1):
+        raise RuntimeError("the line is dead")
+
+
 async def anything(world: World, effect: Any, scene: Scene) -> Any:
-    """Any answer that is waited for; a failure where it is no longer waited for, or cannot be made."""
+    """Any answer that is waited for, failures less often; a failure where it is no longer waited for, or none of them
+    can be made."""
     await world.take_time()
     kinds = world.awaited(effect.effect_id, scene) or (EffectFailed,)
     try:
-        return world.answers(world.dice.pick(kinds), effect.effect_id)
+        kind = world.dice.weighted({kind: 1 if kind is EffectFailed else 6 for kind in kinds})
+        return world.answers(kind, effect.effect_id)
     except CannotBeMade:
         if EffectFailed not in kinds:
             world.story.blame(f"ANSWERS does not know how to answer {effect.type}")
@@ -186,6 +205,9 @@ WORLD: dict[type[Effect], Performance] = {
     RequestLlm: ask_model,
     ExecuteTool: run_tool,
     StartTimer: wait,
+    DeliverToUser: send_out,
+    SendToAgent: send_out,
+    NotifyParent: send_out,
 }
 """Who carries out which effect."""
 
