@@ -196,6 +196,19 @@ def entry_for(state: State, event: Event, context: Context) -> Entry | None:
     return _pick(state, event, Draft(state, event), context) if _is_heeded(state, event) else None
 
 
+def branches_for(state: State, event: Event, context: Context) -> tuple[Branch, ...]:
+    """The branches that this event takes behind its row, from junction to junction; none if it takes no row. `Pure.`"""
+    taken: Entry | Branch | None = entry_for(state, event, context)
+    draft, branches = Draft(state, event), []
+    while isinstance(taken, Row | Branch):
+        _run(taken, draft, event, context)
+        if not isinstance(taken.to, Junction):
+            break
+        taken = _choose(taken.to, draft, event, context)
+        branches.append(taken)
+    return tuple(branches)
+
+
 def _is_heeded(state: State, event: Event) -> bool:
     kind = type(event)
     if kind in _ANSWERS:

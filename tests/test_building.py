@@ -103,7 +103,7 @@ class TestRefusals:
         def too_loud(draft: Draft[Idle], event: UserMessage, context: Context) -> Refused:
             return Refused("busy", f"{draft.state.type} {event.text} {context.policy.parallel}")
 
-        refused = refuse(UserMessage, too_loud).reason(Draft(Idle()), HELLO, Context())
+        refused = refuse(UserMessage, why=too_loud)[0].reason(Draft(Idle(), HELLO), HELLO, Context())
 
         assert (refused.code, refused.subject) == ("busy", "idle Hello 1")
 

@@ -27,7 +27,6 @@ from turnwise.states import (
 )
 from turnwise.states.events import exact
 from turnwise.states.questions import UserQuestion, answers_as_json
-from turnwise.states.transcript import text_of
 from turnwise.states.value import Block, Instant, RequestText, Text, later, shortened
 from turnwise.testing.strategies import NOON
 
@@ -163,7 +162,7 @@ class TestTextsOfEvents:
 
     def test_a_message_has_one(self) -> None:
         """The person's own words."""
-        assert text_of(MESSAGE, 0) == "Hello"
+        assert MESSAGE.texts == ("Hello",)
 
     def test_a_response_has_its_own_and_the_faults_of_its_calls(self) -> None:
         """0 is what the model said, 1 + n the fault of its n-th call; a call without a fault has no text."""
@@ -171,7 +170,7 @@ class TestTextsOfEvents:
             effect_id=1, at=NOON, content="Let me see", tool_calls=(call("a", fault="No."), call("b"))
         )
 
-        assert [text_of(response, index) for index in range(3)] == ["Let me see", "No.", ""]
+        assert response.texts == ("Let me see", "No.", "")
 
 
 class TestTheContext:

@@ -17,9 +17,9 @@ def rest(draft: Draft[State], event: Event, context: Context) -> Idle:
     return Idle(book=draft.book)
 
 
-def stay_failed(draft: Draft[Compacting], event: Event, context: Context) -> Failed:
+def stay_failed(draft: Draft[State], event: Event, context: Context) -> Failed:
     """The failed turn can still be tried again, and what woke nobody before wakes nobody now."""
-    failed = draft.state.failed
+    failed = draft.state.failed if isinstance(draft.state, Compacting) else None
     assert failed is not None, "the guard of this branch asks whether a turn had failed"
     draft.let_in(waiting for waiting in draft.inbox if waiting.silent)
     return failed.replace(book=draft.book, inbox=draft.inbox)

@@ -31,7 +31,6 @@ from ..states import (
     Compacting,
     Failed,
     InRound,
-    InTurn,
     LlmRequesting,
     MemoryRecalling,
     ProfileSelecting,
@@ -54,7 +53,7 @@ def take_up(draft: Draft[Busy], event: Resumed, context: Context) -> Busy:
     return draft.same(resumes=draft.state.resumes + (1 if draft.state.works else 0))
 
 
-def give_up(draft: Draft[InTurn], event: Resumed, context: Context) -> Failed:
+def give_up(draft: Draft[Busy], event: Resumed, context: Context) -> Failed:
     """Each process that took this up died of it, or so it seems: a person has to look at it."""
     texts = context.policy.texts
     abort_all(draft)

@@ -23,6 +23,7 @@ from ...states.events import (
     LlmResponse,
     MemoryRecalled,
     MessageWithdrawn,
+    Opened,
     PolicyChanged,
     ProfileSelected,
     Resumed,
@@ -91,6 +92,22 @@ class Happenings:
         found = [*answers, *requests, *self._reports(state, at)]
         self._chance.shuffle(found)
         return found
+
+    def requests(self, state: State, at: datetime) -> list[Event]:
+        """A request of every kind, most of which are refused here."""
+        event_id = self._id("try")
+        return [
+            *(make(self, state, at) for make in _REQUESTS),
+            self._close(state, at),
+            Opened(event_id=event_id, at=at),
+            RetryRequested(event_id=event_id, at=at),
+            UserMessage(event_id=event_id, at=at, text="Hello", when_busy="refuse"),
+            UserCancel(event_id=event_id, at=at, turn=state.book.turn + 1),
+            MessageWithdrawn(event_id=event_id, at=at, message_id="nobody"),
+            UserQuestionResponse(event_id=event_id, at=at, answers={}),
+            ToolApproval(event_id=event_id, at=at, call_id="nobody", allowed=True),
+            DoubtResolved(event_id=event_id, at=at, call_id="nobody", verdict="ran"),
+        ]
 
     # --- reports
 
