@@ -31,9 +31,14 @@ PROFILE = os.environ.get("TURNWISE_PROFILE", "quick")
 settings.load_profile(PROFILE)
 
 
+TOLD = pytest.StashKey[list[str]]()
+"""What tests have to tell at the end of a run, whether they pass or not."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the seed of a search before it begins, so that it can be told and repeated; one that was given holds."""
+    config.stash[TOLD] = []
     if config.option.hypothesis_seed is not None:
         settings.register_profile("seeded", settings(), derandomize=False)
         settings.load_profile("seeded")
@@ -54,7 +59,10 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say it once more below failures, where people look, and where `-q` leaves out the beginning."""
+    """Tell what tests have to tell; and below failures say once more how to repeat them, where people look, and where
+    `-q` leaves out the beginning."""
+    for line in config.stash[TOLD]:
+        terminalreporter.write_line(line)
     if terminalreporter.stats.get("failed"):
         terminalreporter.write_line(how_to_repeat(config))
 
