@@ -137,6 +137,16 @@ class TestTraces:
         """The step that leaves a turn, and no other, says that it ended, how, and what it cost."""
         check_laws(trace, laws.ends_each_turn_once)
 
+    @given(traces())
+    def test_11_what_the_policy_chooses_is_delivered_once(self, trace: Trace) -> None:
+        """Law 11: each delivery is emitted once per speech that the policy chose, in call order."""
+        check_laws(trace, laws.delivers_what_was_chosen)
+
+    @given(traces())
+    def test_14_every_sub_agent_is_heard_once(self, trace: Trace) -> None:
+        """Law 14: pending and finished are what was spawned; each outcome reaches the model once, in any order."""
+        check_laws(trace, laws.loses_no_sub_agent)
+
     @settings(max_examples=3 * settings.default.max_examples)  # each limit meets each way to begin anew
     @given(traces(policies(limits=strategies.tight_limits())))
     def test_12_limits_hold(self, trace: Trace) -> None:
