@@ -28,7 +28,7 @@ deep: $(ready)  ## the property tests with many more examples: minutes to hours
 simulate: $(ready)  ## thousands of conversations in virtual time, among people and tools at their worst: a minute or two
 	$(bin)/python -m turnwise.testing.simulation --seeds 5000
 
-mutants: $(ready)  ## break states/ on purpose, thousands of times, and list what no test noticed: a quarter of an hour
+mutants: $(ready)  ## break states/ on purpose, thousands of times, and list what no test noticed: half an hour
 	$(bin)/python tests/mutants.py
 
 docs: $(ready)  ## draw docs/machine.md and the picture in README.md again from the table

@@ -227,6 +227,8 @@ class Engine:
         """The policy, with the models of this engine. Raises `InvalidInput` for what is no policy."""
         if not isinstance(policy, Policy):
             raise InvalidInput("The rules of a conversation are a Policy.")
+        if policy.redact:
+            logger.warning("The rules want secrets taken out of messages, and nothing here does that yet.")
         return policy.model_copy(update={"models": self._models.specs})
 
     async def _load(self, conversation_id: str) -> Loop:

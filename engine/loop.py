@@ -25,7 +25,15 @@ from ..effects.runner import Performer, Recorder, Runner
 from ..effects.scene import LiveKind, Scene
 from ..states.effects import Effect, StartTimer
 from ..states.errors import Refused, TurnwiseError
-from ..states.events import CompactionRequested, Event, PolicyChanged, Request, RetryRequested, UserMessage
+from ..states.events import (
+    AgentMessage,
+    CompactionRequested,
+    Event,
+    PolicyChanged,
+    Request,
+    RetryRequested,
+    UserMessage,
+)
 from ..states.machine import transition
 from ..states.policy import ModelSpec
 from ..states.states import AwaitingPerson, Closed, Failed, Idle, InDoubt, State, pending
@@ -98,7 +106,7 @@ class Loop:
         """Handle one event. Raises `Refused`, or a `StoreError` if the step could not be stored."""
         if isinstance(event, Request) and self.memory.knows(event):
             return Step(self.state, ignored=True)
-        begins = isinstance(event, UserMessage | CompactionRequested)
+        begins = isinstance(event, UserMessage | AgentMessage | CompactionRequested)
         if begins or (isinstance(event, RetryRequested) and isinstance(self.state, Failed)):
             await self._adopt_models()
         return await self._step(event)

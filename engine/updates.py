@@ -18,6 +18,7 @@ from ..states.errors import InvalidInput
 from ..states.log import LogEntry
 from ..states.messages import Message
 from ..states.policy import Policy
+from ..states.replies import text_of_reply
 from ..states.states import (
     AwaitingApproval,
     AwaitingUserResponse,
@@ -103,11 +104,11 @@ def updates_of(
     now = describe(after, transcript)
     change: list[Shown] = [("state_change", now)] if now != was else []
     if entry.ended is None:
-        shown = [*_said(messages, policy), *_done(entry, transcript), *change]
+        shown = [*_said(messages, policy), *_done(entry, transcript, policy), *change]
     else:
         turn = entry.ended.turn
         end: Shown = ("turn_ended", describe_turn(Turn.that_ended(entry.ended, transcript, policy)))
-        shown = [*_said((m for m in messages if m.turn <= turn), policy), *_done(entry, transcript)]
+        shown = [*_said((m for m in messages if m.turn <= turn), policy), *_done(entry, transcript, policy)]
         begun = list(_said((m for m in messages if m.turn > turn), policy))
         # Where the next turn begins in the same step, this one ends before anything of the next is shown (case P38).
         shown += [end, *begun, *change] if after.book.turn > turn else [*change, end]
@@ -124,17 +125,18 @@ def _said(messages: Iterable[Message], policy: Policy) -> Iterator[Shown]:
         if message.role == "assistant" and policy.text == "thought" and message.text.strip():
             yield "thought", {"text": message.text, "turn": message.turn}
         elif message.role != "tool" and (message.text.strip() or message.images):
-            yield "message", _told(message)
+            yield "message", _told(message, policy)
 
 
-def _told(message: Message) -> dict[str, Any]:
-    told: dict[str, Any] = {"role": message.role, "text": message.text, "turn": message.turn}
+def _told(message: Message, policy: Policy) -> dict[str, Any]:
+    text = text_of_reply(message.text, policy) if message.role == "assistant" else message.text
+    told: dict[str, Any] = {"role": message.role, "text": text, "turn": message.turn}
     told |= {"message_id": message.message_id} if message.message_id else {}
     told |= {"origin": message.origin} if message.origin else {}
     return told | ({"images": [image.model_dump() for image in message.images]} if message.images else {})
 
 
-def _done(entry: LogEntry, transcript: Transcript) -> Iterator[Shown]:
+def _done(entry: LogEntry, transcript: Transcript, policy: Policy) -> Iterator[Shown]:
     for effect in entry.effects:
         if isinstance(effect, PersistToolResults):
             for result in effect.results:
@@ -143,7 +145,8 @@ def _done(entry: LogEntry, transcript: Transcript) -> Iterator[Shown]:
             arguments = transcript.call(effect.call.call_id).arguments
             yield "tool", {**_call(transcript, effect.call.call_id), "status": "running", "arguments": arguments}
         elif isinstance(effect, DeliverToUser):
-            told = {"text": transcript.words(effect.said), "turn": effect.turn, "ordinal": effect.ordinal}
+            text = text_of_reply(transcript.words(effect.said), policy)
+            told = {"text": text, "turn": effect.turn, "ordinal": effect.ordinal}
             yield "delivery", {**told, "relayed": True} if effect.relayed else told
 
 

@@ -7,7 +7,7 @@ page; `machine` reads it.
 
 Glossary
 
-- *state*: where a conversation rests. *Busy* states lie within a turn.
+- *state*: where a conversation rests. In *busy* states something is under way, nearly always a turn.
 - *event*: what can happen to it: a *request* from people and programs, an *answer* to an effect, or a *report* of
   whoever takes it up after a crash.
 - *effect*: what it asks of the world, as data. *Awaited* effects have an id, and exactly one answer names it.

@@ -24,7 +24,7 @@ class Effect(TaggedPart):
 
 
 class PersistMessage(Effect):
-    """A message enters the transcript: a person's or the model's as heard, or one the machine words for the model."""
+    """A message enters the transcript: a person's or the model's as heard, or a reply that the machine words."""
 
     type: Literal["persist_message"] = "persist_message"
     said: Said

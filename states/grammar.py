@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from .context import Context
 from .draft import Draft
@@ -72,7 +72,7 @@ class Refusal:
 
     event: type[Request]
     why: RefusalCode | Reason
-    when: Guard | None = None
+    when: ClassVar[None] = None
 
     def reason(self, draft: Draft[Any], event: Request, context: Context) -> Refused:
         """The error to raise."""

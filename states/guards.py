@@ -375,7 +375,10 @@ def was_verified(draft: Draft[Verifying], event: WorkVerified, context: Context)
 
 
 def may_try_again(draft: Draft[Verifying], event: WorkVerified | EffectFailed, context: Context) -> bool:
-    """The check may fail once more, and there is a request left for mending it (case S11)."""
+    """The check may fail once more, and there is a request left for mending it (case S11). Where nobody can check, no
+    other claim would fare better."""
+    if isinstance(event, EffectFailed) and event.kind == "unavailable":
+        return False
     return draft.turn.rejections + 1 < context.policy.verify and not _spends_budget(draft, event, context)
 
 

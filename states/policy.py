@@ -98,7 +98,8 @@ class SpeechRules(Value):
     """Speech without text is refused (000), or delivered like any other (004)."""
 
     never_fail: bool = False
-    """Whether bad arguments of a speaking tool are acknowledged all the same (004, case B4)."""
+    """Whether bad arguments of a speaking tool are acknowledged all the same (004, case B4): for the tools that come
+    with turnwise, of which none speaks yet."""
 
 
 class Repeats(Value):
@@ -136,7 +137,7 @@ class Profile(Value):
     name: Text = Field(min_length=1)
     prompt: Text = ""
     tools: tuple[Text, ...] | None = None
-    """The tools that may be called; None allows all."""
+    """The tools that may be called; None allows all. Nothing holds a call to it yet (case J9)."""
 
     recall: bool = True
     """Whether older conversations may be searched for this profile (case J4)."""
@@ -207,13 +208,14 @@ class Policy(Value):
     """Whether a profile is chosen for each turn (001)."""
 
     fresh_context: bool = False
-    """Whether requests tell the time and the place (case J6)."""
+    """Whether requests tell the time and the place (case J6). Nothing tells them yet."""
 
     transcription_note: bool = False
-    """Whether the model is told that messages were spoken and may be misheard (case J5)."""
+    """Whether the model is told that messages were spoken and may be misheard (case J5). Nothing tells it yet."""
 
     redact: bool = False
-    """Whether secrets are taken out of messages before anything else sees them (case J1)."""
+    """Whether secrets are taken out of messages before anything else sees them (case J1). The engine has nothing that
+    does it yet, and warns where a conversation asks for it."""
 
     marker: Text | None = None
     """A word of the model's tool protocol: lines of a reply that begin with it are not for people (case J13)."""

@@ -110,10 +110,6 @@ class Round(Part):
         """The place of this call among the calls of the response, counted from 0. `Pure.`"""
         return [call.call_id for call in self.calls].index(call_id)
 
-    def runs(self, call_id: str) -> bool:
-        """Whether this call was started and has not ended. `Pure.`"""
-        return any(running.call_id == call_id for running in self.running)
-
     @property
     def queued(self) -> tuple[RoundCall, ...]:
         """Calls that neither run nor have a result nor are in doubt, in order."""

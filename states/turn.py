@@ -81,7 +81,7 @@ class TurnRecord(Part):
     said: tuple[Spoken, ...] = ()
     deliveries: tuple[Delivered, ...] = ()
     relay: tuple[Heard, ...] = ()
-    """Messages for the user that began this turn."""
+    """Messages for the user that this turn is to pass on: those that began it, or that a failed turn left to it."""
 
     cut_off: bool = False
     """Whether the provider cut the newest response off (case P41)."""
@@ -93,6 +93,8 @@ class TurnRecord(Part):
     """The claim that the work is complete."""
 
     asked_to_speak: bool = False
+    """Whether the model was asked for its answer, after a claim with nothing said (case S17)."""
+
     rejections: int = 0
     """How often the check of a claim failed."""
 

@@ -195,13 +195,13 @@ class TestNobodyCarriesItOut:
         assert (request.profile, request.memory) == ("home", None)
 
     async def test_without_a_verifier_a_claim_ends_incomplete(self, database: Path) -> None:
-        """S11: a check that cannot be made counts as one that failed; what was said is delivered (S21)."""
+        """S11: where nobody can check, another claim would fare no better; what was said is delivered (S21)."""
         channel = RecordingChannel()
         claim = calls(call("respond", text="A"), call("finish", summary="Done."))
-        policy = presets.explicit_response().model_copy(update={"verify": 2})
+        policy = presets.explicit_response()
 
         async with Engine.open(
-            database, model=ScriptedLlm([claim, claim]), tools=[respond, finish], channels=[channel]
+            database, model=ScriptedLlm([claim]), tools=[respond, finish], channels=[channel]
         ) as engine:
             turn = await (await engine.create(policy=policy)).send("Hi")
 
