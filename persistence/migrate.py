@@ -6,6 +6,7 @@ which tables come to be. Alembic, which does it, is imported when there is somet
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 from sqlalchemy import Connection
@@ -13,6 +14,10 @@ from sqlalchemy import Connection
 from .identity import APPLICATION_ID, HEAD
 
 SCRIPTS = Path(__file__).with_name("migrations")
+
+_ALEMBIC = threading.Lock()
+"""Alembic keeps the connection that it works on in a global: of two databases opened at once by threads of one process,
+one would be given the tables of both."""
 
 
 def migrate(connection: Connection, revision: str | None) -> None:
@@ -25,6 +30,6 @@ def migrate(connection: Connection, revision: str | None) -> None:
     config = Config(attributes={"connection": connection})
     config.set_main_option("script_location", str(SCRIPTS).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
-    with connection.begin():
+    with _ALEMBIC, connection.begin():
         connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
         command.upgrade(config, HEAD)

@@ -1,9 +1,10 @@
 """What is said to the user goes out through channels, and what nobody can carry out is answered, never awaited."""
 
 import asyncio
+import contextlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -138,6 +139,53 @@ class TestDelivery:
 
         assert (turn.status, channel.texts) == ("completed", [])
 
+    async def test_a_channel_that_does_not_stop_is_left_behind(
+        self, database: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """One that swallows its cancel holds up neither the turn nor the next delivery."""
+        monkeypatch.setattr(performer, "ATTEMPT", 0.01)
+        monkeypatch.setattr(performer, "GRACE", 0.01)
+        over = asyncio.Event()
+
+        async def holds_on(delivery: Delivery) -> None:
+            while not over.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await over.wait()
+
+        stuck, whole = RecordingChannel(holds_on, name="stuck"), RecordingChannel()
+        llm = ScriptedLlm([calls(call("talk", text="a"), call("talk", text="b")), reply("…")])
+
+        async with Engine.open(database, model=llm, tools=[talk], channels=[stuck, whole]) as engine:
+            turn = await (await engine.create(policy=presets.talk())).send("Hi")
+            over.set()
+
+        assert (turn.status, whole.texts) == ("completed", ["a", "b"])
+
+    @pytest.mark.parametrize("error", [asyncio.CancelledError, SystemExit, KeyboardInterrupt, TimeoutError])
+    async def test_whatever_a_channel_raises_it_only_failed(self, database: Path, error: type[BaseException]) -> None:
+        """Neither the engine nor the other channels end with it, and what comes next waits for those that are slow."""
+
+        def breaks(delivery: Delivery) -> None:
+            raise error
+
+        async def slowly(delivery: Delivery) -> None:
+            await asyncio.sleep(0.01)
+
+        broken, slow = RecordingChannel(breaks, name="broken"), RecordingChannel(slowly)
+        llm = ScriptedLlm([calls(call("talk", text="a"), call("talk", text="b")), reply("…")])
+
+        async with Engine.open(database, model=llm, tools=[talk], channels=[broken, slow]) as engine:
+            conversation = await engine.create(policy=presets.talk())
+            watcher = Watcher(conversation)
+            await watcher.until("snapshot")
+            turn = await conversation.send("Hi")
+            await watcher.until("delivery_failed")
+            await watcher.stop()
+
+        failed = next(update for update in watcher.updates if update.type == "delivery_failed")
+        assert failed.data["sentence"] == "The channel broken failed on a delivery."
+        assert (turn.status, slow.texts) == ("completed", ["a", "b"])
+
     async def test_a_tool_behind_a_delivery_is_cancelled_before_it_starts(self, database: Path) -> None:
         """B8: a cancel is handled while a delivery is under way, and the tool behind it never runs."""
         gate, ran = Gate(), []
@@ -167,10 +215,15 @@ class TestDelivery:
         ("channels", "sentence"),
         [
             ([object()], "A channel is an object with a name and the method `deliver`."),
+            (
+                [RecordingChannel(name=cast(str, ["a", "list"]))],
+                "A channel is an object with a name and the method `deliver`.",
+            ),
             ([RecordingChannel(), RecordingChannel()], "Two channels have the same name."),
+            (RecordingChannel(), "The channels are given as a list."),
         ],
     )
-    def test_channels_that_cannot_work_are_refused_at_once(self, channels: list[Any], sentence: str) -> None:
+    def test_channels_that_cannot_work_are_refused_at_once(self, channels: Any, sentence: str) -> None:
         """A host learns it when it opens the engine, in one sentence."""
         with pytest.raises(ConfigurationError) as refused:
             Engine.open("sqlite://", channels=channels)

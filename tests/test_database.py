@@ -487,6 +487,14 @@ class TestReadingOnly:
 class TestMigrations:
     """There is one way in which tables come to be."""
 
+    async def test_databases_that_are_opened_at_once(self, tmp_path: Path) -> None:
+        """Alembic works for one thread at a time; each database gets its own tables, and nothing else."""
+        stores = await asyncio.gather(*(Store.open(tmp_path / f"{number}.db") for number in range(8)))
+
+        assert [await store.list() for store in stores] == [()] * 8
+        for store in stores:
+            await store.close()
+
     async def test_they_make_the_tables_that_the_code_knows(self, database: Database) -> None:
         """All migrations together make, statement by statement, what `schema` describes."""
         described = create_engine("sqlite://")

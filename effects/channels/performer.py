@@ -1,4 +1,8 @@
-"""Hands over what is said to the user, to every channel at once."""
+"""Hands over what is said to the user, to every channel at once.
+
+A channel is foreign code: it may raise, hang, refuse to stop or cancel itself. None of that may hold up the others, or
+what follows the delivery, so each attempt is a task of its own, which can be left behind.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,10 @@ from .port import Channel, Delivery
 logger = logging.getLogger("turnwise.channels")
 
 ATTEMPT = 2.0
-"""Seconds that one attempt may take. What follows a delivery waits that long at most (case B2)."""
+"""Seconds that one attempt may take. What follows a delivery waits that long at most (case B2), and `GRACE`."""
+
+GRACE = 0.5
+"""Seconds that an attempt which was told to stop may clean up before it is left behind. Ours."""
 
 
 class DeliveryPerformer:
@@ -25,9 +32,12 @@ class DeliveryPerformer:
     """
 
     def __init__(self, channels: Iterable[Channel]) -> None:
+        if not isinstance(channels, Iterable):
+            raise ConfigurationError("The channels are given as a list.")
         self._channels = tuple(channels)
-        for channel in self._channels:
-            if not isinstance(channel, Channel):
+        given: tuple[object, ...] = self._channels
+        for channel in given:
+            if not isinstance(channel, Channel) or not isinstance(channel.name, str):
                 raise ConfigurationError("A channel is an object with a name and the method `deliver`.")
         names = [channel.name for channel in self._channels]
         if len(set(names)) < len(names):
@@ -46,13 +56,30 @@ class DeliveryPerformer:
         await asyncio.gather(*(self._attempt(channel, delivery, scene, effect.effect_id) for channel in self._channels))
 
     async def _attempt(self, channel: Channel, delivery: Delivery, scene: Scene, effect_id: int) -> None:
+        attempt = asyncio.ensure_future(_error_of(channel, delivery))
         try:
-            async with asyncio.timeout(ATTEMPT):
-                await channel.deliver(delivery)
+            await asyncio.wait({attempt}, timeout=ATTEMPT)
+            in_time = attempt.done()
+        finally:
+            if not attempt.done():
+                attempt.cancel()
+                await asyncio.wait({attempt}, timeout=GRACE)
+        # A channel may return with a cancel of its own still to come; then its task was cancelled.
+        error = attempt.result() if attempt.done() and not attempt.cancelled() else asyncio.CancelledError()
+        if error is None:
             return
-        except TimeoutError:
-            sentence = f"The channel {channel.name} did not take a delivery within {ATTEMPT:g} s."
-        except Exception:
-            logger.warning("The channel %s failed on a delivery.", channel.name, exc_info=True)
+        if in_time:
+            logger.warning("The channel %s failed on a delivery.", channel.name, exc_info=error)
             sentence = f"The channel {channel.name} failed on a delivery."
+        else:
+            sentence = f"The channel {channel.name} did not take a delivery within {ATTEMPT:g} s."
         scene.show(effect_id, "delivery_failed", {"key": delivery.key, "channel": channel.name, "sentence": sentence})
+
+
+async def _error_of(channel: Channel, delivery: Delivery) -> BaseException | None:
+    """What the channel raised, or None. Whatever it raises is caught: it must not end the engine's loop."""
+    try:
+        await channel.deliver(delivery)
+    except BaseException as error:
+        return error
+    return None
