@@ -56,6 +56,8 @@ class Transcript:
     taken: dict[str, int] = field(default_factory=dict)
     """The turn that took each message of a user, by the message's id."""
     _calls: dict[str, ToolCall] = field(default_factory=dict)
+    _ranks: dict[str, int] = field(default_factory=dict)
+    """The place of each call of the newest round."""
     _heard: dict[int, Event] = field(default_factory=dict)
     """The events that brought a text, by their step."""
     _waiting: dict[int, UserMessage | AgentMessage] = field(default_factory=dict)
@@ -161,6 +163,7 @@ class Transcript:
         self.messages.append(message)
         if message.tool_calls:
             self._calls = {call.call_id: call for call in message.tool_calls}
+            self._ranks = {call_id: rank for rank, call_id in enumerate(self._calls)}
             self._round = len(self.messages)
         return message
 
@@ -187,10 +190,9 @@ class Transcript:
         )
 
     def _add_result(self, entry: LogEntry, result: SettledCall) -> Message:
-        order = list(self._calls)
-        rank = order.index(result.call_id)
+        rank = self._ranks[result.call_id]
         place = self._round
-        while place < len(self.messages) and order.index(self.messages[place].tool_call_id or "") < rank:
+        while place < len(self.messages) and self._ranks[self.messages[place].tool_call_id or ""] < rank:
             place += 1
         message = Message(
             role="tool",
