@@ -36,7 +36,7 @@ class Channel(Protocol):
         """Hand it over; return when the user has it, or will have it without fail.
 
         Whatever this raises says that it was not delivered. It is given two seconds: a channel that takes longer to
-        reach its user takes the text over and returns. Do not wait here for the same conversation (`send`, `compact`): it
-        waits for this; say `wait=False`.
+        reach its user takes the text over and returns. Do not wait here for the same conversation (`send`,
+        `compact`): it waits for this; say `wait=False`.
         """
         ...
