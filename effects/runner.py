@@ -84,7 +84,7 @@ class Runner:
         for effect in effects:
             if isinstance(effect, Abort | CancelSubAgent):
                 self._abort(effect.effect_id)
-            elif isinstance(effect, AWAITED) or type(effect) in self._performers:
+            elif isinstance(effect, AWAITED) or (isinstance(effect, OUTGOING) and type(effect) in self._performers):
                 self._waiting.append((effect, scene))
             elif isinstance(effect, OUTGOING):
                 logger.error("Nobody here carries out %s; it is lost.", effect.type)

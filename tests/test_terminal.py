@@ -265,7 +265,7 @@ class TestWhatCannotBeDone:
             (["replay", "--all", "--db", "text.db"], "text.db is not a SQLite database."),
             (["list", "--db", "other.db"], "other.db is the database of another program."),
             (["list", "--db", "oracle://host/db"], "oracle is not supported"),
-            (["chat", "--preset", "nonsense"], "There is no preset called nonsense. Known: assistant."),
+            (["chat", "--preset", "nonsense"], "There is no preset called nonsense. Known: assistant, reply_flow,"),
             (["chat", "--tools", "nonsense"], "There is no built-in tool called nonsense."),
             (["chat", "--tools", "nonsense:tool"], "There is no module called nonsense"),
             (["chat", "--tools", "broken:tool"], "The module broken cannot be imported: no good."),
