@@ -22,13 +22,14 @@ from turnwise.states import (
     Speech,
     Texts,
     ToolCall,
+    ToolResult,
     Usage,
     WorkComplete,
     presets,
     transcript,
 )
 from turnwise.states.events import RecentText
-from turnwise.states.transcript import Transcript
+from turnwise.states.transcript import Transcript, speeches_of
 from turnwise.testing import Trace, traces
 from turnwise.testing.laws import unpaired
 
@@ -539,3 +540,10 @@ class TestReadingIt:
         conversation.says("Thanks")
 
         assert [conversation.said.first_try(turn) for turn in range(1, 6)] == [1, 2, 2, 2, 5]
+
+
+def test_each_speech_of_a_result_has_a_place_of_its_own() -> None:
+    """In the order in which they were said, behind the text of the result."""
+    result = ToolResult(text="done", acts=(Speech(text="one"), Speech(text="two"), Speech(text="three")))
+
+    assert list(speeches_of(7, result)) == [Heard(seq=7, index=index) for index in (1, 2, 3)]
