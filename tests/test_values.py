@@ -27,6 +27,7 @@ from turnwise.states import (
 )
 from turnwise.states.events import exact
 from turnwise.states.questions import UserQuestion, answers_as_json
+from turnwise.states.repeats import fingerprint
 from turnwise.states.value import Block, Instant, Part, RequestText, Text, later, shortened
 from turnwise.testing.strategies import NOON
 
@@ -273,3 +274,11 @@ class TestParts:
         assert dict(Triple(left=1)) == {"left": 1, "right": 2, "last": 3}
         with pytest.raises(TypeError, match="too few fields"):
             Triple(right=2)  # type: ignore[call-arg]
+
+
+def test_calls_whose_arguments_are_no_json_are_told_apart_by_their_text() -> None:
+    """B10: and what stands for a call in the log is 16 bytes long, whatever the call."""
+    broken, other = (fingerprint(call("read", arguments=text)) for text in ("{broken", "{other"))
+
+    assert broken != other
+    assert len(broken) == len(fingerprint(call("read"))) == 32
