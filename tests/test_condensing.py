@@ -683,3 +683,15 @@ def test_the_moment_of_the_request_is_that_after_condensing() -> None:
 def test_no_default_model_has_a_window() -> None:
     """A window is what the host knows of its model; without one nothing is ever condensed by itself."""
     assert [model.window for model in Policy().models] == [None]
+
+
+def test_another_attempt_condenses_the_same_messages() -> None:
+    """P21: under an id of its own, up to the same step, and with the turn that stays as it is."""
+    conversation = condensing()
+    first = conversation.in_flight()[conversation.flying(CompactHistory)]
+
+    conversation.breaks(CompactHistory)
+
+    again = conversation.in_flight()[conversation.flying(CompactHistory)]
+    assert isinstance(first, CompactHistory) and first.turn is not None
+    assert again == first.replace(effect_id=again.effect_id)

@@ -971,6 +971,29 @@ class TestWhileCancelling:
         assert conversation.results() == {"work": text, "next": TEXTS.skipped}
         assert conversation.wanted() == [PersistToolResults, Abort]
 
+    @pytest.mark.parametrize("verdict", ["did_not_run", "unknown", None])
+    def test_a_call_that_was_asked_about_is_an_error_unless_it_ran(self, verdict: str | None) -> None:
+        """P7: whatever its tool says, and if the question itself fails."""
+        conversation = asking_a_tool()
+        conversation.cancels()
+
+        if verdict is None:
+            conversation.breaks(ReconcileTool)
+        else:
+            conversation.tool_reconciles("save", verdict)
+
+        conversation.rests_in(Idle)
+        assert conversation.errors() == ["save", "next"]
+
+    def test_a_call_that_a_crash_interrupted_is_an_error(self) -> None:
+        """The model must not take it for done."""
+        conversation = executing()
+        conversation.cancels()
+
+        conversation.tool_was_interrupted("a")
+
+        assert {"a"} <= set(conversation.errors())
+
     def test_the_others_are_waited_for(self) -> None:
         """One was interrupted, the other has not stopped yet."""
         conversation = stopping()

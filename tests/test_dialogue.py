@@ -94,3 +94,9 @@ class TestATurnByItself:
         """An empty transcript, a turn to come: no error."""
         assert list(of_turn((), 1)) == []
         assert list(of_turn(self.HISTORY[:2], 2)) == []
+
+    def test_a_note_that_begins_the_history_belongs_to_the_first_turn(self) -> None:
+        """D6: nothing stands in front of it."""
+        history = [message.replace(audience="agent", turn=0) for message in self.HISTORY[:1]] + [*self.HISTORY[1:]]
+
+        assert list(of_turn(history, 1)) == history

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from turnwise.states import Refused, TurnwiseError, UnknownConversation
-from turnwise.states.errors import EngineClosed, RefusalCode
+from turnwise.states.errors import CompactionFailed, EngineClosed, RefusalCode
 from turnwise.states.value import MAX_QUOTED
 
 
@@ -55,3 +55,9 @@ class TestSentences:
         """A log that writes the error writes what a person would read."""
         for error in (TurnwiseError("No."), Refused("busy"), UnknownConversation("c-1"), EngineClosed()):
             assert str(error) == error.sentence
+
+    def test_a_history_that_could_not_be_condensed_says_why(self) -> None:
+        """For people in the sentence, for programs beside it."""
+        error = CompactionFailed("timeout", "It took too long.")
+
+        assert (error.kind, error.sentence) == ("timeout", "It took too long.")

@@ -19,6 +19,7 @@ from turnwise.states import (
     DeliverToUser,
     ExecuteTool,
     Failed,
+    Failure,
     Idle,
     InDoubt,
     Limits,
@@ -58,7 +59,7 @@ from turnwise.states import (
 from turnwise.testing.strategies import NOON
 
 from .conversation import Conversation, asking, call, question
-from .moments import IN_TURN, Moment
+from .moments import IN_TURN, Moment, stopping_children
 
 TEXTS = Texts()
 TWO_MODELS = (ModelSpec(name="first"), ModelSpec(name="second"))
@@ -1130,3 +1131,38 @@ class TestWhatAStateTakes:
     def test_a_closed_conversation_takes_nothing(self) -> None:
         """Nothing comes next."""
         assert next_events(Closed()) == ()
+
+
+class TestWhileStopping:
+    """What comes in while something is still to acknowledge that it stopped."""
+
+    def test_a_question_is_dropped_for_the_tool_that_asked_it(self) -> None:
+        """Not for another one that runs beside it."""
+        conversation = Conversation(parallel=2)
+        conversation.says()
+        conversation.model_calls("a", "b")
+        conversation.cancels()
+
+        conversation.tool_asks("b")
+
+        assert conversation.tools() == ["a"]
+        assert conversation.results() == {"b": TEXTS.cancelled}
+
+    def test_what_a_sub_agent_used_counts_while_others_stop(self) -> None:
+        """It was spent, though the turn is cancelled."""
+        conversation = stopping_children()
+        conversation.child_finishes("north", status="cancelled", usage=Usage(input_tokens=3))
+
+        conversation.timer_rings()
+
+        assert conversation.ended.usage.input_tokens == 3
+
+
+def test_a_reply_that_tells_of_a_failure_leaves_the_failure_to_be_read() -> None:
+    """J16: the user hears a sentence, a program sees what kind of failure it was."""
+    conversation = Conversation(on_failure="reply")
+    conversation.says()
+
+    conversation.model_fails("authentication")
+
+    assert conversation.ended.failure == Failure(kind="authentication", sentence="The model is not well.")

@@ -108,9 +108,9 @@ class TestAMessageForTheUser:
     @pytest.mark.parametrize("blank", BLANK)
     def test_without_a_text_or_an_origin_there_is_no_message(self, blank: str) -> None:
         """D5: building with an empty text or origin raises."""
-        with pytest.raises(ValueError, match="needs a text and an origin"):
+        with pytest.raises(ValueError, match=r"^a message for the user needs a text and an origin$"):
             write_message_for_user(blank, "builder")
-        with pytest.raises(ValueError, match="needs a text and an origin"):
+        with pytest.raises(ValueError, match=r"^a message for the user needs a text and an origin$"):
             write_message_for_user("It is done.", blank)
 
     @pytest.mark.parametrize(

@@ -58,6 +58,7 @@ RULES: dict[Callable[[], Policy], dict[str, Any]] = {
         "ends_on": "text",
         "limits.requests": 8,
         "limits.last": "plain",
+        "repeats.window": 8,
         "dialogue": Recent(seconds=300),
         "empty.in_a_row": 1,
         "plain_retry": 1,
@@ -97,7 +98,13 @@ RULES: dict[Callable[[], Policy], dict[str, Any]] = {
     # Its text is for nobody.
     presets.background: {"text": "thought", "when_busy": "queue", "silent": "allow"},
     # It answers the turn that started it, and gets one last request without tools.
-    presets.sub_agent: {"text": "thought", "when_busy": "queue", "limits.last": "answer_now", "on_failure": "reply"},
+    presets.sub_agent: {
+        "text": "thought",
+        "when_busy": "queue",
+        "limits.requests": 20,
+        "limits.last": "answer_now",
+        "on_failure": "reply",
+    },
 }
 """What the seeds and the cases say of each."""
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from turnwise.states import roles
 from turnwise.states.roles import MAX_DEPTH, Role, role_fault
 
 TOOLS = (
@@ -77,3 +78,10 @@ class TestRoles:
     def test_tools_of_the_host_are_not_of_concern(self, role: Role) -> None:
         """D2: the lists are about built-in tools."""
         assert role_fault("find_table", role) is None
+
+    def test_above_a_sub_agent_there_is_one_turn_at_least(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """P20: one, not more: were a depth of two allowed, it could start others."""
+        monkeypatch.setattr(roles, "MAX_DEPTH", 2)
+
+        assert role_fault("spawn_agents", "sub_agent", 0) is None
+        assert role_fault("spawn_agents", "sub_agent", 2) is not None

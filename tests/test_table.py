@@ -11,7 +11,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from transitions import MachineError
+from transitions import Machine, MachineError
 
 from turnwise.states import (
     MACHINE,
@@ -394,3 +394,11 @@ class TestNothingIsHidden:
     ) -> None:
         """Each way out of each junction."""
         assert (asked.name, place) in taken
+
+
+def test_a_row_that_the_machine_does_not_know_is_named() -> None:
+    """Law 15: the two machines hold the same rows, or nothing starts."""
+    nobody = Machine(model=None, states=[], initial=None)
+
+    with pytest.raises(TableFault, match=r"^Idle on \w+: the machine does not know this row$"):
+        machine._compile(nobody)

@@ -13,19 +13,23 @@ from turnwise.states import (
     Joined,
     LogEntry,
     Made,
+    MemoryRecalled,
     Message,
     ModelSpec,
     PersistMessage,
     Questions,
+    RecallMemory,
     Speech,
     Texts,
     ToolCall,
+    ToolResult,
     Usage,
     WorkComplete,
     presets,
     transcript,
 )
-from turnwise.states.transcript import Transcript
+from turnwise.states.events import RecentText
+from turnwise.states.transcript import Transcript, speeches_of
 from turnwise.testing import Trace, traces
 from turnwise.testing.laws import unpaired
 
@@ -493,3 +497,53 @@ class TestUndelivered:
         conversation.cancels()
 
         assert self.marks(conversation) == {"a": True}
+
+
+class TestReadingIt:
+    """What stands beside the texts: who said them, and what else was found."""
+
+    def test_an_agent_is_the_origin_of_what_it_said(self) -> None:
+        """Nobody else is: neither a person, nor the machine."""
+        conversation = Conversation()
+        conversation.says("Hello")
+        conversation.model_says("Good day")
+        conversation.agent_says("It is done.", origin="researcher")
+
+        said = [event.seq for event in conversation.history.log if event.event.texts]
+        origins = [conversation.said.origin(Heard(seq=seq)) for seq in said]
+        assert [origin for origin in origins if origin] == ["researcher"]
+        assert origins[-1] == "researcher"
+        assert conversation.said.origin(Made(text="Nothing.")) == ""
+
+    def test_what_was_said_lately_stands_in_what_the_search_brought(self) -> None:
+        """J3: and nowhere else."""
+        conversation = Conversation(recall=True)
+        conversation.says("Hello")
+        lately = (RecentText(role="user", text="Before"),)
+        conversation.happens(MemoryRecalled, effect_id=conversation.flying(RecallMemory), block="Older.", recent=lately)
+        message, memory = (entry.seq for entry in conversation.history.log if entry.event.texts)
+
+        assert conversation.said.recent(Heard(seq=memory)) == lately
+        assert conversation.said.recent(Heard(seq=message)) == ()
+        assert conversation.said.recent(None) == ()
+
+    def test_a_turn_that_was_tried_again_leads_back_to_its_first_try(self) -> None:
+        """P11: over any number of retries, and not into the turn before."""
+        conversation = Conversation()
+        conversation.says("Hello")
+        conversation.model_says("Good day")
+        conversation.says("Again")
+        for _ in range(2):
+            conversation.model_fails("authentication")
+            conversation.tries_again()
+        conversation.model_says("Here")
+        conversation.says("Thanks")
+
+        assert [conversation.said.first_try(turn) for turn in range(1, 6)] == [1, 2, 2, 2, 5]
+
+
+def test_each_speech_of_a_result_has_a_place_of_its_own() -> None:
+    """In the order in which they were said, behind the text of the result."""
+    result = ToolResult(text="done", acts=(Speech(text="one"), Speech(text="two"), Speech(text="three")))
+
+    assert list(speeches_of(7, result)) == [Heard(seq=7, index=index) for index in (1, 2, 3)]

@@ -27,7 +27,8 @@ from turnwise.states import (
 )
 from turnwise.states.events import exact
 from turnwise.states.questions import UserQuestion, answers_as_json
-from turnwise.states.value import Block, Instant, RequestText, Text, later, shortened
+from turnwise.states.repeats import fingerprint
+from turnwise.states.value import Block, Instant, Part, RequestText, Text, later, shortened
 from turnwise.testing.strategies import NOON
 
 from .conversation import call, question
@@ -129,6 +130,7 @@ class TestEventsOfOthers:
 
         assert exact(event) == event
         assert exact(event).to_json() == event.to_json()
+        assert exact(event).model_fields_set == type(event).model_validate_json(event.to_json()).model_fields_set
 
     def test_an_event_of_no_known_type_is_refused(self) -> None:
         """Neither the root of all events nor a type of somebody's own."""
@@ -249,3 +251,34 @@ class TestQuestions:
     def test_a_reference_says_where_a_text_stands(self) -> None:
         """The step, and the place among its texts."""
         assert Heard(seq=3).to_json() == '{"type":"heard","seq":3}'
+
+
+class Pair(Part):
+    """Two numbers, the second of which may be left out."""
+
+    left: int
+    right: int = 2
+
+
+class TestParts:
+    """What the machine makes out of values that were checked."""
+
+    def test_a_field_with_a_default_may_be_left_out(self) -> None:
+        """The others may not."""
+
+        class Triple(Pair):
+            """One number more."""
+
+            last: int = 3
+
+        assert dict(Triple(left=1)) == {"left": 1, "right": 2, "last": 3}
+        with pytest.raises(TypeError, match="too few fields"):
+            Triple(right=2)  # type: ignore[call-arg]
+
+
+def test_calls_whose_arguments_are_no_json_are_told_apart_by_their_text() -> None:
+    """B10: and what stands for a call in the log is 16 bytes long, whatever the call."""
+    broken, other = (fingerprint(call("read", arguments=text)) for text in ("{broken", "{other"))
+
+    assert broken != other
+    assert len(broken) == len(fingerprint(call("read"))) == 32

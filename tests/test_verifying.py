@@ -573,3 +573,48 @@ def test_an_ending_of_ours_is_no_claim() -> None:
     conversation.model_says("")
 
     assert (conversation.ended.status, conversation.ended.final_content) == ("incomplete", Made(text=TEXTS.empty))
+
+
+def test_a_rejected_claim_is_the_content_of_the_turn_that_it_ends() -> None:
+    """S21: what was claimed; the model's answer, if it gave one."""
+    silent, answered = checked(verify=1), working(verify=1)
+    answered.model_calls(completing())
+    answered.tool_claims()
+    answered.model_says("The letter says no.")
+
+    for conversation in (silent, answered):
+        conversation.verifier_says(False, "Nothing was read.")
+
+    contents = [conversation.words(conversation.ended.final_content) for conversation in (silent, answered)]
+    assert contents == [["All is done."], ["The letter says no."]]
+
+
+def test_a_check_that_fails_is_paid_for_as_well() -> None:
+    """What it used counts, and the model goes on."""
+    conversation = checked()
+    conversation.verifier_says(False, "Nothing was read.", usage=Usage(input_tokens=3))
+    conversation.rests_in(LlmRequesting)
+
+    conversation.cancels()
+
+    assert conversation.ended.usage == Usage(input_tokens=3)
+
+
+def test_where_texts_are_replies_a_claim_alone_is_not_an_answer() -> None:
+    """S17: nothing was said yet, so the model is asked for it."""
+    conversation = working(text="reply")
+    conversation.model_calls(completing())
+
+    conversation.tool_claims()
+
+    conversation.rests_in(LlmRequesting)
+    assert conversation.nudge() == TEXTS.answer_missing
+
+
+def test_a_request_that_is_told_something_keeps_its_tools() -> None:
+    """S11: only the last one of a voice assistant is sent bare."""
+    conversation = checked()
+
+    conversation.verifier_says(False, "Nothing was read.")
+
+    assert not conversation.requests()[-1].plain
