@@ -98,9 +98,9 @@ class Draft(Generic[S_co]):
         if usage.is_anything:
             self.change_turn(spent=self.turn.spent + usage, usage=self.turn.usage + usage)
 
-    def tell(self, nudge: Said | None, *, plain: bool = False) -> None:
-        """The next request is told this in passing; a plain one is sent bare."""
-        self.change_turn(nudge=nudge, plain=plain)
+    def tell(self, nudge: Said) -> None:
+        """The next request is told this in passing."""
+        self.change_turn(nudge=nudge)
 
     def fail(self, kind: FailureKind, sentence: str) -> None:
         """The turn cannot go on, and this is why."""
