@@ -23,7 +23,7 @@ from turnwise.states import (
 )
 from turnwise.states.transcript import Transcript
 
-from .conversation import Conversation, call
+from .conversation import Conversation, asking, call
 
 TEXTS = Texts()
 
@@ -125,6 +125,26 @@ class TestAllowed:
         assert told.call("pay").arguments == arguments
         assert told.call("look").arguments == "{}"
         assert told.messages[1].tool_calls[1].arguments == '{"sum": 5}'
+
+    @pytest.mark.parametrize("place", ["idle", "requesting", "waiting", "executing", "asked", "cancelling", "failed"])
+    def test_where_nothing_waits_for_it_a_yes_is_refused(self, place: str) -> None:
+        """In every other state: `wrong_state`, and nothing happened."""
+        conversation = Conversation()
+        if place != "idle":
+            conversation.says()
+        if place in ("waiting", "failed"):
+            conversation.model_fails("timeout" if place == "waiting" else "authentication")
+        elif place not in ("idle", "requesting"):
+            conversation.model_calls(asking())
+        if place == "asked":
+            conversation.tool_asks()
+        elif place == "cancelling":
+            conversation.cancels()
+
+        with pytest.raises(Refused) as refused:
+            approves(conversation, True)
+
+        assert refused.value.code == "wrong_state"
 
     def test_a_yes_to_an_earlier_call_is_refused(self) -> None:
         """P40: a late click changes nothing."""
