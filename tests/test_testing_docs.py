@@ -62,8 +62,12 @@ def test_its_programs_run(program: str, tmp_path: Path) -> None:
 
 
 def test_its_planted_bug_is_found_and_kept_from_coming_back(project: Path) -> None:
-    """The search finds the bug and says what the page says. What it saved, and the program on the page, fail until the
-    bug is mended; then everything passes."""
+    """The search finds the bug, as short as on the page. What it saved, and the program on the page, fail until the bug
+    is mended; then everything passes.
+
+    Which of the short ways to the bug is found depends on where the package lies: Hypothesis tries constants from
+    modules that look local to it, and takes a path with `test` in it for none.
+    """
     pasted = OUTPUT[OUTPUT.index("from datetime") : OUTPUT.index("Saved as")]
     (project / "test_pasted.py").write_text(pasted, encoding="utf-8")
     search = ["--hypothesis-profile=deep", "--hypothesis-seed=7", "--tb=native"]
@@ -73,7 +77,9 @@ def test_its_planted_bug_is_found_and_kept_from_coming_back(project: Path) -> No
     mend(project)
     mended = run_tests(project)
 
-    assert told(found.stdout) == told(OUTPUT) != []
+    assert 1 <= found.stdout.count("The same, written as a program and made shorter:") <= 2
+    for program in found.stdout.split("def test_only_what_runs_spins()")[1:]:
+        assert 1 < len(told(program)) <= len(told(OUTPUT)) + 1
     assert "Saved as fixtures/only_what_runs_spins-" in found.stdout
     assert "2 failed" in again.stdout
     assert "3 passed" in mended.stdout
