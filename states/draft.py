@@ -228,7 +228,9 @@ class Draft(Generic[S_co]):
     @property
     def book(self) -> Book:
         """The book of the state to rest in. Read it last: an effect added afterwards would not be counted."""
-        return Book(seq=self.seq, turn=self.turns, next_effect=self._next_effect, window_used=self.window_used)
+        return self.state.book.replace(
+            seq=self.seq, turn=self.turns, next_effect=self._next_effect, window_used=self.window_used
+        )
 
     @property
     def effects(self) -> tuple[Effect, ...]:

@@ -49,7 +49,7 @@ class Edge:
         """Whether the event fired takes this way. The arguments are those of `transition`. `Pure.`"""
         state, event, context = fired.args
         draft = Draft(state, event)
-        if not _holds(self.row, draft, event, context):
+        if self.row.when is not None and not self.row.when(draft, event, context):
             return False
         _run(self.row, draft, event, context)
         target = self.row.to
@@ -218,7 +218,7 @@ def _is_heeded(state: State, event: Event) -> bool:
 
 def _pick(state: State, event: Event, draft: Draft[Any], context: Context) -> Entry:
     for entry in _COMPILED[type(state), type(event)]:
-        if _holds(entry, draft, event, context):
+        if entry.when is None or entry.when(draft, event, context):
             return entry
     raise AssertionError("the last entry for every event has no guard")
 
@@ -235,13 +235,9 @@ def _follow(row: Row, draft: Draft[Any], event: Event, context: Context) -> Step
 
 def _choose(junction: Junction, draft: Draft[Any], event: Event, context: Context) -> Branch:
     for branch in junction.branches:
-        if _holds(branch, draft, event, context):
+        if branch.when is None or branch.when(draft, event, context):
             return branch
     raise AssertionError("the last branch of every junction has no guard")
-
-
-def _holds(choice: Entry | Branch, draft: Draft[Any], event: Event, context: Context) -> bool:
-    return choice.when is None or choice.when(draft, event, context)
 
 
 def _run(choice: Row | Branch, draft: Draft[Any], event: Event, context: Context) -> State | None:

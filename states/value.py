@@ -59,7 +59,11 @@ class Tagged(Value):
         return {"type": self.type, **write(self)}
 
 
-_set = object.__setattr__
+# The four slots of a model. To write them by their descriptors takes half the time of `object.__setattr__`.
+_put_values, _put_fields_set, _put_extra, _put_private = (
+    BaseModel.__dict__[slot].__set__
+    for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+)
 
 
 class _MadeUnchecked(ModelMetaclass):
@@ -69,17 +73,17 @@ class _MadeUnchecked(ModelMetaclass):
 
         def __call__(cls, **fields: Any) -> Any:
             values = {**cls.part_defaults, **fields}
-            if len(values) != len(cls.__pydantic_fields__):
+            if len(values) != len(cls.part_fields):
                 raise TypeError(f"{cls.__name__} was made with too few fields, or with one that it does not have")
-            return _made(cls, values, set(fields))
+            return _made(cls, values, cls.part_fields)
 
 
 def _made(cls: type[V], values: dict[str, Any], fields_set: set[str]) -> V:
-    value = cls.__new__(cls)
-    _set(value, "__dict__", values)
-    _set(value, "__pydantic_fields_set__", fields_set)
-    _set(value, "__pydantic_extra__", None)
-    _set(value, "__pydantic_private__", None)
+    value = object.__new__(cls)
+    _put_values(value, values)
+    _put_fields_set(value, fields_set)
+    _put_extra(value, None)
+    _put_private(value, None)
     return value
 
 
@@ -91,13 +95,15 @@ class Part(Value, metaclass=_MadeUnchecked):
     """
 
     part_defaults: ClassVar[dict[str, Any]] = {}
+    part_fields: ClassVar[set[str]] = set()
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
-        """Note the fields that may be left out."""
+        """Note which fields there are, and which may be left out."""
         cls.part_defaults = {
             name: field.default for name, field in cls.__pydantic_fields__.items() if not field.is_required()
         }
+        cls.part_fields = set(cls.__pydantic_fields__)
 
 
 class TaggedPart(Part, Tagged):

@@ -135,5 +135,7 @@ def shows_text(ending: TurnEnded, turn: TurnRecord, context: Context) -> bool:
 
 def reached(turn: TurnRecord) -> tuple[Said, ...]:
     """What was said by tool and reached the user, in order. `Pure.`"""
+    if not turn.said:
+        return ()
     spoken = {spoken.said for spoken in turn.said}
     return tuple(delivered.said for delivered in turn.deliveries if delivered.said in spoken)
