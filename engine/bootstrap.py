@@ -18,8 +18,17 @@ from ..effects.runner import Performer
 from ..effects.text import is_encodable
 from ..effects.timers import TimerPerformer
 from ..effects.tools.performer import ToolPerformer
+from ..effects.tools.reconciling import ReconcilePerformer
 from ..effects.tools.registry import ToolRegistry
-from ..states.effects import CompactHistory, DeliverToUser, Effect, ExecuteTool, RequestLlm, StartTimer
+from ..states.effects import (
+    CompactHistory,
+    DeliverToUser,
+    Effect,
+    ExecuteTool,
+    ReconcileTool,
+    RequestLlm,
+    StartTimer,
+)
 from ..states.errors import ConfigurationError
 from ..states.policy import ModelSpec
 from .settings import Settings
@@ -107,6 +116,7 @@ def build_performers(
         RequestLlm: ModelPerformer(asking, registry, clock),
         CompactHistory: CondensePerformer(asking, clock),
         ExecuteTool: ToolPerformer(registry, clock),
+        ReconcileTool: ReconcilePerformer(registry, clock),
         StartTimer: TimerPerformer(clock),
         DeliverToUser: DeliveryPerformer(channels),
     }

@@ -8,7 +8,6 @@ import threading
 import uuid
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -133,11 +132,11 @@ class Engine:
 
         self._store = await Store.open(self._url)
         threading.Thread(target=self._warm, daemon=True, name="turnwise-warm").start()
-        for conversation_id in await self._store.with_timers():
+        for conversation_id in await self._store.waiting():
             try:
                 await self._loops.get(conversation_id)
             except StoreError as error:
-                logger.warning("The timer of a conversation cannot be armed: %s", error)
+                logger.warning("The conversation %s cannot be taken up: %s", conversation_id, error)
 
     def _warm(self) -> None:
         try:
@@ -199,11 +198,8 @@ class Engine:
         return Conversation(self, await self._loops.get(checked_id(conversation_id)))
 
     async def list(self) -> tuple[Summary, ...]:
-        """All conversations, newest first. One that was busy when its process died has the state `interrupted`."""
-        return tuple(
-            replace(summary, state="interrupted") if summary.busy and not self._loops.drives(summary.id) else summary
-            for summary in await self.store.list()
-        )
+        """All conversations, newest first."""
+        return await self.store.list()
 
     async def delete(self, conversation_id: str) -> None:
         """Remove a conversation and all that was said in it from the database.

@@ -23,7 +23,7 @@ from typing import Any
 from ..effects.clock import Clock
 from ..effects.runner import Performer, Recorder, Runner
 from ..effects.scene import LiveKind, Scene
-from ..states.effects import Effect, StartTimer
+from ..states.effects import Effect
 from ..states.errors import Refused, TurnwiseError
 from ..states.events import (
     AgentMessage,
@@ -41,6 +41,7 @@ from ..states.step import Step
 from .feed import Feed
 from .mailbox import Mailbox
 from .memory import Memory
+from .recovery import reports
 from .turn import Turn
 from .updates import Update
 
@@ -84,7 +85,6 @@ class Loop:
         self.conversation_id = conversation_id
         self.memory = memory
         self.feed = Feed()
-        self.interrupted = memory.state.works
         self._clock = clock
         self._models = models
         self._on_step = on_step
@@ -148,8 +148,6 @@ class Loop:
 
     async def request(self, event: Event) -> Step:
         """Have an event handled, after all that came before it. Raises `Refused`."""
-        if self.interrupted:
-            raise Refused("interrupted")
         return await self._mailbox.request(event)
 
     async def outcome(self, number: int) -> Turn:
@@ -189,12 +187,9 @@ class Loop:
     # --- from beginning to end
 
     def wake(self) -> None:
-        """Take up what a wait for a person needs, after the conversation was read from the store."""
-        state = self.state
-        if isinstance(state, AwaitingPerson) and state.deadline is not None:
-            due, effect_id = state.deadline.due, state.deadline.effect_id
-            timer = StartTimer(effect_id=effect_id, due=due, wakes="deadline_reached")
-            self._runner.perform((timer,), self._scene())
+        """Take up what another process left in the middle, after the conversation was read from the store."""
+        for report in reports(self.state, self._clock.now()):
+            self._mailbox.post(report)
         self._on_step(self)
 
     async def close(self, why: TurnwiseError) -> None:

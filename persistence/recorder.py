@@ -55,8 +55,10 @@ _STEPS = (
 _LIST = select(*(conversations.c[name] for name in SummaryRow._fields)).order_by(
     conversations.c.updated_at.desc(), conversations.c.key.desc()
 )
-_WITH_TIMERS = (
-    select(conversations.c.id).where(conversations.c.next_timer.is_not(None)).order_by(conversations.c.next_timer)
+_WAITING = (
+    select(conversations.c.id)
+    .where(conversations.c.waits | conversations.c.next_timer.is_not(None))
+    .order_by(conversations.c.next_timer.nulls_last(), conversations.c.updated_at)
 )
 
 
@@ -105,9 +107,9 @@ def summaries(connection: Connection) -> tuple[SummaryRow, ...]:
     return tuple(SummaryRow(*row) for row in connection.execute(_LIST))
 
 
-def with_timers(connection: Connection) -> tuple[str, ...]:
-    """The ids of all conversations in which a timer runs, the one due soonest first."""
-    return tuple(connection.execute(_WITH_TIMERS).scalars())
+def waiting(connection: Connection) -> tuple[str, ...]:
+    """The ids of all conversations that wait for work or in which a timer runs, the one due soonest first."""
+    return tuple(connection.execute(_WAITING).scalars())
 
 
 def remove(connection: Connection, conversation_id: str) -> bool:

@@ -129,9 +129,9 @@ class Store:
         """All conversations, the one that moved last first. Raises `Damaged` if one of them cannot be read."""
         return await self._database.read(lambda connection: tuple(map(_summary, recorder.summaries(connection))))
 
-    async def with_timers(self) -> tuple[str, ...]:
-        """The ids of the conversations in which a timer runs, the one due soonest first."""
-        return await self._database.read(recorder.with_timers)
+    async def waiting(self) -> tuple[str, ...]:
+        """The ids of the conversations that wait for work or in which a timer runs, the one due soonest first."""
+        return await self._database.read(recorder.waiting)
 
     async def delete(self, conversation_id: str) -> None:
         """Delete a conversation so that nothing it held is left in the file, or in the files beside it.
