@@ -9,9 +9,10 @@ from turnwise import Engine
 from turnwise.effects.runner import Recorder
 from turnwise.engine.loop import Loop
 from turnwise.engine.memory import Memory
+from turnwise.engine.recovery import reports
 from turnwise.engine.updates import Update
 from turnwise.persistence.errors import StorageFailed
-from turnwise.states import Event, Failed, Refused, Request, Step, transition
+from turnwise.states import Event, ExecuteTool, Failed, Refused, Request, Step, transition
 
 
 def planted(kind: type[Loop]) -> type[Engine]:
@@ -159,10 +160,33 @@ class SwallowsFailures(Loop):
 
 
 class SleepsThrough(Loop):
-    """It does not start the deadline of a question again when the engine is opened again."""
+    """It does not take up what was in flight when the engine is opened again."""
 
     def wake(self) -> None:  # noqa: D102
         self._on_step(self)
+
+
+class ForgetsTools(Loop):
+    """It takes up what was in flight, and does not say which tools were running."""
+
+    def wake(self) -> None:  # noqa: D102
+        for report in reports(self.state, self._clock.now())[:1]:
+            self._mailbox.post(report)
+        self._on_step(self)
+
+
+class RunsAllAgain(Loop):
+    """Whatever a tool's contract is, it starts the tool again."""
+
+    def wake(self) -> None:  # noqa: D102
+        super().wake()
+        round_ = getattr(self.state, "round", None)
+        again = (
+            [ExecuteTool(effect_id=one.effect_id, call=round_.call(one.effect_id)) for one in round_.running]
+            if round_
+            else []
+        )
+        self._runner.perform(again, self._scene())
 
 
 PLANTED = (
@@ -180,4 +204,6 @@ PLANTED = (
     ShowsTooLittle,
     SwallowsFailures,
     SleepsThrough,
+    ForgetsTools,
+    RunsAllAgain,
 )
