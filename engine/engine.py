@@ -133,7 +133,7 @@ class Engine:
 
         self._store = await Store.open(self._url)
         threading.Thread(target=self._warm, daemon=True, name="turnwise-warm").start()
-        for conversation_id in await self._store.with_timers():
+        for conversation_id in await self._store.waiting():
             try:
                 await self._loops.get(conversation_id)
             except StoreError as error:
