@@ -306,7 +306,7 @@ class TestTheList:
         await Walk("retrying").say().answer(LlmFailed, kind="timeout", sentence="Too slow.").into(store)
         await Walk("idle").turn("tonight").into(store)
 
-        assert await store.with_timers() == ("retrying", "hurried", "patient")
+        assert await store.waiting() == ("retrying", "hurried", "patient")
 
 
 class TestAStep:
