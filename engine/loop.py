@@ -93,6 +93,7 @@ class Loop:
         if isinstance(memory.state, Closed):
             self.feed.close()
         self._mailbox = Mailbox(self._take)
+        self._recorder = recorder
         self._runner = Runner(recorder, performers, clock, self._mailbox.post)
 
     @property
@@ -118,7 +119,7 @@ class Loop:
             return step
         await self._runner.commit(event, step)
         self._publish(self.memory.advance(event, step))
-        self._runner.perform(step.effects, self._scene())
+        self._runner.perform(step.effects, self.scene())
         self._on_step(self)
         return step
 
@@ -136,9 +137,10 @@ class Loop:
             self.feed.close()
             self.memory.release()
 
-    def _scene(self) -> Scene:
-        memory = self.memory
-        return Scene(self.conversation_id, memory.state.book.turn, memory.context, memory.transcript, self._show)
+    def scene(self) -> Scene:
+        """What a performer may look at now."""
+        memory, turn = self.memory, self.memory.state.book.turn
+        return Scene(self.conversation_id, turn, memory.context, memory.transcript, self._show, self._recorder)
 
     def _show(self, effect_id: int, kind: LiveKind, data: dict[str, Any]) -> None:
         if kind == "delivery_failed" or effect_id in pending(self.state):

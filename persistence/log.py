@@ -27,7 +27,7 @@ class ConversationLog:
         """The newest step that is known to be stored."""
         return self._place.head.seq
 
-    async def append(self, event: Event, step: Step, targets: Iterable[Outbound] = ()) -> None:
+    async def append(self, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> None:
         """Store a step that was not ignored: the event, its effects, the new state. Durable when this returns.
 
         `targets` are what goes out with it, and to whom; each is in the outbox from then on until it is acknowledged.
@@ -39,7 +39,7 @@ class ConversationLog:
 
         A caller that is cancelled stops waiting, but the step is stored and `seq` advances all the same.
         """
-        await self._database.append(self._place, Draft.of(event, step), tuple(targets))
+        await self._database.append(self._place, Draft.of(event, step), tuple(Outbound(*target) for target in targets))
 
     def acknowledge(self, effect_id: int, target: str) -> None:
         """The delivery has arrived: it leaves the outbox.

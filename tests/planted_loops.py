@@ -44,7 +44,7 @@ class TakesAnyAnswer(Loop):
     async def _carry_out(self, event: Event, step: Step) -> Step:
         await self._runner.commit(event, step)
         self._publish(self.memory.advance(event, step))
-        self._runner.perform(step.effects, self._scene())
+        self._runner.perform(step.effects, self.scene())
         return step
 
 
@@ -73,7 +73,7 @@ class PerformsFirst(Loop):
     async def _step(self, event: Event) -> Step:
         step = transition(self.state, event, self.memory.context)
         if not step.ignored:
-            self._runner.perform(step.effects, self._scene())
+            self._runner.perform(step.effects, self.scene())
             await self._runner.commit(event, step)
             self._publish(self.memory.advance(event, step))
         return step
@@ -88,7 +88,7 @@ class RunsAhead(Loop):
             updates = self.memory.advance(event, step)
             await self._runner.commit(event, step)
             self._publish(updates)
-            self._runner.perform(step.effects, self._scene())
+            self._runner.perform(step.effects, self.scene())
         return step
 
 
@@ -103,7 +103,7 @@ class ShowsFirst(Loop):
             self.memory.state = before
             await self._runner.commit(event, step)
             self.memory.state = step.state
-            self._runner.perform(step.effects, self._scene())
+            self._runner.perform(step.effects, self.scene())
         return step
 
 
@@ -186,7 +186,7 @@ class RunsAllAgain(Loop):
             if round_
             else []
         )
-        self._runner.perform(again, self._scene())
+        self._runner.perform(again, self.scene())
 
 
 PLANTED = (

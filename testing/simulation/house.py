@@ -47,11 +47,14 @@ class House:
 
         `feed` is how many updates are kept for watchers.
         """
+        from ...effects.channels.courier import Courier
         from ...engine.bootstrap import Models
 
         asked: dict[str, Any] = {model.name: model for model in models}  # never asked: `World` performs the requests
         self._world.begun.clear()
-        engine = self._type("memory", Models(asked, models), self._world.performers(), Policy(), self.clock)
+        engine = self._type(
+            "memory", Models(asked, models), self._world.performers(), Courier((), self.clock), Policy(), self.clock
+        )
         self._store = MemoryStore(self.disk)
         engine._store = cast("Store", self._store)
         if create is not None:

@@ -7,7 +7,9 @@ the engine may never try is a fault at once, whatever would come of it later.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ...states.errors import StoreError, UnknownConversation
@@ -31,7 +33,7 @@ class MemoryLog:
         self._id = conversation_id
         self._writing = False
 
-    async def append(self, event: Event, step: Step) -> None:
+    async def append(self, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> None:
         """Store a step. Raises `StorageFailed` when the dice say so, and `StoreConflict` where the real store does."""
         self._check(event, step)
         dice, disk = self._disk.dice, self._disk
@@ -47,6 +49,12 @@ class MemoryLog:
             await _wait(dice)
         finally:
             self._writing = False
+
+    def acknowledge(self, effect_id: int, target: str) -> None:
+        """Deliveries go out by the world, and are not noted here."""
+
+    def postpone(self, effect_id: int, target: str, attempts: int, next_attempt: datetime) -> None:
+        """The same."""
 
     def _check(self, event: Event, step: Step) -> None:
         rows = self._disk.rows[self._id]
