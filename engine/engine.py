@@ -140,9 +140,13 @@ class Engine:
 
         self._store = await Store.open(self._url)
         threading.Thread(target=self._warm, daemon=True, name="turnwise-warm").start()
-        for one in await self._store.outbox():
+        await self._take_up(self._store)
+
+    async def _take_up(self, store: Store) -> None:
+        """Go on with what an earlier process left in the middle."""
+        for one in await store.outbox():
             self._left.setdefault(one.conversation_id, []).append(one)
-        for conversation_id in await self._store.waiting():
+        for conversation_id in await store.waiting():
             try:
                 await self._loops.get(conversation_id)
             except StoreError as error:
