@@ -30,7 +30,7 @@ from .world import World
 if TYPE_CHECKING:
     from ...engine.engine import Engine
     from ...persistence.writer import Writer
-    from .neighbours import Neighbour
+    from .stored.neighbours import Neighbour
 
 PATIENCE = 10_000.0
 """Virtual seconds within which everything comes to rest once everybody wants it to. Ours: more than the longest wait of
@@ -88,6 +88,7 @@ class Simulation:
         self.story = Story(self._loop)
         self._clock = VirtualClock(self._loop)
         self._disk = Disk(Dice(f"{seed} disk"), self.story)
+        self._failing = self._dice.pick((0.0, 0.0, 0.1))
         self._world = World(Dice(f"{seed} world"), self._clock, self._disk, self.story)
         self._notebook = Notebook(self.story)
         self._storage, self._lines = self._stored(**parts)
@@ -110,7 +111,7 @@ class Simulation:
         """Where it is stored, and the ways to people: with a store in memory they are the world's affair."""
         if not self._in_file:
             return MemoryStorage(self._disk), ()
-        from .file import FileStorage
+        from .stored.file import FileStorage
 
         storage = FileStorage(self._disk, self._clock, **({} if writer is None else {"writer": writer}))
         names = ("screen", "phone")[: self._dice.number(1, 2)]
@@ -120,8 +121,8 @@ class Simulation:
     def _make_neighbours(self) -> list[Neighbour]:
         if not self._in_file:
             return []
-        from .file import FileStorage
-        from .neighbours import Neighbour
+        from .stored.file import FileStorage
+        from .stored.neighbours import Neighbour
 
         assert isinstance(self._storage, FileStorage)
         homes = ("left", "right", "above", "above")[: self._dice.number(0, 4)]
@@ -164,7 +165,7 @@ class Simulation:
         await self._open(create=rules(self._dice))
         for home in {neighbour.home: neighbour for neighbour in self._neighbours}.values():
             await home.move_in()
-        self._disk.failing = self._dice.pick((0.0, 0.0, 0.1))
+        self._disk.failing = self._failing
         acts = self._dice.number(6, 20)
         await asyncio.gather(
             self._make_trouble(),

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from .dice import Dice
+from ..dice import Dice
 
 T = TypeVar("T")
 

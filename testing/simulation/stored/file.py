@@ -17,24 +17,24 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from ...persistence import recorder
-from ...persistence.address import Address
-from ...persistence.codec import Draft, decode, decode_state
-from ...persistence.connection import Mode, controlled, dial
-from ...persistence.database import Database
-from ...persistence.errors import Damaged, StoreConflict
-from ...persistence.integrity import check_whole
-from ...persistence.migrate import migrate
-from ...persistence.outbox import Outbound
-from ...persistence.replay import replay
-from ...persistence.rows import EventRow
-from ...persistence.store import Store
-from ...persistence.thread import Worker
-from ...persistence.writer import Place, Writer
-from .clock import VirtualClock
-from .disk import Disk, Row
+from ....persistence import recorder
+from ....persistence.address import Address
+from ....persistence.codec import Draft, decode, decode_state
+from ....persistence.connection import Mode, controlled, dial
+from ....persistence.database import Database
+from ....persistence.errors import Damaged, StoreConflict
+from ....persistence.integrity import check_whole
+from ....persistence.migrate import migrate
+from ....persistence.outbox import Outbound
+from ....persistence.replay import replay
+from ....persistence.rows import EventRow
+from ....persistence.store import Store
+from ....persistence.thread import Worker
+from ....persistence.writer import Place, Writer
+from ..clock import VirtualClock
+from ..disk import Disk, Row
+from ..lines import Sent
 from .driver import Driver, Fate
-from .lines import Sent
 from .served import Served, ServedWriting
 
 _STEPS = f"SELECT {', '.join(EventRow._fields)} FROM events WHERE conversation = ? AND seq > ? ORDER BY seq"

@@ -12,10 +12,10 @@ from contextlib import suppress
 from queue import Empty
 from typing import Any
 
-from ...persistence.thread import ConnectionThread, Worker
-from ...persistence.writer import WritingThread
-from .dice import Dice
-from .store import wait
+from ....persistence.thread import ConnectionThread, Worker
+from ....persistence.writer import WritingThread
+from ..dice import Dice
+from ..store import wait
 
 
 class NothingYet(Exception):

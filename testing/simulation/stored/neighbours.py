@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ...states.context import Context
-from ...states.errors import StoreError
-from ...states.events import Opened, PolicyChanged, Request
-from ...states.machine import begin, transition
-from ...states.policy import Policy
-from .dice import Dice
+from ....states.context import Context
+from ....states.errors import StoreError
+from ....states.events import Opened, PolicyChanged, Request
+from ....states.machine import begin, transition
+from ....states.policy import Policy
+from ..dice import Dice
+from ..house import House
 from .file import FileStorage
-from .house import House
 
 if TYPE_CHECKING:
-    from ...persistence.log import ConversationLog
+    from ....persistence.log import ConversationLog
     from ...states.states import State
 
 
@@ -39,7 +39,7 @@ class Neighbour:
 
     async def move_in(self) -> None:
         """Make the conversation."""
-        from ...persistence.store import Store
+        from ....persistence.store import Store
 
         store = self._house.store
         assert isinstance(store, Store)
@@ -68,7 +68,7 @@ class Neighbour:
             self._state = step.state
 
     async def _read(self) -> ConversationLog | None:
-        from ...persistence.store import Store
+        from ....persistence.store import Store
 
         store = self._house.store
         if isinstance(store, Store) and (self._log is None or self._written_to is not store):
