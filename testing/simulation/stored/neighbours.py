@@ -20,7 +20,7 @@ from .file import FileStorage
 
 if TYPE_CHECKING:
     from ....persistence.log import ConversationLog
-    from ...states.states import State
+    from ....states.states import State
 
 
 class Neighbour:
