@@ -30,7 +30,7 @@ from .deliveries import take_up
 from .loop import Loop
 from .loops import Loops
 from .memory import Memory
-from .requests import checked_id, make
+from .requests import checked_id, checked_policy, make
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -237,8 +237,7 @@ class Engine:
 
     def with_models(self, policy: Policy) -> Policy:
         """The policy, with the models of this engine. Raises `InvalidInput` for what is no policy."""
-        if not isinstance(policy, Policy):
-            raise InvalidInput("The rules of a conversation are a Policy.")
+        policy = checked_policy(policy)
         if policy.redact:
             logger.warning("The rules want secrets taken out of messages, and nothing here does that yet.")
         return policy.model_copy(update={"models": self._models.specs})
