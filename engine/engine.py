@@ -19,7 +19,7 @@ from ..effects.clock import Clock, SystemClock
 from ..effects.runner import Performer, Recorder
 from ..states import presets
 from ..states.effects import Effect
-from ..states.errors import ConfigurationError, EngineClosed, InvalidInput, StoreError, UnknownConversation
+from ..states.errors import ConfigurationError, EngineClosed, StoreError, UnknownConversation
 from ..states.events import Opened
 from ..states.log import LogEntry
 from ..states.machine import begin

@@ -51,7 +51,7 @@ def checked_id(conversation_id: str) -> str:
 
 
 def checked_policy(policy: Policy) -> Policy:
-    """The rules as the log will hold them: also a policy can be built past its own validation. Raises `InvalidInput`."""
+    """The rules as the log will hold them: a policy can be built past its own validation. Raises `InvalidInput`."""
     if not isinstance(policy, Policy):
         raise InvalidInput("The rules of a conversation are a Policy.")
     try:

@@ -77,7 +77,7 @@ class Update:
         return None if self.id is None else parse_id(self.id)
 
 
-def parse_id(text: str) -> tuple[int, int]:
+def parse_id(text: object) -> tuple[int, int]:
     """The numbers of an id. Raises `InvalidInput`. `Pure.`"""
     match = _ID.fullmatch(text) if isinstance(text, str) else None
     if match is None:

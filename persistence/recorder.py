@@ -167,7 +167,10 @@ def add_conversation(connection: Connection, conversation_id: str, row: EventRow
 
 def find(connection: Connection, conversation_id: str) -> tuple[int, RestRow] | None:
     """The key of a conversation and where it rests; None if there is no such conversation."""
-    found = driver_of(connection).execute(_FIND, (conversation_id,)).fetchone()
+    try:
+        found = driver_of(connection).execute(_FIND, (conversation_id,)).fetchone()
+    except UnicodeEncodeError:  # half a character: no row has an id that could not be written
+        return None
     return None if found is None else (found[0], RestRow._make(found[1:]))
 
 

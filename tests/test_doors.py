@@ -6,6 +6,7 @@ What is refused leaves every row of the file as it was, and the conversation goe
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
@@ -170,3 +171,76 @@ async def test_what_is_nasty_is_refused_and_nothing_is_written(database: Path, r
         assert rows(database) == before
         assert await go_on(conversation) == "And on."
         assert (await conversation.replay()).divergence is None
+
+
+class TestCommands:
+    """What somebody types, or a script passes on without looking at it."""
+
+    WORDS = (
+        "",
+        "nobody",
+        "x" * 100_000,
+        "../../../etc/passwd",
+        "'; DROP TABLE events; --",
+        "\x1b[31mred\x1b[0m\n\nTraceback",
+        "\udcff",
+        "%s%n{0}{{",
+        "寿司 👩‍👩‍👧",
+    )
+    COMMANDS = (
+        ("show",),
+        ("replay",),
+        ("export",),
+        ("resolve",),
+        ("resolve", "ran"),
+    )
+
+    @pytest.fixture
+    def kept(self, database: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """A database with a conversation in it, where the commands look for one."""
+        monkeypatch.chdir(database.parent)
+        asyncio.run(keep(database))
+        return database
+
+    @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+    def test_an_id_that_nobody_has(
+        self, command: tuple[str, ...], kept: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """P33: exit 2, one line on stderr, whatever stands in the id; nothing is written."""
+        before = rows(kept)
+
+        for word in self.WORDS[command == ("replay",) :]:  # without a word it replays all conversations
+            code = typed(*command[:1], "--db", str(kept), *command[2:], "--", word, *command[1:2])
+            told = capsys.readouterr()
+            assert (code, told.out) == (2, ""), word[:20]
+            assert 0 < len(told.err) <= 700, word[:20]
+            assert told.err.count("\n") == 1 and "\x1b" not in told.err, word[:20]
+
+        assert rows(kept) == before
+
+    @pytest.mark.parametrize("command", ["list", "replay", "show", "export"])
+    def test_a_database_that_is_none(self, command: str, kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        """The same; and no file is made."""
+        files = sorted(kept.parent.iterdir())
+        for word in (*self.WORDS[1:], str(kept.parent), "postgresql://me:secret@host/x", "a\0b"):
+            code = typed(command, "--db", word, *(() if command == "list" else ("nobody",)))
+            told = capsys.readouterr()
+            assert (code, told.out) == (2, ""), word[:20]
+            assert 0 < len(told.err) <= 700 and "secret" not in told.err, word[:20]
+            assert told.err.count("\n") == 1 and "\x1b" not in told.err, word[:20]
+
+        assert sorted(kept.parent.iterdir()) == files
+
+
+async def keep(path: Path) -> None:
+    """Hold a conversation and leave it."""
+    async with resting(path, "awaiting_user_response"):
+        pass
+
+
+def typed(*words: str) -> int:
+    """What the command exits with."""
+    from turnwise.hosts.terminal.app import app
+    from turnwise.hosts.terminal.faults import exit_code
+
+    return exit_code(lambda: app(list(words), prog_name="turnwise"))
