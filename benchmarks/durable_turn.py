@@ -3,7 +3,7 @@
 The standard turn has four steps, each stored before anything is done about it: a person says something, the model calls
 a tool, the tool returns, the model replies. Model and tool answer at once and say 573 bytes of text together with the
 person, so what is left is turnwise itself and the disk. The floor is SQLite alone: four transactions a turn, each with
-the row of a step and the new head of its conversation, in a write-ahead log with `synchronous=FULL`, as turnwise has it.
+the row of a step and the new head of its conversation, in a write-ahead log with `synchronous=FULL`, like turnwise's.
 It is measured between the rounds of everything that is compared with it, on the same disk.
 
     python benchmarks/durable_turn.py                 all parts, a minute or two
@@ -39,7 +39,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,7 +107,9 @@ class Sizes:
     """Of what takes milliseconds."""
 
 
-QUICK = Sizes(turns=12, early=3, around=2, growth=(5, 10), conversations=4, turns_each=2, counted=3, rounds=1, repeats=2)
+QUICK = Sizes(
+    turns=12, early=3, around=2, growth=(5, 10), conversations=4, turns_each=2, counted=3, rounds=1, repeats=2
+)
 
 
 @dataclass(frozen=True)
