@@ -55,6 +55,8 @@ class Draft:
     def _keep_turns_before(self, turn: int, messages: tuple[Message, ...]) -> None:
         first = len(self._messages)
         count = next((n for n, message in enumerate(messages[first:]) if message.turn >= turn), len(messages) - first)
+        if not count:
+            return
         over = messages[first : first + count]
         ids = Ids(self._ids)
         passage = write_passage(over, ids, self._asked[0], turn)

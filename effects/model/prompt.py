@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
+from pydantic_core import from_json
+
 from ...states.effects import RequestLlm
 from ...states.images import Image
 from ...states.messages import Message, ToolCall
@@ -112,8 +114,7 @@ class Digest:
         return ended.hexdigest()
 
 
-def _canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
 def legal_name(name: str) -> str:
@@ -252,15 +253,9 @@ def _told(result: Message) -> str:
 def _is_json_object(text: str) -> bool:
     """Whether every JSON parser takes the text for an object, also those that know no NaN and no half characters."""
     try:
-        value = json.loads(text, parse_constant=_refuse)
-        json.dumps(value, ensure_ascii=False).encode()
-    except (ValueError, RecursionError):
+        return isinstance(from_json(text, allow_inf_nan=False), dict)
+    except ValueError:
         return False
-    return isinstance(value, dict)
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(constant)
 
 
 def _offer(tool: dict[str, Any]) -> dict[str, Any]:
