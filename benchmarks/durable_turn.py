@@ -233,9 +233,10 @@ def syncs(folder: Path, sizes: Sizes) -> Iterator[Figure]:
         return
     seen = folder / "syncs.txt"
     tracing = [strace, "-f", "-y", "-e", "trace=fsync,fdatasync", "-o", str(seen)]
-    watched = subprocess.run([*tracing, sys.executable, __file__, "--watched", str(folder), str(sizes.counted)])
+    command = [*tracing, sys.executable, __file__, "--watched", str(folder), str(sizes.counted)]
+    watched = subprocess.run(command, stderr=subprocess.PIPE, text=True)
     if watched.returncode:
-        yield Figure("syncs a turn", "not counted: strace is not allowed to watch here")
+        yield Figure("syncs a turn", f"not counted: {watched.stderr.strip().splitlines()[-1]}")
         return
     _, turns, _ = re.split(r"\n.*(?:fsync|fdatasync)\(\d+<[^>]*/mark>.*", seen.read_text())
     log, file = (len(re.findall(rf"sync\(\d+<[^>]*/turns\.db{ending}>", turns)) for ending in ("-wal", ""))
