@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 
 from turnwise.effects.model import drafts
 from turnwise.effects.model.drafts import Draft, Drafts
-from turnwise.effects.model.prompt import build_request, request_digest
+from turnwise.effects.model.prompt import Offer, build_request, request_digest
 from turnwise.effects.scene import Scene
 from turnwise.states import Context
 from turnwise.states.effects import RequestLlm
 from turnwise.states.messages import Message
 from turnwise.states.transcript import Transcript
 
-from .test_prompt import MESSAGES, MISTRAL, MODEL, SEAL, assistant, call, result, user
+from .test_prompt import MESSAGES, MISTRAL, MODEL, SEAL, assistant, call, offer, result, user
 
+TOOLS = ((), (offer("x:find_table"),))
 TURNS = st.lists(
     st.tuples(
         MESSAGES,
@@ -39,11 +40,11 @@ def effect_for(model: str = MODEL) -> RequestLlm:
 
 def agree(draft: Draft, messages: list[Message], turn: int, model: str = MODEL, system: str = "") -> None:
     """The draft and `build_request` write the same, down to the fingerprint."""
-    told: Any = (effect_for(model), system, tuple(messages), (), turn)
+    effect, history = effect_for(model), tuple(messages)
 
-    request, digest = draft.request(*told)
+    request, digest = draft.request(effect, system, history, Offer(TOOLS[turn % 2]), turn)
 
-    assert request == build_request(*told)
+    assert request == build_request(effect, system, history, TOOLS[turn % 2], turn)
     assert digest == request_digest(request)
 
 

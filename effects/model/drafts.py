@@ -9,14 +9,13 @@ out to begin otherwise (it was condensed, or another model is asked), it is writ
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 from weakref import finalize
 
 from ...states.effects import RequestLlm
 from ...states.messages import Message
 from ..scene import Scene
 from .port import ModelRequest
-from .prompt import Digest, Ids, Passage, build_request, put_together, request_digest, write_passage, write_system
+from .prompt import Digest, Ids, Offer, Passage, put_together, write_passage, write_system
 
 
 class Draft:
@@ -37,20 +36,24 @@ class Draft:
         effect: RequestLlm,
         system: str,
         messages: tuple[Message, ...],
-        tools: Sequence[dict[str, Any]],
+        offer: Offer,
         turn: int,
     ) -> tuple[ModelRequest, str]:
-        """What `build_request` makes of the same arguments, and its `request_digest`."""
+        """What `build_request` makes of the same arguments, the tools being those of the offer, and its
+        `request_digest`."""
         if (effect.model, system) != self._asked or messages[: len(self._messages)] != self._messages:
             self._begin(effect.model, system)
         self._keep_turns_before(turn, messages)
         newest = messages[len(self._messages) :]
         passage = write_passage(newest, Ids(self._ids), effect.model, turn)
-        if not self._takes(newest, passage):
-            request = build_request(effect, system, messages, tools, turn)
-            return request, request_digest(request)
-        request = put_together(effect, system, self._passage + passage, tools)
-        return request, self._digest.add(passage.bodies).end(request)
+        if self._takes(newest, passage):
+            digest = self._digest.add(passage.bodies)
+            passage = self._passage + passage
+        else:
+            passage = write_passage(messages, Ids(), effect.model, turn)
+            digest = Digest(effect.model).add((*write_system(system), *passage.bodies))
+        request = put_together(effect, system, passage, offer)
+        return request, digest.end(request, offer)
 
     def _keep_turns_before(self, turn: int, messages: tuple[Message, ...]) -> None:
         first = len(self._messages)

@@ -12,6 +12,9 @@ from .asking import Asking, sentence_of
 from .drafts import Drafts
 from .framing import frame
 from .port import LlmFailure, ModelAnswer, Token
+from .prompt import Offer
+
+_NOTHING = Offer(())
 
 
 class ModelPerformer:
@@ -20,15 +23,16 @@ class ModelPerformer:
     def __init__(self, asking: Asking, tools: ToolRegistry, clock: Clock) -> None:
         self._asking = asking
         self._tools = tools
+        self._offer = Offer(tools.definitions())
         self._clock = clock
         self._drafts = Drafts()
 
     async def __call__(self, effect: RequestLlm, scene: Scene) -> LlmResponse | LlmFailed:
         """Ask, and answer with what the model said or why it did not."""
         framed = frame(effect, scene.context, scene.transcript, scene.turn)
-        tools = () if effect.plain else self._tools.definitions()
+        offer = _NOTHING if effect.plain else self._offer
         draft = self._drafts.of(scene)
-        request, digest = draft.request(effect, framed.system, framed.messages, tools, scene.turn)
+        request, digest = draft.request(effect, framed.system, framed.messages, offer, scene.turn)
 
         def show(token: Token) -> None:
             scene.show(effect.effect_id, "token", {"text": token.text, "kind": token.kind})

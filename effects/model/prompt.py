@@ -49,7 +49,7 @@ def build_request(
     one role become one message. `Pure.`
     """
     passage = write_passage(messages, Ids(), effect.model, turn)
-    return put_together(effect, system, passage, tools)
+    return put_together(effect, system, passage, Offer(tools))
 
 
 @dataclass(frozen=True)
@@ -71,13 +71,21 @@ def write_passage(messages: Sequence[Message], ids: Ids, model: str, turn: int) 
     return Passage(tuple(ordered(written, model)), tuple(called))
 
 
-def put_together(effect: RequestLlm, system: str, passage: Passage, tools: Sequence[dict[str, Any]]) -> ModelRequest:
+class Offer:
+    """Tools as every provider takes them, with their part of a request's fingerprint: made once for all requests."""
+
+    def __init__(self, tools: Sequence[Body]) -> None:
+        self.tools = tuple(map(_offer, tools))
+        self.canonical = _canonical(self.tools)
+
+
+def put_together(effect: RequestLlm, system: str, passage: Passage, offer: Offer) -> ModelRequest:
     """The request that `effect` asks for, of all its messages. `Pure.`"""
     return ModelRequest(
         model=effect.model,
         messages=(*write_system(system), *passage.bodies),
-        tools=tuple([_offer(tool) for tool in tools] or [_gone(name) for name in passage.called]),
-        tool_choice=effect.tool_choice if tools or not passage.called else "none",
+        tools=offer.tools or tuple(map(_gone, passage.called)),
+        tool_choice=effect.tool_choice if offer.tools or not passage.called else "none",
     )
 
 
@@ -107,10 +115,11 @@ class Digest:
             longer._between = ","
         return longer
 
-    def end(self, request: ModelRequest) -> str:
-        """The fingerprint of the request, all messages of which were added."""
+    def end(self, request: ModelRequest, offer: Offer | None = None) -> str:
+        """The fingerprint of the request, all messages of which were added; `offer` may be what it offers."""
+        tools = offer.canonical if offer is not None and offer.tools else _canonical(request.tools)
         ended = self._hash.copy()
-        ended.update(f"],{_canonical(request.tools)},{_canonical(request.tool_choice)}]".encode())
+        ended.update(f"],{tools},{_canonical(request.tool_choice)}]".encode())
         return ended.hexdigest()
 
 
