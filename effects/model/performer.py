@@ -9,9 +9,9 @@ from ..scene import Scene
 from ..text import encodable, is_encodable
 from ..tools.registry import ToolRegistry
 from .asking import Asking, sentence_of
-from .drafts import Drafts
 from .framing import frame
 from .port import LlmFailure, ModelAnswer, Token
+from .prefix import Prefixes
 from .prompt import Offer
 
 _NOTHING = Offer(())
@@ -25,14 +25,14 @@ class ModelPerformer:
         self._tools = tools
         self._offer = Offer(tools.definitions())
         self._clock = clock
-        self._drafts = Drafts()
+        self._prefixes = Prefixes()
 
     async def __call__(self, effect: RequestLlm, scene: Scene) -> LlmResponse | LlmFailed:
         """Ask, and answer with what the model said or why it did not."""
         framed = frame(effect, scene.context, scene.transcript, scene.turn)
         offer = _NOTHING if effect.plain else self._offer
-        draft = self._drafts.of(scene)
-        request, digest = draft.request(effect, framed.system, framed.messages, offer, scene.turn)
+        prefix = self._prefixes.of(scene)
+        request, digest = prefix.request(effect, framed.system, framed.messages, offer, scene.turn)
 
         def show(token: Token) -> None:
             scene.show(effect.effect_id, "token", {"text": token.text, "kind": token.kind})

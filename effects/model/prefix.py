@@ -18,8 +18,8 @@ from .port import ModelRequest
 from .prompt import Digest, Ids, Offer, Passage, put_together, write_passage, write_system
 
 
-class Draft:
-    """What is written of one conversation's requests."""
+class Prefix:
+    """The beginning of one conversation's requests, as far as it is written for good."""
 
     def __init__(self) -> None:
         self._begin("", "")
@@ -82,18 +82,18 @@ class Draft:
         return belong and bool(passage.bodies) and passage.bodies[0]["role"] == "user"
 
 
-class Drafts:
-    """The drafts of the conversations that are in memory, each for as long as its transcript is."""
+class Prefixes:
+    """The prefixes of the conversations that are in memory, each for as long as its transcript is."""
 
     def __init__(self) -> None:
-        self._drafts: dict[str, Draft] = {}
+        self._prefixes: dict[str, Prefix] = {}
 
     def __len__(self) -> int:
-        return len(self._drafts)
+        return len(self._prefixes)
 
-    def of(self, scene: Scene) -> Draft:
-        """The draft of this conversation."""
-        if scene.conversation_id not in self._drafts:
-            self._drafts[scene.conversation_id] = Draft()
-            finalize(scene.transcript, self._drafts.pop, scene.conversation_id, None).atexit = False
-        return self._drafts[scene.conversation_id]
+    def of(self, scene: Scene) -> Prefix:
+        """The prefix of this conversation's requests."""
+        if scene.conversation_id not in self._prefixes:
+            self._prefixes[scene.conversation_id] = Prefix()
+            finalize(scene.transcript, self._prefixes.pop, scene.conversation_id, None).atexit = False
+        return self._prefixes[scene.conversation_id]
