@@ -39,6 +39,7 @@ class ConversationLog:
 
         A caller that is cancelled stops waiting, but the step is stored and `seq` advances all the same.
         """
+        self._database.stir()
         await self._database.append(self._place, Draft.of(event, step), tuple(targets))
 
     def acknowledge(self, effect_id: int, target: str) -> None:
