@@ -87,6 +87,13 @@ def without_repeats(words: list[str]) -> list[str]:
     return [word for word, _ in groupby(words)]
 
 
+def is_free(path: Path) -> bool:
+    """Whether another program could write to the file now."""
+    with closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        return True
+
+
 async def texts_of(store: Store, name: str) -> list[str]:
     """What was said in a conversation."""
     entries = await store.entries(name)
@@ -203,6 +210,35 @@ class TestStepsThatWait:
         assert [type(outcome) for outcome in outcomes] == [StorageFailed, StoreConflict]
         assert log.seq == 1
 
+    async def test_are_not_taken_for_steps_of_a_conversation_that_took_the_place(self, store: Store) -> None:
+        """A log that outlived its conversation is refused, though the next one has the same key in the tables."""
+        walk = Walk().turn("tonight")
+        old = await Walk().into(store, "old")
+        await old.append(*walk.steps[1])
+        await store.delete("old")
+        logs = await logs_of(store, "new", "other")
+
+        outcomes = await together(
+            store, old.append(*walk.steps[2]), logs["new"].append(*walk.steps[1]), logs["other"].append(*walk.steps[1])
+        )
+
+        assert [type(outcome) for outcome in outcomes if outcome is not None] == [StoreConflict]
+        assert [len(await store.entries(name)) for name in logs] == [2, 2]
+
+    async def test_are_all_told_though_one_does_not_listen(self, store: Store) -> None:
+        """A caller that is cancelled while its step waits keeps nobody else from hearing."""
+        logs = await logs_of(store, *NAMES)
+        tasks = {name: asyncio.ensure_future(log.append(*Walk().say().steps[1])) for name, log in logs.items()}
+
+        async def cancel() -> None:
+            tasks[NAMES[0]].cancel()
+
+        outcomes = await together(store, *tasks.values(), cancel())
+
+        assert isinstance(outcomes[0], asyncio.CancelledError)
+        assert outcomes[1:] == [None] * 10
+        assert [log.seq for log in logs.values()] == [2] * 10
+
     async def test_keep_their_order_among_other_work(self, store: Store) -> None:
         """What was handed in before a deletion is stored before it, and what came after finds nothing."""
         walk = Walk().turn("tonight")
@@ -242,12 +278,15 @@ class TestStepsThatWait:
 class TestACommitThatFails:
     """P28: whatever the disk says, memory is equal to the store, and the conversation goes on."""
 
-    async def test_and_stored_nothing_is_undone(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_and_stored_nothing_is_undone(
+        self, store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """The transaction is not left open: the next one, of any kind, begins as if nothing had been."""
         log = await Walk().into(store)
         with commits(monkeypatch, broken), pytest.raises(StorageFailed):
             await log.append(*Walk().say("hello").steps[1])
 
+        assert is_free(path)
         assert log.seq == 1
         assert await texts_of(store, "walk") == []
         await Walk().into(store, "other")
@@ -301,7 +340,7 @@ class TestACommitThatFails:
         assert (before, wal.stat().st_size > 0) == (0, True)
 
     async def test_through_sqlalchemy_leaves_no_transaction_open(
-        self, store: Store, monkeypatch: pytest.MonkeyPatch
+        self, store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A conversation that could not be made keeps no other from being made, and no step from being stored."""
         log = await Walk().into(store)
@@ -315,6 +354,7 @@ class TestACommitThatFails:
             with pytest.raises(StorageFailed):
                 await Walk().into(store, "other")
 
+        assert is_free(path)
         await log.append(*Walk().say("hello").steps[1])
         assert [summary.id for summary in await store.list()] == ["walk"]
         await Walk().into(store, "other")
@@ -332,7 +372,7 @@ class TestACommitThatFails:
 
 
 HAND_IN = """
-import asyncio, sys
+import asyncio, sys, time
 sys.path.insert(0, sys.argv[2])
 from tests.walks import Walk
 from turnwise.persistence.store import Store
@@ -340,7 +380,8 @@ from turnwise.persistence.store import Store
 async def main():
     store = await Store.open(sys.argv[1])
     log = await Walk().into(store)
-    asyncio.ensure_future(log.append(*Walk().say("hello").steps[1]))
+    waiting = [store._database.write(lambda _: time.sleep(0.5)), log.append(*Walk().say("hello").steps[1])]
+    [asyncio.ensure_future(one) for one in waiting]
     await asyncio.sleep(0)
 
 asyncio.run(main())
