@@ -37,7 +37,7 @@ def encode(event: Event, step: Step, before: bytes) -> tuple[EventRow, RestRow]:
     state = step.state.to_json()
     row = _event_row(event, step, digest(state))
     row = row._replace(chain=link(before, _content(row)))
-    return row, _rest_row(step.state, state, row)
+    return row, rest_row(step.state, state, row)
 
 
 def decode(row: EventRow) -> StoredEntry:
@@ -106,8 +106,8 @@ def _event_row(event: Event, step: Step, state: bytes) -> EventRow:
     )
 
 
-def _rest_row(state: State, text: str, row: EventRow) -> RestRow:
-    """Where the conversation rests behind the step in `row`; `text` is the state as JSON."""
+def rest_row(state: State, text: str, row: EventRow) -> RestRow:
+    """Where the conversation rests behind the step in `row`; `text` is the state as JSON. `Pure.`"""
     due = next_timer(state)
     return RestRow(
         seq=row.seq,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from .rows import EventRow, RestRow
-from .schema import conversations, events
+from .schema import conversations, events, forks
 
 
 class Head(NamedTuple):
@@ -28,6 +28,8 @@ class SummaryRow(NamedTuple):
     state_type: str
     waits: bool
     updated_at: int
+    origin: str | None
+    origin_seq: int | None
 
 
 _HEAD = (conversations.c.key, conversations.c.seq, conversations.c.chain)
@@ -52,8 +54,17 @@ _STEPS = (
     .where(events.c.conversation == bindparam("head_key"), events.c.seq > bindparam("after"))
     .order_by(events.c.seq)
 )
-_LIST = select(*(conversations.c[name] for name in SummaryRow._fields)).order_by(
-    conversations.c.updated_at.desc(), conversations.c.key.desc()
+_LIST = (
+    select(
+        conversations.c.id,
+        conversations.c.state_type,
+        conversations.c.waits,
+        conversations.c.updated_at,
+        forks.c.origin,
+        forks.c.seq,
+    )
+    .outerjoin_from(conversations, forks)
+    .order_by(conversations.c.updated_at.desc(), conversations.c.key.desc())
 )
 _WITH_TIMERS = (
     select(conversations.c.id).where(conversations.c.next_timer.is_not(None)).order_by(conversations.c.next_timer)
