@@ -80,7 +80,7 @@ def _check_step(at: int | None, newest: int) -> None:
     if type(at) is not int or at < 1:
         raise InvalidInput("A conversation is forked at one of its steps, which are counted from 1.")
     if at > newest:
-        raise InvalidInput(f"The conversation cannot be forked at step {at}: it has {newest}.")
+        raise InvalidInput(f"The conversation cannot be forked at step {at}: its newest is {newest}.")
 
 
 def _keep(copy: Whole, conversation_id: str, connection: Connection) -> None:

@@ -1,0 +1,132 @@
+"""Copies conversations: within a database, out of it, and into it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import uuid
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from ...persistence.address import Address
+from ...persistence.errors import Damaged, NotAnExport
+from ...persistence.store import Store
+from ...states.errors import ConfigurationError, InvalidInput, StoreError
+from ...states.value import MAX_QUOTED, shortened
+from .reading import store_for
+
+if TYPE_CHECKING:
+    from ...persistence.whole import Whole
+    from .settings import Settings
+
+LEFT_OUT = 1
+"""The exit code of an export that could not hold everything, because something is damaged."""
+
+STDIN = Path("-")
+
+
+@asynccontextmanager
+async def store_to_change(settings: Settings, *, make: bool = False) -> AsyncIterator[Store]:
+    """The database of these settings, open for writing, with its lock; unless `make`, it must be there already.
+
+    Raises `StoreError`.
+    """
+    address = Address.of(settings.db)
+    if address.path is None:
+        raise StoreError("A database in memory is gone when this command ends; name a file with --db.")
+    if not make and not address.path.exists():
+        raise StoreError(f"There is no database to change: {address.name}.")
+    store = await Store.open(settings.db)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def fork(settings: Settings, conversation_id: str, at: str | None) -> int:
+    """Copy a conversation up to its last rest at or before the step `at`, and print the id of the copy."""
+    from ...persistence.fork import fork
+
+    step = None if at is None else _number(at)
+    new_id = str(uuid.uuid4())
+    async with store_to_change(settings) as store:
+        landing = await fork(store, conversation_id, new_id, step, datetime.now(UTC))
+    print(f"{new_id}  forked from {conversation_id} at step {landing.seq}, {landing.state.type}")
+    return 0
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidInput(f"A step has a number, and {shortened(text, MAX_QUOTED)} is none.") from None
+
+
+async def export(settings: Settings, conversation_id: str | None) -> int:
+    """Write one conversation, or with None all of them, to stdout as JSON lines.
+
+    Of all of them, those that are damaged are left out and named on stderr.
+    """
+    from ...persistence import export as lines
+
+    count, left_out = 0, False
+    async with store_for(settings) as store:
+        if conversation_id is not None:
+            told = await lines.export_conversation(store, conversation_id)
+            _write([lines.first_line(), *told, lines.last_line(1)])
+            return 0
+        _write([lines.first_line()])
+        async for each in lines.export_all(store):
+            if isinstance(each, Damaged):
+                print(f"A conversation is left out. {each.sentence}", file=sys.stderr)
+                left_out = True
+            else:
+                _write(each)
+                count += 1
+        _write([lines.last_line(count)])
+    return LEFT_OUT if left_out else 0
+
+
+def _write(lines: Iterable[str]) -> None:
+    """Write lines as they are: no terminal's encoding or line ends may change an export."""
+    if sys.stdout is None:
+        return
+    for line in lines:
+        sys.stdout.buffer.write(f"{line}\n".encode())
+
+
+async def import_(settings: Settings, file: Path) -> int:
+    """Take the conversations of an export in, all or none, and print what became of each."""
+    from ...persistence.imports import keep
+
+    wholes = await asyncio.to_thread(_read, file)
+    async with store_to_change(settings, make=True) as store:
+        imported = await keep(store, wholes)
+    for one in imported:
+        print(f"{one.conversation_id}  {'already there' if one.there else f'{one.steps} steps imported'}")
+    if not imported:
+        print("There are no conversations in this export.")
+    return 0
+
+
+def _read(file: Path) -> tuple[Whole, ...]:
+    if file == STDIN:
+        return _read_lines(sys.stdin.buffer) if sys.stdin is not None else _nothing()
+    try:
+        with file.open("rb") as stream:
+            return _read_lines(stream)
+    except OSError as error:
+        raise ConfigurationError(f"{file} cannot be read: {error.strerror}.") from error
+
+
+def _read_lines(stream: BinaryIO) -> tuple[Whole, ...]:
+    from ...persistence.export_reader import lines_of, read_export
+
+    return read_export(lines_of(stream))
+
+
+def _nothing() -> tuple[Whole, ...]:
+    raise NotAnExport(1, "is missing: there is no stdin to read.")
