@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..states.effects import (
@@ -34,12 +34,15 @@ from ..states.effects import (
 from ..states.events import Answer, EffectFailed, Event, SubAgentFinished, ToolAborted, exact
 from ..states.step import Step
 from .clock import Clock
+from .receipts import Receipts
 from .scene import Scene
 
 logger = logging.getLogger("turnwise.runner")
 
 Performer = Callable[[Any, Scene], Awaitable[Answer | None]]
-"""Carries out one kind of effect, and answers it if it is awaited. Must end by itself: it keeps a deadline."""
+"""Carries out one kind of effect, and answers it if it is awaited. Must end by itself: it keeps a deadline.
+
+One for an effect that nobody awaits has `targets`, the names of those whom it must reach, and notes when it did."""
 
 CLOSING_GRACE = 1.0
 """Seconds that effects get to stop when the engine closes. Ours."""
@@ -48,11 +51,12 @@ CANCELLED = "It was cancelled."
 """What a sub-agent that was stopped came to."""
 
 
-class Recorder(Protocol):
+class Recorder(Receipts, Protocol):
     """Where steps are written down. The store fills this port."""
 
-    async def append(self, event: Event, step: Step) -> None:
-        """Store one step, whole or not at all, durably when this returns."""
+    async def append(self, event: Event, step: Step, targets: Sequence[tuple[int, str]] = ()) -> None:
+        """Store one step, whole or not at all, durably when this returns; and with it, for each effect that nobody
+        awaits, whom it must reach: its id, and the target."""
         ...
 
 
@@ -77,7 +81,15 @@ class Runner:
 
     async def commit(self, event: Event, step: Step) -> None:
         """Write the step down; until this returns nothing of it has happened. Raises what the recorder raises."""
-        await self._recorder.append(event, step)
+        await self._recorder.append(event, step, self._targets(step.effects))
+
+    def _targets(self, effects: Iterable[Effect]) -> list[tuple[int, str]]:
+        return [
+            (effect.effect_id, target)
+            for effect in effects
+            if isinstance(effect, OUTGOING)
+            for target in getattr(self._performers.get(type(effect)), "targets", ())
+        ]
 
     def perform(self, effects: Iterable[Effect], scene: Scene) -> None:
         """Start the effects that act on the world, in order. Call this only after the step was committed."""

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from ..states.context import Context
 from ..states.transcript import Transcript
+from .receipts import Receipts
 
 LiveKind = Literal["token", "tool_progress", "delivery_failed"]
 """What may be shown while an effect is under way. Live updates are never stored."""
@@ -18,7 +19,7 @@ class Scene:
     """The conversation as committed when its effects were started.
 
     `show(effect_id, kind, data)` passes something on to whoever watches; what comes from an effect that is no longer
-    awaited is dropped.
+    awaited is dropped. `receipts` is where it is noted what has reached its target.
     """
 
     conversation_id: str
@@ -26,6 +27,7 @@ class Scene:
     context: Context
     transcript: Transcript
     show: Callable[[int, LiveKind, dict[str, Any]], None]
+    receipts: Receipts
 
     def key(self, effect_id: int) -> str:
         """The key under which the world outside may recognise a repeated effect."""

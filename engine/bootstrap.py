@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..effects.channels.performer import DeliveryPerformer
-from ..effects.channels.port import Channel
 from ..effects.clock import Clock
 from ..effects.model.asking import Asking
 from ..effects.model.condense import CondensePerformer
@@ -18,8 +17,17 @@ from ..effects.runner import Performer
 from ..effects.text import is_encodable
 from ..effects.timers import TimerPerformer
 from ..effects.tools.performer import ToolPerformer
+from ..effects.tools.reconciling import ReconcilePerformer
 from ..effects.tools.registry import ToolRegistry
-from ..states.effects import CompactHistory, DeliverToUser, Effect, ExecuteTool, RequestLlm, StartTimer
+from ..states.effects import (
+    CompactHistory,
+    DeliverToUser,
+    Effect,
+    ExecuteTool,
+    ReconcileTool,
+    RequestLlm,
+    StartTimer,
+)
 from ..states.errors import ConfigurationError
 from ..states.policy import ModelSpec
 from .settings import Settings
@@ -93,13 +101,13 @@ def _spec_of(model: Llm) -> ModelSpec:
 def build_performers(
     models: Models,
     tools: Iterable[Callable[..., Any] | str],
-    channels: Iterable[Channel],
+    deliveries: DeliveryPerformer,
     clock: Clock,
     settings: Settings,
 ) -> Mapping[type[Effect], Performer]:
     """Who carries out what; the runner answers an effect that nobody carries out with a failure.
 
-    Raises `ConfigurationError` for tools and channels that cannot work.
+    Raises `ConfigurationError` for tools that cannot work.
     """
     registry = ToolRegistry(tools)
     asking = Asking(models.find, settings.llm_chat_timeout_sec)
@@ -107,6 +115,7 @@ def build_performers(
         RequestLlm: ModelPerformer(asking, registry, clock),
         CompactHistory: CondensePerformer(asking, clock),
         ExecuteTool: ToolPerformer(registry, clock),
+        ReconcileTool: ReconcilePerformer(registry, clock),
         StartTimer: TimerPerformer(clock),
-        DeliverToUser: DeliveryPerformer(channels),
+        DeliverToUser: deliveries,
     }

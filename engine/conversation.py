@@ -12,9 +12,11 @@ from ..states.errors import Refused
 from ..states.events import (
     CloseRequested,
     CompactionRequested,
+    DoubtResolved,
     Event,
     MessageWithdrawn,
     PolicyChanged,
+    Resolution,
     RetryRequested,
     ToolApproval,
     UserCancel,
@@ -86,11 +88,6 @@ class Conversation:
         """Where the conversation rests now, as stored."""
         self._seen = _Seen.of(self._loop.state)
         return self._loop.state
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether a turn died with its process: the conversation can be read and nothing else."""
-        return self._loop.interrupted
 
     # --- asking for something
 
@@ -173,6 +170,19 @@ class Conversation:
             arguments=arguments,
         )
         return await self._turn(await self._ask(approval))
+
+    async def resolve(self, call_id: str, verdict: Resolution) -> Turn:
+        """Say what became of a call that was running when a process died, and that must not run twice; wait as `send`
+        does.
+
+        `ran`: the model is told that it did; `did_not_run`: that it did not; `again`: the tool runs once more. Raises
+        `Refused` with `wrong_state` unless this call is in doubt.
+        """
+        return await self._turn(
+            await self._ask(
+                make(DoubtResolved, event_id=_new_id(), at=self._engine.now(), call_id=call_id, verdict=verdict)
+            )
+        )
 
     async def decline(self) -> Turn:
         """Do not answer. By policy that ends the turn, or the model goes on by its own judgment; waits as `send`."""

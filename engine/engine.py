@@ -8,12 +8,13 @@ import threading
 import uuid
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from ..effects.channels.courier import Courier
+from ..effects.channels.performer import DeliveryPerformer
 from ..effects.clock import Clock, SystemClock
 from ..effects.runner import Performer, Recorder
 from ..states import presets
@@ -25,6 +26,7 @@ from ..states.machine import begin
 from ..states.policy import ModelSpec, Policy
 from .bootstrap import Models, build_performers
 from .conversation import Conversation
+from .deliveries import take_up
 from .loop import Loop
 from .loops import Loops
 from .memory import Memory
@@ -34,6 +36,7 @@ from .settings import Settings
 if TYPE_CHECKING:
     from ..effects.channels.port import Channel
     from ..effects.model.port import Llm
+    from ..persistence.outbox import Undelivered
     from ..persistence.store import Store, Summary
     from .blocking import BlockingEngine
 
@@ -51,12 +54,15 @@ class Engine:
         url: str | Path,
         models: Models,
         performers: Mapping[type[Effect], Performer],
+        courier: Courier,
         policy: Policy,
         clock: Clock,
     ) -> None:
         self._url = url
         self._models = models
         self._performers = performers
+        self._courier = courier
+        self._left: dict[str, list[Undelivered]] = {}
         self._policy = policy
         self._clock = clock
         self._store: Store | None = None
@@ -101,8 +107,9 @@ class Engine:
         for given, kind in ((settings, Settings), (policy, Policy), (clock, Clock)):
             if not isinstance(given, kind):
                 raise ConfigurationError(f"An engine takes {kind.__name__} as its {kind.__name__.lower()}.")
-        models = Models.of(model, fallback_models)
-        return cls(url, models, build_performers(models, tools, channels, clock, settings), policy, clock)
+        models, courier = Models.of(model, fallback_models), Courier(channels, clock)
+        performers = build_performers(models, tools, DeliveryPerformer(courier), clock, settings)
+        return cls(url, models, performers, courier, policy, clock)
 
     @classmethod
     def open_blocking(cls, url: str | Path, **options: Any) -> AbstractContextManager[BlockingEngine]:
@@ -133,11 +140,13 @@ class Engine:
 
         self._store = await Store.open(self._url)
         threading.Thread(target=self._warm, daemon=True, name="turnwise-warm").start()
-        for conversation_id in await self._store.with_timers():
+        for one in await self._store.outbox():
+            self._left.setdefault(one.conversation_id, []).append(one)
+        for conversation_id in await self._store.waiting():
             try:
                 await self._loops.get(conversation_id)
             except StoreError as error:
-                logger.warning("The timer of a conversation cannot be armed: %s", error)
+                logger.warning("The conversation %s cannot be taken up: %s", conversation_id, error)
 
     def _warm(self) -> None:
         try:
@@ -165,6 +174,7 @@ class Engine:
         store, self._store = self._store, None
         try:
             await self._loops.close(EngineClosed())
+            await self._courier.close()
         finally:
             if store is not None:
                 await store.close()
@@ -199,11 +209,8 @@ class Engine:
         return Conversation(self, await self._loops.get(checked_id(conversation_id)))
 
     async def list(self) -> tuple[Summary, ...]:
-        """All conversations, newest first. One that was busy when its process died has the state `interrupted`."""
-        return tuple(
-            replace(summary, state="interrupted") if summary.busy and not self._loops.drives(summary.id) else summary
-            for summary in await self.store.list()
-        )
+        """All conversations, newest first."""
+        return await self.store.list()
 
     async def delete(self, conversation_id: str) -> None:
         """Remove a conversation and all that was said in it from the database.
@@ -216,6 +223,7 @@ class Engine:
     async def _delete(self, conversation_id: str) -> None:
         await self.store.delete(conversation_id)
         await self._loops.drop(conversation_id, UnknownConversation(conversation_id))
+        await self._courier.drop(conversation_id)
 
     # --- for what belongs to this engine
 
@@ -233,7 +241,10 @@ class Engine:
 
     async def _load(self, conversation_id: str) -> Loop:
         loaded = await self.store.load(conversation_id)
-        return self._loop(conversation_id, Memory(loaded.state, loaded.entries), loaded.log)
+        loop = self._loop(conversation_id, Memory(loaded.state, loaded.entries), loaded.log)
+        left = self._left.pop(conversation_id, ())
+        take_up(left, loaded.entries, loop.scene(), DeliveryPerformer(self._courier))
+        return loop
 
     def _loop(self, conversation_id: str, memory: Memory, recorder: Recorder) -> Loop:
         performers, models = self._performers, self._models.specs

@@ -23,7 +23,7 @@ from typing import Any
 from ..effects.clock import Clock
 from ..effects.runner import Performer, Recorder, Runner
 from ..effects.scene import LiveKind, Scene
-from ..states.effects import Effect, StartTimer
+from ..states.effects import Effect
 from ..states.errors import Refused, TurnwiseError
 from ..states.events import (
     AgentMessage,
@@ -41,6 +41,7 @@ from ..states.step import Step
 from .feed import Feed
 from .mailbox import Mailbox
 from .memory import Memory
+from .recovery import reports
 from .turn import Turn
 from .updates import Update
 
@@ -84,7 +85,6 @@ class Loop:
         self.conversation_id = conversation_id
         self.memory = memory
         self.feed = Feed()
-        self.interrupted = memory.state.works
         self._clock = clock
         self._models = models
         self._on_step = on_step
@@ -93,6 +93,7 @@ class Loop:
         if isinstance(memory.state, Closed):
             self.feed.close()
         self._mailbox = Mailbox(self._take)
+        self._recorder = recorder
         self._runner = Runner(recorder, performers, clock, self._mailbox.post)
 
     @property
@@ -118,7 +119,7 @@ class Loop:
             return step
         await self._runner.commit(event, step)
         self._publish(self.memory.advance(event, step))
-        self._runner.perform(step.effects, self._scene())
+        self._runner.perform(step.effects, self.scene())
         self._on_step(self)
         return step
 
@@ -136,9 +137,10 @@ class Loop:
             self.feed.close()
             self.memory.release()
 
-    def _scene(self) -> Scene:
-        memory = self.memory
-        return Scene(self.conversation_id, memory.state.book.turn, memory.context, memory.transcript, self._show)
+    def scene(self) -> Scene:
+        """What a performer may look at now."""
+        memory, turn = self.memory, self.memory.state.book.turn
+        return Scene(self.conversation_id, turn, memory.context, memory.transcript, self._show, self._recorder)
 
     def _show(self, effect_id: int, kind: LiveKind, data: dict[str, Any]) -> None:
         if kind == "delivery_failed" or effect_id in pending(self.state):
@@ -148,8 +150,6 @@ class Loop:
 
     async def request(self, event: Event) -> Step:
         """Have an event handled, after all that came before it. Raises `Refused`."""
-        if self.interrupted:
-            raise Refused("interrupted")
         return await self._mailbox.request(event)
 
     async def outcome(self, number: int) -> Turn:
@@ -189,12 +189,9 @@ class Loop:
     # --- from beginning to end
 
     def wake(self) -> None:
-        """Take up what a wait for a person needs, after the conversation was read from the store."""
-        state = self.state
-        if isinstance(state, AwaitingPerson) and state.deadline is not None:
-            due, effect_id = state.deadline.due, state.deadline.effect_id
-            timer = StartTimer(effect_id=effect_id, due=due, wakes="deadline_reached")
-            self._runner.perform((timer,), self._scene())
+        """Take up what another process left in the middle, after the conversation was read from the store."""
+        for report in reports(self.state, self._clock.now()):
+            self._mailbox.post(report)
         self._on_step(self)
 
     async def close(self, why: TurnwiseError) -> None:

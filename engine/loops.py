@@ -50,16 +50,11 @@ class Loops:
         self._loops[loop.conversation_id] = loop
         loop.wake()
 
-    def drives(self, conversation_id: str) -> bool:
-        """Whether this conversation goes on here, and was not merely read."""
-        loop = self._loops.get(conversation_id)
-        return loop is not None and not loop.interrupted
-
     def keep(self, loop: Loop) -> None:
         """To be called after every step of a loop: it is held on to while it waits for something."""
         if self._loops.get(loop.conversation_id) is not loop:
             return
-        if pending(loop.state) and not loop.interrupted:
+        if pending(loop.state):
             self._waiting.add(loop)
         else:
             self._waiting.discard(loop)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
@@ -32,12 +32,29 @@ _EFFECTS: TypeAdapter[tuple[Effect, ...]] = TypeAdapter(tuple[AnyEffect, ...])
 _STATE: TypeAdapter[State] = TypeAdapter(AnyState)
 
 
+class Draft(NamedTuple):
+    """The rows of a step, but for the link to the step before it, which may still be on its way to the disk."""
+
+    row: EventRow
+    rest: RestRow
+    content: bytes
+
+    @classmethod
+    def of(cls, event: Event, step: Step) -> Draft:
+        """The rows of this step. `Pure.`"""
+        state = step.state.to_json()
+        row = _event_row(event, step, digest(state))
+        return cls(row, rest_row(step.state, state, row), _content(row))
+
+    def behind(self, before: bytes) -> tuple[EventRow, RestRow]:
+        """The rows, `before` being the link of the step before. `Pure.`"""
+        chain = link(before, self.content)
+        return self.row._replace(chain=chain), self.rest._replace(chain=chain)
+
+
 def encode(event: Event, step: Step, before: bytes) -> tuple[EventRow, RestRow]:
     """The rows of a step, `before` being the link of the step before it. `Pure.`"""
-    state = step.state.to_json()
-    row = _event_row(event, step, digest(state))
-    row = row._replace(chain=link(before, _content(row)))
-    return row, rest_row(step.state, state, row)
+    return Draft.of(event, step).behind(before)
 
 
 def decode(row: EventRow) -> StoredEntry:
@@ -46,22 +63,38 @@ def decode(row: EventRow) -> StoredEntry:
     Raises `Damaged` if there is none that this turnwise can read. That a row can be read does not mean that it is
     what was written: the chain tells.
     """
+    entry = sight(row)
+    entry.read()
+    return entry
+
+
+def sight(row: EventRow) -> StoredEntry:
+    """The step in a row, of which the event, the effects and the end of a turn are read when they are first looked at.
+    `Pure.`
+
+    Most of a long log is never looked at again, and to read it all would be most of what opening a conversation costs.
+    Raises `Damaged` for a step of a kind that this turnwise does not know; whoever looks at a part that cannot be read
+    gets `Damaged` then, which the chain rules out.
+    """
+    if row.version != VERSION or row.type not in _EVENT_TYPES:
+        raise _unreadable(row)
+    return StoredEntry.unread(row, _EVENT_TYPES[row.type], _content(row), _parts)
+
+
+def _parts(row: EventRow) -> tuple[Event, tuple[Effect, ...], TurnEnded | None]:
+    """What a row holds as JSON. Raises `Damaged`."""
     try:
-        if row.version != VERSION:
-            raise ValueError(row.version)
-        return StoredEntry(
-            seq=row.seq,
-            event=_event(row),
-            effects=_EFFECTS.validate_json(row.effects) if row.effects is not None else (),
-            ended=TurnEnded.model_validate_json(row.ended) if row.ended is not None else None,
-            turn=row.turn,
-            digest=row.state,
-            chain=row.chain,
-            content=_content(row),
+        return (
+            _event(row),
+            _EFFECTS.validate_json(row.effects) if row.effects is not None else (),
+            TurnEnded.model_validate_json(row.ended) if row.ended is not None else None,
         )
     except (ValueError, TypeError, KeyError, OverflowError) as error:
-        sentence = f"Step {row.seq} cannot be read: it is damaged, or a newer turnwise wrote it."
-        raise Damaged(row.seq, sentence) from error
+        raise _unreadable(row) from error
+
+
+def _unreadable(row: EventRow) -> Damaged:
+    return Damaged(row.seq, f"Step {row.seq} cannot be read: it is damaged, or a newer turnwise wrote it.")
 
 
 def decode_state(rest: RestRow) -> State:
@@ -75,7 +108,7 @@ def decode_state(rest: RestRow) -> State:
 
 def next_timer(state: State) -> datetime | None:
     """When the first of the state's timers is due. `Pure.`"""
-    return min((value.due for _, value in state if isinstance(value, Timer)), default=None)
+    return min((value.due for value in vars(state).values() if isinstance(value, Timer)), default=None)
 
 
 def to_microseconds(at: datetime) -> int:
@@ -121,9 +154,9 @@ def rest_row(state: State, text: str, row: EventRow) -> RestRow:
 
 
 def _payload(event: Event) -> str:
-    fields = event.model_dump(mode="json", exclude_defaults=True, exclude=_OWN_COLUMNS)
-    del fields["type"]
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+    """The event as JSON, without what has a column of its own; the type, which is always written, comes first."""
+    text = event.model_dump_json(exclude_defaults=True, exclude=_OWN_COLUMNS)
+    return "{" + text[len(f'{{"type":"{event.type}"') :].removeprefix(",")
 
 
 def _event(row: EventRow) -> Event:

@@ -17,12 +17,16 @@ from sqlalchemy import Connection
 
 from ..states.errors import StoreError
 from .address import Address
+from .codec import Draft
 from .connection import controlled, dial
 from .errors import TracesLeft
 from .identity import HEAD, recognise
 from .lock import sole_use
 from .migrate import migrate
-from .thread import ConnectionThread
+from .outbox import Outbound
+from .thread import ConnectionThread, Opening, Worker
+from .transaction import driver_of, within
+from .writer import Place, Receipt, WritingThread
 
 T = TypeVar("T")
 
@@ -33,7 +37,7 @@ BUSY_TIMEOUT = 5.0
 class Database:
     """A database file, open. Made by `open`; whoever opens it must `close` it."""
 
-    def __init__(self, address: Address, reader: ConnectionThread, writer: ConnectionThread | None) -> None:
+    def __init__(self, address: Address, reader: ConnectionThread, writer: WritingThread | None) -> None:
         self.name = address.name
         self._reader = reader
         self._writer = writer
@@ -44,12 +48,13 @@ class Database:
         address = Address.of(url)
         reading = partial(_open_for_reading, address, busy_timeout)
         if read_only:
-            return cls(address, await ConnectionThread.start(address.name, reading), None)
-        writer = await ConnectionThread.start(address.name, partial(_open_for_writing, address, busy_timeout))
+            return cls(address, await _reader(address, reading), None)
+        writer = WritingThread.start(address.name)
+        await writer.open(partial(_open_for_writing, address, busy_timeout))
         if address.path is None:
             return cls(address, writer, writer)
         try:
-            return cls(address, await ConnectionThread.start(address.name, reading), writer)
+            return cls(address, await _reader(address, reading), writer)
         except BaseException:
             await writer.close()
             raise
@@ -64,6 +69,23 @@ class Database:
         Both happen in the writing thread, before any other work that writes. If `work` raises, all of it is undone.
         """
         return await self._writing.run(partial(_commit, work, then))
+
+    async def append(self, place: Place, draft: Draft, outgoing: tuple[Outbound, ...]) -> None:
+        """Store a step behind `place`, which then is where the conversation stands.
+
+        Steps that wait are stored together; among them and other work that writes the order stays. Raises
+        `StoreConflict`; `ConversationLog.append` says the rest.
+        """
+        await self._writing.append(place, draft, outgoing)
+
+    def note(self, receipt: Receipt) -> None:
+        """Store what became of a delivery, with the next commit or soon. Does not wait."""
+        self._writing.note(receipt)
+
+    async def settle(self) -> None:
+        """Wait until all receipts handed in so far are stored, or could not be for now."""
+        if self._writer is not None:
+            await self._writer.settle()
 
     async def erase(self, work: Callable[[Connection], bool]) -> bool:
         """Do `work`, which deletes something, within a transaction, and return whether it found what to delete.
@@ -82,14 +104,20 @@ class Database:
                 await self._writer.close()
 
     @property
-    def _writing(self) -> ConnectionThread:
+    def _writing(self) -> WritingThread:
         if self._writer is None:
             raise StoreError(f"{self.name} was opened for reading only.")
         return self._writer
 
 
+async def _reader(address: Address, opening: Opening) -> ConnectionThread:
+    thread = ConnectionThread(Worker(address.name))
+    await thread.open(opening)
+    return thread
+
+
 def _within_transaction(work: Callable[[Connection], T], connection: Connection) -> T:
-    with connection.begin():
+    with within(connection):
         return work(connection)
 
 
@@ -104,7 +132,7 @@ def _erase(name: str, work: Callable[[Connection], bool], connection: Connection
         return False
     traces = TracesLeft(f"The conversation is deleted, but traces of it stay in {name} until the next one is deleted.")
     try:
-        driver = _driver(connection)
+        driver = driver_of(connection)
         driver.execute("VACUUM")
         busy, _, _ = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     except sqlite3.Error as error:
@@ -112,13 +140,6 @@ def _erase(name: str, work: Callable[[Connection], bool], connection: Connection
     if busy:
         raise traces
     return True
-
-
-def _driver(connection: Connection) -> sqlite3.Connection:
-    """The driver's own connection, for what cannot be done within a transaction."""
-    driver = connection.connection.driver_connection
-    assert isinstance(driver, sqlite3.Connection)
-    return driver
 
 
 def _open_for_writing(address: Address, busy_timeout: float, undo: ExitStack) -> Connection:

@@ -6,7 +6,6 @@ dropped or moved without breaking it there. It guards against damage, not agains
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from hashlib import blake2b
 
@@ -23,15 +22,14 @@ def digest(text: str) -> bytes:
 
 
 def content(columns: Sequence[object]) -> bytes:
-    """The fingerprint of a row's columns, whatever types damage has given them. `Pure.`"""
-    return digest(json.dumps(columns, default=_bytes_as_json))
+    """The fingerprint of a row's columns, whatever types damage has given them. `Pure.`
+
+    They are written as Python writes them in ASCII: it tells numbers, texts, bytes and None apart, has a sign for half
+    a character too, and takes half the time of JSON, which counts where a whole log is checked.
+    """
+    return blake2b(ascii(tuple(columns)).encode("ascii"), digest_size=SIZE).digest()
 
 
 def link(before: bytes, row: bytes) -> bytes:
     """The chain's next link, from the one before and the fingerprint of the row. `Pure.`"""
     return blake2b(before + row, digest_size=SIZE).digest()
-
-
-def _bytes_as_json(value: bytes) -> list[str]:
-    """In a list, so that bytes and a text of the same digits differ."""
-    return [value.hex()]

@@ -21,8 +21,12 @@ _CAUSES = {
     sqlite3.SQLITE_CORRUPT: "it is damaged",
     sqlite3.SQLITE_NOTADB: "it is damaged",
 }
+_UNKNOWN = "it does not do what it was asked"
 _PRIMARY = 0xFF
 """SQLite's result codes are a kind in the lowest byte, and details above it."""
+
+FAILURES = (DBAPIError, sqlite3.Error, UnicodeDecodeError)
+"""Whatever the driver raises; the last where it could not even read SQLite's complaint, which quotes what is broken."""
 
 
 @contextmanager
@@ -30,18 +34,29 @@ def told(name: str) -> Iterator[None]:
     """Raise whatever the driver raises as `StorageFailed`, about the database called `name`."""
     try:
         yield
-    except DBAPIError as error:
-        raise _failure(name, error.orig) from error.orig
-    except sqlite3.Error as error:
-        raise _failure(name, error) from error
-    except UnicodeDecodeError as error:
-        # The driver could not even read SQLite's complaint, which quotes what is broken.
-        raise StorageFailed(_sentence(name, "it is damaged")) from error
+    except FAILURES as error:
+        raise in_words(name, error) from (error.orig if isinstance(error, DBAPIError) else error)
 
 
-def _failure(name: str, error: BaseException | None) -> StorageFailed:
-    code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY
-    return StorageFailed(_sentence(name, _CAUSES.get(code, "it does not do what it was asked")))
+def in_words(name: str, error: BaseException) -> BaseException:
+    """What the driver raised as `StorageFailed`, about the database called `name`; any other error as it is."""
+    if not isinstance(error, FAILURES):
+        return error
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    damaged = isinstance(error, UnicodeDecodeError)
+    failed = StorageFailed(_sentence(name, "it is damaged" if damaged else _CAUSES.get(_code(cause), _UNKNOWN)))
+    failed.__cause__ = cause
+    return failed
+
+
+def is_locked(error: BaseException) -> bool:
+    """Whether another program holds the database, and waiting for it was in vain."""
+    return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _code(error: BaseException | None) -> int:
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    return code & _PRIMARY
 
 
 def _sentence(name: str, cause: str) -> str:

@@ -2,53 +2,60 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection
-from sqlalchemy.exc import IntegrityError
+from collections.abc import Iterable
+from datetime import datetime
 
 from ..states.events import Event
 from ..states.step import Step
-from . import recorder
-from .codec import encode
+from .codec import Draft, to_microseconds
 from .database import Database
-from .errors import StoreConflict
-from .recorder import Head
+from .outbox import Outbound
+from .recorder import Parcel, Postponement
+from .writer import Place, Receipt
 
 
 class ConversationLog:
     """The log of one conversation, open at its end. Made by `Store.create` and `Store.load`."""
 
-    def __init__(self, database: Database, conversation_id: str, head: Head) -> None:
+    def __init__(self, database: Database, conversation_id: str, place: Place) -> None:
         self.conversation_id = conversation_id
         self._database = database
-        self._head = head
+        self._place = place
 
     @property
     def seq(self) -> int:
         """The newest step that is known to be stored."""
-        return self._head.seq
+        return self._place.head.seq
 
-    async def append(self, event: Event, step: Step) -> None:
+    async def append(self, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> None:
         """Store a step that was not ignored: the event, its effects, the new state. Durable when this returns.
+
+        `targets` are what goes out with it, and to whom; each is in the outbox from then on until it is acknowledged.
 
         The step must follow the one at `seq`. Raises `StoreConflict` if it does not, or if the log has moved on
         elsewhere, and `StorageFailed` if the disk does not do its work (case P28). Then nothing is stored, this
-        object is as before, and the same step may be handed in again.
+        object is as before, and the same step may be handed in again; should the disk have stored it in spite of its
+        complaint, that is found then.
 
         A caller that is cancelled stops waiting, but the step is stored and `seq` advances all the same.
         """
-        await self._database.write(lambda connection: self._advance(connection, event, step), then=self._rest_at)
+        await self._database.append(self._place, Draft.of(event, step), tuple(Outbound(*target) for target in targets))
 
-    def _advance(self, connection: Connection, event: Event, step: Step) -> Head:
-        row, rest = encode(event, step, self._head.chain)
-        if row.seq != self._head.seq + 1:
-            raise StoreConflict("The step does not follow the newest step of its conversation.")
-        try:
-            head = recorder.advance(connection, self._head, row, rest)
-        except IntegrityError as error:
-            raise StoreConflict("The request, or the answer to the effect, is already in the log.") from error.orig
-        if head is None:
-            raise StoreConflict("The conversation has moved on, or was deleted, since it was loaded.")
-        return head
+    def acknowledge(self, effect_id: int, target: str) -> None:
+        """The delivery has arrived: it leaves the outbox.
 
-    def _rest_at(self, head: Head) -> None:
-        self._head = head
+        Returns at once. It is stored with the next step of any conversation, or a moment later, and kept until the
+        disk takes it; a crash before that has it delivered once more. What is not in the outbox is not missed.
+        """
+        self._database.note(Receipt(self._parcel(effect_id, target)))
+
+    def postpone(self, effect_id: int, target: str, attempts: int, next_attempt: datetime) -> None:
+        """An attempt to deliver has failed, the `attempts`-th; the next one is due at `next_attempt`.
+
+        Stored like `acknowledge`, and without effect once the delivery is acknowledged.
+        """
+        postponement = Postponement(attempts, to_microseconds(next_attempt))
+        self._database.note(Receipt(self._parcel(effect_id, target), postponement))
+
+    def _parcel(self, effect_id: int, target: str) -> Parcel:
+        return Parcel(self._place.head.key, target, effect_id, self._place.origin)

@@ -32,3 +32,11 @@ class RestRow(NamedTuple):
     next_timer: int | None
     updated_at: int
     state: str
+
+
+class Head(NamedTuple):
+    """The newest step of a conversation, by its place and its link; `key` is the conversation's own row."""
+
+    key: int
+    seq: int
+    chain: bytes

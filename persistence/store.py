@@ -17,7 +17,7 @@ from ..states.events import Opened
 from ..states.states import State
 from ..states.step import Step
 from . import recorder
-from .codec import decode, decode_state, encode, from_microseconds
+from .codec import decode, decode_state, encode, from_microseconds, sight
 from .database import BUSY_TIMEOUT, Database
 from .digests import GENESIS
 from .entry import StoredEntry
@@ -25,7 +25,9 @@ from .errors import Damaged, StoreConflict
 from .integrity import check_whole
 from .log import ConversationLog
 from .origin import Origin
-from .rows import EventRow, RestRow
+from .outbox import Undelivered
+from .rows import EventRow, Head, RestRow
+from .writer import Place
 
 
 @dataclass(frozen=True)
@@ -90,13 +92,14 @@ class Store:
         """
         row, rest = encode(event, step, GENESIS)
 
-        def add(connection: Connection) -> recorder.Head:
+        def add(connection: Connection) -> Head:
             try:
                 return recorder.add_conversation(connection, conversation_id, row, rest)
             except IntegrityError as error:
                 raise StoreConflict(f"There is already a conversation with the id {conversation_id}.") from error.orig
 
-        return ConversationLog(self._database, conversation_id, await self._database.write(add))
+        place = Place(await self._database.write(add), row.chain)
+        return ConversationLog(self._database, conversation_id, place)
 
     async def load(self, conversation_id: str) -> Loaded:
         """The conversation as it was left, with its log open for the next step.
@@ -107,10 +110,10 @@ class Store:
 
         def read(connection: Connection) -> Loaded:
             stored = _rows(connection, conversation_id)
-            entries = tuple(decode(row) for row in stored.steps)
+            entries = tuple(map(sight, stored.steps))
             check_whole(entries, stored.rest)
-            head = recorder.Head(stored.key, stored.rest.seq, stored.rest.chain)
-            log = ConversationLog(self._database, conversation_id, head)
+            place = Place(Head(stored.key, stored.rest.seq, stored.rest.chain), entries[0].chain)
+            log = ConversationLog(self._database, conversation_id, place)
             return Loaded(log, decode_state(stored.rest), entries)
 
         return await self._database.read(read)
@@ -132,9 +135,19 @@ class Store:
         """All conversations, the one that moved last first. Raises `Damaged` if one of them cannot be read."""
         return await self._database.read(lambda connection: tuple(map(_summary, recorder.summaries(connection))))
 
-    async def with_timers(self) -> tuple[str, ...]:
-        """The ids of the conversations in which a timer runs, the one due soonest first."""
-        return await self._database.read(recorder.with_timers)
+    async def waiting(self) -> tuple[str, ...]:
+        """The ids of the conversations that have something to do when the store is opened, the one whose timer is due
+        soonest first: they wait for work, or a timer runs in them, or something is still to be delivered."""
+        return await self._database.read(recorder.waiting)
+
+    async def outbox(self) -> tuple[Undelivered, ...]:
+        """What is still to be delivered, of all conversations; for each of them and each target in the order in which
+        it was said. Raises `Damaged` if it cannot be read.
+
+        What was acknowledged before is no longer listed, unless the disk did not take it yet.
+        """
+        await self._database.settle()
+        return await self._database.read(lambda connection: tuple(map(_undelivered, recorder.undelivered(connection))))
 
     async def delete(self, conversation_id: str) -> None:
         """Delete a conversation so that nothing it held is left in the file, or in the files beside it.
@@ -161,6 +174,14 @@ def _summary(row: recorder.SummaryRow) -> Summary:
         return Summary(row.id, row.state_type, row.waits, from_microseconds(row.updated_at), origin)
     except (TypeError, OverflowError) as error:
         raise Damaged(0, "The list of the conversations cannot be read: the file is damaged.") from error
+
+
+def _undelivered(row: recorder.UndeliveredRow) -> Undelivered:
+    due = row.next_attempt
+    try:
+        return Undelivered(*row[:-1], next_attempt=None if due is None else from_microseconds(due))
+    except (TypeError, OverflowError) as error:
+        raise Damaged(0, "The list of what is to be delivered cannot be read: the file is damaged.") from error
 
 
 def _rows(connection: Connection, conversation_id: str, after: int = 0) -> StoredRows:

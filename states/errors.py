@@ -32,7 +32,6 @@ RefusalCode = Literal[
     "closed",
     "already_open",
     "event_id_reused",
-    "interrupted",
     "storage",
 ]
 
@@ -51,7 +50,6 @@ _SENTENCES: dict[RefusalCode, str] = {
     "closed": "The conversation is closed.",
     "already_open": "The conversation is already open.",
     "event_id_reused": "A different request was sent before under this id.",
-    "interrupted": "The conversation was interrupted in the middle of a turn and can only be read.",
     "storage": "The request could not be stored; nothing happened, and it may be sent again.",
 }
 

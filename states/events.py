@@ -178,12 +178,16 @@ class CompactionRequested(Request):
     type: Literal["compaction_requested"] = "compaction_requested"
 
 
+Resolution = Literal["ran", "did_not_run", "again"]
+"""What a person can say of a call that a crash left in doubt: it ran, it did not, or it shall run again."""
+
+
 class DoubtResolved(Request):
-    """A person says what became of a call that a crash left in doubt: it ran, it did not, or it shall run again."""
+    """A person says what became of a call that a crash left in doubt."""
 
     type: Literal["doubt_resolved"] = "doubt_resolved"
     call_id: Text
-    verdict: Literal["ran", "did_not_run", "again"]
+    verdict: Resolution
 
 
 class CloseRequested(Request):

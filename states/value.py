@@ -72,8 +72,8 @@ class _MadeUnchecked(ModelMetaclass):
     if not TYPE_CHECKING:  # to a type checker, a part is made like any other value
 
         def __call__(cls, **fields: Any) -> Any:
-            values = {**cls.part_defaults, **fields}
-            if len(values) != len(cls.part_fields):
+            values = {**cls.part_template, **fields}
+            if len(values) != len(cls.part_template) or not cls.part_required <= fields.keys():
                 raise TypeError(f"{cls.__name__} was made with too few fields, or with one that it does not have")
             return _made(cls, values, cls.part_fields)
 
@@ -94,16 +94,18 @@ class Part(Value, metaclass=_MadeUnchecked):
     are; read back from JSON it is checked like everything that comes from outside.
     """
 
-    part_defaults: ClassVar[dict[str, Any]] = {}
+    part_template: ClassVar[dict[str, Any]] = {}
+    part_required: ClassVar[frozenset[str]] = frozenset()
     part_fields: ClassVar[set[str]] = set()
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
-        """Note which fields there are, and which may be left out."""
-        cls.part_defaults = {
-            name: field.default for name, field in cls.__pydantic_fields__.items() if not field.is_required()
-        }
-        cls.part_fields = set(cls.__pydantic_fields__)
+        """Note which fields there are, in the order in which a part read back has them too: a part is written in the
+        order of its values, and must always be written alike."""
+        fields = cls.__pydantic_fields__
+        cls.part_template = {name: None if field.is_required() else field.default for name, field in fields.items()}
+        cls.part_required = frozenset(name for name, field in fields.items() if field.is_required())
+        cls.part_fields = set(fields)
 
 
 class TaggedPart(Part, Tagged):

@@ -9,9 +9,10 @@ from turnwise import Engine
 from turnwise.effects.runner import Recorder
 from turnwise.engine.loop import Loop
 from turnwise.engine.memory import Memory
+from turnwise.engine.recovery import reports
 from turnwise.engine.updates import Update
 from turnwise.persistence.errors import StorageFailed
-from turnwise.states import Event, Failed, Refused, Request, Step, transition
+from turnwise.states import Event, ExecuteTool, Failed, Refused, Request, Step, transition
 
 
 def planted(kind: type[Loop]) -> type[Engine]:
@@ -43,7 +44,7 @@ class TakesAnyAnswer(Loop):
     async def _carry_out(self, event: Event, step: Step) -> Step:
         await self._runner.commit(event, step)
         self._publish(self.memory.advance(event, step))
-        self._runner.perform(step.effects, self._scene())
+        self._runner.perform(step.effects, self.scene())
         return step
 
 
@@ -72,7 +73,7 @@ class PerformsFirst(Loop):
     async def _step(self, event: Event) -> Step:
         step = transition(self.state, event, self.memory.context)
         if not step.ignored:
-            self._runner.perform(step.effects, self._scene())
+            self._runner.perform(step.effects, self.scene())
             await self._runner.commit(event, step)
             self._publish(self.memory.advance(event, step))
         return step
@@ -87,7 +88,7 @@ class RunsAhead(Loop):
             updates = self.memory.advance(event, step)
             await self._runner.commit(event, step)
             self._publish(updates)
-            self._runner.perform(step.effects, self._scene())
+            self._runner.perform(step.effects, self.scene())
         return step
 
 
@@ -102,7 +103,7 @@ class ShowsFirst(Loop):
             self.memory.state = before
             await self._runner.commit(event, step)
             self.memory.state = step.state
-            self._runner.perform(step.effects, self._scene())
+            self._runner.perform(step.effects, self.scene())
         return step
 
 
@@ -159,10 +160,33 @@ class SwallowsFailures(Loop):
 
 
 class SleepsThrough(Loop):
-    """It does not start the deadline of a question again when the engine is opened again."""
+    """It does not take up what was in flight when the engine is opened again."""
 
     def wake(self) -> None:  # noqa: D102
         self._on_step(self)
+
+
+class ForgetsTools(Loop):
+    """It takes up what was in flight, and does not say which tools were running."""
+
+    def wake(self) -> None:  # noqa: D102
+        for report in reports(self.state, self._clock.now())[:1]:
+            self._mailbox.post(report)
+        self._on_step(self)
+
+
+class RunsAllAgain(Loop):
+    """Whatever a tool's contract is, it starts the tool again."""
+
+    def wake(self) -> None:  # noqa: D102
+        super().wake()
+        round_ = getattr(self.state, "round", None)
+        again = (
+            [ExecuteTool(effect_id=one.effect_id, call=round_.call(one.effect_id)) for one in round_.running]
+            if round_
+            else []
+        )
+        self._runner.perform(again, self.scene())
 
 
 PLANTED = (
@@ -180,4 +204,6 @@ PLANTED = (
     ShowsTooLittle,
     SwallowsFailures,
     SleepsThrough,
+    ForgetsTools,
+    RunsAllAgain,
 )

@@ -131,8 +131,12 @@ class TestWhatMayNotBe:
         rests = audit(log, Idle(book=walk.state.book))
         waits = audit(log[:1], walk.state)
 
-        assert list(rests) == [Fault(2, "The conversation waits for nothing, and what was not answered is the effect 1.")]
-        assert list(waits) == [Fault(2, "The conversation waits for the effect 1, and what was not answered is nothing.")]
+        assert list(rests) == [
+            Fault(2, "The conversation waits for nothing, and what was not answered is the effect 1.")
+        ]
+        assert list(waits) == [
+            Fault(2, "The conversation waits for the effect 1, and what was not answered is nothing.")
+        ]
 
     def test_what_a_person_allowed_may_run_again(self) -> None:
         """P27: a call that was in doubt, and that somebody wants to run once more."""

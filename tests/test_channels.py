@@ -20,7 +20,7 @@ from turnwise import (
     presets,
     tool,
 )
-from turnwise.effects.channels import performer
+from turnwise.effects.channels import attempt
 from turnwise.states import ToolResult
 from turnwise.testing import RecordingChannel, ScriptedLlm, call, calls, reply
 
@@ -130,7 +130,7 @@ class TestDelivery:
         self, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """An attempt is over after two seconds, whatever the channel does."""
-        monkeypatch.setattr(performer, "ATTEMPT", 0.02)
+        monkeypatch.setattr(attempt, "ATTEMPT", 0.02)
         channel = RecordingChannel(lambda delivery: asyncio.Event().wait())
         llm = ScriptedLlm([call("talk", text="a"), reply("…")])
 
@@ -143,8 +143,8 @@ class TestDelivery:
         self, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """One that swallows its cancel holds up neither the turn nor the next delivery."""
-        monkeypatch.setattr(performer, "ATTEMPT", 0.01)
-        monkeypatch.setattr(performer, "GRACE", 0.01)
+        monkeypatch.setattr(attempt, "ATTEMPT", 0.01)
+        monkeypatch.setattr(attempt, "GRACE", 0.01)
         over = asyncio.Event()
 
         async def holds_on(delivery: Delivery) -> None:

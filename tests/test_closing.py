@@ -91,39 +91,7 @@ class TestClosing:
 
         with pytest.raises(EngineClosed):
             await turn
-        async with Engine.open(database, model=ScriptedLlm([])) as engine:
+        async with Engine.open(database, model=ScriptedLlm([reply("Hello.")], name="function")) as engine:
             again = await engine.get(conversation.id)
-            assert [message.text for message in await again.transcript()] == ["Hi"]
-
-    async def test_a_busy_conversation_whose_process_died_is_interrupted(self, database: Path) -> None:
-        """It is listed as interrupted; every request but reading is refused with that code."""
-        gate = Gate()
-        engine = await Engine.open(database, model=FunctionLlm(answers_after(gate, "never")))
-        conversation = await engine.create()
-        await conversation.send("Hi", wait=False)
-        await engine.close()
-
-        async with Engine.open(database, model=ScriptedLlm([])) as engine:
-            again = await engine.get(conversation.id)
-            listed = await engine.list()
-            asked = [again.send("Hello?"), again.cancel(), again.close(), again.retry(), again.answer({"x": "y"})]
-            outcomes = await asyncio.gather(*asked, return_exceptions=True)
-
-            assert [summary.state for summary in listed] == ["interrupted"]
-            assert [getattr(outcome, "code", outcome) for outcome in outcomes] == ["interrupted"] * 5
-            assert len(await again.events()) == 2
-            assert (await again.replay()).divergence is None
-
-    async def test_one_that_runs_is_not_listed_as_interrupted(self, database: Path) -> None:
-        """Busy in this engine is not interrupted."""
-        gate = Gate()
-
-        async with Engine.open(database, model=FunctionLlm(answers_after(gate, "Done."))) as engine:
-            conversation = await engine.create()
-            turn = asyncio.ensure_future(conversation.send("Hi"))
-            await gate.arrived.wait()
-            listed = await engine.list()
-            gate.opened.set()
-            await turn
-
-        assert [summary.state for summary in listed] == ["llm_requesting"]
+            await until(lambda: again.state.type == "idle")
+            assert [message.text for message in await again.transcript()] == ["Hi", "Hello."]

@@ -20,7 +20,7 @@ from turnwise.persistence.fork import Landing, fork
 from turnwise.persistence.origin import Origin
 from turnwise.persistence.replay import replay_conversation
 from turnwise.persistence.store import Store
-from turnwise.states import CloseRequested, Closed, Failed, Idle, LlmFailed, StoreError, UserMessage
+from turnwise.states import Closed, CloseRequested, Failed, Idle, LlmFailed, StoreError
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, failure, reply
 
 from .scenes import QUESTION, Gate, answers_after
@@ -53,7 +53,9 @@ def change(path: Path, sql: str) -> None:
 class TestWhereItLands:
     """On the last rest at or before the step asked for: a state in which nothing is under way."""
 
-    @pytest.mark.parametrize(("at", "seq"), [(1, 1), (2, 1), (4, 1), (5, 5), (6, 5), (8, 5), (9, 9), (11, 9), (None, 9)])
+    @pytest.mark.parametrize(
+        ("at", "seq"), [(1, 1), (2, 1), (4, 1), (5, 5), (6, 5), (8, 5), (9, 9), (11, 9), (None, 9)]
+    )
     async def test_in_the_middle_of_a_turn_it_is_the_rest_before(self, at: int | None, seq: int, store: Store) -> None:
         """Two turns are over, and a third one is under way."""
         await Walk().turn("tonight").turn("tomorrow").say("And on Sunday?").call("find_table").into(store)
@@ -131,7 +133,7 @@ class TestTheCopy:
 
         rest = (await store.rows("copy")).rest
         assert (rest.waits, rest.next_timer, rest.state_type) == (False, None, "idle")
-        assert await store.with_timers() == ()
+        assert await store.waiting() == ("walk",)
 
     async def test_leaves_the_original_as_it_was(self, store: Store) -> None:
         """Not a byte of it changes."""

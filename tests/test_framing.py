@@ -29,6 +29,7 @@ from turnwise.testing import FunctionLlm
 from .agents_and_flows import BUILDER, COOK, GUIDE, Flow, sent
 from .conversation import completing, responding
 from .openai_server import Body, violations
+from .test_runner import NoStore
 
 TEXTS = Texts()
 SYSTEM = "You are kind."
@@ -468,7 +469,7 @@ class TestWhateverHappens:
             return ModelAnswer(content="Yes.")
 
         perform = ModelPerformer(Asking(lambda name: FunctionLlm(answer), 5), ToolRegistry([search]), SystemClock())
-        scene = Scene("c", flow.state.book.turn, flow.history.context, flow.said, lambda *_: None)
+        scene = Scene("c", flow.state.book.turn, flow.history.context, flow.said, lambda *_: None, NoStore())
         asked = [effect for effect in flow.requests() if effect.memory is not None]
         for effect in (asked[0], asked[-1]):
             await perform(effect, scene)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import warnings
+from datetime import datetime
 from typing import Any
 
 from turnwise.effects.runner import Runner
@@ -14,16 +15,24 @@ from turnwise.states.transcript import Transcript
 from turnwise.testing import ManualClock
 from turnwise.testing.clock import NOON
 
-SCENE = Scene("a conversation", 1, Context(), Transcript(), lambda effect_id, kind, data: None)
 REQUEST = RequestLlm(effect_id=1, model="model", at=NOON)
 
 
 class NoStore:
     """A recorder that is never asked."""
 
-    async def append(self, event: Event, step: Any) -> None:
+    async def append(self, event: Event, step: Any, targets: Any = ()) -> None:
         """Nothing is stored here."""
         raise NotImplementedError
+
+    def acknowledge(self, effect_id: int, target: str) -> None:
+        """Nothing is delivered here."""
+
+    def postpone(self, effect_id: int, target: str, attempts: int, next_attempt: datetime) -> None:
+        """Nothing is delivered here."""
+
+
+SCENE = Scene("a conversation", 1, Context(), Transcript(), lambda effect_id, kind, data: None, NoStore())
 
 
 class TestEndings:

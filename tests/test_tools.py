@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, field_validator
 
 from turnwise.effects.model.port import ModelCall
-from turnwise.effects.tools import run as running
+from turnwise.effects.tools import calling as running
 from turnwise.effects.tools.acts import Question
 from turnwise.effects.tools.arguments import MAX_ARGUMENTS
 from turnwise.effects.tools.context import ToolContext

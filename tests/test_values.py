@@ -275,6 +275,18 @@ class TestParts:
         with pytest.raises(TypeError, match="too few fields"):
             Triple(right=2)  # type: ignore[call-arg]
 
+    def test_it_is_always_written_alike(self) -> None:
+        """In whatever order it was made, and read back: the digests of the log are of what is written."""
+
+        class Late(Pair):
+            """A field that must be given, behind one that may be left out."""
+
+            last: int
+
+        made = Late(last=3, right=5, left=1)
+
+        assert made.to_json() == Late.model_validate_json(made.to_json()).to_json() == '{"left":1,"right":5,"last":3}'
+
 
 def test_calls_whose_arguments_are_no_json_are_told_apart_by_their_text() -> None:
     """B10: and what stands for a call in the log is 16 bytes long, whatever the call."""

@@ -1,85 +1,55 @@
-"""Hands over what is said to the user, to every channel at once.
-
-A channel is foreign code: it may raise, hang, refuse to stop or cancel itself. None of that may hold up the others, or
-what follows the delivery, so each attempt is a task of its own, which can be left behind.
-"""
+"""Hands over what is said to the user, to every channel at once."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Iterable
+from datetime import datetime
+from functools import partial
 
 from ...states.effects import DeliverToUser
-from ...states.errors import ConfigurationError
 from ...states.replies import text_of_reply
 from ..scene import Scene
-from .port import Channel, Delivery
-
-logger = logging.getLogger("turnwise.channels")
-
-ATTEMPT = 2.0
-"""Seconds that one attempt may take. What follows a delivery waits that long at most (case B2), and `GRACE`."""
-
-GRACE = 0.5
-"""Seconds that an attempt which was told to stop may clean up before it is left behind. Ours."""
+from .courier import Courier, Parcel
+from .port import Delivery
 
 
 class DeliveryPerformer:
-    """Carries out `DeliverToUser`. Nobody awaits it in the machine; it returns when the attempt is over.
+    """Carries out `DeliverToUser`. Nobody awaits it in the machine; it returns when the first attempts are over."""
 
-    Raises `ConfigurationError` for channels that are none, and for two of one name.
-    """
+    def __init__(self, courier: Courier) -> None:
+        self._courier = courier
 
-    def __init__(self, channels: Iterable[Channel]) -> None:
-        if not isinstance(channels, Iterable):
-            raise ConfigurationError("The channels are given as a list.")
-        self._channels = tuple(channels)
-        given: tuple[object, ...] = self._channels
-        for channel in given:
-            if not isinstance(channel, Channel) or not isinstance(channel.name, str):
-                raise ConfigurationError("A channel is an object with a name and the method `deliver`.")
-        names = [channel.name for channel in self._channels]
-        if len(set(names)) < len(names):
-            raise ConfigurationError("Two channels have the same name.")
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Whom each delivery is for, as the outbox has it."""
+        return self._courier.targets
 
     async def __call__(self, effect: DeliverToUser, scene: Scene) -> None:
-        """Try every channel once. One that fails does not hold up the others; it is told and logged (case S20)."""
-        delivery = Delivery(
-            text=text_of_reply(scene.transcript.words(effect.said), scene.context.policy),
-            conversation_id=scene.conversation_id,
-            turn=effect.turn,
-            ordinal=effect.ordinal,
-            key=scene.key(effect.effect_id),
-            origin=scene.transcript.origin(effect.said),
-        )
-        await asyncio.gather(*(self._attempt(channel, delivery, scene, effect.effect_id) for channel in self._channels))
+        """Try every channel once. One that fails does not hold up the others; it is told, and tried again (S20)."""
+        await self._courier.hand_in((target, _parcel(effect, scene, target)) for target in self.targets)
 
-    async def _attempt(self, channel: Channel, delivery: Delivery, scene: Scene, effect_id: int) -> None:
-        attempt = asyncio.ensure_future(_error_of(channel, delivery))
-        try:
-            await asyncio.wait({attempt}, timeout=ATTEMPT)
-            in_time = attempt.done()
-        finally:
-            if not attempt.done():
-                attempt.cancel()
-                await asyncio.wait({attempt}, timeout=GRACE)
-        # A channel may return with a cancel of its own still to come; then its task was cancelled.
-        error = attempt.result() if attempt.done() and not attempt.cancelled() else asyncio.CancelledError()
-        if error is None:
-            return
-        if in_time:
-            logger.warning("The channel %s failed on a delivery.", channel.name, exc_info=error)
-            sentence = f"The channel {channel.name} failed on a delivery."
-        else:
-            sentence = f"The channel {channel.name} did not take a delivery within {ATTEMPT:g} s."
-        scene.show(effect_id, "delivery_failed", {"key": delivery.key, "channel": channel.name, "sentence": sentence})
+    def take_up(self, effect: DeliverToUser, scene: Scene, target: str, attempts: int, due: datetime | None) -> bool:
+        """Go on with what an earlier process left to be delivered to this channel; False if there is none of that
+        name."""
+        if target not in self.targets:
+            return False
+        parcel = _parcel(effect, scene, target)
+        parcel.attempts, parcel.due = attempts, due
+        self._courier.take_up(target, parcel)
+        return True
 
 
-async def _error_of(channel: Channel, delivery: Delivery) -> BaseException | None:
-    """What the channel raised, or None. Whatever it raises is caught: it must not end the engine's loop."""
-    try:
-        await channel.deliver(delivery)
-    except BaseException as error:
-        return error
-    return None
+def _parcel(effect: DeliverToUser, scene: Scene, target: str) -> Parcel:
+    delivery = Delivery(
+        text=text_of_reply(scene.transcript.words(effect.said), scene.context.policy),
+        conversation_id=scene.conversation_id,
+        turn=effect.turn,
+        ordinal=effect.ordinal,
+        key=scene.key(effect.effect_id),
+        origin=scene.transcript.origin(effect.said),
+    )
+    tell = partial(_tell, scene, effect.effect_id, delivery.key, target)
+    return Parcel(delivery, effect.effect_id, scene.receipts, tell)
+
+
+def _tell(scene: Scene, effect_id: int, key: str, target: str, sentence: str) -> None:
+    scene.show(effect_id, "delivery_failed", {"key": key, "channel": target, "sentence": sentence})

@@ -34,13 +34,17 @@ class ToolPerformer:
             # The response was taken by an engine that knew the tool; this one was opened without it.
             return ToolResult(text=self._tools.unknown(call.name), error=True)
 
-        def progress(text: str) -> None:
-            scene.show(effect.effect_id, "tool_progress", {"call_id": call.call_id, "text": text})
-
-        context = ToolContext(
-            conversation_id=scene.conversation_id,
-            key=scene.key(effect.effect_id),
-            call_id=call.call_id,
-            progress=progress,
-        )
+        context = context_of(call.call_id, scene, effect.effect_id, effect.effect_id)
         return await run(tool, call.arguments, context, scene.context.policy.texts)
+
+
+def context_of(call_id: str, scene: Scene, effect_id: int, started_as: int) -> ToolContext:
+    """What a function may know that serves this call as the effect `effect_id`; the call was started as another effect
+    if a crash lies between."""
+
+    def progress(text: str) -> None:
+        scene.show(effect_id, "tool_progress", {"call_id": call_id, "text": text})
+
+    return ToolContext(
+        conversation_id=scene.conversation_id, key=scene.key(started_as), call_id=call_id, progress=progress
+    )

@@ -1,22 +1,15 @@
 """Runs one call of a tool, and makes of whatever happens one outcome.
 
 A tool is foreign code: it may raise, hang, refuse to stop or return something odd. None of that may reach the
-conversation but as the result of this call, within bounded time. So a tool runs in a task of its own, which can be
-left behind. A plain function runs in a thread of its own besides: in a shared pool one that hangs would take the
-place of others, and a thread that is no daemon would keep the process from ending.
+conversation but as the result of this call, within bounded time.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import contextvars
-import inspect
 import logging
-import threading
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable
+from dataclasses import replace
 
 from pydantic import ValidationError
 
@@ -25,6 +18,7 @@ from ...states.texts import Texts
 from ...states.value import shortened
 from ..text import encodable
 from .acts import Question, acknowledgement, acts_in
+from .calling import Ending, Raised, Returned, ending_of
 from .context import ToolContext
 from .faults import InvalidArguments, fault
 from .results import result_of
@@ -33,9 +27,6 @@ from .tool import AnyTool
 ToolOutcome = ToolResult | Question
 """What comes of a call: a text for the model, with images or without, or an act."""
 
-GRACE = 1.0
-"""How long, in seconds, a coroutine that was told to stop may clean up before it is left behind. Ours."""
-
 MAX_RESULT = 1_000_000
 """The most characters of a result. Ours: more than any model reads."""
 
@@ -43,90 +34,22 @@ _LOGGER = logging.getLogger("turnwise.tools")
 _TEXTS = Texts()
 
 
-@dataclass(frozen=True)
-class _Returned:
-    value: object
-
-
-@dataclass(frozen=True)
-class _Raised:
-    error: BaseException
-
-
-_Ending = _Returned | _Raised
-
-
 async def run(tool: AnyTool, arguments_json: str, context: ToolContext, texts: Texts = _TEXTS) -> ToolOutcome:
     """Run the tool with these arguments, JSON text as the model wrote it. What goes wrong is an error result.
 
     `texts` word what the model reads of a tool that only acts.
 
-    Takes no longer than the tool's timeout and `GRACE`. Raises nothing but CancelledError, when the caller's task is
-    cancelled: a coroutine is then told to stop and awaited for `GRACE`, a thread is left to itself.
+    Ends in time, and raises nothing but CancelledError, as `ending_of` says.
     """
     progress = _Progress(context.progress)
     try:
         arguments = tool.arguments.read(arguments_json, replace(context, progress=progress))
-        ending = await _within(tool.timeout, _attempt(tool, arguments))
+        ending = await ending_of(tool, arguments)
     except InvalidArguments as invalid:
         return _error(invalid.sentence)
     finally:
         progress.over = True
     return _outcome(tool, ending, texts)
-
-
-async def _within(seconds: float, attempt: Coroutine[object, object, _Ending]) -> _Ending | None:
-    """How the attempt ended, or None if it did not in time."""
-    task = asyncio.create_task(attempt)
-    try:
-        await asyncio.wait({task}, timeout=seconds)
-        if not task.done():
-            return None
-        return _Raised(asyncio.CancelledError()) if task.cancelled() else task.result()
-    finally:
-        if not task.done():
-            task.cancel()
-            await asyncio.wait({task}, timeout=GRACE)
-
-
-async def _attempt(tool: AnyTool, arguments: dict[str, object]) -> _Ending:
-    """Call the function and see how it ends. Whatever it raises is caught: it must not end the engine's loop."""
-    try:
-        called = partial(tool.function, **arguments)
-        if inspect.iscoroutinefunction(tool.function):
-            return _Returned(await called())
-        ending = await _in_thread(tool.name, called)
-        if isinstance(ending, _Returned) and inspect.isawaitable(ending.value):
-            return _Returned(await ending.value)
-    except BaseException as error:
-        return _Raised(error)
-    return ending
-
-
-async def _in_thread(name: str, called: Callable[[], object]) -> _Ending:
-    """Call it in a fresh daemon thread, with the context variables of here."""
-    loop = asyncio.get_running_loop()
-    ending: asyncio.Future[_Ending] = loop.create_future()
-    variables = contextvars.copy_context()
-
-    def settle(how: _Ending) -> None:
-        if not ending.done():
-            ending.set_result(how)
-
-    def work() -> None:
-        how = variables.run(_ending_of, called)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(settle, how)
-
-    threading.Thread(target=work, name=f"tool {name}", daemon=True).start()
-    return await ending
-
-
-def _ending_of(called: Callable[[], object]) -> _Ending:
-    try:
-        return _Returned(called())
-    except BaseException as error:
-        return _Raised(error)
 
 
 class _Progress:
@@ -145,15 +68,15 @@ class _Progress:
             self._show(line)
 
 
-def _outcome(tool: AnyTool, ending: _Ending | None, texts: Texts) -> ToolOutcome:
+def _outcome(tool: AnyTool, ending: Ending | None, texts: Texts) -> ToolOutcome:
     match ending:
         case None:
             _LOGGER.warning("%s did not finish within %g s", tool.name, tool.timeout)
             return _error(f"{tool.name} did not finish within {tool.timeout:g} s.")
-        case _Raised(error):
+        case Raised(error):
             _LOGGER.warning("%s failed", tool.name, exc_info=error)
             return _error(f"{tool.name} failed: {_reason(error)}")
-        case _Returned(value):
+        case Returned(value):
             return _meant(tool, value, texts)
 
 

@@ -47,6 +47,7 @@ class Tool(Generic[P, R]):
     exclusive: bool = False
     acts: tuple[ActKind, ...] = ()
     timeout: float = 60.0
+    reconcile: AnyTool | None = None
 
     def __post_init__(self) -> None:
         for holds, sentence in self._conditions():
@@ -78,6 +79,10 @@ class Tool(Generic[P, R]):
         yield set(self.acts) <= set(kinds), f"The acts of {self.name} can only be a list of {', '.join(kinds)}."
         alone = ", ".join(sorted(NEEDS_TO_BE_ALONE.intersection(self.acts)))
         yield self.exclusive or not alone, f"{self.name} declares {alone}, so it must be exclusive."
+        yield (
+            (self.reconcile is not None) == (self.crash == "reconcile"),
+            f"The crash contract of {self.name} is reconcile if, and only if, it names a function that can be asked.",
+        )
         yield _is_time(self.timeout), f"The timeout of {self.name} must be a number of seconds above 0."
 
     def _look_like_the_function(self) -> None:
@@ -113,6 +118,7 @@ def tool(
     exclusive: bool = False,
     acts: Iterable[ActKind] = (),
     timeout: float = 60.0,
+    reconcile: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 
 
@@ -123,6 +129,9 @@ def tool(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
     - `crash`: what may happen to a call that was running when the process died. `pure` and `idempotent` may run again,
       the latter under the same key; `reconcile` can be asked whether it ran; `at_most_once`, the default, never runs
       twice.
+    - `reconcile`: the function that is asked. It takes the arguments of the call, as the tool does, and has the same
+      timeout; the `key` of its `ToolContext` is the one under which the call ran. It returns `"did_not_run"`, `"ran"`,
+      a `ToolResult` if it ran with this result, or `"unknown"`; then a person is asked, as they are if it fails.
     - `approval`: a person must allow each call.
     - `exclusive`: it runs alone in its round.
     - `acts`: what it may ask of the conversation (`"question"`); needs `exclusive`.
@@ -152,16 +161,21 @@ def make_tool(
     names: Mapping[str, object] | None = None,
     name: str | None = None,
     acts: Iterable[ActKind] = (),
+    timeout: float = 60.0,
+    reconcile: Callable[..., Any] | None = None,
     **declared: Any,
 ) -> AnyTool:
     """What `tool` does, for a function at hand. `names` are local names that its types, written as text, may use."""
     inner = underlying(function)
+    name = inner.__name__ if name is None else name
     return Tool(
-        name=inner.__name__ if name is None else name,
+        name=name,
         description=inspect.getdoc(inner) or "",
         arguments=Arguments(function, names),
         function=function,
         acts=tuple(acts),
+        timeout=timeout,
+        reconcile=None if reconcile is None else make_tool(reconcile, names=names, name=name, timeout=timeout),
         **declared,
     )
 

@@ -139,6 +139,31 @@ def replay(
 
 
 @app.command()
+def resolve(
+    conversation_id: Id,
+    verdict: Annotated[
+        str | None,
+        typer.Argument(metavar="VERDICT", help="ran, did_not_run, or again.", show_default="list them"),
+    ] = None,
+    call: Annotated[
+        str | None,
+        typer.Option("--call", metavar="CALL", help="Which call.", show_default="the one in doubt for longest"),
+    ] = None,
+    db: Db = None,
+    debug: Debug = None,
+) -> None:
+    """Say what became of a tool that was running when its program died, and that must not run twice."""
+    from .resolving import VERDICTS, list_doubts, settle
+
+    if verdict not in (None, *VERDICTS):
+        raise typer.BadParameter(f"The verdict is one of {', '.join(VERDICTS)}.")
+    settings = _settings(db=db, debug=debug)
+    _run(
+        list_doubts(settings, conversation_id) if verdict is None else settle(settings, conversation_id, call, verdict)
+    )
+
+
+@app.command()
 def fork(
     conversation_id: Id,
     at: Annotated[

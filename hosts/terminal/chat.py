@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from ...engine.conversation import Conversation
 from ...engine.engine import Engine
-from ...states.errors import ConfigurationError, Refused, TurnwiseError
+from ...states.errors import ConfigurationError, TurnwiseError
 from ...states.messages import Message
 from ...states.states import Failed
 from .dialogue import Dialogue, dialogue
@@ -41,10 +41,7 @@ async def _conversation(engine: Engine, settings: Settings, conversation_id: str
         return await engine.create(system=settings.system)
     if conversation_id is None:
         conversation_id = await _newest(engine)
-    conversation = await engine.get(conversation_id)
-    if conversation.interrupted:
-        raise Refused("interrupted")
-    return conversation
+    return await engine.get(conversation_id)
 
 
 async def _newest(engine: Engine) -> str:
@@ -66,9 +63,8 @@ def _part(conversation: Conversation, led: Dialogue, back: str) -> int:
     """The last words, and the exit code."""
     pen = led.screen.pen
     if led.left and conversation.state.works:
-        pen.note("You left in the middle of a turn, so the conversation can be read but not continued.")
-        return INTERRUPTED
-    if pen.lively:
+        pen.note("You left in the middle of a turn; it goes on when you come back.")
+    if pen.lively and not (led.left and conversation.state.works):
         pen.note(back)
         return 0
     if led.left:
@@ -107,7 +103,8 @@ class Chat:
         }
 
     async def run(self) -> None:
-        """Go on until the user leaves."""
+        """Go on until the user leaves; what goes on already, after a crash, comes first."""
+        await self._led.follow()
         while not self._ended:
             try:
                 await self._go_on()

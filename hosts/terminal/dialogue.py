@@ -7,21 +7,24 @@ where nothing goes on the person decides what it means.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 
 from ...engine.conversation import Conversation
-from ...engine.turn import Turn
 from ...states.errors import TurnwiseError
+from ...states.events import Resolution
 from ...states.messages import ToolCall
 from ...states.questions import QuestionOption, UserQuestion
-from ...states.states import AwaitingApproval, AwaitingPerson, AwaitingUserResponse, Busy
+from ...states.states import AwaitingApproval, AwaitingPerson, AwaitingUserResponse, Busy, InDoubt
 from .interrupts import interrupts
 from .person import Given, Person
 from .printable import one_line
 from .screen import Screen
 
 ALLOW, DENY = "Allow", "Deny"
+
+RESOLUTIONS: Mapping[str, Resolution] = {"It ran": "ran", "It did not run": "did_not_run", "Run it again": "again"}
+"""What can be said of a call that a crash interrupted, by its label."""
 
 
 def leave_for(call: ToolCall) -> UserQuestion:
@@ -30,6 +33,13 @@ def leave_for(call: ToolCall) -> UserQuestion:
     deny = QuestionOption(label=DENY, description="or say in your own words why not")
     text = f"May {call.name} run with {one_line(call.arguments)}?"
     return UserQuestion(question=text, header="Approval", options=(deny, allow))
+
+
+def doubt_about(call: ToolCall) -> UserQuestion:
+    """The question whether a call ran that a crash interrupted. `Pure.`"""
+    options = tuple(QuestionOption(label=label) for label in RESOLUTIONS)
+    text = f"The program died while {call.name} ran with {one_line(call.arguments)}. Did it run?"
+    return UserQuestion(question=text, header="In doubt", options=options)
 
 
 @asynccontextmanager
@@ -69,10 +79,10 @@ class Dialogue:
 
     @property
     def asks(self) -> bool:
-        """Whether the person is asked for something: an answer, or leave for a tool to run."""
-        return isinstance(self.conversation.state, AwaitingPerson)
+        """Whether the person is asked for something: an answer, leave for a tool to run, or whether one ran."""
+        return isinstance(self.conversation.state, AwaitingPerson | InDoubt)
 
-    async def hold(self, request: Awaitable[Turn | None]) -> None:
+    async def hold(self, request: Awaitable[object]) -> None:
         """Make a request, and return when all that it led to is done and shown. Raises what the request raises."""
         with self._on_interrupt(self._cancel):
             try:
@@ -80,7 +90,15 @@ class Dialogue:
             except TurnwiseError:
                 await self._until(lambda: not self._goes_on)
                 raise
-            await self._until(lambda: not self._goes_on and self._drawn >= self.conversation.state.book.seq)
+            await self._all_shown()
+
+    async def follow(self) -> None:
+        """Return when what goes on already is done and shown."""
+        with self._on_interrupt(self._cancel):
+            await self._all_shown()
+
+    async def _all_shown(self) -> None:
+        await self._until(lambda: not self._goes_on and self._drawn >= self.conversation.state.book.seq)
 
     async def ask(self) -> None:
         """Put what is asked to the person, hand in what comes of it, and return as `hold` does.
@@ -90,6 +108,8 @@ class Dialogue:
         state = self.conversation.state
         if isinstance(state, AwaitingApproval):
             await self._ask_for_leave(state)
+        elif isinstance(state, InDoubt):
+            await self._ask_about(state)
         elif isinstance(state, AwaitingUserResponse):
             given = await self._answers(state.questions)
             await self.hold(self.conversation.decline() if given is None else self.conversation.answer(given))
@@ -104,6 +124,18 @@ class Dialogue:
         if given is None:
             self.screen.pen.note("  Denied.")
         await self.hold(self.conversation.approve(called.call_id, answer == ALLOW, note))
+
+    async def _ask_about(self, state: InDoubt) -> None:
+        """What became of a call that a crash interrupted; who does not want to say ends the turn."""
+        called = await self._call(state.call.call_id)
+        question = doubt_about(called)
+        given = await self._answers((question,))
+        if given is None:
+            await self.hold(self.conversation.cancel())
+        elif (resolution := RESOLUTIONS.get(str(given[question.question]))) is None:
+            self.screen.pen.note(f"  Say one of: {', '.join(RESOLUTIONS)}.")
+        else:
+            await self.hold(self.conversation.resolve(called.call_id, resolution))
 
     async def _call(self, call_id: str) -> ToolCall:
         said = await self.conversation.transcript()

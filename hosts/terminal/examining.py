@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from .keeping import store_to_change
 from .printable import one_line
-from .reading import store_for
+from .stores import store_for, store_to_change
 
 if TYPE_CHECKING:
     from ...persistence.doctor import Examination, Finding

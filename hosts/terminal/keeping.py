@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import sys
 import uuid
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from ...persistence.address import Address
 from ...persistence.errors import Damaged, NotAnExport
-from ...persistence.store import Store
-from ...states.errors import ConfigurationError, InvalidInput, StoreError
+from ...states.errors import ConfigurationError, InvalidInput
 from ...states.value import MAX_QUOTED, shortened
-from .reading import store_for
+from .stores import store_for, store_to_change
 
 if TYPE_CHECKING:
     from ...persistence.whole import Whole
@@ -26,24 +23,6 @@ LEFT_OUT = 1
 """The exit code of an export that could not hold everything, because something is damaged."""
 
 STDIN = Path("-")
-
-
-@asynccontextmanager
-async def store_to_change(settings: Settings, *, make: bool = False) -> AsyncIterator[Store]:
-    """The database of these settings, open for writing, with its lock; unless `make`, it must be there already.
-
-    Raises `StoreError`.
-    """
-    address = Address.of(settings.db)
-    if address.path is None:
-        raise StoreError("A database in memory is gone when this command ends; name a file with --db.")
-    if not make and not address.path.exists():
-        raise StoreError(f"There is no database to change: {address.name}.")
-    store = await Store.open(settings.db)
-    try:
-        yield store
-    finally:
-        await store.close()
 
 
 async def fork(settings: Settings, conversation_id: str, at: str | None) -> int:

@@ -7,36 +7,26 @@ it, and after one that crashed (case P42).
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ...persistence.address import Address
 from ...persistence.lock import in_use
 from ...persistence.origin import Origin
-from ...persistence.store import Store, Summary
+from ...persistence.store import Summary
 from ...persistence.whole import origin_of
 from ...states.messages import Message
 from ...states.transcript import transcript
 from .event_lines import event_lines
 from .printable import one_line, printable, with_images
+from .stores import store_for
 
 if TYPE_CHECKING:
     from .settings import Settings
 
 WIDEST = 200
 """The most characters that are shown of a call, and of its result."""
-
-
-@asynccontextmanager
-async def store_for(settings: Settings) -> AsyncIterator[Store]:
-    """The database of these settings, open for reading. Raises `StoreError`."""
-    store = await Store.open(settings.db, read_only=True)
-    try:
-        yield store
-    finally:
-        await store.close()
 
 
 async def list_conversations(settings: Settings) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ...persistence.errors import StorageFailed
 from ...states.errors import ConfigurationError, UnknownConversation
 from .printable import printable, without_payloads
-from .reading import store_for
+from .stores import store_for
 
 if TYPE_CHECKING:
     from ...persistence.replay import Divergence, Outcome

@@ -79,7 +79,9 @@ def is_deterministic(history: History) -> None:
     again = observe(newest.before, newest.event, newest.context)
     require(_comparable(again) == _comparable(newest), "the same again gave something else", history)
     for family, value in _written(newest):
-        require(family.validate_json(value.to_json()) == value, f"a {value!r:.40} is not exact in JSON", history)
+        read = family.validate_json(value.to_json())
+        require(read == value, f"a {value!r:.40} is not exact in JSON", history)
+        require(read.to_json() == value.to_json(), f"a {value!r:.40} is written in another way once read", history)
 
 
 def is_replayed_by_its_log(history: History) -> None:

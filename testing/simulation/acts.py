@@ -17,12 +17,13 @@ from ...states.events import (
     Answer,
     CloseRequested,
     Request,
+    Resolution,
     UserCancel,
     UserQuestionResponse,
 )
 from ...states.policy import WhenBusy
 from ...states.questions import UserQuestion
-from ...states.states import AwaitingApproval, AwaitingUserResponse, Busy, State
+from ...states.states import AwaitingApproval, AwaitingUserResponse, Busy, InDoubt, State
 from .answers import answer
 from .dice import Dice
 from .made_up import CannotBeMade, made_up
@@ -135,6 +136,14 @@ async def approve_late(person: Person, handle: Conversation) -> None:
 async def give_up(person: Person, handle: Conversation) -> None:
     """Whatever it waits for, it is not wanted any more."""
     await person.call("cancel", handle.cancel())
+
+
+async def settle_doubt(person: Person, handle: Conversation) -> None:
+    """What became of a call that a crash interrupted, as far as anybody knows."""
+    state = handle.state
+    if isinstance(state, InDoubt):
+        said: Resolution = person.dice.pick(("ran", "did_not_run", "again"))
+        await person.call(f"resolve {said}", handle.resolve(state.call.call_id, said))
 
 
 # --- stopping, and starting again
@@ -257,5 +266,6 @@ MENU: dict[Act, float] = {
 ATTENDING: dict[type[State], Act] = {
     AwaitingUserResponse: answer_question,
     AwaitingApproval: approve,
+    InDoubt: settle_doubt,
 }
 """What people do about a state that waits for them; about any other they give up."""

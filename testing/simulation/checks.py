@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, TypeAlias, get_args
 
-from ...states.effects import Abort, CancelSubAgent
-from ...states.events import Event, Request, UserMessage
+from ...states.effects import AWAITED, Abort, CancelSubAgent, ExecuteTool
+from ...states.events import DoubtResolved, Event, Request, UserMessage
 from ...states.states import Closed, Failed, Idle, State, pending
 from ...states.step import Step
 from ...states.transcript import Transcript
@@ -94,10 +94,28 @@ def effects_are_carried_out(ending: Ending) -> Iterator[str]:
     if ending.world.busy:
         yield f"{sorted(id_ for _, id_ in ending.world.busy)} are still being carried out"
     if not ending.cut_short:
-        wanted = {id_: row.seq for row in ending.rows[ending.opened_at - 1 :] for id_ in pending(row.state)}
+        wanted = {
+            effect.effect_id: row.seq
+            for row in ending.rows[ending.opened_at :]
+            for effect in row.effects
+            if isinstance(effect, AWAITED)
+        }
         back = {one.effect_id for row in ending.rows for one in row.effects if isinstance(one, Abort | CancelSubAgent)}
         for id_ in sorted(wanted.keys() - back - {id_ for _, id_ in ending.world.begun}):
-            yield f"the effect {id_}, awaited at step {wanted[id_]}, was never begun"
+            yield f"the effect {id_}, wanted at step {wanted[id_]}, was never begun"
+
+
+def nothing_runs_twice_that_must_not(ending: Ending) -> Iterator[str]:
+    """A tool that must run at most once is begun once, and once more each time that a person says so."""
+    again = Counter(
+        row.event.call_id
+        for row in ending.rows
+        if isinstance(row.event, DoubtResolved) and row.event.verdict == "again"
+    )
+    tools = {one.effect_id: one.call for row in ending.rows for one in row.effects if isinstance(one, ExecuteTool)}
+    for (_, id_), times in ending.world.times_begun.items():
+        if id_ in tools and tools[id_].crash == "at_most_once" and times > 1 + again[tools[id_].call_id]:
+            yield f"{tools[id_].name} must run at most once, and was begun {times} times as the effect {id_}"
 
 
 def it_is_at_rest(ending: Ending) -> Iterator[str]:
@@ -185,6 +203,7 @@ CHECKS: tuple[Check, ...] = (
     the_log_is_whole,
     it_replays,
     effects_are_carried_out,
+    nothing_runs_twice_that_must_not,
     it_is_at_rest,
     memory_follows_the_store,
     who_asked_was_told_the_truth,

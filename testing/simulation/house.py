@@ -37,6 +37,7 @@ class House:
         self.opened_at = 1
         self._type = engine
         self._world = world
+        self._store = MemoryStore(disk)
         self._engine: Engine | None = None
         self._loop: Loop | None = None
         self._id = ""
@@ -46,12 +47,16 @@ class House:
 
         `feed` is how many updates are kept for watchers.
         """
+        from ...effects.channels.courier import Courier
         from ...engine.bootstrap import Models
 
         asked: dict[str, Any] = {model.name: model for model in models}  # never asked: `World` performs the requests
         self._world.begun.clear()
-        engine = self._type("memory", Models(asked, models), self._world.performers(), Policy(), self.clock)
-        engine._store = cast("Store", MemoryStore(self.disk))
+        engine = self._type(
+            "memory", Models(asked, models), self._world.performers(), Courier((), self.clock), Policy(), self.clock
+        )
+        self._store = MemoryStore(self.disk)
+        engine._store = cast("Store", self._store)
         if create is not None:
             self._id = (await engine.create(policy=create, system="You book tables.")).id
         self._loop = (await engine.get(self._id))._loop
@@ -59,14 +64,16 @@ class House:
         self._prepare(self._loop, feed)
         self._engine = engine
 
-    async def close(self) -> None:
-        """Close the engine, whatever it is doing."""
+    async def close(self, *, by_crash: bool = False) -> None:
+        """Close the engine, whatever it is doing. In a crash nothing more is stored, not even the step in hand."""
         if self._engine is not None:
             engine, self._engine = self._engine, None
             self.times_closed += 1
-            self.notebook.story.tell("host", "closes the engine")
+            self.notebook.story.tell("host", "dies" if by_crash else "closes the engine")
+            if by_crash:
+                self._store.die()
             await engine.close()
-            self.notebook.story.tell("host", "has closed the engine")
+            self.notebook.story.tell("host", "is gone" if by_crash else "has closed the engine")
 
     async def handle(self) -> Conversation:
         """A new handle on the conversation. Raises `EngineClosed`."""

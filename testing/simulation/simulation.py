@@ -116,7 +116,7 @@ class Simulation:
         await self._open(create=rules(self._dice))
         acts = self._dice.number(6, 20)
         await asyncio.gather(self._make_trouble(), *(person.live(acts) for person in self._people))
-        self._cut_short = self._cut_short or self._dice.chance(0.1)
+        self._cut_short = self._dice.chance(0.1)
         if not self._cut_short:
             await self._come_to_rest()
         engines = self._house.times_closed
@@ -140,22 +140,10 @@ class Simulation:
                     self._disk.failing = self._dice.pick((0.0, 0.1, 0.5))
 
     async def _restart(self) -> None:
-        """The engine is closed and opened again, once nothing is at work that this would interrupt."""
-        for _ in range(10):
-            if not self._house.stored.works:
-                break
-            await asyncio.sleep(self._dice.seconds())
-        else:
-            return
-        await self._house.close()
+        """The engine is closed, or its process dies, whatever it is doing; then it is opened again."""
+        await self._house.close(by_crash=self._dice.chance(0.5))
         await asyncio.sleep(self._dice.seconds())
         await self._open()
-        self._cut_short = self._house.loop.interrupted
-        open_ = pending(self._house.stored)
-        await asyncio.sleep(0.001)
-        left = open_ & pending(self._house.stored) - {effect_id for _, effect_id in self._world.begun}
-        if left and not self._cut_short:
-            self.story.blame(f"the engine was opened again, and {sorted(left)} were not begun again")
 
     async def _come_to_rest(self) -> None:
         """Somebody ends every wait for a person, until nothing is left to be done."""

@@ -7,7 +7,9 @@ the engine may never try is a fault at once, whatever would come of it later.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ...states.errors import StoreError, UnknownConversation
@@ -31,13 +33,15 @@ class MemoryLog:
         self._id = conversation_id
         self._writing = False
 
-    async def append(self, event: Event, step: Step) -> None:
+    async def append(self, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> None:
         """Store a step. Raises `StorageFailed` when the dice say so, and `StoreConflict` where the real store does."""
         self._check(event, step)
         dice, disk = self._disk.dice, self._disk
         self._writing = True
         try:
             await _wait(dice)
+            if self._store.is_dead:
+                raise _failed()
             if dice.chance(disk.failing):
                 disk.story.tell("store", f"fails to store {event.type}")
                 raise _failed()
@@ -46,9 +50,15 @@ class MemoryLog:
         finally:
             self._writing = False
 
+    def acknowledge(self, effect_id: int, target: str) -> None:
+        """Deliveries go out by the world, and are not noted here."""
+
+    def postpone(self, effect_id: int, target: str, attempts: int, next_attempt: datetime) -> None:
+        """The same."""
+
     def _check(self, event: Event, step: Step) -> None:
         rows = self._disk.rows[self._id]
-        if not self._store.is_open:
+        if not self._store.is_open and not self._store.is_dead:
             raise self._conflict(f"{event.type} is to be stored after the store was closed")
         if self._writing:
             raise self._conflict(f"{event.type} is to be stored while another step is being stored")
@@ -86,6 +96,7 @@ class MemoryStore:
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
         self.is_open = True
+        self.is_dead = False
 
     async def create(self, conversation_id: str, event: Opened, step: Step) -> MemoryLog:
         """Store a new conversation."""
@@ -101,7 +112,7 @@ class MemoryStore:
 
     async def entries(self, conversation_id: str, after: int = 0) -> tuple[LogEntry, ...]:
         """The steps behind the step `after`. Raises `UnknownConversation`, and `StoreError` once it is closed."""
-        if not self.is_open:
+        if not self.is_open and not self.is_dead:
             raise StoreError("The store is closed.")
         if conversation_id not in self.disk.rows:
             raise UnknownConversation(conversation_id)
@@ -111,6 +122,10 @@ class MemoryStore:
     async def close(self) -> None:
         """Let nobody write any more."""
         self.is_open = False
+
+    def die(self) -> None:
+        """Store nothing any more, as the disk of a process that was killed; who still tries is told that it failed."""
+        self.is_dead = True
 
 
 async def _wait(dice: Dice) -> None:

@@ -9,6 +9,7 @@ when it is told to. It also watches: what is begun must be stored already, and n
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
@@ -48,6 +49,8 @@ class World:
         self.calm = False
         self.begun: dict[Key, Effect] = {}
         """All effects that were begun since the engine was opened."""
+        self.times_begun: Counter[Key] = Counter()
+        """How often each was begun, by all engines."""
         self.busy: dict[Key, Effect] = {}
         """Those that have not ended."""
         self._disk = disk
@@ -66,6 +69,7 @@ class World:
         self._check(key, effect)
         self.story.tell("world", f"begins {effect.type}:{effect.effect_id}")
         self.begun[key] = self.busy[key] = effect
+        self.times_begun[key] += 1
         try:
             given = await how(self, effect, scene)
             self.story.tell("world", f"answers {effect.type}:{effect.effect_id} with {_told(given)}")
@@ -74,7 +78,8 @@ class World:
             self.story.tell("world", f"leaves {effect.type}:{effect.effect_id} by {type(error).__name__}")
             raise
         finally:
-            self.busy.pop(key, None)
+            if self.busy.get(key) is effect:  # else the next engine has begun it again
+                del self.busy[key]
 
     def _check(self, key: Key, effect: Effect) -> None:
         if key in self.begun:

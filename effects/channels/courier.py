@@ -1,0 +1,136 @@
+"""Brings deliveries to the channels, each until it has arrived.
+
+What a channel does not take stays at the head of its line and is tried again, later each time; what comes behind it
+waits, so that people hear things in the order in which they were said. Other channels, and the conversation itself, go
+on meanwhile. What has arrived is noted in the outbox; what has not is still there when the process ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from ...states.errors import ConfigurationError
+from ...states.value import later
+from ..clock import Clock
+from ..receipts import Receipts
+from .attempt import attempt
+from .port import Channel, Delivery
+
+FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
+"""Seconds between attempts; doubled each time. Ours."""
+
+CLOSING_GRACE = 1.0
+"""Seconds that attempts get to stop when the engine closes. Ours."""
+
+
+@dataclass
+class Parcel:
+    """A delivery on its way to one channel. `tell` shows a failed attempt to whoever watches; `attempts` are those that
+    failed, and `due` is when the next one comes."""
+
+    delivery: Delivery
+    effect_id: int
+    receipts: Receipts
+    tell: Callable[[str], None]
+    attempts: int = 0
+    due: datetime | None = None
+    tried: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Courier:
+    """The lines of all conversations, one for each channel.
+
+    Raises `ConfigurationError` for channels that are none, and for two of one name.
+    """
+
+    def __init__(self, channels: Iterable[Channel], clock: Clock) -> None:
+        self._channels = _by_name(channels)
+        self._clock = clock
+        self._lines: dict[tuple[str, str], deque[Parcel]] = {}
+        self._carrying: dict[tuple[str, str], asyncio.Task[None]] = {}
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The names of the channels: a delivery goes to each of them."""
+        return tuple(self._channels)
+
+    async def hand_in(self, parcels: Iterable[tuple[str, Parcel]]) -> None:
+        """Put parcels in the lines of the channels named, and return when each was tried once, or stands behind one
+        that was tried before."""
+        tried = [self._queue(target, parcel) for target, parcel in parcels]
+        await asyncio.gather(*(event.wait() for event in tried))
+
+    def take_up(self, target: str, parcel: Parcel) -> None:
+        """Put a parcel that an earlier process left in the line of its channel."""
+        self._queue(target, parcel)
+
+    async def drop(self, conversation_id: str) -> None:
+        """Carry nothing more of this conversation."""
+        await self._stop([key for key in self._carrying if key[0] == conversation_id])
+
+    async def close(self) -> None:
+        """Carry nothing more. What has not arrived stays in the outbox."""
+        await self._stop(list(self._carrying))
+
+    def _queue(self, target: str, parcel: Parcel) -> asyncio.Event:
+        key = (parcel.delivery.conversation_id, target)
+        line = self._lines.setdefault(key, deque())
+        if any(before.attempts for before in line):
+            parcel.tried.set()
+        line.append(parcel)
+        if key not in self._carrying:
+            self._carrying[key] = asyncio.ensure_future(self._carry(key))
+        return parcel.tried
+
+    async def _carry(self, key: tuple[str, str]) -> None:
+        line, channel = self._lines[key], self._channels[key[1]]
+        try:
+            while line:
+                await self._bring(channel, line)
+        finally:
+            for parcel in line:
+                parcel.tried.set()
+            del self._lines[key], self._carrying[key]
+
+    async def _bring(self, channel: Channel, line: deque[Parcel]) -> None:
+        """Try the first parcel of the line once, when its time has come."""
+        parcel = line[0]
+        if parcel.due is not None:
+            await self._clock.sleep_until(parcel.due)
+        fault = await attempt(channel, parcel.delivery)
+        if fault is None:
+            line.popleft()
+            parcel.receipts.acknowledge(parcel.effect_id, channel.name)
+        else:
+            parcel.due = later(self._clock.now(), min(LONGEST_WAIT, FIRST_WAIT * 2**parcel.attempts))
+            parcel.attempts += 1
+            parcel.receipts.postpone(parcel.effect_id, channel.name, parcel.attempts, parcel.due)
+            for waiting in line:
+                waiting.tried.set()
+            parcel.tell(fault)
+        parcel.tried.set()
+
+    async def _stop(self, keys: list[tuple[str, str]]) -> None:
+        tasks = [self._carrying[key] for key in keys]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=CLOSING_GRACE)
+
+
+def _by_name(channels: Iterable[Channel]) -> dict[str, Channel]:
+    if not isinstance(channels, Iterable):
+        raise ConfigurationError("The channels are given as a list.")
+    by_name: dict[str, Channel] = {}
+    given: tuple[object, ...] = tuple(channels)
+    for channel in given:
+        if not isinstance(channel, Channel) or not isinstance(channel.name, str):
+            raise ConfigurationError("A channel is an object with a name and the method `deliver`.")
+        if channel.name in by_name:
+            raise ConfigurationError("Two channels have the same name.")
+        by_name[channel.name] = channel
+    return by_name

@@ -1,0 +1,59 @@
+"""Asks a tool what became of a call that was running when the process died: nobody else can look.
+
+Only a clear answer counts. A tool that breaks, hangs or says something odd does not know, and then a person is asked.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Literal
+
+from ...states.effects import ReconcileTool
+from ...states.events import ToolReconciled
+from ...states.messages import ToolResult
+from ..clock import Clock
+from ..scene import Scene
+from .calling import Returned, ending_of
+from .faults import InvalidArguments
+from .performer import context_of
+from .registry import ToolRegistry
+
+logger = logging.getLogger("turnwise.tools")
+
+Verdict = Literal["ran", "did_not_run", "unknown"]
+"""What a tool can say of a call that a crash interrupted."""
+
+
+class ReconcilePerformer:
+    """Carries out `ReconcileTool`."""
+
+    def __init__(self, tools: ToolRegistry, clock: Clock) -> None:
+        self._tools = tools
+        self._clock = clock
+
+    async def __call__(self, effect: ReconcileTool, scene: Scene) -> ToolReconciled:
+        """Ask the tool, and answer with what it says."""
+        said = await self._said(effect, scene)
+        verdict: Verdict = "ran" if isinstance(said, ToolResult) else said
+        result = said if isinstance(said, ToolResult) else None
+        return ToolReconciled(effect_id=effect.effect_id, at=self._clock.now(), verdict=verdict, result=result)
+
+    async def _said(self, effect: ReconcileTool, scene: Scene) -> Verdict | ToolResult:
+        call = scene.transcript.call(effect.call.call_id)
+        tool = self._tools.find(call.name)
+        if tool is None or tool.reconcile is None:
+            return "unknown"
+        context = context_of(call.call_id, scene, effect.effect_id, effect.started_as)
+        try:
+            ending = await ending_of(tool.reconcile, tool.reconcile.arguments.read(call.arguments, context))
+        except InvalidArguments as invalid:
+            logger.warning("%s could not be asked about a call: %s", tool.name, invalid.sentence)
+            return "unknown"
+        match ending:
+            case Returned(ToolResult() as result):
+                return result
+            case Returned("ran" | "did_not_run" | "unknown" as verdict):
+                return verdict
+            case _:
+                logger.warning("%s could not say what became of a call: %s", tool.name, ending)
+                return "unknown"

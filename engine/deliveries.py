@@ -1,0 +1,41 @@
+"""Takes up what an earlier process left to be delivered."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from ..effects.channels.performer import DeliveryPerformer
+from ..effects.scene import Scene
+from ..states.effects import DeliverToUser, Effect
+from ..states.log import LogEntry
+
+if TYPE_CHECKING:
+    from ..persistence.outbox import Undelivered
+
+logger = logging.getLogger("turnwise.engine")
+
+
+def take_up(
+    left: Iterable[Undelivered], entries: Sequence[LogEntry], scene: Scene, performer: DeliveryPerformer
+) -> None:
+    """Hand what was left of one conversation to the channels, in the order in which it was said. What is for a channel
+    that this engine does not have is reported, and stays where it is."""
+    for one in left:
+        effect = _effect(entries, one)
+        if effect is None or not performer.take_up(effect, scene, one.target, one.attempts, one.next_attempt):
+            logger.warning(
+                "Something in the conversation %s is still to be delivered to %s, which is not there.",
+                one.conversation_id,
+                one.target,
+            )
+
+
+def _effect(entries: Sequence[LogEntry], one: Undelivered) -> DeliverToUser | None:
+    """What is to be delivered, as the log has it."""
+    effects: tuple[Effect, ...] = entries[one.seq - 1].effects if one.seq <= len(entries) else ()
+    for effect in effects:
+        if isinstance(effect, DeliverToUser) and effect.effect_id == one.effect_id:
+            return effect
+    return None

@@ -1,0 +1,46 @@
+"""What a thread tells a task: that its work is done, or why it could not be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+
+class Reply:
+    """The answer to one piece of work, made by the task that hands the work in, which then awaits `future`.
+
+    Who no longer waits, because he was cancelled or his loop is closed, is not told.
+    """
+
+    __slots__ = ("_loop", "error", "future", "result")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self._loop.create_future()
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    @staticmethod
+    def tell(replies: Iterable[Reply]) -> None:
+        """Tell all of them their `result`, or their `error`. To be called from any thread.
+
+        A loop is woken once for all of its tasks: to wake it costs more than to commit a step.
+        """
+        by_loop: dict[asyncio.AbstractEventLoop, list[Reply]] = {}
+        for reply in replies:
+            by_loop.setdefault(reply._loop, []).append(reply)
+        for loop, told in by_loop.items():
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(_settle, told)
+
+
+def _settle(replies: list[Reply]) -> None:
+    for reply in replies:
+        if reply.future.done():
+            continue
+        if reply.error is None:
+            reply.future.set_result(reply.result)
+        else:
+            reply.future.set_exception(reply.error)
