@@ -180,7 +180,8 @@ class _Patient:
 
     @property
     def _rests_as_stored(self) -> bool:
-        return bool(self._entries) and digest(str(self._rest.state)) == self._entries[-1].digest
+        text = self._rest.state
+        return isinstance(text, str) and digest(text) == self._entries[-1].digest
 
     def log(self) -> Iterator[Finding]:
         """What is wrong with the log: damage, other steps than the machine of today takes, a broken law."""

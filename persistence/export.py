@@ -38,7 +38,7 @@ async def export_conversation(store: Store, conversation_id: str) -> Iterator[st
     """
     whole = await store.database.read(lambda connection: read_whole(connection, conversation_id))
     checked(whole)
-    return _lines(whole)
+    return lines_of(whole)
 
 
 async def export_all(store: Store) -> AsyncIterator[Iterator[str] | Damaged]:
@@ -63,7 +63,7 @@ def last_line(conversations: int) -> str:
     return _json({"conversations": conversations})
 
 
-def _lines(whole: Whole) -> Iterator[str]:
+def lines_of(whole: Whole) -> Iterator[str]:
     """The lines of a conversation whose steps were checked. Raises `Damaged` if its own row cannot be read."""
     try:
         head = _head(whole)
