@@ -181,7 +181,7 @@ class _Patient:
     @property
     def _rests_as_stored(self) -> bool:
         text = self._rest.state
-        return isinstance(text, str) and digest(text) == self._entries[-1].digest
+        return type(text) is str and digest(text) == self._entries[-1].digest
 
     def log(self) -> Iterator[Finding]:
         """What is wrong with the log: damage, other steps than the machine of today takes, a broken law."""

@@ -38,7 +38,7 @@ def check_whole(entries: Iterable[StoredEntry], rest: RestRow) -> None:
         check_link(entry, seq, chain)
         seq, chain, state = entry.seq, entry.chain, entry.digest
     check_end(rest, seq, chain)
-    if not isinstance(rest.state, str) or digest(rest.state) != state:
+    if type(rest.state) is not str or digest(rest.state) != state:
         raise Damaged(seq, f"The state behind step {seq} is not what was stored once: the file is damaged.")
 
 

@@ -157,7 +157,7 @@ def judge(stored: StoredRows) -> ReplayReport:
 def _in_full(divergence: Divergence, rest: RestRow) -> Divergence:
     """The divergence, with the stored state in full where the conversation rests in it."""
     expected = divergence.expected
-    if divergence.seq != rest.seq or not isinstance(rest.state, str) or expected.digest != digest(rest.state):
+    if divergence.seq != rest.seq or type(rest.state) is not str or expected.digest != digest(rest.state):
         return divergence
     try:
         return replace(divergence, expected=replace(expected, state=decode_state(rest)))
