@@ -41,16 +41,16 @@ async def export_conversation(store: Store, conversation_id: str) -> Iterator[st
     return lines_of(whole)
 
 
-async def export_all(store: Store) -> AsyncIterator[Iterator[str] | Damaged]:
-    """The lines of each conversation of a database, the one that was made first first; for one that is damaged, the
-    error. What is deleted meanwhile is left out."""
+async def export_all(store: Store) -> AsyncIterator[tuple[str, Iterator[str] | Damaged]]:
+    """The id and the lines of each conversation of a database, the one that was made first first; for one that is
+    damaged, the error. What is deleted meanwhile is left out."""
     for conversation_id in await store.database.read(ids):
         try:
-            yield await export_conversation(store, conversation_id)
+            yield conversation_id, await export_conversation(store, conversation_id)
         except UnknownConversation:
             continue
         except Damaged as damaged:
-            yield damaged
+            yield conversation_id, damaged
 
 
 def first_line() -> str:

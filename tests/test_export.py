@@ -58,7 +58,7 @@ async def exported(store: Store) -> list[str]:
     """A database as an export."""
     lines = [first_line()]
     count = 0
-    async for each in export_all(store):
+    async for _, each in export_all(store):
         assert not isinstance(each, Damaged)
         lines += each
         count += 1
@@ -310,7 +310,7 @@ class TestExporting:
 
         with pytest.raises(Damaged, match=sentence):
             await export_conversation(store, "walk")
-        found = [isinstance(each, Damaged) async for each in export_all(store)]
+        found = [isinstance(each, Damaged) async for _, each in export_all(store)]
 
         assert found == [True, False]
 
@@ -516,7 +516,7 @@ def test_a_database_of_many_conversations_is_read_one_by_one(tmp_path: Path) -> 
         for name in ("one", "two", "three"):
             await Walk(name).into(store)
         names = []
-        async for each in export_all(store):
+        async for _, each in export_all(store):
             assert not isinstance(each, Damaged)
             names.append(json.loads(next(each))["conversation"])
             if len(names) == 1:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from ...persistence.errors import Damaged, NotAnExport
 from ...states.errors import ConfigurationError, InvalidInput
 from ...states.value import MAX_QUOTED, shortened
+from .printable import one_line
 from .stores import store_for, store_to_change
 
 if TYPE_CHECKING:
@@ -54,16 +55,16 @@ async def export(settings: Settings, conversation_id: str | None) -> int:
     count, left_out = 0, False
     async with store_for(settings) as store:
         if conversation_id is not None:
-            told = await lines.export_conversation(store, conversation_id)
-            _write([lines.first_line(), *told, lines.last_line(1)])
+            steps = await lines.export_conversation(store, conversation_id)
+            _write([lines.first_line(), *steps, lines.last_line(1)])
             return 0
         _write([lines.first_line()])
-        async for each in lines.export_all(store):
-            if isinstance(each, Damaged):
-                print(f"A conversation is left out. {each.sentence}", file=sys.stderr)
+        async for each, told in lines.export_all(store):
+            if isinstance(told, Damaged):
+                print(one_line(f"{each} is left out: {told.sentence}"), file=sys.stderr)
                 left_out = True
             else:
-                _write(each)
+                _write(told)
                 count += 1
         _write([lines.last_line(count)])
     return LEFT_OUT if left_out else 0
