@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+import os
 import re
 import sqlite3
-from collections.abc import AsyncIterator, Iterable
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +19,8 @@ from xml.etree import ElementTree
 import pytest
 
 from turnwise import Conversation, Engine
+from turnwise.hosts.terminal.app import app
+from turnwise.hosts.terminal.faults import exit_code
 from turnwise.hosts.terminal.junit import report_on
 from turnwise.hosts.terminal.replaying import Replayed
 from turnwise.persistence.store import Store
@@ -22,7 +28,7 @@ from turnwise.states import Abort
 from turnwise.testing.scripted import FunctionLlm
 
 from .scenes import Gate, answers_after
-from .test_terminal import assert_one_sentence, id_in, run, run_beside
+from .test_terminal import LEFT_OUT, assert_one_sentence, id_in, run, run_beside
 from .walks import Walk
 
 
@@ -53,6 +59,25 @@ def by_other_rules(name: str, seq: int) -> Walk:
     return walk
 
 
+Typed = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
+    """`run`, within this process: a new one for each of the many commands here would take a second."""
+    for name in [name for name in os.environ if LEFT_OUT.match(name)]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str, lines: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("".join(f"{x}\n" for x in lines).encode())))
+        code = exit_code(lambda: app(list(arguments), prog_name="turnwise"))
+        told = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, code, told.out, told.err)
+
+    return run
+
+
 @pytest.fixture
 async def busy(database: Path) -> AsyncIterator[Conversation]:
     """A conversation in the middle of a turn, in an engine that stays open."""
@@ -67,12 +92,12 @@ async def busy(database: Path) -> AsyncIterator[Conversation]:
 class TestReplay:
     """`turnwise replay`, for people and for continuous integration."""
 
-    def test_each_divergence_is_a_block(self, tmp_path: Path) -> None:
+    def test_each_divergence_is_a_block(self, tmp_path: Path, typed: Typed) -> None:
         """Reason, event, and what was expected and came instead: each effect and the state on a line of its own. At the
         newest step the stored state is shown in full, before it only its digest is known."""
         stored(tmp_path, Walk("sound").turn("tonight"), by_other_rules("early", 2), by_other_rules("late", 5))
 
-        done = run("replay", "--all", cwd=tmp_path)
+        done = typed("replay", "--all")
 
         assert (done.returncode, done.stderr) == (1, "")
         early, late = (done.stdout.split(f"\n{name}  ")[-1].split("\nsound  ")[0] for name in ("early", "late"))
@@ -101,31 +126,31 @@ class TestReplay:
         assert failure.text is not None
         assert failure.text in done.stdout
 
-    def test_a_report_on_one(self, tmp_path: Path) -> None:
+    def test_a_report_on_one(self, tmp_path: Path, typed: Typed) -> None:
         """All is well: no failure, exit 0."""
         stored(tmp_path, Walk("sound").turn("tonight"), by_other_rules("other", 2))
 
-        done = run("replay", "sound", "--junit", "report.xml", cwd=tmp_path)
+        done = typed("replay", "sound", "--junit", "report.xml")
 
         (suite,) = ElementTree.parse(tmp_path / "report.xml").getroot()
         assert done.returncode == 0
         assert (suite.get("tests"), suite.get("failures")) == ("1", "0")
 
-    def test_a_database_without_conversations_says_so(self, tmp_path: Path) -> None:
+    def test_a_database_without_conversations_says_so(self, tmp_path: Path, typed: Typed) -> None:
         """On the screen and in the report."""
         stored(tmp_path)
 
-        done = run("replay", "--all", "--junit", "report.xml", cwd=tmp_path)
+        done = typed("replay", "--all", "--junit", "report.xml")
 
         (suite,) = ElementTree.parse(tmp_path / "report.xml").getroot()
         assert (done.returncode, done.stdout) == (0, "There are no conversations to replay.\n")
         assert (suite.get("tests"), suite.findtext("system-out")) == ("0", "There are no conversations to replay.")
 
-    def test_a_report_that_cannot_be_written_is_one_sentence(self, tmp_path: Path) -> None:
+    def test_a_report_that_cannot_be_written_is_one_sentence(self, tmp_path: Path, typed: Typed) -> None:
         """P33: what came of the replay is shown all the same."""
         stored(tmp_path, Walk("sound").turn("tonight"))
 
-        done = run("replay", "--all", "--junit", "nowhere/report.xml", cwd=tmp_path)
+        done = typed("replay", "--all", "--junit", "nowhere/report.xml")
 
         assert done.returncode == 2
         assert done.stdout == "sound  5 events replayed, no divergence.\n"
@@ -147,18 +172,18 @@ class TestReplay:
 class TestFork:
     """`turnwise fork`, and `/fork`."""
 
-    def test_it_tells_where_it_landed(self, tmp_path: Path) -> None:
+    def test_it_tells_where_it_landed(self, tmp_path: Path, typed: Typed) -> None:
         """The id of the copy comes first, for scripts; lists and transcripts tell where a copy comes from."""
         stored(tmp_path, Walk("walk").turn("tonight").turn("tomorrow"))
 
-        done = run("fork", "walk", "--at", "7", cwd=tmp_path)
+        done = typed("fork", "walk", "--at", "7")
 
         new_id = done.stdout.split()[0]
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout == f"{new_id}  forked from walk at step 5, idle\n"
-        assert re.search(rf"^{new_id} .*  forked from walk at step 5$", run("list", cwd=tmp_path).stdout, re.MULTILINE)
-        assert run("show", new_id, cwd=tmp_path).stdout.startswith("(forked from walk at step 5)\nuser:\ntonight\n")
-        assert run("replay", new_id, cwd=tmp_path).stdout == f"{new_id}  5 events replayed, no divergence.\n"
+        assert re.search(rf"^{new_id} .*  forked from walk at step 5$", typed("list").stdout, re.MULTILINE)
+        assert typed("show", new_id).stdout.startswith("(forked from walk at step 5)\nuser:\ntonight\n")
+        assert typed("replay", new_id).stdout == f"{new_id}  5 events replayed, no divergence.\n"
 
     @pytest.mark.parametrize(
         ("arguments", "sentence"),
@@ -173,14 +198,16 @@ class TestFork:
             (["walk", "--db", ":memory:"], "A database in memory is gone when this command ends"),
         ],
     )
-    def test_what_cannot_be_forked_is_one_sentence(self, arguments: list[str], sentence: str, tmp_path: Path) -> None:
+    def test_what_cannot_be_forked_is_one_sentence(
+        self, arguments: list[str], sentence: str, tmp_path: Path, typed: Typed
+    ) -> None:
         """P33: and nothing is stored, nor is a database made."""
         stored(tmp_path, Walk("walk").turn("tonight"))
 
-        done = run("fork", *arguments, cwd=tmp_path)
+        done = typed("fork", *arguments)
 
         assert_one_sentence(done, sentence)
-        assert len(run("list", cwd=tmp_path).stdout.splitlines()) == 1
+        assert len(typed("list").stdout.splitlines()) == 1
         assert not (tmp_path / "missing.db").exists()
 
     def test_in_a_chat(self, tmp_path: Path) -> None:
@@ -195,9 +222,9 @@ class TestFork:
         assert "bye" not in again.stdout
 
 
-def export_in(folder: Path, *arguments: str) -> bytes:
+def export_in(typed: Typed, *arguments: str) -> bytes:
     """What an export writes, byte by byte."""
-    done = run("export", *arguments, cwd=folder)
+    done = typed("export", *arguments)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.encode()
 
@@ -205,17 +232,16 @@ def export_in(folder: Path, *arguments: str) -> bytes:
 class TestExportAndImport:
     """`turnwise export` and `turnwise import`."""
 
-    @pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
-    def test_there_and_back(self, encoding: str, tmp_path: Path) -> None:
+    def test_there_and_back(self, tmp_path: Path) -> None:
         """A whole database in a file, and from it into an empty one: the same bytes again, whatever the terminal's
         encoding."""
         stored(tmp_path, Walk("one").turn("say \x1b[31m寿司\u2028"), Walk("two").question(), Walk("three").say("?"))
         new_id = run("fork", "one", cwd=tmp_path).stdout.split()[0]
 
-        first = run("export", "--all", cwd=tmp_path, PYTHONIOENCODING=encoding)
+        first = run("export", "--all", cwd=tmp_path, PYTHONIOENCODING="latin-1")
         (tmp_path / "all.jsonl").write_text(first.stdout, encoding="utf-8", newline="")
-        imported = run("import", "all.jsonl", "--db", "new.db", cwd=tmp_path, PYTHONIOENCODING=encoding)
-        second = run("export", "--all", "--db", "new.db", cwd=tmp_path, PYTHONIOENCODING=encoding)
+        imported = run("import", "all.jsonl", "--db", "new.db", cwd=tmp_path, PYTHONIOENCODING="latin-1")
+        second = run("export", "--all", "--db", "new.db", cwd=tmp_path, PYTHONIOENCODING="latin-1")
 
         assert [done.stderr for done in (first, imported, second)] == ["", "", ""]
         assert first.stdout == second.stdout
@@ -225,35 +251,35 @@ class TestExportAndImport:
         assert run("replay", "--all", "--db", "new.db", cwd=tmp_path).returncode == 0
         assert run("doctor", "--db", "new.db", cwd=tmp_path).returncode == 0
 
-    def test_through_a_pipe(self, tmp_path: Path) -> None:
+    def test_through_a_pipe(self, tmp_path: Path, typed: Typed) -> None:
         """`-` is stdin; what is there already is left as it is."""
         stored(tmp_path, Walk("one").turn("tonight"), Walk("two"))
-        lines = export_in(tmp_path, "one").decode().splitlines()
+        lines = export_in(typed, "one").decode().splitlines()
 
-        into_another = run("import", "-", "--db", "new.db", cwd=tmp_path, lines=lines)
-        into_the_same = run("import", "-", cwd=tmp_path, lines=lines)
+        into_another = typed("import", "-", "--db", "new.db", lines=lines)
+        into_the_same = typed("import", "-", lines=lines)
 
         assert into_another.stdout == "one  5 steps imported\n"
         assert into_the_same.stdout == "one  already there\n"
-        assert export_in(tmp_path, "one") == export_in(tmp_path, "one", "--db", "new.db")
+        assert export_in(typed, "one") == export_in(typed, "one", "--db", "new.db")
 
-    def test_of_nothing_says_so(self, tmp_path: Path) -> None:
+    def test_of_nothing_says_so(self, tmp_path: Path, typed: Typed) -> None:
         """An empty database can be exported too."""
         stored(tmp_path)
-        lines = export_in(tmp_path, "--all").decode().splitlines()
+        lines = export_in(typed, "--all").decode().splitlines()
 
-        done = run("import", "-", "--db", "new.db", cwd=tmp_path, lines=lines)
+        done = typed("import", "-", "--db", "new.db", lines=lines)
 
         assert (done.returncode, done.stdout) == (0, "There are no conversations in this export.\n")
 
-    def test_what_is_damaged_is_left_out(self, tmp_path: Path) -> None:
+    def test_what_is_damaged_is_left_out(self, tmp_path: Path, typed: Typed) -> None:
         """The others are exported, and the file can be imported; exit 1 tells that something is missing."""
         path = stored(tmp_path, Walk("one").turn("tonight"), Walk("two").turn("tonight"))
         change(path, "DELETE FROM events WHERE conversation = 1 AND seq = 3")
 
-        everything = run("export", "--all", cwd=tmp_path)
-        alone = run("export", "one", cwd=tmp_path)
-        imported = run("import", "-", "--db", "new.db", cwd=tmp_path, lines=everything.stdout.splitlines())
+        everything = typed("export", "--all")
+        alone = typed("export", "one")
+        imported = typed("import", "-", "--db", "new.db", lines=everything.stdout.splitlines())
 
         assert (everything.returncode, everything.stderr) == (
             1,
@@ -272,27 +298,29 @@ class TestExportAndImport:
             (['{"format":"turnwise-log","version":1}', "[" * 1_000_000], "Line 2 is not a line of an export."),
         ],
     )
-    def test_what_is_no_export_is_one_sentence(self, lines: Iterable[str], sentence: str, tmp_path: Path) -> None:
+    def test_what_is_no_export_is_one_sentence(
+        self, lines: list[str], sentence: str, tmp_path: Path, typed: Typed
+    ) -> None:
         """P33: and no database is made."""
-        done = run("import", "-", cwd=tmp_path, lines=list(lines))
+        done = typed("import", "-", lines=lines)
 
         assert_one_sentence(done, sentence)
         assert list(tmp_path.iterdir()) == []
 
-    def test_all_or_nothing(self, tmp_path: Path) -> None:
+    def test_all_or_nothing(self, tmp_path: Path, typed: Typed) -> None:
         """Of a file that was changed, and of one with an id that another conversation has, nothing comes in."""
         stored(tmp_path, Walk("new"), Walk("taken").turn("tonight"), name="one.db")
         stored(tmp_path, Walk("taken").turn("tomorrow"), name="two.db")
-        lines = export_in(tmp_path, "--all", "--db", "one.db").decode().splitlines()
-        before = export_in(tmp_path, "--all", "--db", "two.db")
+        lines = export_in(typed, "--all", "--db", "one.db").decode().splitlines()
+        before = export_in(typed, "--all", "--db", "two.db")
 
-        taken = run("import", "-", "--db", "two.db", cwd=tmp_path, lines=lines)
+        taken = typed("import", "-", "--db", "two.db", lines=lines)
         lines[5] = lines[5].replace("tonight", "at noon")
-        changed = run("import", "-", "--db", "two.db", cwd=tmp_path, lines=lines)
+        changed = typed("import", "-", "--db", "two.db", lines=lines)
 
         assert_one_sentence(taken, "There is already another conversation with the id taken; nothing was imported.")
         assert_one_sentence(changed, "Line 6 is not what was exported: it was changed or damaged.")
-        assert export_in(tmp_path, "--all", "--db", "two.db") == before
+        assert export_in(typed, "--all", "--db", "two.db") == before
 
     @pytest.mark.parametrize(
         ("arguments", "sentence"),
@@ -305,32 +333,32 @@ class TestExportAndImport:
             (["resolve", "nobody", "ran"], "There is no database to change: turnwise.db."),
         ],
     )
-    def test_files_that_are_none(self, arguments: list[str], sentence: str, tmp_path: Path) -> None:
+    def test_files_that_are_none(self, arguments: list[str], sentence: str, tmp_path: Path, typed: Typed) -> None:
         """P33: one sentence, and none is made."""
-        done = run(*arguments, cwd=tmp_path)
+        done = typed(*arguments)
 
         assert_one_sentence(done, sentence)
         assert list(tmp_path.iterdir()) == []
 
-    def test_an_interrupted_one_is_listed_as_such(self, tmp_path: Path) -> None:
+    def test_an_interrupted_one_is_listed_as_such(self, tmp_path: Path, typed: Typed) -> None:
         """It comes in as it was, and can be read."""
         stored(tmp_path, Walk("walk").say("hello"), name="old.db")
-        lines = export_in(tmp_path, "walk", "--db", "old.db").decode().splitlines()
+        lines = export_in(typed, "walk", "--db", "old.db").decode().splitlines()
 
-        run("import", "-", cwd=tmp_path, lines=lines)
+        typed("import", "-", lines=lines)
 
-        assert run("list", cwd=tmp_path).stdout.split()[:2] == ["walk", "interrupted"]
-        assert run("show", "walk", cwd=tmp_path).stdout == "user:\nhello\n"
+        assert typed("list").stdout.split()[:2] == ["walk", "interrupted"]
+        assert typed("show", "walk").stdout == "user:\nhello\n"
 
 
 class TestDoctor:
     """`turnwise doctor`."""
 
-    def test_all_is_well_in_one_line(self, tmp_path: Path) -> None:
+    def test_all_is_well_in_one_line(self, tmp_path: Path, typed: Typed) -> None:
         """Exit 0."""
         stored(tmp_path, Walk("one").turn("tonight"), Walk("two").question())
 
-        done = run("doctor", cwd=tmp_path)
+        done = typed("doctor")
 
         assert (done.returncode, done.stdout, done.stderr) == (
             0,
@@ -338,13 +366,13 @@ class TestDoctor:
             "",
         )
 
-    def test_each_finding_is_a_line(self, tmp_path: Path) -> None:
+    def test_each_finding_is_a_line(self, tmp_path: Path, typed: Typed) -> None:
         """With the conversation and the step; exit 1; and how to mend what can be mended."""
         path = stored(tmp_path, Walk("one").turn("tonight"), Walk("two").turn("tonight"))
         change(path, "UPDATE events SET payload = '{}' WHERE conversation = 1 AND seq = 4")
         change(path, "UPDATE conversations SET waits = 1 WHERE id = 'two'")
 
-        done = run("doctor", cwd=tmp_path)
+        done = typed("doctor")
 
         assert done.returncode == 1
         assert done.stdout == (
@@ -353,16 +381,16 @@ class TestDoctor:
         )
         assert done.stderr == "1 of these can be mended without guessing: turnwise doctor --fix\n"
 
-    def test_fix_mends_and_says_what_it_did(self, tmp_path: Path) -> None:
+    def test_fix_mends_and_says_what_it_did(self, tmp_path: Path, typed: Typed) -> None:
         """What cannot be mended is told too, and then the exit code is 1; once all is well it is 0."""
         path = stored(tmp_path, Walk("one").turn("tonight"), Walk("two").turn("tonight"))
         change(path, "UPDATE conversations SET waits = 1 WHERE id = 'two'")
         change(path, "INSERT INTO outbox VALUES (1, 'voice', 99, 5, 0, NULL)")
-        mended = run("doctor", "--fix", cwd=tmp_path)
+        mended = typed("doctor", "--fix")
         change(path, "UPDATE conversations SET waits = 1 WHERE id = 'two'")
         change(path, "DELETE FROM events WHERE conversation = 1 AND seq = 4")
 
-        in_part = run("doctor", "--fix", cwd=tmp_path)
+        in_part = typed("doctor", "--fix")
 
         assert mended.returncode == 0
         assert mended.stdout.splitlines() == [
@@ -376,12 +404,12 @@ class TestDoctor:
             "one step 4 Step 4 is missing: the file is damaged.  Not mended.",
         ]
 
-    def test_a_file_that_cannot_be_opened_is_one_sentence(self, tmp_path: Path) -> None:
+    def test_a_file_that_cannot_be_opened_is_one_sentence(self, tmp_path: Path, typed: Typed) -> None:
         """P33: there is nothing to examine then."""
         path = stored(tmp_path, Walk("one").turn("tonight"))
         path.write_bytes(path.read_bytes()[:-9_000])
 
-        assert_one_sentence(run("doctor", cwd=tmp_path), "turnwise.db cannot be used now: it is damaged.")
+        assert_one_sentence(typed("doctor"), "turnwise.db cannot be used now: it is damaged.")
 
     async def test_it_looks_while_an_engine_works(self, busy: Conversation, database: Path) -> None:
         """P42: and so do `replay` and `export`; what changes something waits for nobody, and is refused."""
