@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, bindparam, select
 
 from ..states.errors import InvalidInput, StoreError, UnknownConversation
 from ..states.states import Failed, Idle, State
@@ -22,11 +22,16 @@ from .codec import decode, rest_row, to_microseconds
 from .origin import Origin
 from .replay import Fold
 from .rows import EventRow
+from .schema import conversations, forks
 from .store import Store
 from .whole import Whole, add_whole, read_whole
 
 RESTS = (Idle, Failed)
 """The states in which nothing is under way, and from which a conversation can go on. A closed one lands before that."""
+
+_ORIGIN = (
+    select(forks.c.origin, forks.c.seq).join(conversations).where(conversations.c.id == bindparam("conversation_id"))
+)
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,16 @@ async def fork(store: Store, conversation_id: str, new_id: str, at: int | None, 
     )
     await store.database.write(partial(_keep, copy, conversation_id))
     return landing
+
+
+async def origin_of(store: Store, conversation_id: str) -> Origin | None:
+    """Where the conversation was copied from, if it was."""
+
+    def read(connection: Connection) -> Origin | None:
+        found = connection.execute(_ORIGIN, {"conversation_id": conversation_id}).one_or_none()
+        return None if found is None else Origin(found[0], found[1])
+
+    return await store.database.read(read)
 
 
 def last_rest(steps: tuple[EventRow, ...]) -> Landing:

@@ -51,21 +51,12 @@ _FIND = (
     .where(conversations.c.id == bindparam("conversation_id"))
 )
 
-_ORIGIN = (
-    select(forks.c.origin, forks.c.seq).join(conversations).where(conversations.c.id == bindparam("conversation_id"))
-)
 _IDS = select(conversations.c.id).order_by(conversations.c.key)
 
 
 def ids(connection: Connection) -> tuple[str, ...]:
     """The ids of all conversations, the one that was stored first first."""
     return tuple(connection.execute(_IDS).scalars())
-
-
-def origin_of(connection: Connection, conversation_id: str) -> Origin | None:
-    """Where the conversation was copied from, if it was."""
-    found = connection.execute(_ORIGIN, {"conversation_id": conversation_id}).one_or_none()
-    return None if found is None else Origin(found[0], found[1])
 
 
 def read_whole(connection: Connection, conversation_id: str) -> Whole:

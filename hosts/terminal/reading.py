@@ -12,10 +12,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ...persistence.address import Address
+from ...persistence.fork import origin_of
 from ...persistence.lock import in_use
 from ...persistence.origin import Origin
 from ...persistence.store import Summary
-from ...persistence.whole import origin_of
 from ...states.messages import Message
 from ...states.transcript import transcript
 from .event_lines import event_lines
@@ -46,7 +46,7 @@ async def show(settings: Settings, conversation_id: str, events: bool) -> int:
     """Print what was said, or with `events` what happened."""
     async with store_for(settings) as store:
         entries = await store.entries(conversation_id)
-        origin = await store.database.read(lambda connection: origin_of(connection, conversation_id))
+        origin = await origin_of(store, conversation_id)
     if origin is not None:
         print(f"({origin_told(origin)})")
     for line in event_lines(entries) if events else said(transcript(entries)):
