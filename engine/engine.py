@@ -248,4 +248,4 @@ class Engine:
 
     def _loop(self, conversation_id: str, memory: Memory, recorder: Recorder) -> Loop:
         performers, models = self._performers, self._models.specs
-        return Loop(conversation_id, memory, recorder, performers, self._clock, models, self._loops.keep)
+        return Loop(conversation_id, memory, recorder, performers, self._clock, models, self._loops)

@@ -18,11 +18,12 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from ..effects.clock import Clock
 from ..effects.runner import Performer, Recorder, Runner
 from ..effects.scene import LiveKind, Scene
+from ..persistence.errors import StoreConflict
 from ..states.effects import Effect
 from ..states.errors import Refused, TurnwiseError
 from ..states.events import (
@@ -69,6 +70,18 @@ class _Waiter:
         return turn is not None
 
 
+class Keeper(Protocol):
+    """Who holds the loops."""
+
+    def keep(self, loop: Loop) -> None:
+        """The loop has gone a step further, or begun."""
+        ...
+
+    def lose(self, loop: Loop, why: StoreConflict) -> None:
+        """The conversation went on elsewhere: this loop must end, and be read from the store again."""
+        ...
+
+
 class Loop:
     """Drives one conversation. Everything that happens to it goes through `request`; answers come by themselves."""
 
@@ -80,14 +93,14 @@ class Loop:
         performers: Mapping[type[Effect], Performer],
         clock: Clock,
         models: tuple[ModelSpec, ...],
-        on_step: Callable[[Loop], None],
+        keeper: Keeper,
     ) -> None:
         self.conversation_id = conversation_id
         self.memory = memory
         self.feed = Feed()
         self._clock = clock
         self._models = models
-        self._on_step = on_step
+        self._keeper = keeper
         self._waiting: list[_Waiter] = []
         self._closed: TurnwiseError | None = None
         if isinstance(memory.state, Closed):
@@ -117,10 +130,14 @@ class Loop:
         if step.ignored:
             logger.debug("Nothing to do about %s in %s", event.type, self.state.type)
             return step
-        await self._runner.commit(event, step)
+        try:
+            await self._runner.commit(event, step)
+        except StoreConflict as conflict:
+            self._keeper.lose(self, conflict)
+            raise
         self._publish(self.memory.advance(event, step))
         self._runner.perform(step.effects, self.scene())
-        self._on_step(self)
+        self._keeper.keep(self)
         return step
 
     async def _adopt_models(self) -> None:
@@ -192,7 +209,7 @@ class Loop:
         """Take up what another process left in the middle, after the conversation was read from the store."""
         for report in reports(self.state, self._clock.now()):
             self._mailbox.post(report)
-        self._on_step(self)
+        self._keeper.keep(self)
 
     async def close(self, why: TurnwiseError) -> None:
         """Stop driving: the step in hand is finished, whatever else runs is dropped as in a crash.

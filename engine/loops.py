@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from weakref import WeakValueDictionary
 
+from ..persistence.errors import StoreConflict
 from ..states.errors import TurnwiseError
 from ..states.states import Closed, pending
 from .loop import Loop
@@ -28,6 +29,7 @@ class Loops:
         self._loading = asyncio.Lock()
         self._loops: WeakValueDictionary[str, Loop] = WeakValueDictionary()
         self._waiting: set[Loop] = set()
+        self._ending: set[asyncio.Task[None]] = set()
         self._recent: deque[Loop] = deque(maxlen=RECENT)
 
     def __len__(self) -> int:
@@ -51,7 +53,7 @@ class Loops:
         loop.wake()
 
     def keep(self, loop: Loop) -> None:
-        """To be called after every step of a loop: it is held on to while it waits for something."""
+        """Hold on to a loop while it waits for something. To be called after every step."""
         if self._loops.get(loop.conversation_id) is not loop:
             return
         if pending(loop.state):
@@ -60,6 +62,13 @@ class Loops:
             self._waiting.discard(loop)
         if isinstance(loop.state, Closed):
             self._forget(loop)
+
+    def lose(self, loop: Loop, why: StoreConflict) -> None:
+        """Let go of a loop whose conversation went on elsewhere; who asks for it next gets what is stored."""
+        self._forget(loop)
+        ending = asyncio.ensure_future(loop.close(why))
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
 
     async def drop(self, conversation_id: str, why: TurnwiseError) -> None:
         """Stop driving this conversation; whoever waits for it gets `why`."""
@@ -76,4 +85,5 @@ class Loops:
 
     async def close(self, why: TurnwiseError) -> None:
         """Stop driving all conversations."""
-        await asyncio.gather(*(self.drop(conversation_id, why) for conversation_id in list(self._loops)))
+        dropping = (self.drop(conversation_id, why) for conversation_id in list(self._loops))
+        await asyncio.gather(*dropping, *self._ending)

@@ -21,7 +21,7 @@ def planted(kind: type[Loop]) -> type[Engine]:
     class Planted(Engine):
         def _loop(self, conversation_id: str, memory: Memory, recorder: Recorder) -> Loop:
             models = self._models.specs
-            return kind(conversation_id, memory, recorder, self._performers, self._clock, models, self._loops.keep)
+            return kind(conversation_id, memory, recorder, self._performers, self._clock, models, self._loops)
 
     return Planted
 
@@ -163,7 +163,7 @@ class SleepsThrough(Loop):
     """It does not take up what was in flight when the engine is opened again."""
 
     def wake(self) -> None:  # noqa: D102
-        self._on_step(self)
+        self._keeper.keep(self)
 
 
 class ForgetsTools(Loop):
@@ -172,7 +172,7 @@ class ForgetsTools(Loop):
     def wake(self) -> None:  # noqa: D102
         for report in reports(self.state, self._clock.now())[:1]:
             self._mailbox.post(report)
-        self._on_step(self)
+        self._keeper.keep(self)
 
 
 class RunsAllAgain(Loop):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,28 @@ class TestTheStoreBelow:
 
             assert "\n" not in refused.value.sentence
             assert (await conversation.send("Hi")).reply == "Still here."
+
+    async def test_a_conversation_that_went_on_elsewhere_is_read_again(
+        self, database: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The lock keeps other engines out; where it does not hold, the loser learns that it lost, and nothing else."""
+        monkeypatch.setattr("turnwise.persistence.database.sole_use", lambda address: nullcontext())
+        models = [FunctionLlm(lambda _: reply("Here.")) for _ in range(2)]
+        async with Engine.open(database, model=models[0]) as one, Engine.open(database, model=models[1]) as other:
+            late = await one.create()
+            await (await other.get(late.id)).send("First.")
+
+            with pytest.raises(StoreError) as lost:
+                await late.send("Second.")
+            with pytest.raises(StoreError):
+                await late.send("Again.")
+            again = await one.get(late.id)
+            turn = await again.send("Second.")
+
+            assert "has moved on" in lost.value.sentence
+            assert turn.number == 2
+            assert [message.text for message in await again.transcript()] == ["First.", "Here.", "Second.", "Here."]
+            assert (await again.replay()).divergence is None
 
     async def test_an_unknown_conversation(self, database: Path) -> None:
         """Bad input: an id that nobody has."""
