@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -19,11 +20,17 @@ from turnwise.states import (
     ToolComplete,
     ToolInterrupted,
     UserCancel,
+    begin,
+    transition,
 )
 from turnwise.testing import strategies
 from turnwise.testing.history import Trace
+from turnwise.testing.walking import Recorded, read_walks, walk
+from turnwise.testing.walking.rules import some_opening
 
 from .walks import NOON, Walk
+
+WALKS = Path(__file__).parent / "fixtures" / "walks.txt"
 
 Log = list[LogEntry]
 
@@ -47,6 +54,18 @@ class TestASoundLog:
         log = [LogEntry.of(seen.event, seen.step) for seen in trace if seen.step is not None]
 
         assert list(audit(log, trace[-1].after)) == []
+
+    def test_has_no_fault_along_the_kept_walks(self) -> None:
+        """In which every row of the table is taken behind every other one that can be: a tenth of them."""
+        for seed, choices in read_walks(WALKS)[::10]:
+            opened = some_opening(seed)
+            log, state = [LogEntry.of(opened, begin(opened))], begin(opened).state
+            for stride in walk(seed, Recorded(choices)):
+                step = transition(stride.state, stride.event, stride.context)
+                log += [] if step.ignored else [LogEntry.of(stride.event, step)]
+                state = step.state
+
+            assert list(audit(log, state)) == []
 
     def test_may_be_in_the_middle_of_something(self) -> None:
         """What was wanted and has no answer yet is what the state waits for."""

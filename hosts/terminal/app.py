@@ -206,9 +206,9 @@ def import_(
 ) -> None:
     """Take the conversations of an export in, under the ids that they had: all of them, or none."""
     settings = _settings(db=db, debug=debug)
-    from .keeping import import_
+    from .keeping import import_, read
 
-    _run(import_(settings, file))
+    _run(import_(settings, read(file)))
 
 
 @app.command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import io
 import sys
 import uuid
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from ...persistence.errors import Damaged, NotAnExport
+from ...persistence.errors import Damaged
 from ...states.errors import ConfigurationError, InvalidInput
 from ...states.value import MAX_QUOTED, shortened
 from .printable import one_line
@@ -78,23 +78,13 @@ def _write(lines: Iterable[str]) -> None:
         sys.stdout.buffer.write(f"{line}\n".encode())
 
 
-async def import_(settings: Settings, file: Path) -> int:
-    """Take the conversations of an export in, all or none, and print what became of each."""
-    from ...persistence.imports import keep
+def read(file: Path) -> tuple[Whole, ...]:
+    """Read the conversations of an export, and check all of it. Raises `ConfigurationError` and `NotAnExport`.
 
-    wholes = await asyncio.to_thread(_read, file)
-    async with store_to_change(settings, make=True) as store:
-        imported = await keep(store, wholes)
-    for one in imported:
-        print(f"{one.conversation_id}  {'already there' if one.there else f'{one.steps} steps imported'}")
-    if not imported:
-        print("There are no conversations in this export.")
-    return 0
-
-
-def _read(file: Path) -> tuple[Whole, ...]:
+    To be called before there is an event loop: under one, Ctrl-C would not end the wait for what somebody types.
+    """
     if file == STDIN:
-        return _read_lines(sys.stdin.buffer) if sys.stdin is not None else _nothing()
+        return _read_lines(io.BytesIO() if sys.stdin is None else sys.stdin.buffer)
     try:
         with file.open("rb") as stream:
             return _read_lines(stream)
@@ -108,5 +98,14 @@ def _read_lines(stream: BinaryIO) -> tuple[Whole, ...]:
     return read_export(lines_of(stream))
 
 
-def _nothing() -> tuple[Whole, ...]:
-    raise NotAnExport(1, "is missing: there is no stdin to read.")
+async def import_(settings: Settings, wholes: Iterable[Whole]) -> int:
+    """Take conversations in, all or none, and print what became of each."""
+    from ...persistence.imports import keep
+
+    async with store_to_change(settings, make=True) as store:
+        imported = await keep(store, wholes)
+    for one in imported:
+        print(f"{one.conversation_id}  {'already there' if one.there else f'{one.steps} steps imported'}")
+    if not imported:
+        print("There are no conversations in this export.")
+    return 0
