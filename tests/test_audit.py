@@ -11,6 +11,8 @@ from hypothesis import given
 
 from turnwise.persistence.audit import Fault, audit
 from turnwise.states import (
+    Abort,
+    DeliverToUser,
     DoubtResolved,
     ExecuteTool,
     Idle,
@@ -101,6 +103,17 @@ def wanted_again(log: Log) -> None:
     log[3] = replace(log[3], effects=(*log[3].effects, request))
 
 
+def one_id_for_two(log: Log) -> None:
+    """What is said to the user has the id of the request before it."""
+    effects = (e.replace(effect_id=1) if isinstance(e, DeliverToUser) else e for e in log[4].effects)
+    log[4] = replace(log[4], effects=tuple(effects))
+
+
+def stopped_before(log: Log) -> None:
+    """The model's last request was stopped, and its answer was taken all the same."""
+    log[3] = replace(log[3], effects=(*log[3].effects, Abort(effect_id=3)))
+
+
 def without_result(log: Log) -> None:
     """The result of the tool never enters the transcript."""
     log[3] = replace(log[3], effects=tuple(e for e in log[3].effects if not isinstance(e, PersistToolResults)))
@@ -122,6 +135,8 @@ class TestWhatMayNotBe:
             (never_wanted, 4, "The effect 99 is answered, and nobody wanted it."),
             (taken_twice, 2, "The request was taken before."),
             (wanted_again, 4, "The effect 1 is wanted again, and was answered before."),
+            (one_id_for_two, 5, "Two effects have the id 1."),
+            (stopped_before, 5, "The effect 3 is answered, and nobody waited for it any longer."),
             (without_result, 5, "The call walk-call-2 has no result."),
             (runs_twice, 4, "The call walk-call-2 runs again, and must not run twice."),
         ],

@@ -280,6 +280,19 @@ class TestMending:
         assert everything(database) == before
         assert await findings(store) == found != []
 
+    async def test_keeps_a_delivery_of_a_step_that_is_damaged(self, store: Store, database: Path) -> None:
+        """Who cannot read what was to be said cannot know that it was nothing."""
+        walk = Walk().say("hello")
+        log = await walk.into(store)
+        walk.answer(LlmResponse, content="Hello.")
+        await log.append(*walk.steps[-1], targets=[(delivered_by(walk), "voice")])
+        change(database, "UPDATE events SET effects = 'not JSON' WHERE seq = 3")
+
+        mended = await mend(store, (await examine(store)).findings)
+
+        assert mended == ()
+        assert [one.effect_id for one in await store.outbox()] == [delivered_by(walk)]
+
     async def test_keeps_a_state_that_other_rules_wrote(self, store: Store, database: Path) -> None:
         """Where the machine of today would go another way, the stored state counts, and its columns are read off it."""
         walk = Walk().turn("tonight")

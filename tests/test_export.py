@@ -496,10 +496,12 @@ class TestWhatIsNoExport:
 
         assert sentence in fault_of(lines).sentence
 
-    def test_a_forged_state_that_waits_for_nothing_that_was_wanted(self) -> None:
-        """No engine could ever take it up."""
+    @pytest.mark.parametrize(("old", "new"), [('"effect_id":1', '"effect_id":7'), ('"seq":2', '"seq":3')])
+    def test_a_forged_state_that_no_engine_could_take_up(self, old: str, new: str) -> None:
+        """It waits for what was never wanted, or counts other steps."""
         whole = whole_of(Walk().say("hello"))
-        state = whole.rest.state.replace('"effect_id":1', '"effect_id":7')
+        state = whole.rest.state.replace(old, new)
+        assert state != whole.rest.state
         forged = whole.steps[1]._replace(state=digest(state))
         forged = forged._replace(chain=link(whole.steps[0].chain, content(forged[:-1])))
         rest = whole.rest._replace(state=state)
