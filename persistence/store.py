@@ -181,7 +181,7 @@ def _undelivered(row: recorder.UndeliveredRow) -> Undelivered:
     try:
         return Undelivered(*row[:-1], next_attempt=None if due is None else from_microseconds(due))
     except (TypeError, OverflowError) as error:
-        raise Damaged(0, "The list of what is to be delivered cannot be read: the file is damaged.") from error
+        raise Damaged(0, "What is to be delivered cannot be read: the file is damaged.") from error
 
 
 def _rows(connection: Connection, conversation_id: str, after: int = 0) -> StoredRows:

@@ -40,6 +40,10 @@ RETRY = 1.0
 """Seconds between attempts to store receipts that the disk did not take. Ours."""
 
 
+_STIR = object()
+"""Nothing to do, only a reason to wake up."""
+
+
 class Place:
     """Where a conversation stands in the log, as far as it is known to be stored.
 
@@ -115,7 +119,7 @@ class Writer(Worker):
             self._store(self._batch(item))
         elif isinstance(item, Receipt):
             self._keep(item)
-        else:
+        elif item is not _STIR:
             super().handle(item)
 
     def close(self) -> None:
@@ -130,6 +134,8 @@ class Writer(Worker):
         with suppress(Empty):
             while not self._ahead:
                 item = self.queue.get_nowait()
+                if item is _STIR:
+                    continue
                 if isinstance(item, Receipt):
                     self._keep(item)
                 elif isinstance(item, Append) and item.place.head.key not in batch:
@@ -238,6 +244,13 @@ class WritingThread(ConnectionThread):
         append = Append(place, draft, outgoing)
         self._worker.queue.put(append)
         await append.reply.future
+
+    def stir(self) -> None:
+        """Wake the thread while the step that it will be handed is still being written as rows.
+
+        The operating system takes as long to wake a thread as it takes to write them; so the two happen side by side.
+        """
+        self._worker.queue.put(_STIR)
 
     def note(self, receipt: Receipt) -> None:
         """Store this with the next commit, or soon. Does not wait."""
