@@ -2,8 +2,12 @@
 
 Four jobs, one module or two for each. `rows` is a step as it stands in the table. `codec` turns steps into rows and
 back. `recorder` is the SQL. `store` and `log` are what the rest of turnwise talks to: `Store` opens a database and
-hands out a `ConversationLog` for each conversation, which takes its steps one by one. `replay` and `export` read a
-log again. The others see to the file: `address`, `lock`, `identity`, `connection`, `migrate`, `database`.
+hands out a `ConversationLog` for each conversation, which takes its steps one by one. The others see to the file:
+`address`, `lock`, `identity`, `connection`, `migrate`, `database`.
+
+What is stored can be looked at and carried about: `replay` takes a log through its steps again, `audit` and `doctor`
+look for what is wrong, `fork` copies, `export` writes conversations as text, and `export_reader` and `imports` take
+them in again; `whole` is a conversation with all of its steps at once.
 
 SQLAlchemy is imported nowhere else in turnwise.
 """

@@ -24,6 +24,7 @@ from .entry import StoredEntry
 from .errors import Damaged, StoreConflict
 from .integrity import check_whole
 from .log import ConversationLog
+from .origin import Origin
 from .outbox import Undelivered
 from .rows import EventRow, Head, RestRow
 from .writer import Place
@@ -31,12 +32,14 @@ from .writer import Place
 
 @dataclass(frozen=True)
 class Summary:
-    """A conversation in a list: the literal of its state, whether it waits for work, and when it moved last."""
+    """A conversation in a list: the literal of its state, whether it waits for work, when it moved last, and where it
+    was copied from, if it was."""
 
     id: str
     state: str
     busy: bool
     updated_at: datetime
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True)
@@ -155,6 +158,11 @@ class Store:
         if not await self._database.erase(lambda connection: recorder.remove(connection, conversation_id)):
             raise UnknownConversation(conversation_id)
 
+    @property
+    def database(self) -> Database:
+        """The open database, for what else in this package works with the tables: copies, imports, the doctor."""
+        return self._database
+
     async def close(self) -> None:
         """Finish what was handed in, close the file and release the lock. To close twice is to close once."""
         await self._database.close()
@@ -162,7 +170,8 @@ class Store:
 
 def _summary(row: recorder.SummaryRow) -> Summary:
     try:
-        return Summary(row.id, row.state_type, row.waits, from_microseconds(row.updated_at))
+        origin = None if row.origin is None or row.origin_seq is None else Origin(row.origin, row.origin_seq)
+        return Summary(row.id, row.state_type, row.waits, from_microseconds(row.updated_at), origin)
     except (TypeError, OverflowError) as error:
         raise Damaged(0, "The list of the conversations cannot be read: the file is damaged.") from error
 

@@ -55,7 +55,7 @@ async def _hold(conversation: Conversation, settings: Settings, pen: Pen) -> int
     pen.note(back)
     person = _person(pen, await conversation.transcript())
     async with dialogue(conversation, Screen(pen, thoughts=settings.thoughts), person) as led:
-        await Chat(led).run()
+        await Chat(led, settings).run()
     return _part(conversation, led, back)
 
 
@@ -86,8 +86,9 @@ def _person(pen: Pen, said: Iterable[Message]) -> Person:
 class Chat:
     """What the user types, until there is no more of it: messages, answers, commands."""
 
-    def __init__(self, led: Dialogue) -> None:
+    def __init__(self, led: Dialogue, settings: Settings) -> None:
         self._led = led
+        self._settings = settings
         self._conversation = led.conversation
         self._pen = led.screen.pen
         self._ended = False
@@ -96,6 +97,7 @@ class Chat:
             "/events": self._events,
             "/retry": self._retry,
             "/compact": self._compact,
+            "/fork": self._fork,
             "/help": self._help,
             "/quit": self._quit,
         }
@@ -149,6 +151,12 @@ class Chat:
     async def _compact(self) -> None:
         """condense what was said, to make room for more"""
         await self._led.hold(self._conversation.compact())
+
+    async def _fork(self) -> None:
+        """copy the conversation up to here; this one goes on"""
+        copy = await self._conversation.fork()
+        self._pen.line(f"Forked at step {copy.state.book.seq}.")
+        self._pen.note(way_back(copy.id, self._settings, called="the copy"))
 
     async def _help(self) -> None:
         """this list"""
