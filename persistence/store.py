@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
@@ -61,7 +62,7 @@ class Loaded:
 
 
 class Store:
-    """One database of conversations. Made by `open`; whoever opens it must `close` it.
+    """One database of conversations: it fills the port `StorePort`. Made by `open`; whoever opens it must `close` it.
 
     All methods wait for a thread that works with the disk, never the event loop itself. Besides what each of them
     says, all raise `StorageFailed` if the disk does not do its work, and `StoreError` once the store is closed.
@@ -190,3 +191,9 @@ def _rows(connection: Connection, conversation_id: str, after: int = 0) -> Store
         raise UnknownConversation(conversation_id)
     key, rest = found
     return StoredRows(key, rest, recorder.steps(connection, key, after))
+
+
+if TYPE_CHECKING:
+    from .port import StorePort
+
+    _FILLS: type[StorePort] = Store

@@ -24,7 +24,7 @@ from typing import Any
 from . import recorder, transaction
 from .codec import Draft
 from .errors import StoreConflict
-from .failures import FAILURES, in_words, is_locked
+from .failures import in_words, is_locked
 from .outbox import Outbound
 from .recorder import Advance, Parcel, Postponement
 from .reply import Reply
@@ -153,7 +153,8 @@ class Writer(Worker):
                 steps.append((append, append.advance()))
             except StoreConflict as conflict:
                 append.reply.error = conflict
-        for (append, step), error in zip(steps, self._commit([step for _, step in steps]), strict=True):
+        errors = self._commit([step for _, step in steps])
+        for (append, step), error in zip(steps, errors, strict=True):
             if error is None:
                 append.place.head = step.following
             else:
@@ -212,7 +213,7 @@ class Writer(Worker):
         try:
             with transaction.writing(self._driver):
                 recorder.settle(self._driver, self._receipts.items())
-        except FAILURES as error:
+        except Exception as error:
             logger.warning(
                 "What was delivered could not be noted, and will be tried again: %s", in_words(self.name, error)
             )

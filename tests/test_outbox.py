@@ -165,6 +165,24 @@ class TestReceipts:
         assert len(before) == 1
         await until(path, [])
 
+    async def test_are_not_tried_again_at_once(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A disk in trouble is left alone for a while."""
+        monkeypatch.setattr("turnwise.persistence.writer.LINGER", 0.0)
+        monkeypatch.setattr("turnwise.persistence.writer.RETRY", 3600.0)
+        log, effect_id = await talking(store)
+        await pragma(store, "query_only = ON")
+        words = await statements_of(store)
+
+        log.acknowledge(effect_id, "screen")
+        while "BEGIN IMMEDIATE" not in words:
+            await asyncio.sleep(0.01)
+        for _ in range(10):
+            await pragma(store, "user_version")
+            await asyncio.sleep(0.01)
+        await pragma(store, "query_only = OFF")
+
+        assert words.count("BEGIN IMMEDIATE") == 1
+
     async def test_do_no_harm_to_steps(self, store: Store) -> None:
         """A receipt that cannot be written keeps no step from being stored."""
         log, effect_id = await talking(store)
