@@ -55,6 +55,8 @@ class Transcript:
     condensed: Condensed | None = None
     taken: dict[str, int] = field(default_factory=dict)
     """The turn that took each message of a user, by the message's id."""
+    is_verbatim: bool = True
+    """Whether a model reads every message as it was said, without tags around it or notes behind it."""
     _calls: dict[str, ToolCall] = field(default_factory=dict)
     _ranks: dict[str, int] = field(default_factory=dict)
     """The place of each call of the newest round."""
@@ -170,6 +172,7 @@ class Transcript:
     def _person(self, entry: LogEntry, waiting: UserMessage | AgentMessage) -> Message:
         message = Message(role="user", text=waiting.text, message_id=waiting.event_id, turn=entry.turn, seq=entry.seq)
         if isinstance(waiting, AgentMessage):
+            self.is_verbatim = False
             return message.replace(origin=waiting.origin, audience=waiting.audience)
         self.taken[waiting.event_id] = entry.turn
         return message.replace(images=waiting.images)
@@ -224,6 +227,7 @@ class Transcript:
             message = self.messages[place]
             if message.tool_call_id in lost:
                 self.messages[place] = message.replace(undelivered=True)
+                self.is_verbatim = False
                 lost.discard(message.tool_call_id)
             if not lost:
                 break
