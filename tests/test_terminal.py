@@ -171,7 +171,18 @@ class TestChatThroughAPipe:
 
     def test_a_line_is_a_message_or_an_answer_or_a_command(self, tmp_path: Path) -> None:
         """A number chooses an option; commands tell of the conversation; there are no escape codes; exit 0."""
-        lines = (REQUEST, "2", "/state", "/events", "/nothing", "/state now", "/usr is full", "/retry", "/quit", "unsaid")
+        lines = (
+            REQUEST,
+            "2",
+            "/state",
+            "/events",
+            "/nothing",
+            "/state now",
+            "/usr is full",
+            "/retry",
+            "/quit",
+            "unsaid",
+        )
 
         done = run("chat", "--tools", DEMO_TOOLS, cwd=tmp_path, lines=lines)
 
@@ -238,6 +249,29 @@ class TestChatThroughAPipe:
         assert "You chose Kikunoi." in second.stdout
         assert (first.returncode, second.returncode) == (0, 0)
 
+    def test_tools_that_are_not_there_any_more_are_named(self, tmp_path: Path) -> None:
+        """A log keeps no tools: a line says which of those that were used are missing; no line where all are there."""
+        run("chat", "--tools", DEMO_TOOLS, cwd=tmp_path, lines=[REQUEST, "1"])
+
+        without = run("chat", "--resume", cwd=tmp_path)
+        beside = run("chat", "--resume", "--tools", DEMO_TOOLS, cwd=tmp_path)
+
+        assert "used are missing now: find_table. Name them with --tools." in without.stdout
+        assert "missing" not in beside.stdout
+
+    def test_the_way_back_works_without_this_environment(self, tmp_path: Path) -> None:
+        """It names what the environment or the command line said, and not what the directory says by itself."""
+        (tmp_path / "turnwise.toml").write_text(
+            'tools = ["turnwise.hosts.terminal.demo:find_table"]\n', encoding="utf-8"
+        )
+
+        done = run("chat", cwd=tmp_path, TURNWISE_DB="other.db")
+        back = re.search(r"turnwise (chat .*)", done.stdout)
+
+        assert back is not None
+        assert back[1].split()[2:] == ["--db", "other.db"]
+        assert run(*back[1].split(), cwd=tmp_path).returncode == 0
+
     async def test_a_turn_that_fails_can_be_tried_again(self, tmp_path: Path) -> None:
         """P11, P33: its sentence is shown, /retry goes on, and a chat that ends in a failure exits with 1."""
         async with OpenAiServer([fails(401), says("Back ", "again."), fails(401)]) as server:
@@ -268,6 +302,7 @@ class TestChatThroughAPipe:
         first, _, second = done.stdout.partition("There is nothing to condense yet.")
         assert (done.returncode, done.stderr) == (0, "")
         assert first.count("Condensing what was said so far.") == 2
+        assert first.count("Condensed; the log keeps everything.") == 1
         assert "history_compacted          They met." in second
         assert second.endswith("Again.\n")
 
@@ -575,6 +610,7 @@ class TestAtATerminal:
             child.expect_exact("stopping")
             child.sendintr()
             child.expect_exact("You left in the middle of a turn")
+            child.expect_exact("To come back to this conversation: ")
             while_cancelling = end_of(child)
 
         assert (after_a_cancel, while_cancelling) == (0, 130)

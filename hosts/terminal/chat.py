@@ -14,6 +14,7 @@ from ...states.states import Failed
 from .dialogue import Dialogue, dialogue
 from .event_lines import event_lines
 from .faults import INTERRUPTED
+from .lookup import tools_missing
 from .pen import Pen
 from .person import Commanded, Person, command_in
 from .printable import counted
@@ -53,9 +54,13 @@ async def _newest(engine: Engine) -> str:
 
 
 async def _hold(conversation: Conversation, settings: Settings, pen: Pen) -> int:
+    said = await conversation.transcript()
     back = way_back(conversation.id, settings)
-    pen.note(back)
-    person = _person(pen, await conversation.transcript())
+    if not pen.lively:  # a script must know it whatever happens next; a person reads it when it is of use
+        pen.note(back)
+    if missing := tools_missing(settings.tools, said):
+        pen.note(f"Tools that this conversation used are missing now: {', '.join(missing)}. Name them with --tools.")
+    person = _person(pen, said)
     async with dialogue(conversation, Screen(pen, thoughts=settings.thoughts), person) as led:
         await Chat(led).run()
     return _part(conversation, led, back)
@@ -63,12 +68,12 @@ async def _hold(conversation: Conversation, settings: Settings, pen: Pen) -> int
 
 def _part(conversation: Conversation, led: Dialogue, back: str) -> int:
     """The last words, and the exit code."""
-    pen = led.screen.pen
-    if led.left and conversation.state.works:
+    pen, in_the_middle = led.screen.pen, led.left and conversation.state.works
+    if in_the_middle:
         pen.note("You left in the middle of a turn; it goes on when you come back.")
-    if pen.lively and not (led.left and conversation.state.works):
+    if pen.lively:
         pen.note(back)
-        return 0
+        return INTERRUPTED if in_the_middle else 0
     if led.left:
         return INTERRUPTED
     return FAILED if isinstance(conversation.state, Failed) else 0

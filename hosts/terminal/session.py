@@ -15,7 +15,7 @@ from ...engine.engine import Engine
 from ...persistence.address import Address
 from .lookup import preset_named, tools_named
 from .pen import Pen
-from .settings import Settings, settings_of
+from .settings import Settings, settings_of_the_directory
 
 NAME = "turnwise"
 
@@ -55,10 +55,10 @@ async def engine_for(settings: Settings, pen: Pen, tools: Iterable[Any] = ()) ->
 
 
 def way_back(conversation_id: str, settings: Settings) -> str:
-    """How to take a conversation up again, in a line."""
+    """How to take a conversation up again, in a line that needs nothing of this environment."""
     if Address.of(settings.db).path is None:
         return "This conversation is held in memory only; it cannot be taken up again."
-    usual = settings_of()
+    usual = settings_of_the_directory()
     options = [
         ("--db", settings.db, usual.db),
         ("--model", settings.model, usual.model),
