@@ -452,11 +452,12 @@ class TestReading:
         assert {done.stderr for done in (listed, said, happened, replayed)} == {""}
 
     async def test_an_export_is_a_line_for_each_step(self, asking: Conversation, database: Path) -> None:
-        """JSON lines: the name of the format, then the steps in order."""
+        """JSON lines: the name of the format, the conversation, its steps in order, and how many there were."""
         done = await run_beside("export", asking.id, "--db", f"sqlite:///{database}", cwd=database.parent)
 
-        header, *steps = map(json.loads, done.stdout.splitlines())
+        header, head, *steps, last = map(json.loads, done.stdout.splitlines())
         assert header["format"] == "turnwise-log"
+        assert (head["conversation"], head["seq"], last["conversations"]) == (asking.id, 4, 1)
         assert [step["seq"] for step in steps] == [1, 2, 3, 4]
 
     async def test_a_second_engine_is_refused(self, asking: Conversation, database: Path) -> None:

@@ -62,7 +62,7 @@ async def _hold(conversation: Conversation, settings: Settings, pen: Pen) -> int
         pen.note(f"Tools that this conversation used are missing now: {', '.join(missing)}. Name them with --tools.")
     person = _person(pen, said)
     async with dialogue(conversation, Screen(pen, thoughts=settings.thoughts), person) as led:
-        await Chat(led).run()
+        await Chat(led, settings).run()
     return _part(conversation, led, back)
 
 
@@ -93,8 +93,9 @@ def _person(pen: Pen, said: Iterable[Message]) -> Person:
 class Chat:
     """What the user types, until there is no more of it: messages, answers, commands."""
 
-    def __init__(self, led: Dialogue) -> None:
+    def __init__(self, led: Dialogue, settings: Settings) -> None:
         self._led = led
+        self._settings = settings
         self._conversation = led.conversation
         self._pen = led.screen.pen
         self._ended = False
@@ -103,6 +104,7 @@ class Chat:
             "/events": self._events,
             "/retry": self._retry,
             "/compact": self._compact,
+            "/fork": self._fork,
             "/help": self._help,
             "/quit": self._quit,
         }
@@ -176,6 +178,12 @@ class Chat:
         newest = (await self._conversation.events())[-1].event
         done = isinstance(newest, HistoryCompacted)
         self._pen.note("Condensed; the log keeps everything." if done else "Stopped; nothing was condensed.")
+
+    async def _fork(self) -> None:
+        """copy the conversation up to here; this one goes on"""
+        copy = await self._conversation.fork()
+        self._pen.line(f"Forked at step {copy.state.book.seq}.")
+        self._pen.note(way_back(copy.id, self._settings, called="the copy"))
 
     async def _help(self) -> None:
         """this list"""

@@ -22,7 +22,7 @@ from .faults import INTERRUPTED
 from .lines import asked
 from .pen import Pen
 from .person import OTHER, Answer, Commanded, Other, Person
-from .reading import verdict
+from .replaying import verdict
 from .screen import Screen
 from .session import engine_for, own_name, pen_for_stdout
 from .settings import Settings

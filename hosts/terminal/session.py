@@ -54,10 +54,11 @@ async def engine_for(settings: Settings, pen: Pen, tools: Iterable[Any] = ()) ->
         yield engine
 
 
-def way_back(conversation_id: str, settings: Settings) -> str:
-    """How to take a conversation up again, in a line that needs nothing of this environment."""
+def way_back(conversation_id: str, settings: Settings, called: str = "this conversation") -> str:
+    """How to take a conversation up again, in a line that needs nothing of this environment; `called` is how it is
+    spoken of."""
     if Address.of(settings.db).path is None:
-        return "This conversation is held in memory only; it cannot be taken up again."
+        return f"There is no way back to {called}: it is held in memory only."
     usual = settings_of_the_directory()
     options = [
         ("--db", settings.db, usual.db),
@@ -65,7 +66,7 @@ def way_back(conversation_id: str, settings: Settings) -> str:
         ("--tools", ",".join(settings.tools), ",".join(usual.tools)),
     ]
     given = [part for option, value, default in options if value != default for part in (option, value)]
-    return f"To come back to this conversation: {own_name()} {shlex.join(['chat', conversation_id, *given])}"
+    return f"To come back to {called}: {own_name()} {shlex.join(['chat', conversation_id, *given])}"
 
 
 def own_name() -> str:
