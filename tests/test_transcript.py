@@ -1,5 +1,6 @@
 """What was said, read from the log: each text from the one event that brought it, each result in its place."""
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -37,6 +38,7 @@ from turnwise.states.transcript import Transcript, speeches_of
 from turnwise.testing import Trace, traces
 from turnwise.testing.laws import unpaired
 
+from . import moments
 from .conversation import Conversation, asking, call, completing, responding, spawning, talking
 from .pictures import GIF, PNG
 
@@ -100,6 +102,42 @@ class TestResults:
 
         errors = {message.tool_call_id: message.error for message in conversation.transcript if message.role == "tool"}
         assert errors == {"ask": False, "fault": True, "breaks": True, "ends": False, "stops": True}
+
+    @pytest.mark.parametrize(
+        ("moment", "happens", "reasons"),
+        [
+            (moments.approving, lambda it: it.timer_rings(), {"pay": "denied"}),
+            (moments.approving, lambda it: it.cancels(), {"pay": "cancelled"}),
+            (moments.asked, lambda it: it.cancels(), {"ask": "cancelled", "next": "cancelled"}),
+            (moments.asked, lambda it: it.timer_rings(), {"ask": None}),
+            (moments.stopping, lambda it: it.tool_stops("a"), {"a": "cancelled"}),
+            (moments.stopping, lambda it: it.tool_was_interrupted("a"), {"a": "cancelled"}),
+            (moments.stopping, lambda it: it.tool_ends("a", "No.", error=True), {"a": None}),
+            (moments.stopping, lambda it: it.timer_rings(), dict.fromkeys("abc", "cancelled")),
+            (moments.stopping_children, lambda it: it.timer_rings(), {"spawn": "cancelled"}),
+            (moments.doubting, lambda it: it.cancels(), {"pay": "cancelled", "next": "cancelled"}),
+            (moments.doubting, lambda it: it.resolves("pay", "did_not_run"), {"pay": None}),
+        ],
+    )
+    def test_an_error_says_whether_a_person_is_its_reason(
+        self, moment: Callable[[], Conversation], happens: Callable[[Conversation], object], reasons: dict[str, str]
+    ) -> None:
+        """P6, P36: what was cancelled, or not allowed, is no fault; what a tool says itself is its own."""
+        conversation = moment()
+        happens(conversation)
+
+        told = {message.tool_call_id: message.stopped for message in conversation.transcript if message.role == "tool"}
+        assert told == reasons
+
+    def test_calls_that_reach_a_limit_were_stopped_by_nobody(self) -> None:
+        """A call that is stopped takes no others along that the rules do not let run."""
+        conversation = Conversation(limits=Limits(tool_calls=1))
+        conversation.says()
+        conversation.model_calls("a", "next")
+        conversation.tool_stops("a")
+
+        told = {message.tool_call_id: message.stopped for message in conversation.transcript if message.role == "tool"}
+        assert told == {"a": "cancelled", "next": None}
 
 
 class TestMessages:

@@ -61,7 +61,7 @@ def said(messages: tuple[Message, ...]) -> Iterator[str]:
         if place and message.role == "user":
             yield ""
         if message.role == "tool":
-            verb = "failed" if message.error else "returned"
+            verb = message.stopped or ("failed" if message.error else "returned")
             text = one_line(with_images(message.text, len(message.images)), WIDEST)
             yield f"  {names[message.tool_call_id or '']} {verb}: {text}"
             continue

@@ -15,7 +15,7 @@ from ...engine.engine import Engine
 from ...persistence.address import Address
 from .lookup import preset_named, tools_named
 from .pen import Pen
-from .settings import Settings, settings_of
+from .settings import Settings, settings_of_the_directory
 
 NAME = "turnwise"
 
@@ -55,10 +55,11 @@ async def engine_for(settings: Settings, pen: Pen, tools: Iterable[Any] = ()) ->
 
 
 def way_back(conversation_id: str, settings: Settings, called: str = "this conversation") -> str:
-    """How to take a conversation up again, in a line; `called` is how it is spoken of."""
+    """How to take a conversation up again, in a line that needs nothing of this environment; `called` is how it is
+    spoken of."""
     if Address.of(settings.db).path is None:
         return f"There is no way back to {called}: it is held in memory only."
-    usual = settings_of()
+    usual = settings_of_the_directory()
     options = [
         ("--db", settings.db, usual.db),
         ("--model", settings.model, usual.model),
