@@ -96,10 +96,10 @@ class Runner:
         for effect in effects:
             if isinstance(effect, Abort | CancelSubAgent):
                 self._abort(effect.effect_id)
-            elif isinstance(effect, AWAITED) or (isinstance(effect, OUTGOING) and type(effect) in self._performers):
+            elif isinstance(effect, AWAITED):
                 self._waiting.append((effect, scene))
             elif isinstance(effect, OUTGOING):
-                logger.error("Nobody here carries out %s; it is lost.", effect.type)
+                self._send_later(effect, scene)
         self._start_next()
 
     async def close(self) -> None:
@@ -113,6 +113,13 @@ class Runner:
             await asyncio.wait(tasks, timeout=CLOSING_GRACE)
 
     # --- starting
+
+    def _send_later(self, effect: Effect, scene: Scene) -> None:
+        performer = self._performers.get(type(effect))
+        if performer is None:
+            logger.error("Nobody here carries out %s; it is lost.", effect.type)
+        elif getattr(performer, "targets", True):
+            self._waiting.append((effect, scene))
 
     def _start_next(self) -> None:
         while self._waiting and self._sending is None:

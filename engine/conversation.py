@@ -234,6 +234,20 @@ class Conversation:
         if isinstance(step.state, Cancelling):
             await self._turn(step)
 
+    async def fork(self, at: int | None = None) -> Conversation:
+        """A new conversation that begins as a copy of this one, up to its last rest at or before the step `at`; None is
+        the newest. It stands at the step on which it landed: `.state.book.seq`.
+
+        A rest is a state in which nothing is under way, so a turn that goes on, or waits for a person, is left out.
+        This conversation is not touched, also while it is busy; what is still to be delivered stays with it alone.
+        Deleting it does not delete the copy. Raises `InvalidInput` for a step that there is not.
+        """
+        from ..persistence.fork import fork
+
+        new_id = _new_id()
+        await fork(self._engine.store, self.id, new_id, at, self._engine.now())
+        return await self._engine.get(new_id)
+
     async def dispatch(self, event: Event) -> Step:
         """Hand over an event of your own making, and get the step that it led to. Raises `InvalidInput`."""
         return await self._ask(checked(event))

@@ -245,8 +245,8 @@ class Engine:
     async def _load(self, conversation_id: str) -> Loop:
         loaded = await self.store.load(conversation_id)
         loop = self._loop(conversation_id, Memory(loaded.state, loaded.entries), loaded.log)
-        left = self._left.pop(conversation_id, ())
-        take_up(left, loaded.entries, loop.scene(), DeliveryPerformer(self._courier))
+        if left := self._left.pop(conversation_id, ()):
+            take_up(left, loaded.entries, loop.scene(), DeliveryPerformer(self._courier))
         return loop
 
     def _loop(self, conversation_id: str, memory: Memory, recorder: Recorder) -> Loop:

@@ -1,10 +1,15 @@
-"""What the store holds of one conversation, held in memory: it follows the store, never the other way round."""
+"""What the store holds of one conversation, held in memory: it follows the store, never the other way round.
+
+To take its next event a conversation needs its state, its rules and the ids of the requests that it took: these are
+known at once. What was said, and what each turn came to, takes many times longer to read from a long log, so it is read
+when somebody asks for it: the next request to a model, a watcher, a host.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..states.context import Context
+from ..states.context import CHANGES_CONTEXT, Context
 from ..states.errors import Refused
 from ..states.events import Event, Request
 from ..states.log import LogEntry
@@ -21,32 +26,48 @@ class Memory:
     def __init__(self, state: State, entries: Iterable[LogEntry]) -> None:
         self.state = state
         self.context = Context()
-        self.transcript = Transcript()
-        self.turns: dict[int, Turn] = {}
-        self._requests: dict[str, Request] = {}
+        self._requests: dict[str, LogEntry] = {}
+        self._unread: list[LogEntry] = []
+        """The entries that are not in the transcript yet."""
+        self._read_context = Context()
+        self._transcript = Transcript()
+        self._turns: dict[int, Turn] = {}
         for entry in entries:
-            self.transcript.add(entry)
-            self._take_in(entry)
+            self._note(entry)
+            self._unread.append(entry)
+
+    @property
+    def transcript(self) -> Transcript:
+        """What was said. Read at the first look."""
+        self._read()
+        return self._transcript
+
+    @property
+    def turns(self) -> dict[int, Turn]:
+        """The turns that have ended, by their number. Read at the first look."""
+        self._read()
+        return self._turns
 
     def advance(self, event: Event, step: Step) -> tuple[Update, ...]:
         """Take in a step that was stored. Returns what it shows."""
         entry = LogEntry.of(event, step)
         updates = updates_of(entry, self.state, step.state, self.transcript, self.context)
         self.state = step.state
-        self._take_in(entry)
+        self._note(entry)
+        self._end_turn(entry, self.context)
         return updates
 
     def release(self) -> None:
         """Let go of what a closed conversation needs no more."""
-        self.transcript = Transcript()
+        self._transcript = Transcript()
         self._requests.clear()
 
     def knows(self, request: Request) -> bool:
         """Whether this request was taken before. Raises `Refused` if another one was taken under its id."""
-        earlier = self._requests.get(request.event_id)
-        if earlier is None:
+        entry = self._requests.get(request.event_id)
+        if entry is None:
             return False
-        if request.model_copy(update={"at": earlier.at}) != earlier:
+        if request.model_copy(update={"at": entry.event.at}) != entry.event:
             raise Refused("event_id_reused")
         return True
 
@@ -66,9 +87,21 @@ class Memory:
             raise Refused("failed")
         return None
 
-    def _take_in(self, entry: LogEntry) -> None:
-        self.context = self.context.after(entry.event)
-        if isinstance(entry.event, Request):
-            self._requests[entry.event.event_id] = entry.event
+    def _note(self, entry: LogEntry) -> None:
+        """Keep what the next event needs."""
+        if issubclass(entry.kind, CHANGES_CONTEXT):
+            self.context = self.context.after(entry.event)
+        if entry.event_id is not None:
+            self._requests[entry.event_id] = entry
+
+    def _read(self) -> None:
+        """Bring transcript and turns up to date."""
+        unread, self._unread = self._unread, []
+        for entry in unread:
+            self._transcript.add(entry)
+            self._read_context = self._read_context.after(entry.event)
+            self._end_turn(entry, self._read_context)
+
+    def _end_turn(self, entry: LogEntry, context: Context) -> None:
         if entry.ended is not None:
-            self.turns[entry.ended.turn] = Turn.that_ended(entry.ended, self.transcript, self.context.policy)
+            self._turns[entry.ended.turn] = Turn.that_ended(entry.ended, self._transcript, context.policy)

@@ -59,7 +59,7 @@ class Update:
     | state_change | `type`: the state in snake_case, `data`: the `turn`, and what it tells (the questions, say) |
     | message | `role`, `text`, `turn`, and of a user the `message_id`, and `images` if there are any, as {`url`} |
     | thought | `text`, `turn`: thinking, and text that the rules keep from the user |
-    | tool | `call_id`, `name`, `status`: running (then with its `arguments`, as JSON), completed or failed; `speaks` |
+    | tool | `call_id`, `name`, `speaks`, `status`: completed, failed, cancelled, denied, or running with `arguments` |
     | delivery | `text`, `turn`, `ordinal`: handed over to the user; `relayed` if another agent wrote it |
     | turn_ended | `turn`, `status`, `is_complete`, `final_content`, `user_response`, `deliveries`, `silent`, … |
     | token | `text`, `kind`: text or thinking |
@@ -104,11 +104,11 @@ def updates_of(
     now = describe(after, transcript)
     change: list[Shown] = [("state_change", now)] if now != was else []
     if entry.ended is None:
-        shown = [*_said(messages, policy), *_done(entry, transcript, policy), *change]
+        shown = [*_said(messages, policy), *_done(entry, messages, transcript, policy), *change]
     else:
         turn = entry.ended.turn
         end: Shown = ("turn_ended", describe_turn(Turn.that_ended(entry.ended, transcript, policy)))
-        shown = [*_said((m for m in messages if m.turn <= turn), policy), *_done(entry, transcript, policy)]
+        shown = [*_said((m for m in messages if m.turn <= turn), policy), *_done(entry, messages, transcript, policy)]
         begun = list(_said((m for m in messages if m.turn > turn), policy))
         # Where the next turn begins in the same step, this one ends before anything of the next is shown (case P38).
         shown += [end, *begun, *change] if after.book.turn > turn else [*change, end]
@@ -136,11 +136,12 @@ def _told(message: Message, policy: Policy) -> dict[str, Any]:
     return told | ({"images": [image.model_dump() for image in message.images]} if message.images else {})
 
 
-def _done(entry: LogEntry, transcript: Transcript, policy: Policy) -> Iterator[Shown]:
+def _done(entry: LogEntry, messages: Iterable[Message], transcript: Transcript, policy: Policy) -> Iterator[Shown]:
+    results = {message.tool_call_id: message for message in messages}
     for effect in entry.effects:
         if isinstance(effect, PersistToolResults):
             for result in effect.results:
-                yield "tool", {**_call(transcript, result.call_id), "status": "failed" if result.error else "completed"}
+                yield "tool", {**_call(transcript, result.call_id), "status": _came_to(results[result.call_id])}
         elif isinstance(effect, ExecuteTool):
             arguments = transcript.call(effect.call.call_id).arguments
             yield "tool", {**_call(transcript, effect.call.call_id), "status": "running", "arguments": arguments}
@@ -148,6 +149,10 @@ def _done(entry: LogEntry, transcript: Transcript, policy: Policy) -> Iterator[S
             text = text_of_reply(transcript.words(effect.said), policy)
             told = {"text": text, "turn": effect.turn, "ordinal": effect.ordinal}
             yield "delivery", {**told, "relayed": True} if effect.relayed else told
+
+
+def _came_to(result: Message) -> str:
+    return result.stopped or ("failed" if result.error else "completed")
 
 
 def _call(transcript: Transcript, call_id: str) -> dict[str, Any]:

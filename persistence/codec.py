@@ -44,7 +44,7 @@ class Draft(NamedTuple):
         """The rows of this step. `Pure.`"""
         state = step.state.to_json()
         row = _event_row(event, step, digest(state))
-        return cls(row, _rest_row(step.state, state, row), _content(row))
+        return cls(row, rest_row(step.state, state, row), _content(row))
 
     def behind(self, before: bytes) -> tuple[EventRow, RestRow]:
         """The rows, `before` being the link of the step before. `Pure.`"""
@@ -139,8 +139,8 @@ def _event_row(event: Event, step: Step, state: bytes) -> EventRow:
     )
 
 
-def _rest_row(state: State, text: str, row: EventRow) -> RestRow:
-    """Where the conversation rests behind the step in `row`; `text` is the state as JSON."""
+def rest_row(state: State, text: str, row: EventRow) -> RestRow:
+    """Where the conversation rests behind the step in `row`; `text` is the state as JSON. `Pure.`"""
     due = next_timer(state)
     return RestRow(
         seq=row.seq,

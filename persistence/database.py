@@ -78,6 +78,10 @@ class Database:
         """
         await self._writing.append(place, draft, outgoing)
 
+    def stir(self) -> None:
+        """Wake the writing thread, because a step is about to come."""
+        self._writing.stir()
+
     def note(self, receipt: Receipt) -> None:
         """Store what became of a delivery, with the next commit or soon. Does not wait."""
         self._writing.note(receipt)

@@ -3,6 +3,7 @@
 StoreError           the database cannot be used as it was opened, or by this program
 ├── StorageFailed    the disk failed, or is full, or another program holds it: may be tried again
 ├── StoreConflict    somebody else stored something first: load again, then decide anew
+├── NotAnExport      a file to import is not what turnwise once exported, or not all of it
 ├── TracesLeft       what was deleted is gone, but not yet every trace of it
 └── Damaged          what is stored is not what was stored once
 """
@@ -26,6 +27,15 @@ class StoreConflict(StoreError):
     Another writer was first, or the conversation was deleted, or a request or an answer with this id is already in
     the log. Nothing was stored. Load the conversation again and decide anew.
     """
+
+
+class NotAnExport(StoreError):
+    """What was to be imported is no export, not a whole one, or was changed since. `line` counts from 1. Nothing of it
+    was stored."""
+
+    def __init__(self, line: int, fault: str) -> None:
+        super().__init__(f"Line {line} {fault}")
+        self.line = line
 
 
 class TracesLeft(StoreError):

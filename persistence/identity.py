@@ -14,7 +14,7 @@ from .address import Address
 
 APPLICATION_ID = int.from_bytes(b"turn", "big")
 
-REVISIONS = ("0001",)
+REVISIONS = ("0001", "0002")
 """The revisions of the tables that this turnwise knows, oldest first: the files in `migrations/versions`."""
 
 HEAD = REVISIONS[-1]

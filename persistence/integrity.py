@@ -24,7 +24,7 @@ def check_link(entry: StoredEntry, seq: int, chain: bytes) -> None:
 def check_end(rest: RestRow, seq: int, chain: bytes) -> None:
     """Raise `Damaged` unless the step `seq`, whose link is `chain`, is the one that the conversation rests behind.
     `Pure.`"""
-    if rest.seq > seq:
+    if type(rest.seq) is int and rest.seq > seq:
         raise missing(seq + 1)
     if (rest.seq, rest.chain) != (seq, chain):
         raise Damaged(seq, f"The conversation does not rest behind its newest step, {seq}: the file is damaged.")
@@ -38,7 +38,7 @@ def check_whole(entries: Iterable[StoredEntry], rest: RestRow) -> None:
         check_link(entry, seq, chain)
         seq, chain, state = entry.seq, entry.chain, entry.digest
     check_end(rest, seq, chain)
-    if digest(rest.state) != state:
+    if type(rest.state) is not str or digest(rest.state) != state:
         raise Damaged(seq, f"The state behind step {seq} is not what was stored once: the file is damaged.")
 
 

@@ -30,7 +30,7 @@ class ConversationLog:
     async def append(self, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> None:
         """Store a step that was not ignored: the event, its effects, the new state. Durable when this returns.
 
-        `targets` are what goes out with it, and to whom; each is in the outbox from then on until it is acknowledged.
+        `targets` are what goes out with it, and to whom; each is in the outbox, once, until it is acknowledged.
 
         The step must follow the one at `seq`. Raises `StoreConflict` if it does not, or if the log has moved on
         elsewhere, and `StorageFailed` if the disk does not do its work (case P28). Then nothing is stored, this
@@ -39,7 +39,10 @@ class ConversationLog:
 
         A caller that is cancelled stops waiting, but the step is stored and `seq` advances all the same.
         """
-        await self._database.append(self._place, Draft.of(event, step), tuple(Outbound(*target) for target in targets))
+        self._database.stir()
+        await self._database.append(
+            self._place, Draft.of(event, step), tuple(dict.fromkeys(Outbound(*target) for target in targets))
+        )
 
     def acknowledge(self, effect_id: int, target: str) -> None:
         """The delivery has arrived: it leaves the outbox.

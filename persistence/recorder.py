@@ -18,7 +18,7 @@ from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 
 from .outbox import Outbound
 from .rows import EventRow, Head, RestRow
-from .schema import conversations, events, outbox
+from .schema import conversations, events, forks, outbox
 from .transaction import driver_of
 
 
@@ -29,6 +29,8 @@ class SummaryRow(NamedTuple):
     state_type: str
     waits: bool
     updated_at: int
+    origin: str | None
+    origin_seq: int | None
 
 
 class UndeliveredRow(NamedTuple):
@@ -139,8 +141,17 @@ _STEPS = _prepared(
     .order_by(events.c.seq),
     *("head_key", "after"),
 )
-_LIST = select(*(conversations.c[name] for name in SummaryRow._fields)).order_by(
-    conversations.c.updated_at.desc(), conversations.c.key.desc()
+_LIST = (
+    select(
+        conversations.c.id,
+        conversations.c.state_type,
+        conversations.c.waits,
+        conversations.c.updated_at,
+        forks.c.origin,
+        forks.c.seq,
+    )
+    .outerjoin_from(conversations, forks)
+    .order_by(conversations.c.updated_at.desc(), conversations.c.key.desc())
 )
 _WAITING = (
     select(conversations.c.id)

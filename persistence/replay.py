@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..states.context import Context
 from ..states.effects import Effect
@@ -68,7 +68,7 @@ def replay(log: Iterable[StoredEntry]) -> ReplayReport:
     At each step the effects, the end of a turn, the digest of the state and the chain are compared. An event that is
     refused or ignored now is a divergence too. `Pure.`
     """
-    return _run(_Fold(), log)
+    return _run(Fold(), log)
 
 
 async def replay_conversation(store: Store, conversation_id: str) -> ReplayReport:
@@ -76,12 +76,12 @@ async def replay_conversation(store: Store, conversation_id: str) -> ReplayRepor
 
     A step that is missing or cannot be read is a divergence. Raises `UnknownConversation`.
     """
-    return await asyncio.to_thread(_judge, await store.rows(conversation_id))
+    return await asyncio.to_thread(judge, await store.rows(conversation_id))
 
 
 @dataclass
-class _Fold:
-    """A conversation on its way through its log again."""
+class Fold:
+    """A conversation on its way through its log again. Give `take` every step, in order."""
 
     seq: int = 0
     chain: bytes = GENESIS
@@ -134,7 +134,7 @@ class _Fold:
         return begin(event) if isinstance(event, Opened) else None
 
 
-def _run(fold: _Fold, log: Iterable[StoredEntry]) -> ReplayReport:
+def _run(fold: Fold, log: Iterable[StoredEntry]) -> ReplayReport:
     try:
         for entry in log:
             divergence = fold.take(entry)
@@ -145,10 +145,24 @@ def _run(fold: _Fold, log: Iterable[StoredEntry]) -> ReplayReport:
     return ReplayReport(fold.seq)
 
 
-def _judge(stored: StoredRows) -> ReplayReport:
-    fold = _Fold()
+def judge(stored: StoredRows) -> ReplayReport:
+    """`replay_conversation`, of a conversation as it stands in the tables. `Pure.`"""
+    fold = Fold()
     report = _run(fold, map(decode, stored.steps))
-    return report if report.divergence is not None else ReplayReport(fold.seq, fold.end(stored.rest))
+    if report.divergence is None:
+        return ReplayReport(fold.seq, fold.end(stored.rest))
+    return ReplayReport(report.events, _in_full(report.divergence, stored.rest))
+
+
+def _in_full(divergence: Divergence, rest: RestRow) -> Divergence:
+    """The divergence, with the stored state in full where the conversation rests in it."""
+    expected = divergence.expected
+    if divergence.seq != rest.seq or type(rest.state) is not str or expected.digest != digest(rest.state):
+        return divergence
+    try:
+        return replace(divergence, expected=replace(expected, state=decode_state(rest)))
+    except Damaged:
+        return divergence
 
 
 def _difference(entry: StoredEntry, actual: Outcome) -> str | None:

@@ -62,6 +62,17 @@ nothing is taken twice. `state` is the digest of the state that the step rests i
 for _column in (events.c.event_id, events.c.effect_id):
     Index(f"events_{_column.name}", events.c.conversation, _column, unique=True, sqlite_where=_column.is_not(None))
 
+forks = Table(
+    "forks",
+    metadata,
+    Column("conversation", Integer, ForeignKey("conversations.key", ondelete="CASCADE"), primary_key=True),
+    Column("origin", Text, nullable=False),
+    Column("seq", Integer, nullable=False),
+)
+"""Where the conversations come from that were copied from others: the id of the one copied, which may be deleted since,
+and the newest of its steps that was. A table of its own, because few conversations have such a row, and a column behind
+`conversations.state` would have to be looked for at the end of every long one."""
+
 outbox = Table(
     "outbox",
     metadata,

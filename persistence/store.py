@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
@@ -24,6 +25,7 @@ from .entry import StoredEntry
 from .errors import Damaged, StoreConflict
 from .integrity import check_whole
 from .log import ConversationLog
+from .origin import Origin
 from .outbox import Undelivered
 from .rows import EventRow, Head, RestRow
 from .writer import Place
@@ -31,12 +33,14 @@ from .writer import Place
 
 @dataclass(frozen=True)
 class Summary:
-    """A conversation in a list: the literal of its state, whether it waits for work, and when it moved last."""
+    """A conversation in a list: the literal of its state, whether it waits for work, when it moved last, and where it
+    was copied from, if it was."""
 
     id: str
     state: str
     busy: bool
     updated_at: datetime
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ class Loaded:
 
 
 class Store:
-    """One database of conversations. Made by `open`; whoever opens it must `close` it.
+    """One database of conversations: it fills the port `StorePort`. Made by `open`; whoever opens it must `close` it.
 
     All methods wait for a thread that works with the disk, never the event loop itself. Besides what each of them
     says, all raise `StorageFailed` if the disk does not do its work, and `StoreError` once the store is closed.
@@ -155,6 +159,11 @@ class Store:
         if not await self._database.erase(lambda connection: recorder.remove(connection, conversation_id)):
             raise UnknownConversation(conversation_id)
 
+    @property
+    def database(self) -> Database:
+        """The open database, for what else in this package works with the tables: copies, imports, the doctor."""
+        return self._database
+
     async def close(self) -> None:
         """Finish what was handed in, close the file and release the lock. To close twice is to close once."""
         await self._database.close()
@@ -162,7 +171,8 @@ class Store:
 
 def _summary(row: recorder.SummaryRow) -> Summary:
     try:
-        return Summary(row.id, row.state_type, row.waits, from_microseconds(row.updated_at))
+        origin = None if row.origin is None or row.origin_seq is None else Origin(row.origin, row.origin_seq)
+        return Summary(row.id, row.state_type, row.waits, from_microseconds(row.updated_at), origin)
     except (TypeError, OverflowError) as error:
         raise Damaged(0, "The list of the conversations cannot be read: the file is damaged.") from error
 
@@ -172,7 +182,7 @@ def _undelivered(row: recorder.UndeliveredRow) -> Undelivered:
     try:
         return Undelivered(*row[:-1], next_attempt=None if due is None else from_microseconds(due))
     except (TypeError, OverflowError) as error:
-        raise Damaged(0, "The list of what is to be delivered cannot be read: the file is damaged.") from error
+        raise Damaged(0, "What is to be delivered cannot be read: the file is damaged.") from error
 
 
 def _rows(connection: Connection, conversation_id: str, after: int = 0) -> StoredRows:
@@ -181,3 +191,9 @@ def _rows(connection: Connection, conversation_id: str, after: int = 0) -> Store
         raise UnknownConversation(conversation_id)
     key, rest = found
     return StoredRows(key, rest, recorder.steps(connection, key, after))
+
+
+if TYPE_CHECKING:
+    from .port import StorePort
+
+    _FILLS: type[StorePort] = Store

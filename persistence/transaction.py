@@ -1,7 +1,7 @@
 """A transaction on the driver's own connection: all of it or nothing, and the connection fit for the next one.
 
 SQLite ends a transaction by itself after some errors and leaves it open after others, a failed COMMIT among them. A
-rollback may fail as well, on a disk in trouble; then the next transaction begins with it.
+rollback may fail as well, on a disk in trouble; then it is done as soon as the disk lets it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from sqlalchemy import Connection
 
 @contextmanager
 def writing(driver: sqlite3.Connection) -> Iterator[None]:
-    """A transaction that writes. Committed when the block ends; if that fails, or the block raises, undone."""
-    roll_back(driver)
+    """A transaction that writes. Committed when the block ends; if that fails, or the block raises, undone.
+
+    One that was left open is undone too, but then this one has failed: try it again.
+    """
     try:
         driver.execute("BEGIN IMMEDIATE")
         yield

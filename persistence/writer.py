@@ -25,7 +25,7 @@ from typing import Any
 from . import recorder, transaction
 from .codec import Draft
 from .errors import StoreConflict
-from .failures import FAILURES, in_words, is_locked
+from .failures import in_words, is_locked
 from .outbox import Outbound
 from .recorder import Advance, Parcel, Postponement
 from .reply import Reply
@@ -39,6 +39,10 @@ LINGER = 0.05
 
 RETRY = 1.0
 """Seconds between attempts to store receipts that the disk did not take. Ours."""
+
+
+_STIR = object()
+"""Nothing to do, only a reason to wake up."""
 
 
 class Place:
@@ -117,7 +121,7 @@ class Writer(Worker):
             self._store(self._batch(item))
         elif isinstance(item, Receipt):
             self._keep(item)
-        else:
+        elif item is not _STIR:
             super().handle(item)
 
     def close(self) -> None:
@@ -132,6 +136,8 @@ class Writer(Worker):
         with suppress(Empty):
             while not self._ahead:
                 item = self.queue.get_nowait()
+                if item is _STIR:
+                    continue
                 if isinstance(item, Receipt):
                     self._keep(item)
                 elif isinstance(item, Append) and item.place.head.key not in batch:
@@ -149,7 +155,8 @@ class Writer(Worker):
                 steps.append((append, append.advance()))
             except StoreConflict as conflict:
                 append.reply.error = conflict
-        for (append, step), error in zip(steps, self._commit([step for _, step in steps]), strict=True):
+        errors = self._commit([step for _, step in steps])
+        for (append, step), error in zip(steps, errors, strict=True):
             if error is None:
                 append.place.head = step.following
             else:
@@ -208,7 +215,7 @@ class Writer(Worker):
         try:
             with transaction.writing(self._driver):
                 recorder.settle(self._driver, self._receipts.items())
-        except FAILURES as error:
+        except Exception as error:
             logger.warning(
                 "What was delivered could not be noted, and will be tried again: %s", in_words(self.name, error)
             )
@@ -240,6 +247,13 @@ class WritingThread(ConnectionThread):
         append = Append(place, draft, outgoing)
         self._worker.queue.put(append)
         await append.reply.future
+
+    def stir(self) -> None:
+        """Wake the thread while the step that it will be handed is still being written as rows.
+
+        The operating system takes as long to wake a thread as it takes to write them; so the two happen side by side.
+        """
+        self._worker.queue.put(_STIR)
 
     def note(self, receipt: Receipt) -> None:
         """Store this with the next commit, or soon. Does not wait."""

@@ -7,6 +7,9 @@ from .policy import Policy
 from .roles import Role
 from .value import Value
 
+CHANGES_CONTEXT = (Opened, PolicyChanged)
+"""The events that change a context. Who only wants the context of a log may leave out all others."""
+
 
 class Context(Value):
     """The standing facts of a conversation: who it is to others, its system prompt and its rules."""

@@ -21,6 +21,9 @@ CrashContract = Literal["pure", "idempotent", "reconcile", "at_most_once"]
 """What may happen to a call of a tool that was running when the process died: run it again, run it again under the
 same key, ask whether it ran, or never run it twice."""
 
+Stopped = Literal["cancelled", "denied"]
+"""Why a call has no result of its own, where that is no fault: its turn was cancelled, or nobody allowed it."""
+
 
 class Heard(TaggedPart):
     """The `index`-th text of the event at `seq`: a message's only text is 0; in a model's response 0 is what it
@@ -118,7 +121,8 @@ class Message(Part):
     `message_id` is the id under which a user's message was sent; one that another agent wrote has that agent as its
     `origin`, and says for whom it is. `thinking` and `opaque` (a provider's sealed thinking blocks) are the model's
     own; `model` is who said it.
-    `tool_call_id` and `error` are set on a tool's result; `undelivered` says that it holds a speech that never reached
+    `tool_call_id` and `error` are set on a tool's result; `stopped` says of an error that it tells of no fault: a
+    person stopped the turn, or did not allow the call. `undelivered` says that it holds a speech that never reached
     the user, because its turn ended without it.
     """
 
@@ -133,6 +137,7 @@ class Message(Part):
     audience: Audience | None = None
     tool_call_id: str | None = None
     error: bool = False
+    stopped: Stopped | None = None
     undelivered: bool = False
     turn: int = 0
     seq: int = 0

@@ -14,6 +14,7 @@ from .acts import Speech
 from .effects import CompactHistory, PersistMessage, PersistToolResults, SettledCall
 from .events import (
     AgentMessage,
+    DeadlineReached,
     Event,
     HistoryCompacted,
     LlmResponse,
@@ -21,14 +22,16 @@ from .events import (
     MessageWithdrawn,
     RecentText,
     RetryRequested,
+    ToolAborted,
     ToolApproval,
     ToolComplete,
+    ToolInterrupted,
     ToolReconciled,
     UserMessage,
 )
 from .images import Image
 from .log import LogEntry
-from .messages import Heard, Joined, Made, Message, Said, ToolCall, ToolResult
+from .messages import Heard, Joined, Made, Message, Said, Stopped, ToolCall, ToolResult
 from .step import Step
 from .turn import TurnEnded
 
@@ -55,6 +58,8 @@ class Transcript:
     condensed: Condensed | None = None
     taken: dict[str, int] = field(default_factory=dict)
     """The turn that took each message of a user, by the message's id."""
+    is_verbatim: bool = True
+    """Whether a model reads every message as it was said, without tags around it or notes behind it."""
     _calls: dict[str, ToolCall] = field(default_factory=dict)
     _ranks: dict[str, int] = field(default_factory=dict)
     """The place of each call of the newest round."""
@@ -170,6 +175,7 @@ class Transcript:
     def _person(self, entry: LogEntry, waiting: UserMessage | AgentMessage) -> Message:
         message = Message(role="user", text=waiting.text, message_id=waiting.event_id, turn=entry.turn, seq=entry.seq)
         if isinstance(waiting, AgentMessage):
+            self.is_verbatim = False
             return message.replace(origin=waiting.origin, audience=waiting.audience)
         self.taken[waiting.event_id] = entry.turn
         return message.replace(images=waiting.images)
@@ -200,6 +206,7 @@ class Transcript:
             images=self.images(result.said),
             tool_call_id=result.call_id,
             error=result.error,
+            stopped=_why_stopped(entry, result),
             turn=_own_turn(entry),
             seq=entry.seq,
         )
@@ -224,6 +231,7 @@ class Transcript:
             message = self.messages[place]
             if message.tool_call_id in lost:
                 self.messages[place] = message.replace(undelivered=True)
+                self.is_verbatim = False
                 lost.discard(message.tool_call_id)
             if not lost:
                 break
@@ -236,6 +244,27 @@ def speeches_of(seq: int, result: ToolResult) -> Iterator[Heard]:
         if isinstance(act, Speech):
             yield Heard(seq=seq, index=index)
         index += len(act.texts)
+
+
+def _why_stopped(entry: LogEntry, result: SettledCall) -> Stopped | None:
+    """Whether this error tells of no fault, but of a person: one who stopped the turn, or did not allow the call.
+
+    What a tool itself said is its own. Elsewhere, what the event brings is the first result of its step.
+    """
+    if not result.error or isinstance(result.said, Heard):
+        return None
+    if entry.ended is not None and entry.ended.status == "cancelled":
+        return "cancelled"
+    first = next(effect for effect in entry.effects if isinstance(effect, PersistToolResults)).results[0]
+    if result != first or isinstance(result.said, Joined):
+        return None
+    match entry.event:
+        case ToolApproval(allowed=False) | DeadlineReached():
+            return "denied"
+        case ToolAborted() | ToolInterrupted() | ToolReconciled(verdict="did_not_run" | "unknown"):
+            return "cancelled"
+        case _:
+            return None
 
 
 def _own_turn(entry: LogEntry) -> int:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .channel import RecordingChannel
     from .clock import ManualClock
+    from .crashes import crash_at_every_boundary
     from .fixture import TraceDiverged, load_trace, replay_trace, rerecord_trace, save_trace, trace_of
     from .history import History, Observation, Trace, observe
     from .laws import LAWS, LawBroken, check_laws, check_newest
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "channel": ("RecordingChannel",),
     "clock": ("ManualClock",),
+    "crashes": ("crash_at_every_boundary",),
     "fixture": ("TraceDiverged", "load_trace", "replay_trace", "rerecord_trace", "save_trace", "trace_of"),
     "history": ("History", "Observation", "Trace", "observe"),
     "laws": ("LAWS", "LawBroken", "check_laws", "check_newest"),
@@ -64,6 +66,7 @@ __all__ = [
     "calls",
     "check_laws",
     "check_newest",
+    "crash_at_every_boundary",
     "effects",
     "events",
     "events_for",

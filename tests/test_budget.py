@@ -145,7 +145,7 @@ class TestThinking:
     """A response that only thinks is followed up once, and again after something else happened (seed 001)."""
 
     def test_after_a_round_of_tools_it_may_think_again(self) -> None:
-        """What counts is twice in a row."""
+        """What counts is twice in a row: this one is no empty response."""
         conversation = Conversation()
         conversation.says()
         conversation.model_says("", thinking="Hm.")
@@ -154,7 +154,8 @@ class TestThinking:
 
         conversation.model_says("", thinking="Hm?")
 
-        conversation.rests_in(LlmRequesting)
+        turn = conversation.rests_in(LlmRequesting).turn
+        assert (turn.only_thought, turn.empties) == (True, 0)
 
 
 class TestWaits:

@@ -344,9 +344,10 @@ class TestTheModelFindsItTooLong:
 
         assert conversation.rests_in(Failed).kind == "context_window"
 
-    def test_on_the_last_request_it_fails_at_once(self) -> None:
-        """Law 12: no request is left to send it again, so nothing is condensed for it."""
-        conversation = started(limits=Limits(requests=1))
+    @pytest.mark.parametrize("limits", [Limits(requests=1), Limits(seconds=1)], ids=["requests", "time"])
+    def test_on_the_last_request_it_fails_at_once(self, limits: Limits) -> None:
+        """Law 12: no request is left to send it again, or no time, so nothing is condensed for it."""
+        conversation = started(limits=limits)
 
         conversation.model_fails("context_window")
 

@@ -21,6 +21,7 @@ from turnwise.states import (
     InDoubt,
     Limits,
     LlmRequesting,
+    ModelSpec,
     PersistMessage,
     PersistToolResults,
     RecallMemory,
@@ -41,6 +42,7 @@ from turnwise.states import (
     ToolExecuting,
     ToolInterrupted,
     ToolResult,
+    Usage,
     Verifying,
     VerifyWork,
     presets,
@@ -500,6 +502,19 @@ class TestProgress:
         conversation.resumes()
 
         conversation.rests_in(Failed)
+
+    @pytest.mark.parametrize(("tokens", "begun"), [(0, LlmRequesting), (1_000, Compacting)])
+    def test_the_next_turn_is_no_progress(self, tokens: int, begun: type[Compacting | LlmRequesting]) -> None:
+        """The one before was left without its summary, and a message waited: nothing has answered yet, whatever the
+        next turn begins with."""
+        conversation = Conversation(summarize=True, when_busy="queue", models=(ModelSpec(name="small", window=1_000),))
+        conversation.says()
+        conversation.model_says("Here.", usage=Usage(input_tokens=tokens))
+        conversation.says("later")
+        for _ in range(3):
+            conversation.resumes()
+
+        assert conversation.rests_in(begun).resumes == 2
 
     def test_asking_a_tool_is_no_progress_until_it_answers(self) -> None:
         """The tool that is asked may be what kills the process."""

@@ -412,6 +412,23 @@ class TestCancel:
         """P40: a cancel that names an earlier turn (a late click) changes nothing: no-op."""
         assert busy.cancels(turn=busy.state.book.turn - 1).ignored
 
+    def test_a_cancel_that_names_the_question_reaches_it(self) -> None:
+        """P40: a page names the call that it shows, and while that still waits it is cancelled."""
+        conversation = asked()
+
+        conversation.happens(UserCancel, call_id="ask")
+
+        conversation.rests_in(Idle)
+        assert conversation.results() == {"ask": TEXTS.question_cancelled}
+
+    def test_a_cancel_of_an_earlier_question_does_nothing(self) -> None:
+        """P40: it is meant neither for the question that is asked now nor for the turn."""
+        conversation = asked()
+
+        assert conversation.happens(UserCancel, call_id="earlier").ignored
+        conversation.answers({"When?": "Now"})
+        assert conversation.happens(UserCancel, call_id="ask").ignored
+
     def test_a_cancel_that_names_the_turn_reaches_it(self) -> None:
         """P40: a handle names what it last saw, and while that still runs it is cancelled."""
         conversation = Conversation()

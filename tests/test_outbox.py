@@ -1,209 +1,238 @@
-"""What is said to the user arrives: at least once, in order, also when a channel is down or the process dies."""
+"""What goes out is written down with the step that says it, and crossed out when it has arrived."""
 
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from turnwise import Conversation, Delivery, Engine, presets
-from turnwise.testing import ManualClock, RecordingChannel, ScriptedLlm, call, calls, reply
-from turnwise.testing.scripted import FunctionLlm
+from turnwise.persistence.errors import Damaged
+from turnwise.persistence.log import ConversationLog
+from turnwise.persistence.outbox import Outbound, Undelivered
+from turnwise.persistence.store import Store
+from turnwise.states import DeliverToUser, LlmResponse, StoreError
 
-from .scenes import Gate, Watcher, until
-from .test_channels import talk
+from .test_writing import NAMES, pragma, statements_of, together, without_repeats
+from .walks import NOON, Walk
 
-
-class Line:
-    """A channel that can be down."""
-
-    def __init__(self, name: str = "line") -> None:
-        self.down = True
-        self.channel = RecordingChannel(self._check, name=name)
-
-    def _check(self, delivery: Delivery) -> None:
-        if self.down:
-            raise ConnectionError("the line is down")
+SOON = NOON + timedelta(minutes=1)
 
 
-@asynccontextmanager
-async def talking(
-    database: Path, *texts: str, clock: ManualClock, channels: list[Any], ends: bool = True
-) -> AsyncIterator[Conversation]:
-    """A conversation in which the agent has said these texts."""
-    llm = ScriptedLlm([calls(*(call("talk", text=text) for text in texts)), *([reply("…")] if ends else [])])
-    async with Engine.open(database, model=llm, tools=[talk], channels=channels, clock=clock) as engine:
-        conversation = await engine.create(policy=presets.talk())
-        await conversation.send("Hi")
-        yield conversation
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a database can be made."""
+    return tmp_path / "dinner.db"
 
 
-async def still_to_deliver(database: Path) -> list[tuple[str, int]]:
-    """What stands in the outbox: the target, and the attempts that failed."""
-    from turnwise.persistence.store import Store
+@pytest.fixture
+async def store(path: Path) -> AsyncIterator[Store]:
+    """A new database in a file, open. It waits for a lock only briefly."""
+    store = await Store.open(path, busy_timeout=0.05)
+    yield store
+    await store.close()
 
-    store = await Store.open(database, read_only=True)
-    try:
-        return [(one.target, one.attempts) for one in await store.outbox()]
-    finally:
+
+def answered() -> Walk:
+    """A turn at whose end the model says something to the user."""
+    return Walk().say().answer(LlmResponse, content="Sakura has one.")
+
+
+async def talking(store: Store, name: str = "walk", *targets: str) -> tuple[ConversationLog, int]:
+    """A conversation that has said something, and the effect by which it did."""
+    walk = answered()
+    event, step = walk.steps[-1]
+    (effect_id,) = [effect.effect_id for effect in step.effects if isinstance(effect, DeliverToUser)]
+    log = await Walk().say().into(store, name)
+    await log.append(event, step, [Outbound(effect_id, target) for target in targets or ("screen",)])
+    return log, effect_id
+
+
+def rows_in(path: Path) -> list[tuple[str, int]]:
+    """The outbox as another program finds it in the file: target, and failed attempts."""
+    with closing(sqlite3.connect(path)) as other:
+        return other.execute("SELECT target, attempts FROM outbox ORDER BY target").fetchall()
+
+
+async def until(path: Path, rows: list[tuple[str, int]]) -> None:
+    """Wait until the outbox in the file is this; the test's own time limit ends it otherwise."""
+    while rows_in(path) != rows:
+        await asyncio.sleep(0.01)
+
+
+class TestAStepThatSaysSomething:
+    """One transaction holds the step and what goes out with it."""
+
+    async def test_is_three_statements(self, store: Store) -> None:
+        """The conversation moves on, the step is added, and so are its deliveries."""
+        log = await Walk().say().into(store)
+        event, step = answered().steps[-1]
+        words = await statements_of(store)
+
+        await log.append(event, step, [Outbound(2, "screen"), Outbound(2, "paper")])
+
+        assert without_repeats(words) == [
+            "BEGIN IMMEDIATE",
+            "UPDATE conversations",
+            "INSERT INTO events",
+            "INSERT INTO outbox",
+            "COMMIT",
+        ]
+
+    async def test_says_where_it_stands(self, store: Store) -> None:
+        """The row names the step, in which the effect itself is found."""
+        _, effect_id = await talking(store)
+
+        (row,) = await store.outbox()
+
+        assert row == Undelivered("walk", "screen", effect_id, 3)
+        (entry,) = await store.entries("walk", after=row.seq - 1)
+        assert effect_id in [effect.effect_id for effect in entry.effects if isinstance(effect, DeliverToUser)]
+
+    async def test_lists_a_delivery_once(self, store: Store) -> None:
+        """However often the caller names it."""
+        log = await Walk().say().into(store)
+
+        await log.append(*answered().steps[-1], [Outbound(2, "screen"), Outbound(2, "paper"), Outbound(2, "screen")])
+
+        assert [row.target for row in await store.outbox()] == ["paper", "screen"]
+
+
+class TestReceipts:
+    """Nobody waits for them, and none is lost but by a crash."""
+
+    async def test_ride_along_with_the_next_steps(self, store: Store) -> None:
+        """One commit holds them and whatever else waits, and each is written once."""
+        receipts = [await talking(store, name, "screen", "paper") for name in NAMES]
+        logs = [await Walk().into(store, f"other {name}") for name in NAMES]
+        words = await statements_of(store)
+
+        async def acknowledge(log: ConversationLog, effect_id: int) -> None:
+            log.acknowledge(effect_id, "screen")
+            log.postpone(effect_id, "paper", 1, SOON)
+
+        appends = [log.append(*Walk().say().steps[1]) for log in logs]
+        await together(store, *appends[:5], *(acknowledge(*one) for one in receipts), *appends[5:])
+        left = await store.outbox()
+
+        assert without_repeats(words) == [
+            "BEGIN IMMEDIATE",
+            "UPDATE conversations",
+            "INSERT INTO events",
+            "DELETE FROM outbox",
+            "UPDATE outbox",
+            "COMMIT",
+        ]
+        assert {(row.target, row.attempts, row.next_attempt) for row in left} == {("paper", 1, SOON)}
+
+    async def test_do_not_wait_for_a_step_for_long(self, store: Store, path: Path) -> None:
+        """If nothing else comes they are stored by themselves, so that a crash repeats little."""
+        log, effect_id = await talking(store, "walk", "screen", "paper")
+
+        log.acknowledge(effect_id, "screen")
+        log.postpone(effect_id, "paper", 1, SOON)
+
+        await until(path, [("paper", 1)])
+
+    async def test_are_kept_while_the_disk_fails(self, store: Store, path: Path) -> None:
+        """They go along with a later commit."""
+        log, effect_id = await talking(store)
+        await pragma(store, "query_only = ON")
+
+        log.acknowledge(effect_id, "screen")
+        during = await store.outbox()
+        await pragma(store, "query_only = OFF")
+        await log.append(*Walk().say().answer(LlmResponse, content="Sakura has one.").say("Thanks.").steps[-1])
+
+        assert ([row.target for row in during], rows_in(path)) == (["screen"], [])
+
+    async def test_are_tried_again_by_themselves(
+        self, store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """No step has to come."""
+        monkeypatch.setattr("turnwise.persistence.writer.RETRY", 0.01)
+        log, effect_id = await talking(store)
+
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            log.acknowledge(effect_id, "screen")
+            before = await store.outbox()
+
+        assert len(before) == 1
+        await until(path, [])
+
+    async def test_are_not_tried_again_at_once(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A disk in trouble is left alone for a while."""
+        monkeypatch.setattr("turnwise.persistence.writer.LINGER", 0.0)
+        monkeypatch.setattr("turnwise.persistence.writer.RETRY", 3600.0)
+        log, effect_id = await talking(store)
+        await pragma(store, "query_only = ON")
+        words = await statements_of(store)
+
+        log.acknowledge(effect_id, "screen")
+        while "BEGIN IMMEDIATE" not in words:
+            await asyncio.sleep(0.01)
+        for _ in range(10):
+            await pragma(store, "user_version")
+            await asyncio.sleep(0.01)
+        await pragma(store, "query_only = OFF")
+
+        assert words.count("BEGIN IMMEDIATE") == 1
+
+    async def test_do_no_harm_to_steps(self, store: Store) -> None:
+        """A receipt that cannot be written keeps no step from being stored."""
+        log, effect_id = await talking(store)
+        trigger = "CREATE TRIGGER t BEFORE DELETE ON outbox BEGIN SELECT RAISE(FAIL, 'no'); END"
+        await store._database.write(lambda connection: connection.exec_driver_sql(trigger))
+
+        log.acknowledge(effect_id, "screen")
+        await log.append(*answered().say("Thanks.").steps[-1])
+        await store._database.write(lambda connection: connection.exec_driver_sql("DROP TRIGGER t"))
+
+        assert log.seq == 4
+        assert await store.outbox() == ()
+
+    async def test_are_stored_when_the_store_is_closed(self, path: Path) -> None:
+        """However little time they had."""
+        store = await Store.open(path)
+        log, effect_id = await talking(store)
+
+        log.acknowledge(effect_id, "screen")
         await store.close()
 
+        assert rows_in(path) == []
 
-class TestChannelsThatAreDown:
-    """A channel that fails is tried again, and holds up only what is for itself."""
+    async def test_are_not_taken_by_a_store_that_only_reads(self, path: Path) -> None:
+        """It lists what is to be delivered, and changes nothing."""
+        store = await Store.open(path)
+        await talking(store)
+        await store.close()
+        reading = await Store.open(path, read_only=True)
+        log = (await reading.load("walk")).log
 
-    async def test_it_is_tried_again_in_order_and_the_others_hear_at_once(self, database: Path) -> None:
-        """S20, B2: first in, first out for each channel; the turn and other channels do not wait."""
-        clock, line, whole = ManualClock(), Line(), RecordingChannel()
+        with pytest.raises(StoreError) as refused:
+            log.acknowledge(2, "screen")
 
-        async with talking(database, "a", "b", clock=clock, channels=[line.channel, whole]) as conversation:
-            assert whole.texts == ["a", "b"]
-            assert (line.channel.texts, len(line.channel.failed)) == ([], 1)
-            assert conversation.state.type == "idle"
-            await clock.until_asleep()
-            line.down = False
-            await clock.advance(1)
-            await until(lambda: line.channel.texts == ["a", "b"])
-
-        assert await still_to_deliver(database) == []
-        assert [delivery.key for delivery in line.channel.deliveries] == [one.key for one in whole.deliveries]
-
-    async def test_it_is_tried_later_each_time_and_each_failure_is_told(self, database: Path) -> None:
-        """B4: watchers see `delivery_failed`; the waits double, up to a minute."""
-        clock, line = ManualClock(), Line()
-
-        async with talking(database, "a", clock=clock, channels=[line.channel]) as conversation:
-            watcher = Watcher(conversation)
-            await watcher.until("snapshot")
-            waits = []
-            for attempts in range(2, 10):
-                await clock.until_asleep()
-                due = clock.sleepers[0]
-                waits.append((due - clock.now()).total_seconds())
-                await clock.advance_to(due)
-                await until(lambda attempts=attempts: len(line.channel.failed) == attempts)
-            await watcher.until("delivery_failed", 8)
-            await watcher.stop()
-
-        assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
-        assert await still_to_deliver(database) == [("line", 9)]
-
-    async def test_nothing_is_stored_where_there_are_no_channels(self, database: Path) -> None:
-        """Without channels there are no rows."""
-        async with talking(database, "a", clock=ManualClock(), channels=[]):
-            pass
-
-        assert await still_to_deliver(database) == []
+        assert refused.value.sentence == f"{path} was opened for reading only."
+        assert [row.target for row in await reading.outbox()] == ["screen"]
+        await reading.close()
 
 
-class TestTheNextProcess:
-    """What had not arrived when a process ended is delivered by the next one."""
+class TestDamage:
+    """What is to be delivered is not guessed."""
 
-    async def test_it_arrives_after_a_restart_once_and_under_the_same_key(self, database: Path) -> None:
-        """S13, B9: delivered once after the restart; what was acknowledged is not delivered again."""
-        clock, line, whole = ManualClock(), Line(), RecordingChannel()
-        async with talking(database, "a", "b", clock=clock, channels=[line.channel, whole]):
-            pass
-        keys = [delivery.key for delivery in whole.deliveries]
-        line.down = False
+    @pytest.mark.parametrize("moment", ["'noon'", "9223372036854775807"])
+    async def test_of_a_moment_is_told(self, moment: str, store: Store) -> None:
+        """One sentence (P33)."""
+        await talking(store)
+        update = f"UPDATE outbox SET next_attempt = {moment}"
+        await store._database.write(lambda connection: connection.exec_driver_sql(update))
 
-        channels = [line.channel, whole]
-        async with Engine.open(database, model=ScriptedLlm([]), channels=channels, clock=clock):
-            await clock.until_asleep()
-            assert line.channel.texts == []
-            await clock.advance(1)
-            await until(lambda: len(line.channel.texts) == 2)
+        with pytest.raises(Damaged) as damaged:
+            await store.outbox()
 
-        assert [delivery.key for delivery in line.channel.deliveries] == keys
-        assert [(one.text, one.turn, one.ordinal) for one in line.channel.deliveries] == [("a", 1, 1), ("b", 1, 2)]
-        assert len(whole.deliveries) == 2
-        assert await still_to_deliver(database) == []
-
-    async def test_an_attempt_that_was_under_way_is_made_again(self, database: Path) -> None:
-        """At least once: nobody knows whether it arrived."""
-        gate, clock = Gate(), ManualClock()
-        stuck = RecordingChannel(lambda delivery: gate(), name="line")
-        llm = ScriptedLlm([call("talk", text="a"), reply("…")])
-        engine = await Engine.open(database, model=llm, tools=[talk], channels=[stuck], clock=clock)
-        conversation = await engine.create(policy=presets.talk())
-        sending = asyncio.ensure_future(conversation.send("Hi"))
-        await gate.arrived.wait()
-        await engine.close()
-        await asyncio.gather(sending, return_exceptions=True)
-
-        line = RecordingChannel(name="line")
-        model = ScriptedLlm([reply("…")])
-        async with Engine.open(database, model=model, tools=[talk], channels=[line], clock=clock) as engine:
-            await until(lambda: line.texts == ["a"])
-
-    async def test_the_old_comes_before_what_the_turn_says_next(self, database: Path) -> None:
-        """A turn that goes on after a crash speaks behind what was left of it."""
-        clock, line = ManualClock(), Line()
-        answers = iter([call("talk", text="a")])
-
-        async def model(request: Any) -> Any:
-            answer = next(answers, None)
-            if answer is None:
-                await asyncio.Event().wait()
-            return answer
-
-        llm = FunctionLlm(model, name="scripted")
-        engine = await Engine.open(database, model=llm, tools=[talk], channels=[line.channel], clock=clock)
-        conversation = await engine.create(policy=presets.talk())
-        await conversation.send("Hi", wait=False)
-        await until(lambda: len(llm.requests) == 2)
-        await engine.close()
-        line.down = False
-
-        script = ScriptedLlm([call("talk", text="b"), reply("…")])
-        async with Engine.open(database, model=script, tools=[talk], channels=[line.channel], clock=clock) as engine:
-            again = await engine.get(conversation.id)
-            await until(lambda: again.state.type == "idle")
-            await clock.advance(1)
-            await until(lambda: line.channel.texts == ["a", "b"])
-
-    async def test_a_closed_conversation_still_delivers(self, database: Path) -> None:
-        """P31: nothing more is asked of it, and what it said arrives."""
-        clock, line = ManualClock(), Line()
-        async with talking(database, "a", clock=clock, channels=[line.channel]) as conversation:
-            await conversation.close()
-        line.down = False
-
-        async with Engine.open(database, model=ScriptedLlm([]), channels=[line.channel], clock=clock):
-            await clock.until_asleep()
-            await clock.advance(1)
-            await until(lambda: line.channel.texts == ["a"])
-
-    async def test_a_channel_that_is_gone_is_reported_and_its_deliveries_stay(
-        self, database: Path, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        """It is no error: a later engine may have that channel again."""
-        clock, line = ManualClock(), Line()
-        async with talking(database, "a", clock=clock, channels=[line.channel]):
-            pass
-
-        async with Engine.open(database, model=ScriptedLlm([]), channels=[RecordingChannel()], clock=clock):
-            pass
-
-        assert "is still to be delivered to line, which is not there" in caplog.text
-        assert await still_to_deliver(database) == [("line", 1)]
-
-    async def test_what_is_deleted_is_not_delivered(self, database: Path) -> None:
-        """Its deliveries go with it, also those that wait for another attempt."""
-        clock, line = ManualClock(), Line()
-        llm = ScriptedLlm([call("talk", text="a"), reply("…")])
-        async with Engine.open(database, model=llm, tools=[talk], channels=[line.channel], clock=clock) as engine:
-            conversation = await engine.create(policy=presets.talk())
-            await conversation.send("Hi")
-            await clock.until_asleep()
-            await engine.delete(conversation.id)
-            line.down = False
-            await clock.advance(100)
-            assert clock.sleepers == ()
-
-        assert line.channel.texts == []
-        assert await still_to_deliver(database) == []
+        assert damaged.value.sentence == "What is to be delivered cannot be read: the file is damaged."

@@ -71,6 +71,13 @@ class TestHeldUp:
         conversation.rests_in(LlmRequesting)
         assert conversation.results() == {"look": "done", "pay": TEXTS.not_run, "write": TEXTS.not_run}
 
+    def test_with_the_time_over_nobody_is_asked(self) -> None:
+        """P36: nor where the limit is one of time, and was met while the call before it ran."""
+        conversation = held(limits=Limits(seconds=2))
+
+        conversation.rests_in(Idle)
+        assert conversation.results() == {"look": "done", "pay": TEXTS.not_run, "write": TEXTS.not_run}
+
     def test_a_cancel_ends_the_turn(self) -> None:
         """What was held up has not run, and neither has what stood behind it."""
         conversation = held()

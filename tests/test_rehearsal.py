@@ -176,6 +176,16 @@ class TestAnyConversation:
         assert called(answer) == []
         assert "check_weather" in answer.content and ASK not in answer.content
 
+    async def test_it_says_what_it_would_still_need(self) -> None:
+        """When the words point to a tool and leave a parameter of it open."""
+        talk = Talk(CHECK_WEATHER, FIND_TABLE)
+
+        answer, fuller = await talk.say("table for 2 please"), await talk.say("A Thai table for 2, at noon")
+
+        assert called(answer) == []
+        assert "To use find_table I also need to know: time." in answer.content
+        assert called(fuller) == [("find_table", {"cuisine": "Thai", "time": "noon", "party": 2})]
+
     async def test_it_calls_nothing_when_the_tools_are_off(self) -> None:
         """tool_choice="none" lists the tools and allows none."""
         request = ModelRequest("rehearsal", ({"role": "user", "content": DINNER},), (FIND_TABLE,), "none")

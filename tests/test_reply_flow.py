@@ -749,6 +749,11 @@ class TestTheMarker:
     def test_a_marker_may_be_a_sign(self) -> None:
         """A marker that ends in no letter stands before anything."""
         assert text_of_reply("@@search\n@@ look\n@ home", Policy(marker="@@")) == "@ home"
+        assert text_of_reply("TOOL: a\nTOOL:b\nTOOL c", Policy(marker="TOOL:")) == "TOOL c"
+
+    def test_a_marker_may_be_one_letter(self) -> None:
+        """J13: it is a word like any other, so a longer one stays."""
+        assert text_of_reply("T: search\nToday", Policy(marker="T")) == "Today"
 
     @given(st.text())
     def test_without_a_marker_nothing_is_removed(self, content: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import resource
 import signal
@@ -24,7 +23,6 @@ from turnwise.persistence.codec import decode, encode
 from turnwise.persistence.digests import GENESIS, digest
 from turnwise.persistence.entry import StoredEntry
 from turnwise.persistence.errors import Damaged, StorageFailed, StoreConflict, TracesLeft
-from turnwise.persistence.export import export_lines
 from turnwise.persistence.replay import replay_conversation
 from turnwise.persistence.store import Store, Summary
 from turnwise.states import (
@@ -190,32 +188,6 @@ class TestEntries:
 
         assert [entry.digest for entry in entries] == [digest(step.state.to_json()) for _, step in walk.steps]
         assert {len(entry.digest) for entry in entries} | {len(entry.chain) for entry in entries} == {16}
-
-    async def test_are_exported_one_to_a_line(self, store: Store) -> None:
-        """Exactly: each line is JSON whose event reads back equal, and whose digests are those of the log."""
-        walk = Walk().turn('say "hi"\nand {leave} \u2028 寿司')
-        await walk.into(store)
-        entries = await store.entries("walk")
-
-        header, *lines = [json.loads(line) for line in export_lines(entries)]
-
-        events = [type(entry.event).model_validate(line["event"]) for entry, line in zip(entries, lines, strict=True)]
-        assert header == {"format": "turnwise-log", "version": 1}
-        assert events == [event for event, _ in walk.steps]
-        assert [(line["seq"], line["turn"], line["state"], line["chain"]) for line in lines] == [
-            (entry.seq, entry.turn, entry.digest.hex(), entry.chain.hex()) for entry in entries
-        ]
-        assert [len(line.get("effects", [])) for line in lines] == [len(entry.effects) for entry in entries]
-        assert ["ended" in line for line in lines] == [entry.ended is not None for entry in entries]
-
-    def test_an_export_is_one_line_a_step(self) -> None:
-        """Whatever was said: a line break in a text is written as an escape."""
-        walk = Walk().say("one\ntwo\r\nthree")
-        rows = [encode(event, step, GENESIS)[0] for event, step in walk.steps]
-
-        lines = list(export_lines(map(decode, rows)))
-
-        assert [line for line in lines if "\n" in line or "\r" in line] == []
 
 
 class TestRows:

@@ -3,6 +3,7 @@
 import inspect
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType, SimpleNamespace, UnionType
@@ -19,11 +20,14 @@ from turnwise.states import (
     Context,
     Event,
     Idle,
+    Limits,
     LlmRequesting,
     LlmResponse,
     Refused,
     RetryDue,
     State,
+    ToolComplete,
+    ToolResult,
     UserMessage,
     guards,
     handlers,
@@ -52,6 +56,8 @@ from turnwise.states.table import TABLE
 from turnwise.testing.strategies import NOON, contexts_for, events, events_for, states
 from turnwise.testing.walking import Recorded, read_walks, walk
 from turnwise.testing.walking.happenings import Happenings
+
+from .conversation import Conversation
 
 Function = Callable[..., Any]
 Situation = tuple[State, Event, Context]
@@ -312,6 +318,21 @@ class TestTheTwoMachines:
         assert MACHINE.events[event.type].trigger(cursor, *situation)
         assert cursor.state == step.state.type
         assert taken_edge(*situation).row is entry_for(*situation)
+
+    @pytest.mark.parametrize(("seconds", "end"), [(1, "llm_requesting"), (60, "idle")])
+    def test_they_see_the_moment_of_an_event(self, seconds: int, end: str) -> None:
+        """The same result asks the model again, or ends the turn, once the time of the turn is over."""
+        conversation = Conversation(limits=Limits(seconds=60))
+        conversation.says()
+        conversation.model_calls("a")
+        at = conversation.now + timedelta(seconds=seconds)
+        done = ToolComplete(effect_id=conversation.running("a"), at=at, result=ToolResult(text="done"))
+        situation = (conversation.state, done, conversation.history.context)
+        cursor = SimpleNamespace(state=conversation.state.type)
+
+        assert MACHINE.events[done.type].trigger(cursor, *situation)
+
+        assert cursor.state == transition(*situation).state.type == end
 
     @given(situations())
     def test_what_no_row_takes_the_library_does_not_know(self, situation: Situation) -> None:

@@ -36,6 +36,17 @@ def pay(amount: int) -> str:
     'Pay the bill.'
     return f"paid {amount}"
 """
+ASKS_TWICE = """
+from turnwise import Question, QuestionOption, UserQuestion, tool
+
+NORTH, SOUTH = QuestionOption(label="North"), QuestionOption(label="South")
+
+@tool(exclusive=True, acts=["question"])
+def ask_twice(go: str) -> Question:
+    'Go.'
+    questions = [UserQuestion(question=f"Where {way}?", options=(NORTH, SOUTH)) for way in ("from", "to")]
+    return Question(tuple(questions))
+"""
 SECONDS = 50
 """How long a process may take; the first thing that one with a model does is to import litellm."""
 
@@ -152,7 +163,7 @@ class TestTheDemo:
         done = subprocess.run(example, cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS)
 
         assert (done.returncode, done.stderr) == (0, "")
-        assert "Kikunoi, Japanese, 2 seats tonight at 6:30 PM" in done.stdout
+        assert "Kikunoi, Japanese, 2 at 6:30 PM" in done.stdout
 
 
 class TestChatThroughAPipe:
@@ -160,29 +171,73 @@ class TestChatThroughAPipe:
 
     def test_a_line_is_a_message_or_an_answer_or_a_command(self, tmp_path: Path) -> None:
         """A number chooses an option; commands tell of the conversation; there are no escape codes; exit 0."""
-        lines = (REQUEST, "2", "/state", "/events", "/nothing", "/quit", "never said")
+        lines = (
+            REQUEST,
+            "2",
+            "/state",
+            "/events",
+            "/nothing",
+            "/state now",
+            "/usr is full",
+            "/retry",
+            "/quit",
+            "unsaid",
+        )
 
         done = run("chat", "--tools", DEMO_TOOLS, cwd=tmp_path, lines=lines)
 
         assert (done.returncode, done.stderr) == (0, "")
         assert "? [Table] Which table would you like?\n  1. Kikunoi - 6:30 PM" in done.stdout
         assert "You chose Nobu." in done.stdout
-        assert "idle, after 1 turns and 8 events" in done.stdout
+        assert "idle, after 1 turn and 8 events" in done.stdout
         assert "8  llm_response" in done.stdout
         assert "There is no such command" in done.stdout
-        assert "never said" not in done.stdout
+        assert "/state takes nothing behind it." in done.stdout
+        assert "You said: “/usr is full”" in done.stdout
+        assert "There is no failed turn to try again." in done.stdout
+        assert "unsaid" not in done.stdout
         assert "\x1b" not in done.stdout
 
-    @pytest.mark.parametrize(("line", "shown"), [("2", "✓ pay"), ("1", "✗ pay"), ("too much", "✗ pay")])
-    def test_a_tool_that_needs_leave_is_asked_for(self, line: str, shown: str, tmp_path: Path) -> None:
-        """P36: by a question; any words but "Allow" tell why it may not run."""
+    def test_a_tool_that_needs_leave_is_asked_for(self, tmp_path: Path) -> None:
+        """P36: by a question; a number, a label, yes or no, and any other words tell why it may not run."""
         (tmp_path / "till.py").write_text(TILL)
+        allow, deny = ("2", "Allow", "y", "Yes"), ("1", "deny", "n", "NO", "too much")
 
-        done = run("chat", "--tools", "till:pay", cwd=tmp_path, lines=["Pay the bill of 5", line])
+        done = run(
+            *("chat", "--tools", "till:pay"),
+            cwd=tmp_path,
+            lines=[line for answer in (*allow, *deny) for line in ("Pay the bill of 5", answer)],
+        )
 
         assert (done.returncode, done.stderr) == (0, "")
         assert '? [Approval] May pay run with {"amount": 5}?' in done.stdout
-        assert shown in done.stdout
+        assert re.findall(r"^  (✓|✗) pay(.*)$", done.stdout, re.MULTILINE) == [
+            *[("✓", "(amount=5)")] * len(allow),
+            *[("✗", " denied")] * len(deny),
+        ]
+        assert re.findall("Denied by the user.*", done.stdout) == [
+            *["Denied by the user"] * (len(deny) - 1),
+            "Denied by the user: too much",
+        ]
+        assert "  pay denied: Denied by the user: too much" in run("show", newest(tmp_path), cwd=tmp_path).stdout
+
+    def test_a_command_answers_no_question(self, tmp_path: Path) -> None:
+        """P15: where an answer is expected it is carried out or refused, and the question is put again; the answers
+        that there are to other questions stay. A path is an answer like any other."""
+        (tmp_path / "twice.py").write_text(ASKS_TWICE)
+        lines = ("Go", "north", "/state", "/retry", "/state now", "/usr", "Go", "/quit", "unsaid")
+
+        done = run("chat", "--tools", "twice:ask_twice", cwd=tmp_path, lines=lines)
+
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "awaiting_user_response, after 1 turn and " in done.stdout
+        assert "There is no failed turn to try again." in done.stdout
+        assert "/state takes nothing behind it." in done.stdout
+        assert done.stdout.count("? Where from?") == 2
+        assert done.stdout.count("? Where to?") == 4
+        assert '"Where from?": "North", "Where to?": "/usr"' in done.stdout
+        assert "The question stays open." in done.stdout
+        assert "unsaid" not in done.stdout
 
     def test_a_question_waits_for_the_next_process(self, tmp_path: Path) -> None:
         """P19: where the lines end at a question it stays open, and who comes back is asked first; a label answers."""
@@ -193,6 +248,29 @@ class TestChatThroughAPipe:
         assert id_in(second.stdout) == id_in(first.stdout)
         assert "You chose Kikunoi." in second.stdout
         assert (first.returncode, second.returncode) == (0, 0)
+
+    def test_tools_that_are_not_there_any_more_are_named(self, tmp_path: Path) -> None:
+        """A log keeps no tools: a line says which of those that were used are missing; no line where all are there."""
+        run("chat", "--tools", DEMO_TOOLS, cwd=tmp_path, lines=[REQUEST, "1"])
+
+        without = run("chat", "--resume", cwd=tmp_path)
+        beside = run("chat", "--resume", "--tools", DEMO_TOOLS, cwd=tmp_path)
+
+        assert "used are missing now: find_table. Name them with --tools." in without.stdout
+        assert "missing" not in beside.stdout
+
+    def test_the_way_back_works_without_this_environment(self, tmp_path: Path) -> None:
+        """It names what the environment or the command line said, and not what the directory says by itself."""
+        (tmp_path / "turnwise.toml").write_text(
+            'tools = ["turnwise.hosts.terminal.demo:find_table"]\n', encoding="utf-8"
+        )
+
+        done = run("chat", cwd=tmp_path, TURNWISE_DB="other.db")
+        back = re.search(r"turnwise (chat .*)", done.stdout)
+
+        assert back is not None
+        assert back[1].split()[2:] == ["--db", "other.db"]
+        assert run(*back[1].split(), cwd=tmp_path).returncode == 0
 
     async def test_a_turn_that_fails_can_be_tried_again(self, tmp_path: Path) -> None:
         """P11, P33: its sentence is shown, /retry goes on, and a chat that ends in a failure exits with 1."""
@@ -224,6 +302,7 @@ class TestChatThroughAPipe:
         first, _, second = done.stdout.partition("There is nothing to condense yet.")
         assert (done.returncode, done.stderr) == (0, "")
         assert first.count("Condensing what was said so far.") == 2
+        assert first.count("Condensed; the log keeps everything.") == 1
         assert "history_compacted          They met." in second
         assert second.endswith("Again.\n")
 
@@ -325,7 +404,7 @@ class TestWhatCannotBeDone:
 
         done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
 
-        assert_one_sentence(done, "pip install 'turnwise[terminal]'")
+        assert_one_sentence(done, "pip install prompt_toolkit pydantic-settings questionary rich typer")
 
     def test_a_full_disk_under_the_output_is_one_sentence(self, tmp_path: Path) -> None:
         """What cannot be written is said once, and not again when Python ends."""
@@ -373,11 +452,12 @@ class TestReading:
         assert {done.stderr for done in (listed, said, happened, replayed)} == {""}
 
     async def test_an_export_is_a_line_for_each_step(self, asking: Conversation, database: Path) -> None:
-        """JSON lines: the name of the format, then the steps in order."""
+        """JSON lines: the name of the format, the conversation, its steps in order, and how many there were."""
         done = await run_beside("export", asking.id, "--db", f"sqlite:///{database}", cwd=database.parent)
 
-        header, *steps = map(json.loads, done.stdout.splitlines())
+        header, head, *steps, last = map(json.loads, done.stdout.splitlines())
         assert header["format"] == "turnwise-log"
+        assert (head["conversation"], head["seq"], last["conversations"]) == (asking.id, 4, 1)
         assert [step["seq"] for step in steps] == [1, 2, 3, 4]
 
     async def test_a_second_engine_is_refused(self, asking: Conversation, database: Path) -> None:
@@ -531,6 +611,7 @@ class TestAtATerminal:
             child.expect_exact("stopping")
             child.sendintr()
             child.expect_exact("You left in the middle of a turn")
+            child.expect_exact("To come back to this conversation: ")
             while_cancelling = end_of(child)
 
         assert (after_a_cancel, while_cancelling) == (0, 130)
@@ -573,17 +654,87 @@ class TestAtATerminal:
             assert end_of(child) == 0
         assert "awaiting_user_response" in run("list", cwd=tmp_path).stdout
 
-    def test_a_key_pressed_too_early_allows_nothing(self, tmp_path: Path) -> None:
-        """P36: letters do nothing and Enter alone denies."""
+    def test_ctrl_c_at_an_approval_cancels_the_turn_and_twice_leaves(self, tmp_path: Path) -> None:
+        """P36, P38: as anywhere else; the tool does not run."""
         (tmp_path / "till.py").write_text(TILL)
         with terminal("chat", "--tools", "till:pay", cwd=tmp_path) as child:
             at_prompt(child).sendline("Pay the bill of 5")
-            child.expect_exact("in your own words")
-            child.sendline("kjoy")
-            child.expect_exact("Denied by the user")
+            child.expect_exact("and say why")
+            child.sendintr()
+            child.expect_exact("✗ pay cancelled")
+            child.expect_exact("Cancelled; the conversation goes on.")
+            at_prompt(child).sendintr()
+
+            assert end_of(child) == 0
+        assert run("list", cwd=tmp_path).stdout.split()[1] == "idle"
+
+    def test_at_an_approval_enter_denies_and_a_typed_yes_allows(self, tmp_path: Path) -> None:
+        """P36: Enter alone allows nothing, letters are the beginning of an answer, and other words are a reason."""
+        (tmp_path / "till.py").write_text(TILL)
+        with terminal("chat", "--tools", "till:pay", cwd=tmp_path) as child:
+            for answer, shown in (("", "Denied by the user"), ("yes", "paid 5"), ("kjoy", "Denied by the user: kjoy")):
+                at_prompt(child).sendline("Pay the bill of 5")
+                child.expect_exact("and say why")
+                child.sendline(answer)
+                child.expect_exact(f": {shown}\r\n")
             at_prompt(child).sendeof()
 
             assert end_of(child) == 0
+
+    def test_what_is_typed_in_a_menu_is_an_answer_or_a_command(self, tmp_path: Path) -> None:
+        """P15: nothing that is typed or pasted is thrown away, and no option is taken by it; commands are obeyed, and
+        the question stays."""
+        with terminal("chat", "--tools", DEMO_TOOLS, cwd=tmp_path) as child:
+            at_prompt(child).sendline(REQUEST)
+            child.expect_exact("in your own words")
+            child.sendline("/state")
+            child.expect_exact("awaiting_user_response, after 1 turn and ")
+            child.expect_exact("in your own words")
+            child.sendline("a quiet one")
+            child.expect_exact("You chose a quiet one.")
+            at_prompt(child).sendline(REQUEST)
+            child.expect_exact("in your own words")
+            child.send("\x1b[200~the pasted one\x1b[201~")
+            child.expect_exact("Your answer:")
+            child.send("\r")
+            child.expect_exact("You chose the pasted one.")
+            at_prompt(child).sendline(REQUEST)
+            child.expect_exact("in your own words")
+            child.sendline("/quit")
+            child.expect_exact("The question stays open.")
+
+            assert end_of(child) == 0
+        assert "awaiting_user_response" in run("list", cwd=tmp_path).stdout
+
+    def test_where_several_may_be_chosen_typing_adds_to_what_is_marked(self, tmp_path: Path) -> None:
+        """P15: every letter begins words of one's own, and the mark that was set before them counts."""
+        (tmp_path / "several.py").write_text(ASKS_TWICE.replace("(NORTH, SOUTH)", "(NORTH, SOUTH), multi_select=True"))
+        with terminal("chat", "--tools", "several:ask_twice", cwd=tmp_path) as child:
+            at_prompt(child).sendline("Go")
+            child.expect_exact("in your own words")
+            child.send(" ")
+            child.sendline("a bit west")
+            child.expect_exact("Where to?")
+            child.expect_exact("in your own words")
+            child.sendline("inland")
+            child.expect_exact('"Where from?": ["North", "a bit west"], "Where to?": ["inland"]')
+            at_prompt(child).sendeof()
+
+            assert end_of(child) == 0
+
+    def test_a_line_that_a_cancel_drops_is_spoken_of(self, slow_tools: str, tmp_path: Path) -> None:
+        """Typed while a tool runs it waits to be said; Ctrl-C drops it, and says so."""
+        with terminal("chat", "--tools", slow_tools, cwd=tmp_path) as child:
+            at_prompt(child).sendline("Wait in Rome")
+            child.expect_exact('wait_long(place="Rome")')
+            child.sendline("and then?")
+            child.sendintr()
+            child.expect_exact("What you typed in the meantime was dropped.")
+            child.expect_exact("Cancelled; the conversation goes on.")
+            at_prompt(child).sendeof()
+
+            assert end_of(child) == 0
+        assert "and then?" not in run("export", newest(tmp_path), cwd=tmp_path).stdout
 
     def test_other_takes_words_of_ones_own(self, tmp_path: Path) -> None:
         """P15: free text arrives as it was typed."""

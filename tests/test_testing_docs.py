@@ -55,8 +55,12 @@ def mend(project: Path) -> None:
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_its_programs_run(program: str, tmp_path: Path) -> None:
-    """Each block that is no file of the example is a whole program that ends well."""
-    ran = run(tmp_path, "-c", program)
+    """Each block that is no file of the example is whole: a program that ends well, or tests that pass, with no more
+    than what the extra `testing` brings."""
+    (tmp_path / "test_block.py").write_text(program, encoding="utf-8")
+    is_test = re.search(r"^(?:(?:async )?def test_|class Test)", program, re.MULTILINE)
+
+    ran = run_tests(tmp_path, "-q", "test_block.py") if is_test else run(tmp_path, "test_block.py")
 
     assert (ran.returncode, ran.stderr) == (0, "")
 

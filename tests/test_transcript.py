@@ -1,5 +1,6 @@
 """What was said, read from the log: each text from the one event that brought it, each result in its place."""
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -10,7 +11,9 @@ from hypothesis import strategies as st
 from turnwise.states import (
     AgentMail,
     Heard,
+    Image,
     Joined,
+    Limits,
     LogEntry,
     Made,
     MemoryRecalled,
@@ -22,6 +25,8 @@ from turnwise.states import (
     Speech,
     Texts,
     ToolCall,
+    ToolComplete,
+    ToolReconciled,
     ToolResult,
     Usage,
     WorkComplete,
@@ -33,7 +38,12 @@ from turnwise.states.transcript import Transcript, speeches_of
 from turnwise.testing import Trace, traces
 from turnwise.testing.laws import unpaired
 
+from . import moments
 from .conversation import Conversation, asking, call, completing, responding, spawning, talking
+from .pictures import GIF, PNG
+
+TEXTS = Texts()
+DOOR, WINDOW = Image.of(PNG), Image.of(GIF)
 
 
 def texts(messages: tuple[Message, ...], role: str) -> list[str]:
@@ -92,6 +102,42 @@ class TestResults:
 
         errors = {message.tool_call_id: message.error for message in conversation.transcript if message.role == "tool"}
         assert errors == {"ask": False, "fault": True, "breaks": True, "ends": False, "stops": True}
+
+    @pytest.mark.parametrize(
+        ("moment", "happens", "reasons"),
+        [
+            (moments.approving, lambda it: it.timer_rings(), {"pay": "denied"}),
+            (moments.approving, lambda it: it.cancels(), {"pay": "cancelled"}),
+            (moments.asked, lambda it: it.cancels(), {"ask": "cancelled", "next": "cancelled"}),
+            (moments.asked, lambda it: it.timer_rings(), {"ask": None}),
+            (moments.stopping, lambda it: it.tool_stops("a"), {"a": "cancelled"}),
+            (moments.stopping, lambda it: it.tool_was_interrupted("a"), {"a": "cancelled"}),
+            (moments.stopping, lambda it: it.tool_ends("a", "No.", error=True), {"a": None}),
+            (moments.stopping, lambda it: it.timer_rings(), dict.fromkeys("abc", "cancelled")),
+            (moments.stopping_children, lambda it: it.timer_rings(), {"spawn": "cancelled"}),
+            (moments.doubting, lambda it: it.cancels(), {"pay": "cancelled", "next": "cancelled"}),
+            (moments.doubting, lambda it: it.resolves("pay", "did_not_run"), {"pay": None}),
+        ],
+    )
+    def test_an_error_says_whether_a_person_is_its_reason(
+        self, moment: Callable[[], Conversation], happens: Callable[[Conversation], object], reasons: dict[str, str]
+    ) -> None:
+        """P6, P36: what was cancelled, or not allowed, is no fault; what a tool says itself is its own."""
+        conversation = moment()
+        happens(conversation)
+
+        told = {message.tool_call_id: message.stopped for message in conversation.transcript if message.role == "tool"}
+        assert told == reasons
+
+    def test_calls_that_reach_a_limit_were_stopped_by_nobody(self) -> None:
+        """A call that is stopped takes no others along that the rules do not let run."""
+        conversation = Conversation(limits=Limits(tool_calls=1))
+        conversation.says()
+        conversation.model_calls("a", "next")
+        conversation.tool_stops("a")
+
+        told = {message.tool_call_id: message.stopped for message in conversation.transcript if message.role == "tool"}
+        assert told == {"a": "cancelled", "next": None}
 
 
 class TestMessages:
@@ -353,6 +399,17 @@ class TestCurrent:
         assert [message.tool_call_id for message in current if message.role == "tool"] == ["c", "d"]
         assert unpaired(current) is None
 
+    def test_an_ending_of_ours_stands_behind_what_was_condensed(self) -> None:
+        """P21: whatever entered after the summary stays, whoever said it."""
+        conversation = Conversation(models=(ModelSpec(name="small", window=100),), limits=Limits(requests=2))
+        conversation.says("first")
+        conversation.model_calls("a", usage=Usage(input_tokens=90))
+        conversation.history_is_condensed()
+
+        conversation.model_calls("b")
+
+        assert [message.text for message in conversation.said.current][-2:] == [TEXTS.not_run, TEXTS.limit]
+
     def test_what_waits_is_not_in_it(self) -> None:
         """A message enters when it leaves the inbox."""
         conversation = Conversation(when_busy="queue")
@@ -514,6 +571,33 @@ class TestReadingIt:
         assert [origin for origin in origins if origin] == ["researcher"]
         assert origins[-1] == "researcher"
         assert conversation.said.origin(Made(text="Nothing.")) == ""
+
+    def test_a_person_s_images_stand_beside_the_text(self) -> None:
+        """P35: and the reference to what was said is to the text alone."""
+        conversation = Conversation()
+        seq = conversation.says("Look", images=(DOOR, WINDOW)).state.book.seq
+
+        assert conversation.transcript[0].images == (DOOR, WINDOW)
+        assert conversation.said.images(Heard(seq=seq)) == ()
+
+    @pytest.mark.parametrize("happened", ["ended", "reconciled"])
+    def test_a_tool_s_images_stand_beside_its_text(self, happened: str) -> None:
+        """P35: be it told at once or after a crash; what else the tool said has none, and neither has what we say."""
+        conversation = Conversation()
+        conversation.says()
+        conversation.model_calls(responding("show", crash="reconcile"))
+        result = ToolResult(text="A door.", images=(DOOR, WINDOW), acts=(Speech(text="Look!"),))
+        if happened == "ended":
+            conversation.happens(ToolComplete, effect_id=conversation.running("show"), result=result)
+        else:
+            conversation.tool_was_interrupted("show")
+            asked = conversation.asked_about("show")
+            conversation.happens(ToolReconciled, effect_id=asked, verdict="ran", result=result)
+
+        seq, images = conversation.state.book.seq, conversation.said.images
+        assert conversation.transcript[-1].images == images(Heard(seq=seq)) == (DOOR, WINDOW)
+        assert images(Joined(parts=(Made(text="1:"), Heard(seq=seq), Heard(seq=seq)))) == (DOOR, WINDOW) * 2
+        assert images(Heard(seq=seq, index=1)) == images(Made(text="1:")) == ()
 
     def test_what_was_said_lately_stands_in_what_the_search_brought(self) -> None:
         """J3: and nowhere else."""

@@ -6,13 +6,28 @@ from pathlib import Path
 
 import pytest
 
-from turnwise import (
-    Engine,
-    InvalidInput,
-)
-from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, reply
+from turnwise import Engine, InvalidInput, tool
+from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, calls, reply
 
 from .scenes import QUESTION, Watcher, until
+
+
+@tool
+def fails() -> str:
+    """Fail."""
+    raise RuntimeError("no good")
+
+
+@tool
+def works() -> str:
+    """Work."""
+    return "done"
+
+
+@tool(approval=True)
+def pay() -> str:
+    """Pay."""
+    return "paid"
 
 
 class TestUpdates:
@@ -55,6 +70,27 @@ class TestUpdates:
         assert watcher.types()[-2:] == ["state_change", "turn_ended"]
         assert watcher.updates[-2].data["type"] == "idle"
         assert watcher.updates[-1].data["status"] == "cancelled"
+
+    async def test_a_call_that_a_person_did_not_want_is_told_apart_from_one_that_failed(self, database: Path) -> None:
+        """P36, P38: denied, cancelled, failed, completed."""
+        round_ = calls(call("fails"), call("works"), call("pay"), call("pay"))
+
+        async with Engine.open(database, model=ScriptedLlm([round_]), tools=[fails, works, pay]) as engine:
+            conversation = await engine.create()
+            watcher = Watcher(conversation)
+            turn = await conversation.send("Go")
+            turn = await conversation.approve(turn.call_id or "", False)
+            await conversation.cancel()
+            await watcher.until("turn_ended")
+            await watcher.stop()
+
+        told = [(u.data["name"], u.data["status"]) for u in watcher.updates if u.type == "tool"]
+        assert [one for one in told if one[1] != "running"] == [
+            ("fails", "failed"),
+            ("works", "completed"),
+            ("pay", "denied"),
+            ("pay", "cancelled"),
+        ]
 
     async def test_a_late_watcher_gets_a_snapshot_and_then_only_what_is_new(self, database: Path) -> None:
         """P32: the snapshot stands for all that was before it."""

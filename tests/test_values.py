@@ -185,6 +185,14 @@ class TestTheContext:
         assert Context().after(opened) == Context(system="Be kind.", policy=Policy(parallel=2))
         assert (Context().system, Context().policy) == ("", Policy())
 
+    def test_it_knows_for_whom_it_works(self) -> None:
+        """D12, P25: a background agent for the user of another conversation, a sub-agent for a turn of one."""
+        background = Opened(event_id="1", at=NOON, role="background", works_for="front")
+        sub_agent = Opened(event_id="1", at=NOON, role="sub_agent", parent="front")
+
+        assert Context().after(background) == Context(role="background", works_for="front")
+        assert Context().after(sub_agent) == Context(role="sub_agent", parent="front")
+
     def test_rules_change_and_the_prompt_stays(self) -> None:
         """`PolicyChanged` brings rules and nothing else."""
         context = Context(system="Be kind.")
@@ -219,6 +227,17 @@ class TestRounds:
         assert round_.call(7) == called
         with pytest.raises(KeyError, match="8"):
             round_.call(8)
+
+    def test_a_call_that_is_none_of_its_own(self) -> None:
+        """A `KeyError` that names it."""
+        with pytest.raises(KeyError, match="other"):
+            Round(calls=(RoundCall.of(call("a"), 1),)).named("other")
+
+    def test_it_is_done_with_a_call_once(self) -> None:
+        """A question is done with when it is asked, and its answer changes nothing about that."""
+        asked = Round(calls=(RoundCall.of(call("a"), 1),)).settle("a")
+
+        assert asked.settle("a").settled == asked.settled == ("a",)
 
     def test_a_call_keeps_all_that_says_how_it_may_run(self) -> None:
         """And leaves the texts where they are."""

@@ -245,6 +245,16 @@ class TestTheCheck:
         assert conversation.nudge() == "The verifier took too long."
         assert conversation.rests_in(LlmRequesting).turn.rejections == 1
 
+    def test_where_nobody_can_check_the_turn_ends_at_once(self) -> None:
+        """Another claim could not be checked either: incomplete, with the reason; what was said is delivered (S21)."""
+        conversation = checked()
+
+        conversation.breaks(VerifyWork, "unavailable", "There is nobody to check it.")
+
+        conversation.rests_in(Idle)
+        assert conversation.ended.failure == Failure(kind="unverified", sentence="There is nobody to check it.")
+        assert (conversation.ended.status, conversation.delivered()) == ("incomplete", ["A"])
+
     def test_after_five_failures_the_turn_ends_as_incomplete(self) -> None:
         """S11: after 5 failures the turn ends as incomplete with the reason; S21: what was said is delivered."""
         conversation = working()

@@ -1,8 +1,24 @@
 """The way that an event takes through the table: its entry, and the branches behind it, are those that a step takes."""
 
+from datetime import timedelta
+
 import pytest
 
-from turnwise.states import Closed, Context, Event, Idle, LlmFailed, Refused, State, UserCancel, UserMessage
+from turnwise.states import (
+    Closed,
+    Context,
+    Event,
+    Idle,
+    Limits,
+    LlmFailed,
+    LlmRequesting,
+    Refused,
+    State,
+    ToolComplete,
+    ToolResult,
+    UserCancel,
+    UserMessage,
+)
 from turnwise.states.grammar import SAME, Branch, Junction, NoOp, Refusal, Row
 from turnwise.states.machine import MACHINE, Edge, branches_for, edges, entry_for
 from turnwise.states.table import TABLE
@@ -81,6 +97,19 @@ class TestTheBranches:
         late = LlmFailed(effect_id=99, at=NOON, kind="timeout", sentence="Too late.")
 
         assert branches_for(requesting().state, late, Context()) == ()
+
+    @pytest.mark.parametrize(("seconds", "end"), [(1, LlmRequesting), (60, Idle)])
+    def test_the_guards_of_the_branches_see_the_event(self, seconds: int, end: type[State]) -> None:
+        """The same result asks the model again, or ends the turn, by the moment at which it comes."""
+        conversation = Conversation(limits=Limits(seconds=60))
+        conversation.says()
+        conversation.model_calls("a")
+        at = conversation.now + timedelta(seconds=seconds)
+        done = ToolComplete(effect_id=conversation.running("a"), at=at, result=ToolResult(text="done"))
+
+        branches = branches_for(conversation.state, done, conversation.history.context)
+
+        assert branches[-1].to is end
 
 
 @pytest.mark.parametrize("moment", IN_TURN, ids=lambda moment: moment.__name__)

@@ -8,7 +8,7 @@ effect and the transcript, and none of it is stored, so nothing of it piles up (
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...states.context import Context
@@ -54,19 +54,22 @@ def _system(effect: RequestLlm, context: Context, transcript: Transcript) -> str
     return "\n\n".join(part for part in (context.system, *profiles, memory) if part.strip())
 
 
-def _past(effect: RequestLlm, context: Context, transcript: Transcript, turn: int) -> Iterator[Message]:
+def _past(effect: RequestLlm, context: Context, transcript: Transcript, turn: int) -> Sequence[Message]:
     """What was said, as far as this request holds it."""
     first = transcript.first_try(turn)
+    before: list[Message] = []
     if effect.plain:
         said = [message for message in of_turn(transcript.messages, first) if message.role == "user"]
     elif isinstance(context.policy.dialogue, Recent):
-        yield from (Message(role=one.role, text=one.text) for one in transcript.recent(effect.memory))
+        before = [Message(role=one.role, text=one.text) for one in transcript.recent(effect.memory)]
         said = list(of_turn(transcript.messages, first))
     else:
         if transcript.condensed is not None:
-            yield Message(role="user", text=f"{SUMMARY}\n{transcript.condensed.summary}")
+            before = [Message(role="user", text=f"{SUMMARY}\n{transcript.condensed.summary}")]
         said = transcript.current
-    yield from (_as_read(message, context) for message in said)
+    if transcript.is_verbatim:  # to ask each message would cost more the longer the conversation is
+        return (*before, *said)
+    return (*before, *(_as_read(message, context) for message in said))
 
 
 def _as_read(message: Message, context: Context) -> Message:

@@ -48,10 +48,19 @@ def _stems(text: str) -> list[str]:
 
 def fill(parameters: dict[str, Any], said: str) -> dict[str, Any] | None:
     """Arguments for a JSON schema, each from what was said; None if a required one cannot be had. `Pure.`"""
+    return None if missing(parameters, said) else _found(parameters, said)
+
+
+def missing(parameters: dict[str, Any], said: str) -> list[str]:
+    """The required parameters of a JSON schema that cannot be had from what was said. `Pure.`"""
+    found = _found(parameters, said)
+    return [name for name in parameters.get("required") or () if name not in found]
+
+
+def _found(parameters: dict[str, Any], said: str) -> dict[str, Any]:
     words = _Words(said)
     found = {name: words.value(name, schema) for name, schema in (parameters.get("properties") or {}).items()}
-    filled = {name: value for name, value in found.items() if value is not None}
-    return filled if set(parameters.get("required") or ()) <= filled.keys() else None
+    return {name: value for name, value in found.items() if value is not None}
 
 
 class _Words:

@@ -10,8 +10,11 @@ from ..text import encodable, is_encodable
 from ..tools.registry import ToolRegistry
 from .asking import Asking, sentence_of
 from .framing import frame
-from .port import LlmFailure, ModelAnswer, ModelRequest, Token
-from .prompt import build_request, request_digest
+from .port import LlmFailure, ModelAnswer, Token
+from .prefix import Prefixes
+from .prompt import Offer
+
+_NOTHING = Offer(())
 
 
 class ModelPerformer:
@@ -20,13 +23,16 @@ class ModelPerformer:
     def __init__(self, asking: Asking, tools: ToolRegistry, clock: Clock) -> None:
         self._asking = asking
         self._tools = tools
+        self._offer = Offer(tools.definitions())
         self._clock = clock
+        self._prefixes = Prefixes()
 
     async def __call__(self, effect: RequestLlm, scene: Scene) -> LlmResponse | LlmFailed:
         """Ask, and answer with what the model said or why it did not."""
         framed = frame(effect, scene.context, scene.transcript, scene.turn)
-        tools = () if effect.plain else self._tools.definitions()
-        request = build_request(effect, framed.system, framed.messages, tools, scene.turn)
+        offer = _NOTHING if effect.plain else self._offer
+        prefix = self._prefixes.of(scene)
+        request, digest = prefix.request(effect, framed.system, framed.messages, offer, scene.turn)
 
         def show(token: Token) -> None:
             scene.show(effect.effect_id, "token", {"text": token.text, "kind": token.kind})
@@ -41,9 +47,9 @@ class ModelPerformer:
                 sentence=sentence_of(failed),
                 retry_after=failed.retry_after,
             )
-        return self._response(effect, request, answer)
+        return self._response(effect, request.model, digest, answer)
 
-    def _response(self, effect: RequestLlm, request: ModelRequest, answer: ModelAnswer) -> LlmResponse:
+    def _response(self, effect: RequestLlm, model: str, digest: str, answer: ModelAnswer) -> LlmResponse:
         return LlmResponse(
             effect_id=effect.effect_id,
             at=self._clock.now(),
@@ -54,6 +60,6 @@ class ModelPerformer:
             tool_calls=self._tools.enter(effect.effect_id, answer.tool_calls),
             finish_reason=answer.finish_reason,
             usage=answer.usage,
-            model=request.model,
-            digest=request_digest(request),
+            model=model,
+            digest=digest,
         )

@@ -17,7 +17,8 @@ from ...states.messages import Usage
 class ModelRequest:
     """What a model is sent: `messages` and `tools` in the shape of OpenAI's chat completions, as plain dicts.
 
-    `tool_choice="none"` lists the tools but allows no call.
+    `tool_choice="none"` lists the tools but allows no call. The dicts are those of later requests, too: whoever has to
+    change them changes copies.
     """
 
     model: str

@@ -12,10 +12,12 @@ import json
 import re
 from collections import deque
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import count
 from typing import Any
+
+from pydantic_core import from_json
 
 from ...states.effects import RequestLlm
 from ...states.images import Image
@@ -46,27 +48,82 @@ def build_request(
     result of their round, since some providers refuse them in the results; a text says whose they are. Neighbours of
     one role become one message. `Pure.`
     """
+    passage = write_passage(messages, Ids(), effect.model, turn)
+    return put_together(effect, system, passage, Offer(tools))
+
+
+@dataclass(frozen=True)
+class Passage:
+    """Messages as they go out, and the names that they call, each once."""
+
+    bodies: tuple[Body, ...] = ()
+    called: tuple[str, ...] = ()
+
+    def __add__(self, other: Passage) -> Passage:
+        return Passage(self.bodies + other.bodies, tuple(dict.fromkeys(self.called + other.called)))
+
+
+def write_passage(messages: Sequence[Message], ids: Ids, model: str, turn: int) -> Passage:
+    """The messages as they go out to the model in this turn; the calls take their ids from `ids`."""
     entries = _paired(messages)
-    called = [call.name for entry in entries for call in entry.message.tool_calls]
-    offered = [_offer(tool) for tool in tools] or [_gone(name) for name in dict.fromkeys(map(legal_name, called))]
-    ids = _Ids()
-    written = [message for entry in entries for message in _written(entry, ids, effect.model, turn)]
+    written = [body for entry in entries for body in _written(entry, ids, model, turn)]
+    called = dict.fromkeys(legal_name(call.name) for entry in entries for call in entry.message.tool_calls)
+    return Passage(tuple(ordered(written, model)), tuple(called))
+
+
+class Offer:
+    """Tools as every provider takes them, with their part of a request's fingerprint: made once for all requests."""
+
+    def __init__(self, tools: Sequence[Body]) -> None:
+        self.tools = tuple(map(_offer, tools))
+        self.canonical = _canonical(self.tools)
+
+
+def put_together(effect: RequestLlm, system: str, passage: Passage, offer: Offer) -> ModelRequest:
+    """The request that `effect` asks for, of all its messages. `Pure.`"""
     return ModelRequest(
         model=effect.model,
-        messages=(
-            *([{"role": "system", "content": system}] if system.strip() else []),
-            *ordered(written, effect.model),
-        ),
-        tools=tuple(offered),
-        tool_choice=effect.tool_choice if tools or not called else "none",
+        messages=(*write_system(system), *passage.bodies),
+        tools=offer.tools or tuple(map(_gone, passage.called)),
+        tool_choice=effect.tool_choice if offer.tools or not passage.called else "none",
     )
+
+
+def write_system(system: str) -> tuple[Body, ...]:
+    """The system message, unless there is none. `Pure.`"""
+    return ({"role": "system", "content": system},) if system.strip() else ()
 
 
 def request_digest(request: ModelRequest) -> str:
     """A fingerprint of the request: equal requests, and only they, have equal ones. 32 hex digits. `Pure.`"""
-    parts = [request.model, request.messages, request.tools, request.tool_choice]
-    canonical = json.dumps(parts, sort_keys=True, separators=(",", ":"))
-    return blake2b(canonical.encode(), digest_size=16).hexdigest()
+    return Digest(request.model).add(request.messages).end(request)
+
+
+class Digest:
+    """The fingerprint of a request, taken while its messages are written: of canonical JSON, piece by piece."""
+
+    def __init__(self, model: str) -> None:
+        self._hash = blake2b(f"[{_canonical(model)},[".encode(), digest_size=16)
+        self._between = ""
+
+    def add(self, bodies: Sequence[Body]) -> Digest:
+        """The fingerprint with these messages behind those before."""
+        longer = copy(self)
+        longer._hash = self._hash.copy()
+        if bodies:
+            longer._hash.update(f"{self._between}{_canonical(bodies)[1:-1]}".encode())
+            longer._between = ","
+        return longer
+
+    def end(self, request: ModelRequest, offer: Offer | None = None) -> str:
+        """The fingerprint of the request, all messages of which were added; `offer` may be what it offers."""
+        tools = offer.canonical if offer is not None and offer.tools else _canonical(request.tools)
+        ended = self._hash.copy()
+        ended.update(f"],{tools},{_canonical(request.tool_choice)}]".encode())
+        return ended.hexdigest()
+
+
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
 def legal_name(name: str) -> str:
@@ -107,25 +164,41 @@ def _paired(messages: Sequence[Message]) -> list[_Entry]:
     return entries
 
 
-class _Ids:
+class Ids:
     """Gives out ids that are legal and used once; an id that is both already stays.
 
     What a call is renamed to depends only on what stands before it, so a history that grows keeps its beginning, and
     the provider's cache of it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, before: Ids | None = None) -> None:
+        self._before = before
         self._used: set[str] = set()
-        self._fresh = (f"call{number:05}" for number in count(1))
+        self._fresh: int = 1 if before is None else before._fresh
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._used or (self._before is not None and name in self._before)
 
     def take(self, wanted: str) -> str:
-        fits = _LEGAL_ID.fullmatch(wanted) and wanted not in self._used
-        given = wanted if fits else next(name for name in self._fresh if name not in self._used)
+        """The id for a call that wants to be called so."""
+        given = wanted if _LEGAL_ID.fullmatch(wanted) and wanted not in self else self._next()
         self._used.add(given)
         return given
 
+    def keep(self, later: Ids) -> None:
+        """Take over what `later`, made with these `before` it, gave out."""
+        self._used |= later._used
+        self._fresh = later._fresh
 
-def _written(entry: _Entry, ids: _Ids, model: str, turn: int) -> Iterator[Body]:
+    def _next(self) -> str:
+        while True:
+            name = f"call{self._fresh:05}"
+            self._fresh += 1
+            if name not in self:
+                return name
+
+
+def _written(entry: _Entry, ids: Ids, model: str, turn: int) -> Iterator[Body]:
     """The messages that one entry goes out as; none if it says nothing."""
     message = entry.message
     if message.role == "user":
@@ -189,15 +262,9 @@ def _told(result: Message) -> str:
 def _is_json_object(text: str) -> bool:
     """Whether every JSON parser takes the text for an object, also those that know no NaN and no half characters."""
     try:
-        value = json.loads(text, parse_constant=_refuse)
-        json.dumps(value, ensure_ascii=False).encode()
-    except (ValueError, RecursionError):
+        return isinstance(from_json(text, allow_inf_nan=False), dict)
+    except ValueError:
         return False
-    return isinstance(value, dict)
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(constant)
 
 
 def _offer(tool: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from .condense import INSTRUCTION
 from .framing import SUMMARY
-from .guesses import choice_in, fill, first_mention, options_in
+from .guesses import choice_in, fill, first_mention, missing, options_in
 from .prompt import RESULT_IMAGES
 
 NAME = "rehearsal"
@@ -126,6 +126,15 @@ def report(conversation: Conversation) -> Reply | None:
     return Reply("\n".join(told))
 
 
+def say_what_is_missing(conversation: Conversation) -> Reply | None:
+    """Where the words point to a tool and do not fill its parameters, name those that they leave open."""
+    for name, tool in conversation.tools.items():
+        if name != ASK and first_mention(tool, conversation.said) is not None:
+            left_open = " and ".join(missing(tool.get("parameters") or {}, conversation.said))
+            return Reply(f"To use {name} I also need to know: {left_open}. Say it all in one message, please.")
+    return None
+
+
 def repeat(conversation: Conversation) -> Reply:
     """Say what was heard, and what would be answered by more than this."""
     names = " or ".join(name for name in conversation.tools if name != ASK)
@@ -133,7 +142,14 @@ def repeat(conversation: Conversation) -> Reply:
     return Reply(f"You said: “{conversation.said}” {hint}")
 
 
-RULES: tuple[Callable[[Conversation], Reply | None], ...] = (condense, use_tools, ask_to_choose, report, repeat)
+RULES: tuple[Callable[[Conversation], Reply | None], ...] = (
+    condense,
+    use_tools,
+    ask_to_choose,
+    report,
+    say_what_is_missing,
+    repeat,
+)
 
 
 def reply_to(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> Reply:

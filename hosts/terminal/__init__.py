@@ -11,8 +11,14 @@ import sys
 from importlib.util import find_spec
 from io import TextIOWrapper
 
-EXTRA = ("typer", "rich", "prompt_toolkit", "questionary", "pydantic_settings")
-"""What the extra `terminal` installs."""
+EXTRA = {
+    "prompt_toolkit": "prompt_toolkit",
+    "pydantic_settings": "pydantic-settings",
+    "questionary": "questionary",
+    "rich": "rich",
+    "typer": "typer",
+}
+"""What the extra `terminal` installs: the names to import and to install."""
 
 
 def main() -> None:
@@ -35,5 +41,7 @@ def main() -> None:
 
 
 def _say_what_is_missing() -> int:
-    print("The command turnwise needs its terminal extra: pip install 'turnwise[terminal]'", file=sys.stderr)
+    # By the packages themselves: where turnwise came from, and so how to name its extra, is not known here.
+    packages = " ".join(EXTRA.values())
+    print(f"The command turnwise needs what its extra `terminal` brings: pip install {packages}", file=sys.stderr)
     return 2

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -122,16 +123,19 @@ def list_(db: Db = None, debug: Debug = None) -> None:
 def replay(
     conversation_id: MaybeId = None,
     everything: Annotated[bool, typer.Option("--all", help="Replay every conversation.")] = False,
+    junit: Annotated[
+        Path | None,
+        typer.Option("--junit", metavar="FILE", help="Also write a JUnit report, for CI.", show_default=False),
+    ] = None,
     db: Db = None,
     debug: Debug = None,
 ) -> None:
     """Take a conversation through its steps again; exit 1 if one does not come out as it was stored."""
-    if (conversation_id is None) != everything:
-        raise typer.BadParameter("Give the ID of a conversation, or --all.")
+    _check_one_or_all(conversation_id, everything)
     settings = _settings(db=db, debug=debug)
-    from .reading import replay
+    from .replaying import replay
 
-    _run(replay(settings, conversation_id))
+    _run(replay(settings, conversation_id, junit))
 
 
 @app.command()
@@ -160,12 +164,64 @@ def resolve(
 
 
 @app.command()
-def export(conversation_id: Id, db: Db = None, debug: Debug = None) -> None:
-    """Write a conversation to stdout as JSON, a line for each step."""
+def fork(
+    conversation_id: Id,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="SEQ", help="A step, as show --events counts them.", show_default="the newest"),
+    ] = None,
+    db: Db = None,
+    debug: Debug = None,
+) -> None:
+    """Copy a conversation up to its last rest at or before a step, to go on from there in another way.
+
+    Prints the id of the copy, and the step on which it landed. The original is not touched.
+    """
     settings = _settings(db=db, debug=debug)
-    from .reading import export
+    from .keeping import fork
+
+    _run(fork(settings, conversation_id, at))
+
+
+@app.command()
+def export(
+    conversation_id: MaybeId = None,
+    everything: Annotated[bool, typer.Option("--all", help="Export every conversation.")] = False,
+    db: Db = None,
+    debug: Debug = None,
+) -> None:
+    """Write a conversation to stdout as JSON, a line for each step; exit 1 if one is damaged and was left out."""
+    _check_one_or_all(conversation_id, everything)
+    settings = _settings(db=db, debug=debug)
+    from .keeping import export
 
     _run(export(settings, conversation_id))
+
+
+@app.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What export wrote; - is stdin.")],
+    db: Db = None,
+    debug: Debug = None,
+) -> None:
+    """Take the conversations of an export in, under the ids that they had: all of them, or none."""
+    settings = _settings(db=db, debug=debug)
+    from .keeping import import_, read
+
+    _run(import_(settings, read(file)))
+
+
+@app.command()
+def doctor(
+    fix: Annotated[bool, typer.Option("--fix", help="Mend what can be mended without guessing.")] = False,
+    db: Db = None,
+    debug: Debug = None,
+) -> None:
+    """Examine a database: every digest, every step, and all that must agree; exit 1 if something is wrong."""
+    settings = _settings(db=db, debug=debug)
+    from .examining import doctor
+
+    _run(doctor(settings, fix))
 
 
 @app.command()
@@ -174,6 +230,11 @@ def diagram() -> None:
     from ...states.diagram import mermaid
 
     print(mermaid(), end="")
+
+
+def _check_one_or_all(conversation_id: str | None, everything: bool) -> None:
+    if (conversation_id is None) != everything:
+        raise typer.BadParameter("Give the ID of a conversation, or --all.")
 
 
 def _settings(**options: object) -> Settings:

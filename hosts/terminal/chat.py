@@ -8,13 +8,16 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from ...engine.conversation import Conversation
 from ...engine.engine import Engine
 from ...states.errors import ConfigurationError, TurnwiseError
+from ...states.events import HistoryCompacted
 from ...states.messages import Message
 from ...states.states import Failed
 from .dialogue import Dialogue, dialogue
 from .event_lines import event_lines
 from .faults import INTERRUPTED
+from .lookup import tools_missing
 from .pen import Pen
-from .person import Person
+from .person import Commanded, Person, command_in
+from .printable import counted
 from .screen import Screen
 from .session import engine_for, pen_for_stdout, way_back
 from .settings import Settings
@@ -22,7 +25,7 @@ from .settings import Settings
 FAILED = 1
 """The exit code of a chat through a pipe that ends with a turn that failed."""
 
-_COMMAND = re.compile(r"/[a-z]+")
+_LIKE_A_COMMAND = re.compile(r"/[a-z]+")
 
 
 async def chat(settings: Settings, conversation_id: str | None, resume: bool) -> int:
@@ -51,22 +54,26 @@ async def _newest(engine: Engine) -> str:
 
 
 async def _hold(conversation: Conversation, settings: Settings, pen: Pen) -> int:
+    said = await conversation.transcript()
     back = way_back(conversation.id, settings)
-    pen.note(back)
-    person = _person(pen, await conversation.transcript())
+    if not pen.lively:  # a script must know it whatever happens next; a person reads it when it is of use
+        pen.note(back)
+    if missing := tools_missing(settings.tools, said):
+        pen.note(f"Tools that this conversation used are missing now: {', '.join(missing)}. Name them with --tools.")
+    person = _person(pen, said)
     async with dialogue(conversation, Screen(pen, thoughts=settings.thoughts), person) as led:
-        await Chat(led).run()
+        await Chat(led, settings).run()
     return _part(conversation, led, back)
 
 
 def _part(conversation: Conversation, led: Dialogue, back: str) -> int:
     """The last words, and the exit code."""
-    pen = led.screen.pen
-    if led.left and conversation.state.works:
+    pen, in_the_middle = led.screen.pen, led.left and conversation.state.works
+    if in_the_middle:
         pen.note("You left in the middle of a turn; it goes on when you come back.")
-    if pen.lively and not (led.left and conversation.state.works):
+    if pen.lively:
         pen.note(back)
-        return 0
+        return INTERRUPTED if in_the_middle else 0
     if led.left:
         return INTERRUPTED
     return FAILED if isinstance(conversation.state, Failed) else 0
@@ -86,8 +93,9 @@ def _person(pen: Pen, said: Iterable[Message]) -> Person:
 class Chat:
     """What the user types, until there is no more of it: messages, answers, commands."""
 
-    def __init__(self, led: Dialogue) -> None:
+    def __init__(self, led: Dialogue, settings: Settings) -> None:
         self._led = led
+        self._settings = settings
         self._conversation = led.conversation
         self._pen = led.screen.pen
         self._ended = False
@@ -96,9 +104,11 @@ class Chat:
             "/events": self._events,
             "/retry": self._retry,
             "/compact": self._compact,
+            "/fork": self._fork,
             "/help": self._help,
             "/quit": self._quit,
         }
+        led.person.commands = self._commands.keys()
 
     async def run(self) -> None:
         """Go on until the user leaves; what goes on already, after a crash, comes first."""
@@ -118,24 +128,37 @@ class Chat:
         text = await self._led.person.says()
         if text is None:
             self._ended = True
-        elif _COMMAND.fullmatch(text.strip()):
-            await self._commands.get(text.strip(), self._unknown)()
+        elif command_in(text, self._commands) or _LIKE_A_COMMAND.fullmatch(text.strip()):
+            await self._obey(text.strip())
         else:
             await self._led.hold(self._conversation.send(text))
 
     async def _ask(self) -> None:
         try:
             await self._led.ask()
+        except Commanded as command:
+            await self._obey(command.line.strip())
         except EOFError:
             self._ended = True
+        if self._ended:
             self._pen.note("The question stays open.")
 
     # --- commands
 
+    async def _obey(self, line: str) -> None:
+        command = self._commands.get(line)
+        if command is not None:
+            await command()
+        elif known := command_in(line, self._commands):
+            self._pen.line(f"{known} takes nothing behind it.", "red")
+        else:
+            self._pen.line("There is no such command; /help lists those that there are.", "red")
+
     async def _state(self) -> None:
         """where the conversation rests"""
         state = self._conversation.state
-        self._pen.line(f"{state.type}, after {state.book.turn} turns and {state.book.seq} events")
+        turns, events = counted(state.book.turn, "turn"), counted(state.book.seq, "event")
+        self._pen.line(f"{state.type}, after {turns} and {events}")
 
     async def _events(self) -> None:
         """what happened, as it is stored"""
@@ -144,11 +167,23 @@ class Chat:
 
     async def _retry(self) -> None:
         """try a turn again that failed"""
+        if not isinstance(self._conversation.state, Failed):
+            self._pen.line("There is no failed turn to try again.", "red")
+            return
         await self._led.hold(self._conversation.retry())
 
     async def _compact(self) -> None:
         """condense what was said, to make room for more"""
         await self._led.hold(self._conversation.compact())
+        newest = (await self._conversation.events())[-1].event
+        done = isinstance(newest, HistoryCompacted)
+        self._pen.note("Condensed; the log keeps everything." if done else "Stopped; nothing was condensed.")
+
+    async def _fork(self) -> None:
+        """copy the conversation up to here; this one goes on"""
+        copy = await self._conversation.fork()
+        self._pen.line(f"Forked at step {copy.state.book.seq}.")
+        self._pen.note(way_back(copy.id, self._settings, called="the copy"))
 
     async def _help(self) -> None:
         """this list"""
@@ -159,6 +194,3 @@ class Chat:
     async def _quit(self) -> None:
         """leave; the conversation is kept"""
         self._ended = True
-
-    async def _unknown(self) -> None:
-        self._pen.line("There is no such command; /help lists those that there are.", "red")

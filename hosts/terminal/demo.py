@@ -6,7 +6,7 @@ It runs without a key, without a network and, where nobody sits at a terminal, w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,8 +21,8 @@ from .event_lines import event_lines
 from .faults import INTERRUPTED
 from .lines import asked
 from .pen import Pen
-from .person import Given, Person
-from .reading import verdict
+from .person import OTHER, Answer, Commanded, Other, Person
+from .replaying import verdict
 from .screen import Screen
 from .session import engine_for, own_name, pen_for_stdout
 from .settings import Settings
@@ -100,32 +100,31 @@ class Nobody:
     """Stands in for a person where there is none: takes the first option, and says so."""
 
     def __init__(self, pen: Pen) -> None:
+        self.commands: Collection[str] = ()
         self._pen = pen
 
     async def says(self) -> None:
         """Nothing."""
 
-    async def answers(self, questions: Sequence[UserQuestion]) -> Given:
-        """The first option of each question."""
-        return {question.question: self._answer(question) for question in questions}
-
-    def interrupted(self) -> bool:
-        """Nobody stays."""
-        return True
-
-    def _answer(self, question: UserQuestion) -> str | list[str]:
+    async def answer(self, question: UserQuestion, other: Other | None = OTHER) -> Answer:
+        """The first option of the question."""
         first = question.options[0].label
         self._pen.line(asked(question))
         self._pen.note(f"  There is no terminal to ask at, so the demo takes the first option: {first}")
         return [first] if question.multi_select else first
 
+    def interrupted(self) -> bool:
+        """Nobody stays."""
+        return True
+
 
 async def _converse(led: Dialogue) -> None:
+    led.person.commands = {"/quit"}
     await led.hold(led.conversation.send(MESSAGE))
     while led.asks:
         try:
             await led.ask()
-        except EOFError:
+        except (EOFError, Commanded):
             return
 
 

@@ -7,7 +7,7 @@ where nothing goes on the person decides what it means.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 
 from ...engine.conversation import Conversation
@@ -17,22 +17,32 @@ from ...states.messages import ToolCall
 from ...states.questions import QuestionOption, UserQuestion
 from ...states.states import AwaitingApproval, AwaitingPerson, AwaitingUserResponse, Busy, InDoubt
 from .interrupts import interrupts
-from .person import Given, Person
+from .person import OTHER, Answer, Other, Person
 from .printable import one_line
 from .screen import Screen
 
 ALLOW, DENY = "Allow", "Deny"
+YES, NO = ("allow", "y", "yes"), ("deny", "n", "no")
+"""What allows a call to run, and what denies it, however it is written; any other words deny it and say why."""
+
+WHY_NOT = Other("Deny, and say why", "", ", yes, no, or why not")
 
 RESOLUTIONS: Mapping[str, Resolution] = {"It ran": "ran", "It did not run": "did_not_run", "Run it again": "again"}
 """What can be said of a call that a crash interrupted, by its label."""
 
 
 def leave_for(call: ToolCall) -> UserQuestion:
-    """The question whether a call may run; a key pressed too early denies it. `Pure.`"""
+    """The question whether a call may run; Enter pressed too early denies it. `Pure.`"""
     allow = QuestionOption(label=ALLOW, description="run it as it stands")
-    deny = QuestionOption(label=DENY, description="or say in your own words why not")
+    deny = QuestionOption(label=DENY, description="go on without it")
     text = f"May {call.name} run with {one_line(call.arguments)}?"
     return UserQuestion(question=text, header="Approval", options=(deny, allow))
+
+
+def leave_in(answer: str) -> tuple[bool, str | None]:
+    """Whether an answer to that question allows the call, and the reason that it gives if it does not. `Pure.`"""
+    word = answer.strip().casefold()
+    return word in YES, None if word in (*YES, *NO) else answer
 
 
 def doubt_about(call: ToolCall) -> UserQuestion:
@@ -74,6 +84,7 @@ class Dialogue:
         self._here = asyncio.current_task()
         self._react: Callable[[], object] = self._leave_unless_by_mistake
         self._cancelling: asyncio.Task[None] | None = None
+        self._given: dict[str, dict[str, Answer]] = {}
         self._drawn = -1
         self._progress = asyncio.Condition()
 
@@ -103,7 +114,7 @@ class Dialogue:
     async def ask(self) -> None:
         """Put what is asked to the person, hand in what comes of it, and return as `hold` does.
 
-        Raises EOFError if the person leaves instead.
+        Raises EOFError if the person leaves instead, and `Commanded`; asked again, only what is open still is put.
         """
         state = self.conversation.state
         if isinstance(state, AwaitingApproval):
@@ -111,28 +122,25 @@ class Dialogue:
         elif isinstance(state, InDoubt):
             await self._ask_about(state)
         elif isinstance(state, AwaitingUserResponse):
-            given = await self._answers(state.questions)
+            given = await self._answers(state)
             await self.hold(self.conversation.decline() if given is None else self.conversation.answer(given))
 
     async def _ask_for_leave(self, state: AwaitingApproval) -> None:
-        """A tool that needs leave is put as a question; other words than the two offered tell why it may not run."""
+        """A tool that needs leave is put as a question; who does not want to say ends the turn."""
         called = await self._call(state.call.call_id)
-        question = leave_for(called)
-        given = await self._answers((question,))
-        answer = DENY if given is None else str(given[question.question])
-        note = None if answer in (ALLOW, DENY) else answer
+        given = await self._answer(leave_for(called), WHY_NOT)
         if given is None:
-            self.screen.pen.note("  Denied.")
-        await self.hold(self.conversation.approve(called.call_id, answer == ALLOW, note))
+            await self.hold(self.conversation.cancel())
+        else:
+            await self.hold(self.conversation.approve(called.call_id, *leave_in(str(given))))
 
     async def _ask_about(self, state: InDoubt) -> None:
         """What became of a call that a crash interrupted; who does not want to say ends the turn."""
         called = await self._call(state.call.call_id)
-        question = doubt_about(called)
-        given = await self._answers((question,))
+        given = await self._answer(doubt_about(called), None)
         if given is None:
             await self.hold(self.conversation.cancel())
-        elif (resolution := RESOLUTIONS.get(str(given[question.question]))) is None:
+        elif (resolution := RESOLUTIONS.get(str(given))) is None:
             self.screen.pen.note(f"  Say one of: {', '.join(RESOLUTIONS)}.")
         else:
             await self.hold(self.conversation.resolve(called.call_id, resolution))
@@ -173,8 +181,20 @@ class Dialogue:
 
     # --- asking, and being interrupted
 
-    async def _answers(self, questions: Sequence[UserQuestion]) -> Given | None:
-        asking = asyncio.ensure_future(self.person.answers(questions))
+    async def _answers(self, state: AwaitingUserResponse) -> dict[str, Answer] | None:
+        """The answers to all questions; those that there are already wait while a command is carried out."""
+        given = self._given.setdefault(state.call.call_id, {})
+        for question in state.questions:
+            if question.question not in given:
+                answer = await self._answer(question, OTHER)
+                if answer is None:
+                    del self._given[state.call.call_id]
+                    return None
+                given[question.question] = answer
+        return self._given.pop(state.call.call_id)
+
+    async def _answer(self, question: UserQuestion, other: Other | None) -> Answer | None:
+        asking = asyncio.ensure_future(self.person.answer(question, other))
         try:
             with self._on_interrupt(asking.cancel):
                 await asyncio.wait([asking])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.formatted_text import FormattedText
@@ -12,7 +12,8 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from ...states.questions import UserQuestion
 from .menus import Menus
 from .pen import Pen
-from .person import Given
+from .person import OTHER, Answer, Other
+from .typeahead import DROPPED, forget
 
 PROMPT = FormattedText([("bold ansicyan", "> ")])
 
@@ -25,6 +26,7 @@ class Keyboard:
     """
 
     def __init__(self, pen: Pen, said: Iterable[str] = ()) -> None:
+        self.commands: Collection[str] = ()
         self._pen = pen
         self._menus = Menus(pen)
         self._session: PromptSession[str] = PromptSession(history=InMemoryHistory(list(said)), key_bindings=_keys())
@@ -46,14 +48,19 @@ class Keyboard:
             if text.strip():
                 return text
 
-    async def answers(self, questions: Sequence[UserQuestion]) -> Given | None:
-        """What is chosen in the menus; None after Ctrl-C."""
-        given = await self._menus.answers(questions)
+    async def answer(self, question: UserQuestion, other: Other | None = OTHER) -> Answer | None:
+        """What is chosen in a menu or typed there; None after Ctrl-C. Raises EOFError after Ctrl-D, and `Commanded`."""
+        given = await self._menus.answer(question, other, self.commands)
         self._was_interrupted = given is None
         return given
 
     def interrupted(self) -> bool:
-        """The second Ctrl-C leaves, unless something was said in between."""
+        """The second Ctrl-C leaves, unless something was said in between. What was typed before it counts no more."""
+        if forget():
+            self._pen.note(DROPPED)
+        return self._again()
+
+    def _again(self) -> bool:
         again, self._was_interrupted = self._was_interrupted, True
         return again
 
@@ -62,7 +69,7 @@ class Keyboard:
         if self._session.default_buffer.text:
             self._was_interrupted = False
             return True
-        if self.interrupted():
+        if self._again():
             return False
         self._pen.note("Press Ctrl-C again to leave, or Ctrl-D.")
         return True

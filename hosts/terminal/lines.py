@@ -6,12 +6,12 @@ import asyncio
 import io
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 
 from ...states.questions import UserQuestion
 from .pen import Pen
-from .person import Given
+from .person import OTHER, Commanded, Other, command_in
 
 
 class Lines:
@@ -22,6 +22,7 @@ class Lines:
     """
 
     def __init__(self, pen: Pen) -> None:
+        self.commands: Collection[str] = ()
         self._pen = pen
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
@@ -32,21 +33,20 @@ class Lines:
         """The next line that says something."""
         return await self._next()
 
-    async def answers(self, questions: Sequence[UserQuestion]) -> Given:
-        """One line for each question. Raises EOFError when there are no more lines."""
-        return {question.question: await self._answer(question) for question in questions}
+    async def answer(self, question: UserQuestion, other: Other | None = OTHER) -> str | list[str]:
+        """What the next line answers. Raises EOFError when there are no more lines, and `Commanded`."""
+        hint = "Numbers or labels with commas between them" if question.multi_select else "A number, a label"
+        self._pen.line(f"{asked(question)}\n  {hint}{other.hint if other else ''}:")
+        line = await self._next()
+        if line is None:
+            raise EOFError
+        if command_in(line, self.commands):
+            raise Commanded(line)
+        return answer_in(line, question)
 
     def interrupted(self) -> bool:
         """Where lines are read, Ctrl-C between two turns leaves at once."""
         return True
-
-    async def _answer(self, question: UserQuestion) -> str | list[str]:
-        hint = "Numbers or labels with commas between them" if question.multi_select else "A number, a label"
-        self._pen.line(f"{asked(question)}\n  {hint}, or your own words:")
-        line = await self._next()
-        if line is None:
-            raise EOFError
-        return answer_in(line, question)
 
     async def _next(self) -> str | None:
         while (line := await self._lines.get()) is not None:

@@ -11,8 +11,10 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from ...effects.tools.registry import ToolRegistry
 from ...states import presets
 from ...states.errors import ConfigurationError
+from ...states.messages import Message
 from ...states.policy import Policy
 from .printable import one_line
 
@@ -23,6 +25,13 @@ def tools_named(names: Iterable[str]) -> list[Any]:
     """The tools: `package.module:function` is imported, also from the working directory; any other name is left as
     the name of a built-in tool. Raises `ConfigurationError`."""
     return [_import(name) if ":" in name else name for name in names]
+
+
+def tools_missing(names: Iterable[str], said: Iterable[Message]) -> list[str]:
+    """The tools that were used in what was said, and that are not among those named. Raises `ConfigurationError`."""
+    there = {definition["function"]["name"] for definition in ToolRegistry(tools_named(names)).definitions()}
+    used = dict.fromkeys(call.name for message in said for call in message.tool_calls if call.fault is None)
+    return [name for name in used if name not in there]
 
 
 def _import(name: str) -> Any:

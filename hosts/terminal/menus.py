@@ -1,28 +1,37 @@
-"""Questions as menus: the arrow keys choose, and "Other" takes words of one's own."""
+"""Questions as menus: the arrow keys choose, and whatever is typed is an answer in words of one's own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable
+from typing import Any, NamedTuple
 
 import questionary
-from prompt_toolkit.key_binding import KeyBindings
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
 from questionary import Choice
+from questionary.prompts.common import InquirerControl
 from rich.cells import cell_len
 
 from ...states.questions import QuestionOption, UserQuestion
 from .pen import DIM, Pen
-from .person import Given
+from .person import Answer, Commanded, Other, command_in
 from .printable import one_line
-from .typeahead import forget
+from .typeahead import DROPPED, forget
 
 _MARGIN = 5
 """How many cells of a line the menu itself takes."""
 
 _OTHER = object()
-"""What the menu gives for "Other"; no label is the same object."""
+"""What the menu gives for the way to words of one's own; no label is the same object."""
 
 _STYLE = questionary.Style([("answer", "bold"), ("pointer", "bold"), ("highlighted", "bold"), ("selected", "")])
+
+
+class _Typed(NamedTuple):
+    """What a menu gives where somebody begins to type: that, and what was marked."""
+
+    text: str
+    marked: list[Any]
 
 
 class Menus:
@@ -31,21 +40,26 @@ class Menus:
     def __init__(self, pen: Pen) -> None:
         self._pen = pen
 
-    async def answers(self, questions: Sequence[UserQuestion]) -> Given | None:
-        """The answers, or None after Ctrl-C. Raises EOFError after Ctrl-D."""
+    async def answer(self, question: UserQuestion, other: Other | None, commands: Collection[str]) -> Answer | None:
+        """The answer, or None after Ctrl-C. Raises EOFError after Ctrl-D, and `Commanded`."""
         self._pen.settle()
-        forget()
+        if forget():
+            self._pen.note(DROPPED)
         try:
-            return {question.question: await self._answer(question) for question in questions}
+            answer, words = await self._answer(question, other)
         except KeyboardInterrupt:
             return None
+        if words is not None and command_in(words, commands):
+            raise Commanded(words)
+        return answer
 
-    async def _answer(self, question: UserQuestion) -> str | list[str]:
+    async def _answer(self, question: UserQuestion, other: Other | None) -> tuple[Answer, str | None]:
+        """The answer, and of it the words that were typed."""
         self._pen.line()
         self._pen.line(question.question, "bold")
-        menu = _choices(question.options, described=True)
+        menu = _choices(question.options, other, described=True)
         if any(_cells(option) + _MARGIN > self._pen.width for option in question.options):
-            menu = _choices(question.options, described=False)
+            menu = _choices(question.options, other, described=False)
             self._describe(question.options)
         for option in question.options:
             if option.preview is not None:
@@ -58,37 +72,58 @@ class Menus:
             if option.description:
                 self._pen.line(f"{one_line(option.label)} – {option.description}", DIM)
 
-    async def _one(self, question: UserQuestion, menu: list[Choice]) -> str:
+    async def _one(self, question: UserQuestion, menu: list[Choice]) -> tuple[Answer, str | None]:
         hint = "(arrow keys, Enter)"
         asked = questionary.select(_topic(question), choices=menu, instruction=hint, use_jk_keys=False, style=_STYLE)
         chosen = await _ask(asked)
-        return str(chosen) if chosen is not _OTHER else await self._own_words()
+        if chosen is not _OTHER and not isinstance(chosen, _Typed):
+            return str(chosen), None
+        words = await self._own_words(chosen.text if isinstance(chosen, _Typed) else "")
+        return words, words
 
-    async def _several(self, question: UserQuestion, menu: list[Choice]) -> list[str]:
+    async def _several(self, question: UserQuestion, menu: list[Choice]) -> tuple[Answer, str | None]:
         hint = "(space marks, Enter goes on)"
         asked = questionary.checkbox(
             _topic(question), choices=menu, instruction=hint, validate=_not_none, use_jk_keys=False, style=_STYLE
         )
         chosen = await _ask(asked)
-        labels = [str(value) for value in chosen if value is not _OTHER]
-        if len(chosen) > 1:
+        marked = chosen.marked if isinstance(chosen, _Typed) else chosen
+        labels = [str(value) for value in marked if value is not _OTHER]
+        if len(marked) > 1:
             self._pen.note(f"  {one_line(', '.join(labels))}")
-        return [*labels, await self._own_words()] if _OTHER in chosen else labels
+        if not isinstance(chosen, _Typed) and _OTHER not in marked:
+            return labels, None
+        words = await self._own_words(chosen.text if isinstance(chosen, _Typed) else "")
+        return [*labels, words], words
 
-    async def _own_words(self) -> str:
+    async def _own_words(self, begun: str) -> str:
         words = questionary.text(
             "Your answer:",
+            default=begun,
             validate=lambda text: bool(text.strip()) or "Say something, or press Ctrl-C to answer nothing.",
             style=_STYLE,
         )
-        return str(await _ask(words))
+        return str(await words.unsafe_ask_async())
 
 
 async def _ask(asked: questionary.Question) -> Any:
-    """Ask; menus know Ctrl-D no more than letters, so it is taught to them: it leaves, as anywhere else."""
+    """Ask by a menu. It knows Ctrl-D no more than letters, so both are taught to it: the one leaves, as anywhere else,
+    and the others are given as `_Typed`."""
     if isinstance(keys := asked.application.key_bindings, KeyBindings):
         keys.add("c-d", eager=True)(lambda event: event.app.exit(exception=EOFError))
+        keys.add(Keys.Any)(_take_typed)
+        keys.add(Keys.BracketedPaste)(_take_typed)
+        for marks_several in "ai":
+            keys.add(marks_several, eager=True)(_take_typed)
     return await asked.unsafe_ask_async()
+
+
+def _take_typed(event: KeyPressEvent) -> None:
+    text = event.data.replace("\r\n", "\n").replace("\r", "\n")
+    if text.strip() and text.replace("\n", "").isprintable():
+        controls = event.app.layout.find_all_controls()
+        marked = [value for one in controls if isinstance(one, InquirerControl) for value in one.selected_options]
+        event.app.exit(result=_Typed(text, marked))
 
 
 def _not_none(chosen: list[str]) -> bool | str:
@@ -99,11 +134,11 @@ def _topic(question: UserQuestion) -> str:
     return one_line(question.header or "Choose")
 
 
-def _choices(options: Iterable[QuestionOption], *, described: bool) -> list[Choice]:
+def _choices(options: Iterable[QuestionOption], other: Other | None, *, described: bool) -> list[Choice]:
     choices = [
         Choice(_title(option.label, option.description if described else None), option.label) for option in options
     ]
-    return [*choices, Choice(_title("Other", "in your own words"), _OTHER)]
+    return choices if other is None else [*choices, Choice(_title(other.label, other.description), _OTHER)]
 
 
 def _title(label: str, description: str | None) -> list[tuple[str, str]]:

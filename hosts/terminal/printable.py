@@ -44,6 +44,11 @@ def without_payloads(text: str) -> str:
     return _PAYLOAD.sub(r"\1…", text)
 
 
+def counted(number: int, noun: str) -> str:
+    """So many of them: "1 turn", "2 turns". `Pure.`"""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def _shown(character: str) -> str:
     if character in _KEPT:
         return character

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from typing import get_args
 
 from ...engine.resolving import calls_in_doubt, resolve
-from ...persistence.store import Store
 from ...states.events import Resolution
 from .printable import one_line
-from .reading import WIDEST, store_for
+from .reading import WIDEST
 from .settings import Settings
+from .stores import store_for, store_to_change
 
 VERDICTS: Mapping[str, Resolution] = {verdict: verdict for verdict in get_args(Resolution)}
 """What can be said of a call in doubt, as it is typed."""
@@ -30,11 +30,8 @@ async def list_doubts(settings: Settings, conversation_id: str) -> int:
 
 async def settle(settings: Settings, conversation_id: str, call_id: str | None, verdict: str) -> int:
     """Store what became of a call, one of `VERDICTS`. The database must not be open in a program."""
-    store = await Store.open(settings.db)
-    try:
+    async with store_to_change(settings) as store:
         state = await resolve(store, conversation_id, call_id, VERDICTS[verdict], datetime.now(UTC))
-    finally:
-        await store.close()
     goes_on = "; it goes on when its program opens it" if state.works else ""
     print(f"Settled; the conversation is in {state.type}{goes_on}.")
     return 0

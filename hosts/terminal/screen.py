@@ -164,7 +164,7 @@ class Screen:
             self.pen.wait_for(self._calls[call_id])
         elif call_id != self._asking:
             call = self._calls.pop(call_id, data["name"])
-            self.pen.line(f"  ✓ {call}" if status == "completed" else f"  ✗ {call} failed", DIM)
+            self.pen.line(f"  ✓ {call}" if status == "completed" else f"  ✗ {call} {status}", DIM)
 
     def _progress(self, data: dict[str, Any]) -> None:
         self.pen.wait_for(f"{self._calls.get(data['call_id'], '')}: {data['text']}")

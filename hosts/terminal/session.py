@@ -15,7 +15,7 @@ from ...engine.engine import Engine
 from ...persistence.address import Address
 from .lookup import preset_named, tools_named
 from .pen import Pen
-from .settings import Settings, settings_of
+from .settings import Settings, settings_of_the_directory
 
 NAME = "turnwise"
 
@@ -54,18 +54,19 @@ async def engine_for(settings: Settings, pen: Pen, tools: Iterable[Any] = ()) ->
         yield engine
 
 
-def way_back(conversation_id: str, settings: Settings) -> str:
-    """How to take a conversation up again, in a line."""
+def way_back(conversation_id: str, settings: Settings, called: str = "this conversation") -> str:
+    """How to take a conversation up again, in a line that needs nothing of this environment; `called` is how it is
+    spoken of."""
     if Address.of(settings.db).path is None:
-        return "This conversation is held in memory only; it cannot be taken up again."
-    usual = settings_of()
+        return f"There is no way back to {called}: it is held in memory only."
+    usual = settings_of_the_directory()
     options = [
         ("--db", settings.db, usual.db),
         ("--model", settings.model, usual.model),
         ("--tools", ",".join(settings.tools), ",".join(usual.tools)),
     ]
     given = [part for option, value, default in options if value != default for part in (option, value)]
-    return f"To come back to this conversation: {own_name()} {shlex.join(['chat', conversation_id, *given])}"
+    return f"To come back to {called}: {own_name()} {shlex.join(['chat', conversation_id, *given])}"
 
 
 def own_name() -> str:

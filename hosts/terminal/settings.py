@@ -10,6 +10,7 @@ An option on the command line is heard first, then a variable `TURNWISE_…` of 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, field_validator
@@ -76,11 +77,33 @@ class Settings(BaseSettings):
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
 
 
+class _OfTheDirectory(Settings):
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (TomlConfigSettingsSource(settings_cls),)
+
+
 def settings_of(**options: object) -> Settings:
     """The settings, with the options of a command line; one that is None was not given. Raises `ConfigurationError`."""
-    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    return _read(Settings, {name: value for name, value in options.items() if value is not None})
+
+
+def settings_of_the_directory() -> Settings:
+    """The settings that hold in the working directory whoever comes: those of the file, and the defaults. Raises
+    `ConfigurationError`."""
+    return _read(_OfTheDirectory, {})
+
+
+def _read(kind: type[Settings], given: Mapping[str, Any]) -> Settings:
     try:
-        return Settings(**given)
+        return kind(**given)
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in fault["loc"])

@@ -1,0 +1,152 @@
+"""What must hold of a database after its processes were killed: one function for each promise.
+
+Each is told in a sentence where it is broken. The journal says what the world outside saw; the database may not
+contradict it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from ...states.effects import DeliverToUser, ExecuteTool
+from ...states.events import Answer, DoubtResolved, EffectFailed, Request, ToolAborted
+from ...states.log import LogEntry
+from ...states.states import Closed, Failed, Idle, State, pending
+from .journal import Seen
+
+if TYPE_CHECKING:
+    from ...persistence.replay import ReplayReport
+
+
+@dataclass(frozen=True)
+class Found:
+    """One conversation as it is stored, beside what the world saw. `left` are the effects that are still to be
+    delivered to somebody."""
+
+    id: str
+    entries: Sequence[LogEntry]
+    state: State
+    report: ReplayReport
+    left: frozenset[int]
+    seen: Seen
+
+
+Check: TypeAlias = Callable[[Found], Iterator[str]]
+
+
+def it_replays(found: Found) -> Iterator[str]:
+    """The log has no gap, its chain holds, and it leads to the state that is stored."""
+    if found.report.divergence is not None:
+        yield found.report.divergence.reason
+
+
+def each_effect_has_one_answer(found: Found) -> Iterator[str]:
+    """At most."""
+    answered: set[int] = set()
+    for entry in found.entries:
+        if isinstance(entry.event, Answer):
+            if entry.event.effect_id in answered:
+                yield f"the effect {entry.event.effect_id} has two answers"
+            answered.add(entry.event.effect_id)
+
+
+def what_was_taken_is_there(found: Found) -> Iterator[str]:
+    """Each request of which somebody was told that it was taken."""
+    stored = {entry.event.event_id for entry in found.entries if isinstance(entry.event, Request)}
+    for conversation_id, event_id in sorted(found.seen.taken):
+        if conversation_id == found.id and event_id not in stored:
+            yield f"the request {event_id} was taken, and is lost"
+
+
+def what_was_answered_was_begun(found: Found) -> Iterator[str]:
+    """No answer comes from nowhere."""
+    answers = [entry.event for entry in found.entries if isinstance(entry.event, Answer)]
+    for answer in answers:
+        told_by_us = isinstance(answer, EffectFailed | ToolAborted)
+        if not told_by_us and not found.seen.begun[found.id, answer.effect_id]:
+            yield f"the effect {answer.effect_id} was answered, and never begun"
+
+
+def nothing_runs_twice_that_must_not(found: Found) -> Iterator[str]:
+    """A tool that must run at most once is begun once, and once more each time that a person says so."""
+    again = [
+        entry.event.call_id
+        for entry in found.entries
+        if isinstance(entry.event, DoubtResolved) and entry.event.verdict == "again"
+    ]
+    tools = {
+        effect.effect_id: effect.call
+        for entry in found.entries
+        for effect in entry.effects
+        if isinstance(effect, ExecuteTool) and effect.call.crash == "at_most_once"
+    }
+    for effect_id, call in tools.items():
+        times = found.seen.begun[found.id, effect_id]
+        if times > 1 + again.count(call.call_id):
+            yield f"{call.name} must run at most once, and was begun {times} times as the effect {effect_id}"
+
+
+def what_was_said_arrives_in_order(found: Found) -> Iterator[str]:
+    """Each delivery has arrived or is still to be delivered, and the first arrivals of each channel are in order."""
+    wanted = [one.effect_id for entry in found.entries for one in entry.effects if isinstance(one, DeliverToUser)]
+    for (conversation_id, channel), arrived in found.seen.arrived.items():
+        if conversation_id == found.id:
+            first = list(dict.fromkeys(arrived))
+            if first != [effect_id for effect_id in wanted if effect_id in first]:
+                yield f"deliveries arrived at {channel} in the order {first}"
+            for effect_id in wanted:
+                if effect_id not in first and effect_id not in found.left:
+                    yield f"the delivery {effect_id} never arrived at {channel}, and nobody brings it any more"
+
+
+def it_is_at_rest(found: Found) -> Iterator[str]:
+    """Nothing is open."""
+    if pending(found.state) or not isinstance(found.state, Idle | Failed | Closed):
+        yield f"it rests in {found.state.type} and waits for {sorted(pending(found.state))}"
+    if found.left:
+        yield f"{sorted(found.left)} are still to be delivered"
+
+
+ALWAYS: tuple[Check, ...] = (
+    it_replays,
+    each_effect_has_one_answer,
+    what_was_taken_is_there,
+    what_was_answered_was_begun,
+    nothing_runs_twice_that_must_not,
+    what_was_said_arrives_in_order,
+)
+"""What must hold at any moment."""
+
+AT_REST: tuple[Check, ...] = (*ALWAYS, it_is_at_rest)
+"""What must hold once everything has come to its end."""
+
+
+def check_after_crashes(database: Path, journal: Path, *, at_rest: bool = True) -> list[str]:
+    """Where the database breaks a promise, in a sentence each; none if all is well. With `at_rest` nothing may be open.
+
+    The database must not be open in an engine; nothing is changed.
+    """
+    return asyncio.run(_check(database, Seen.read(journal), AT_REST if at_rest else ALWAYS))
+
+
+async def _check(database: Path, seen: Seen, checks: Sequence[Check]) -> list[str]:
+    from ...persistence.replay import replay_conversation
+    from ...persistence.store import Store
+
+    store = await Store.open(database, read_only=True)
+    try:
+        outbox = await store.outbox()
+        faults = [] if await store.list() else ["there are no conversations"]
+        for summary in await store.list():
+            loaded = await store.load(summary.id)
+            report = await replay_conversation(store, summary.id)
+            left = frozenset(one.effect_id for one in outbox if one.conversation_id == summary.id)
+            found = Found(summary.id, loaded.entries, loaded.state, report, left, seen)
+            faults += [f"{summary.id}: {fault}" for check in checks for fault in check(found)]
+    finally:
+        await store.close()
+    return faults

@@ -1,0 +1,209 @@
+"""What is said to the user arrives: at least once, in order, also when a channel is down or the process dies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turnwise import Conversation, Delivery, Engine, presets
+from turnwise.testing import ManualClock, RecordingChannel, ScriptedLlm, call, calls, reply
+from turnwise.testing.scripted import FunctionLlm
+
+from .scenes import Gate, Watcher, until
+from .test_channels import talk
+
+
+class Line:
+    """A channel that can be down."""
+
+    def __init__(self, name: str = "line") -> None:
+        self.down = True
+        self.channel = RecordingChannel(self._check, name=name)
+
+    def _check(self, delivery: Delivery) -> None:
+        if self.down:
+            raise ConnectionError("the line is down")
+
+
+@asynccontextmanager
+async def talking(
+    database: Path, *texts: str, clock: ManualClock, channels: list[Any], ends: bool = True
+) -> AsyncIterator[Conversation]:
+    """A conversation in which the agent has said these texts."""
+    llm = ScriptedLlm([calls(*(call("talk", text=text) for text in texts)), *([reply("…")] if ends else [])])
+    async with Engine.open(database, model=llm, tools=[talk], channels=channels, clock=clock) as engine:
+        conversation = await engine.create(policy=presets.talk())
+        await conversation.send("Hi")
+        yield conversation
+
+
+async def still_to_deliver(database: Path) -> list[tuple[str, int]]:
+    """What stands in the outbox: the target, and the attempts that failed."""
+    from turnwise.persistence.store import Store
+
+    store = await Store.open(database, read_only=True)
+    try:
+        return [(one.target, one.attempts) for one in await store.outbox()]
+    finally:
+        await store.close()
+
+
+class TestChannelsThatAreDown:
+    """A channel that fails is tried again, and holds up only what is for itself."""
+
+    async def test_it_is_tried_again_in_order_and_the_others_hear_at_once(self, database: Path) -> None:
+        """S20, B2: first in, first out for each channel; the turn and other channels do not wait."""
+        clock, line, whole = ManualClock(), Line(), RecordingChannel()
+
+        async with talking(database, "a", "b", clock=clock, channels=[line.channel, whole]) as conversation:
+            assert whole.texts == ["a", "b"]
+            assert (line.channel.texts, len(line.channel.failed)) == ([], 1)
+            assert conversation.state.type == "idle"
+            await clock.until_asleep()
+            line.down = False
+            await clock.advance(1)
+            await until(lambda: line.channel.texts == ["a", "b"])
+
+        assert await still_to_deliver(database) == []
+        assert [delivery.key for delivery in line.channel.deliveries] == [one.key for one in whole.deliveries]
+
+    async def test_it_is_tried_later_each_time_and_each_failure_is_told(self, database: Path) -> None:
+        """B4: watchers see `delivery_failed`; the waits double, up to a minute."""
+        clock, line = ManualClock(), Line()
+
+        async with talking(database, "a", clock=clock, channels=[line.channel]) as conversation:
+            watcher = Watcher(conversation)
+            await watcher.until("snapshot")
+            waits = []
+            for attempts in range(2, 10):
+                await clock.until_asleep()
+                due = clock.sleepers[0]
+                waits.append((due - clock.now()).total_seconds())
+                await clock.advance_to(due)
+                await until(lambda attempts=attempts: len(line.channel.failed) == attempts)
+            await watcher.until("delivery_failed", 8)
+            await watcher.stop()
+
+        assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
+        assert await still_to_deliver(database) == [("line", 9)]
+
+    async def test_nothing_is_stored_where_there_are_no_channels(self, database: Path) -> None:
+        """Without channels there are no rows."""
+        async with talking(database, "a", clock=ManualClock(), channels=[]):
+            pass
+
+        assert await still_to_deliver(database) == []
+
+
+class TestTheNextProcess:
+    """What had not arrived when a process ended is delivered by the next one."""
+
+    async def test_it_arrives_after_a_restart_once_and_under_the_same_key(self, database: Path) -> None:
+        """S13, B9: delivered once after the restart; what was acknowledged is not delivered again."""
+        clock, line, whole = ManualClock(), Line(), RecordingChannel()
+        async with talking(database, "a", "b", clock=clock, channels=[line.channel, whole]):
+            pass
+        keys = [delivery.key for delivery in whole.deliveries]
+        line.down = False
+
+        channels = [line.channel, whole]
+        async with Engine.open(database, model=ScriptedLlm([]), channels=channels, clock=clock):
+            await clock.until_asleep()
+            assert line.channel.texts == []
+            await clock.advance(1)
+            await until(lambda: len(line.channel.texts) == 2)
+
+        assert [delivery.key for delivery in line.channel.deliveries] == keys
+        assert [(one.text, one.turn, one.ordinal) for one in line.channel.deliveries] == [("a", 1, 1), ("b", 1, 2)]
+        assert len(whole.deliveries) == 2
+        assert await still_to_deliver(database) == []
+
+    async def test_an_attempt_that_was_under_way_is_made_again(self, database: Path) -> None:
+        """At least once: nobody knows whether it arrived."""
+        gate, clock = Gate(), ManualClock()
+        stuck = RecordingChannel(lambda delivery: gate(), name="line")
+        llm = ScriptedLlm([call("talk", text="a"), reply("…")])
+        engine = await Engine.open(database, model=llm, tools=[talk], channels=[stuck], clock=clock)
+        conversation = await engine.create(policy=presets.talk())
+        sending = asyncio.ensure_future(conversation.send("Hi"))
+        await gate.arrived.wait()
+        await engine.close()
+        await asyncio.gather(sending, return_exceptions=True)
+
+        line = RecordingChannel(name="line")
+        model = ScriptedLlm([reply("…")])
+        async with Engine.open(database, model=model, tools=[talk], channels=[line], clock=clock) as engine:
+            await until(lambda: line.texts == ["a"])
+
+    async def test_the_old_comes_before_what_the_turn_says_next(self, database: Path) -> None:
+        """A turn that goes on after a crash speaks behind what was left of it."""
+        clock, line = ManualClock(), Line()
+        answers = iter([call("talk", text="a")])
+
+        async def model(request: Any) -> Any:
+            answer = next(answers, None)
+            if answer is None:
+                await asyncio.Event().wait()
+            return answer
+
+        llm = FunctionLlm(model, name="scripted")
+        engine = await Engine.open(database, model=llm, tools=[talk], channels=[line.channel], clock=clock)
+        conversation = await engine.create(policy=presets.talk())
+        await conversation.send("Hi", wait=False)
+        await until(lambda: len(llm.requests) == 2)
+        await engine.close()
+        line.down = False
+
+        script = ScriptedLlm([call("talk", text="b"), reply("…")])
+        async with Engine.open(database, model=script, tools=[talk], channels=[line.channel], clock=clock) as engine:
+            again = await engine.get(conversation.id)
+            await until(lambda: again.state.type == "idle")
+            await clock.advance(1)
+            await until(lambda: line.channel.texts == ["a", "b"])
+
+    async def test_a_closed_conversation_still_delivers(self, database: Path) -> None:
+        """P31: nothing more is asked of it, and what it said arrives."""
+        clock, line = ManualClock(), Line()
+        async with talking(database, "a", clock=clock, channels=[line.channel]) as conversation:
+            await conversation.close()
+        line.down = False
+
+        async with Engine.open(database, model=ScriptedLlm([]), channels=[line.channel], clock=clock):
+            await clock.until_asleep()
+            await clock.advance(1)
+            await until(lambda: line.channel.texts == ["a"])
+
+    async def test_a_channel_that_is_gone_is_reported_and_its_deliveries_stay(
+        self, database: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """It is no error: a later engine may have that channel again."""
+        clock, line = ManualClock(), Line()
+        async with talking(database, "a", clock=clock, channels=[line.channel]):
+            pass
+
+        async with Engine.open(database, model=ScriptedLlm([]), channels=[RecordingChannel()], clock=clock):
+            pass
+
+        assert "is still to be delivered to line, which is not there" in caplog.text
+        assert await still_to_deliver(database) == [("line", 1)]
+
+    async def test_what_is_deleted_is_not_delivered(self, database: Path) -> None:
+        """Its deliveries go with it, also those that wait for another attempt."""
+        clock, line = ManualClock(), Line()
+        llm = ScriptedLlm([call("talk", text="a"), reply("…")])
+        async with Engine.open(database, model=llm, tools=[talk], channels=[line.channel], clock=clock) as engine:
+            conversation = await engine.create(policy=presets.talk())
+            await conversation.send("Hi")
+            await clock.until_asleep()
+            await engine.delete(conversation.id)
+            line.down = False
+            await clock.advance(100)
+            assert clock.sleepers == ()
+
+        assert line.channel.texts == []
+        assert await still_to_deliver(database) == []
