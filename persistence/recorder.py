@@ -178,10 +178,7 @@ def add_conversation(connection: Connection, conversation_id: str, row: EventRow
 
 def find(connection: Connection, conversation_id: str) -> tuple[int, RestRow] | None:
     """The key of a conversation and where it rests; None if there is no such conversation."""
-    try:
-        found = driver_of(connection).execute(_FIND, (conversation_id,)).fetchone()
-    except UnicodeEncodeError:  # half a character: no row has an id that could not be written
-        return None
+    found = driver_of(connection).execute(_FIND, (conversation_id,)).fetchone()
     return None if found is None else (found[0], RestRow._make(found[1:]))
 
 

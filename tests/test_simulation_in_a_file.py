@@ -26,7 +26,7 @@ from .test_simulation import run
 pytestmark = pytest.mark.faults
 
 START = int(os.environ.get("TURNWISE_SEED", "0"))
-PORTION, PORTIONS = (100, 20) if LONG else (50, 3)
+PORTION, PORTIONS = (100, 20) if LONG else (50, 2)
 SEEDS = [range(first, first + PORTION) for first in range(START, START + PORTIONS * PORTION, PORTION)]
 
 
@@ -61,7 +61,7 @@ def test_a_bug_of_the_writer_is_found(writer: type[Writer]) -> None:
 @pytest.mark.parametrize("courier", COURIERS)
 def test_a_bug_of_the_courier_is_found(courier: type[Courier]) -> None:
     """Some seed among the first ones fails with it."""
-    assert failure(range(100), courier=courier) is not None
+    assert failure(range(200), courier=courier) is not None
 
 
 def test_a_seed_gives_the_same_log_and_the_same_story_again() -> None:

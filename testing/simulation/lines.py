@@ -29,6 +29,7 @@ class Line:
         """What has reached people, in order, with the number of the engine that brought it."""
         self.engine = 0
         self._dice = dice
+        self._failing = dice.pick((0.1, 0.3, 0.9))
         self._story = story
         self._settled = settled
 
@@ -43,7 +44,7 @@ class Line:
             self._take(engine, sent)
             return
         await self._work()
-        if self._dice.chance(0.2):
+        if self._dice.chance(self._failing):
             raise ConnectionError("the line is down")
         self._take(engine, sent)
         if self._dice.chance(0.1):
