@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .effects.channels.port import Channel, Delivery
+    from .effects.channels.stream import Lagged, StreamChannel, Subscription
+    from .effects.channels.terminal import TerminalChannel
     from .effects.model.lite import LiteLlm
     from .effects.model.port import Llm, LlmFailure, ModelAnswer, ModelCall, ModelRequest, Token
     from .effects.tools.acts import Question
@@ -59,6 +61,8 @@ logging.getLogger("turnwise").addHandler(logging.NullHandler())
 
 _HOMES = {
     "effects.channels.port": ("Channel", "Delivery"),
+    "effects.channels.stream": ("Lagged", "StreamChannel", "Subscription"),
+    "effects.channels.terminal": ("TerminalChannel",),
     "effects.model.lite": ("LiteLlm",),
     "effects.model.port": ("Llm", "LlmFailure", "ModelAnswer", "ModelCall", "ModelRequest", "Token"),
     "effects.tools.acts": ("Question",),
@@ -115,6 +119,7 @@ __all__ = [
     "EngineClosed",
     "Image",
     "InvalidInput",
+    "Lagged",
     "Limits",
     "LiteLlm",
     "Llm",
@@ -139,7 +144,10 @@ __all__ = [
     "Speech",
     "SpeechRules",
     "StoreError",
+    "StreamChannel",
     "SubAgents",
+    "Subscription",
+    "TerminalChannel",
     "Texts",
     "Token",
     "Tool",

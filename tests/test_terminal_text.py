@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from turnwise.effects.text import printable
 from turnwise.hosts.terminal.lines import answer_in
-from turnwise.hosts.terminal.printable import one_line, printable
+from turnwise.hosts.terminal.printable import one_line
 from turnwise.hosts.terminal.wrapping import Wrapping
 from turnwise.states.questions import UserQuestion
 

@@ -13,7 +13,8 @@ from rich.status import Status
 from rich.text import Text
 from typing_extensions import override
 
-from .printable import one_line, printable
+from ...effects.text import printable
+from .printable import one_line
 from .wrapping import Wrapping
 
 WIDEST = 100

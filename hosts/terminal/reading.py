@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from ...effects.text import printable
 from ...persistence.address import Address
 from ...persistence.fork import origin_of
 from ...persistence.lock import in_use
@@ -19,7 +20,7 @@ from ...persistence.store import Summary
 from ...states.messages import Message
 from ...states.transcript import transcript
 from .event_lines import event_lines
-from .printable import one_line, printable, with_images
+from .printable import one_line, with_images
 from .stores import store_for
 
 if TYPE_CHECKING:

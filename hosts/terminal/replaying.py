@@ -9,9 +9,10 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from ...effects.text import printable
 from ...persistence.errors import StorageFailed
 from ...states.errors import ConfigurationError, UnknownConversation
-from .printable import printable, without_payloads
+from .printable import without_payloads
 from .stores import store_for
 
 if TYPE_CHECKING:

@@ -1,0 +1,126 @@
+"""The channel to subscribe to."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from pathlib import Path
+
+import pytest
+
+from turnwise import ConfigurationError, Delivery, Engine, Lagged, StreamChannel, Subscription
+from turnwise.testing import FunctionLlm, ScriptedLlm, reply
+
+
+def said(number: int, conversation_id: str = "c") -> Delivery:
+    """The delivery of this number."""
+    return Delivery(f"{number}", conversation_id, 1, number, f"{conversation_id}/{number}")
+
+
+async def all_of(subscription: Subscription) -> list[str]:
+    """What it gives until it ends."""
+    return [delivery.text async for delivery in subscription]
+
+
+async def test_each_subscriber_hears_all_from_when_it_came(database: Path) -> None:
+    """S20: of all conversations or of one; who comes later hears what is said from then on."""
+    stream = StreamChannel()
+    echo = FunctionLlm(lambda request: reply(f"You said {request.messages[-1]['content']}."))
+
+    async with Engine.open(database, model=echo, channels=[stream]) as engine:
+        one, other = await engine.create(), await engine.create()
+        everything, only = stream.subscribe(), stream.subscribe(other.id)
+        await one.send("a")
+        heard = [(await anext(everything)).text]
+        late = stream.subscribe()
+        await other.send("b")
+        heard += [(await anext(everything)).text]
+        stream.close()
+
+    assert heard == ["You said a.", "You said b."]
+    assert await all_of(only) == await all_of(late) == ["You said b."]
+    assert await all_of(everything) == []
+
+
+async def test_a_subscriber_gets_the_whole_delivery(database: Path) -> None:
+    """With the key to recognise a repeated one by."""
+    stream = StreamChannel()
+
+    async with Engine.open(database, model=ScriptedLlm([reply("Hello.")]), channels=[stream]) as engine:
+        conversation = await engine.create()
+        with stream.subscribe() as subscription:
+            await conversation.send("Hi")
+            delivery = await anext(subscription)
+
+    assert delivery == Delivery("Hello.", conversation.id, turn=1, ordinal=1, key=f"{conversation.id}/2")
+
+
+async def test_a_slow_subscriber_holds_nobody_up() -> None:
+    """One that takes nothing at all delays neither the deliveries nor those who are quick."""
+    stream = StreamChannel()
+    quick, still = stream.subscribe(memory=2), stream.subscribe(memory=2)
+    heard: list[str] = []
+
+    for number in range(1, 6):
+        await stream.deliver(said(number))
+        heard.append((await anext(quick)).text)
+
+    assert heard == ["1", "2", "3", "4", "5"]
+    still.close()
+    with pytest.raises(Lagged):
+        await anext(still)
+    assert await all_of(still) == ["4", "5"]
+
+
+async def test_a_slow_subscriber_is_told_what_it_missed() -> None:
+    """Once, by number, in a sentence; then it goes on with what is left."""
+    stream = StreamChannel()
+    slow = stream.subscribe(memory=3)
+    for number in range(1, 8):
+        await stream.deliver(said(number))
+
+    with pytest.raises(Lagged) as told:
+        await anext(slow)
+
+    assert (told.value.missed, told.value.sentence) == (
+        4,
+        "The subscriber was too slow, and missed 4 of the deliveries.",
+    )
+    assert [(await anext(slow)).text for _ in range(3)] == ["5", "6", "7"]
+
+
+async def test_a_subscriber_waits_for_what_comes() -> None:
+    """Without busy waiting, and it can give up waiting without losing anything."""
+    stream = StreamChannel()
+    subscription = stream.subscribe()
+    waiting = asyncio.ensure_future(anext(subscription))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+
+    again = asyncio.ensure_future(anext(subscription))
+    await asyncio.sleep(0)
+    await stream.deliver(said(1))
+
+    assert (await again).text == "1"
+
+
+async def test_who_left_gets_nothing_more() -> None:
+    """A subscription that was closed ends, and one that nobody holds any more is forgotten."""
+    stream = StreamChannel()
+    with stream.subscribe() as left:
+        await stream.deliver(said(1))
+    dropped = stream.subscribe()
+    del dropped
+    gc.collect()
+
+    await stream.deliver(said(2))
+
+    assert await all_of(left) == ["1"]
+    assert list(stream._subscriptions) == [left]
+
+
+async def test_a_memory_that_holds_nothing_is_refused() -> None:
+    """In a sentence, when it is asked for."""
+    with pytest.raises(ConfigurationError, match="at least one delivery"):
+        StreamChannel().subscribe(memory=0)
