@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .effects.channels.port import Channel, Delivery
     from .effects.channels.stream import Lagged, StreamChannel, Subscription
     from .effects.channels.terminal import TerminalChannel
+    from .effects.channels.webhook import WebhookChannel
     from .effects.model.lite import LiteLlm
     from .effects.model.port import Llm, LlmFailure, ModelAnswer, ModelCall, ModelRequest, Token
     from .effects.tools.acts import Question
@@ -63,6 +64,7 @@ _HOMES = {
     "effects.channels.port": ("Channel", "Delivery"),
     "effects.channels.stream": ("Lagged", "StreamChannel", "Subscription"),
     "effects.channels.terminal": ("TerminalChannel",),
+    "effects.channels.webhook": ("WebhookChannel",),
     "effects.model.lite": ("LiteLlm",),
     "effects.model.port": ("Llm", "LlmFailure", "ModelAnswer", "ModelCall", "ModelRequest", "Token"),
     "effects.tools.acts": ("Question",),
@@ -158,6 +160,7 @@ __all__ = [
     "Update",
     "Usage",
     "UserQuestion",
+    "WebhookChannel",
     "WorkComplete",
     "presets",
     "replay",

@@ -1,0 +1,100 @@
+"""A receiver of webhooks to test against: a real server on a real socket, in a thread of its own, so that it outlives
+whatever becomes of the sender. It checks signatures by the letter of the standard, with nothing of turnwise."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from aiohttp import web
+
+KEY = bytes(range(32))
+SECRET = f"whsec_{base64.b64encode(KEY).decode()}"
+
+
+def signature(key: bytes, headers: Mapping[str, str], body: bytes) -> str:
+    """What the header of the signature must be."""
+    signed = b".".join((headers["webhook-id"].encode(), headers["webhook-timestamp"].encode(), body))
+    return "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
+
+
+@dataclass(frozen=True)
+class Post:
+    """What came, and how it was answered."""
+
+    headers: Mapping[str, str]
+    body: bytes
+    status: int
+
+    @property
+    def id(self) -> str:
+        """The id by which a repeated one is recognised."""
+        return self.headers["webhook-id"]
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What the body tells."""
+        data: dict[str, Any] = json.loads(self.body)["data"]
+        return data
+
+
+@dataclass
+class Receiver:
+    """Answers each post: with the next of `answers` while there are any, and then with 204; a number is a status, and
+    None never comes. One that is not signed with its key gets a 401."""
+
+    answers: list[int | None] = field(default_factory=list)
+    posts: list[Post] = field(default_factory=list)
+
+    async def _receive(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        if request.headers.get("webhook-signature") != signature(KEY, request.headers, body):
+            status: int | None = 401
+        else:
+            status = self.answers.pop(0) if self.answers else 204
+        self.posts.append(Post(dict(request.headers), body, status or 0))
+        if status is None:
+            await asyncio.Event().wait()
+        return web.Response(status=status or 500, headers={"location": "/elsewhere"} if status == 307 else {})
+
+    @property
+    def taken(self) -> dict[str, str]:
+        """What was taken, by id: the first of each."""
+        taken: dict[str, str] = {}
+        for post in self.posts:
+            if 200 <= post.status < 300:
+                taken.setdefault(post.id, post.data["text"])
+        return taken
+
+    def __enter__(self) -> Self:
+        self._loop = asyncio.new_event_loop()
+        self._over = asyncio.Event()
+        ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: self._loop.run_until_complete(self._serve(ready)))
+        self._thread.start()
+        ready.wait()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join()
+        self._loop.close()
+
+    async def _serve(self, ready: threading.Event) -> None:
+        app = web.Application()
+        app.router.add_post("/hook", self._receive)
+        runner = web.AppRunner(app, shutdown_timeout=0.1, access_log=None)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        self.url = f"http://127.0.0.1:{runner.addresses[0][1]}/hook"
+        ready.set()
+        await self._over.wait()
+        await runner.cleanup()
