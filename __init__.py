@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .effects.channels.port import Channel, Delivery
+    from .effects.channels.speech import SpeechChannel
     from .effects.channels.stream import Lagged, StreamChannel, Subscription
     from .effects.channels.terminal import TerminalChannel
     from .effects.channels.webhook import WebhookChannel
@@ -62,6 +63,7 @@ logging.getLogger("turnwise").addHandler(logging.NullHandler())
 
 _HOMES = {
     "effects.channels.port": ("Channel", "Delivery"),
+    "effects.channels.speech": ("SpeechChannel",),
     "effects.channels.stream": ("Lagged", "StreamChannel", "Subscription"),
     "effects.channels.terminal": ("TerminalChannel",),
     "effects.channels.webhook": ("WebhookChannel",),
@@ -144,6 +146,7 @@ __all__ = [
     "Retry",
     "Settings",
     "Speech",
+    "SpeechChannel",
     "SpeechRules",
     "StoreError",
     "StreamChannel",

@@ -1,0 +1,53 @@
+"""Speaks what stands on stdin with pyttsx3: `python pyttsx3_voice.py [-w FILE]`.
+
+It is run by its path, in a process of its own, because on some systems pyttsx3 works in the main thread only, plays
+inside a callback during which nothing stops it, tells of its files on stdout, and where playing fails does not say so.
+A process can be ended at any moment, writes where it is told to, and has an exit code: 0 if the text was spoken.
+"""
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+PLAYER = "aplay"
+"""What plays a file on Linux; pyttsx3 uses it there, too."""
+
+
+def speak(text: str, file: Path | None) -> None:
+    """Speak into the file, or aloud. Raises whatever goes wrong."""
+    if file is not None:
+        _into(text, file)
+    elif sys.platform.startswith("linux"):
+        with TemporaryDirectory(prefix="turnwise-speech-") as folder:
+            spoken = Path(folder, "speech.wav")
+            _into(text, spoken)
+            subprocess.run([PLAYER, "-q", str(spoken)], check=True)
+    else:
+        engine = _engine()
+        engine.say(text)
+        _run(engine)
+
+
+def _into(text: str, file: Path) -> None:
+    engine = _engine()
+    engine.save_to_file(text, str(file))
+    _run(engine)
+
+
+def _engine() -> Any:
+    return importlib.import_module("pyttsx3").init()
+
+
+def _run(engine: Any) -> None:
+    faults: list[BaseException] = []
+    engine.connect("error", lambda name, exception: faults.append(exception))
+    engine.runAndWait()
+    for fault in faults:
+        raise fault
+
+
+if __name__ == "__main__":
+    speak(sys.stdin.buffer.read().decode(), Path(sys.argv[2]) if sys.argv[1:2] == ["-w"] else None)

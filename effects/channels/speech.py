@@ -1,0 +1,168 @@
+"""Speaks what is said to the user.
+
+To speak takes longer than a delivery may, so the channel takes the text over and speaks it beside the event loop, one
+text after the other. What it has taken over and not spoken yet is lost with its process: of two bad things, to fall
+silent or to say everything again after a crash, this is the one that a listener minds less.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from subprocess import Popen
+from typing import Literal
+from urllib.parse import quote
+
+from .port import Delivery
+from .speakable import CODE, speakable
+from .voices import Voice, cut_off, has_spoken, voices_here
+
+logger = logging.getLogger("turnwise.channels")
+
+Outcome = Literal["spoken", "stopped", "failed"]
+"""What became of a text."""
+
+OnEnd = Callable[[Delivery, Outcome], object]
+
+
+@dataclass(eq=False)
+class _Utterance:
+    delivery: Delivery
+    text: str
+    file: Path | None
+    tell: Callable[[Outcome], None]
+    stopped: bool = False
+
+
+class SpeechChannel:
+    """Speaks each delivery, in order, without its markup; `code` is said in place of a block of code.
+
+    With `into`, a folder, nothing is heard: each delivery becomes a file in it, named after its key and in the voice's
+    own format, which is WAV on Linux and Windows. It is there, whole, when it is spoken.
+
+    `on_end` is called in the engine's event loop with each delivery and what became of it: spoken (also if there was
+    nothing to say), stopped, or failed, which is logged. Without `voices` those of the machine are taken; each text is
+    tried with one after the other. Raises `ConfigurationError` if there is none.
+
+    To display what is spoken (case S20), give the engine a `TerminalChannel` or the like beside this one.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str = "speech",
+        into: str | Path | None = None,
+        on_end: OnEnd | None = None,
+        code: str = CODE,
+        voices: Sequence[Voice] | None = None,
+    ) -> None:
+        self.name = name
+        self._into = None if into is None else Path(into)
+        self._on_end = on_end
+        self._code = code
+        self._voices = voices_here() if voices is None else tuple(voices)
+        self._lock = threading.Lock()
+        self._line: deque[_Utterance] = deque()  # the first is being spoken
+        self._process: Popen[bytes] | None = None
+        self._waiting: list[Callable[[], None]] = []
+
+    def file_of(self, delivery: Delivery) -> Path | None:
+        """Where the delivery is spoken into; None if it is spoken aloud. `Pure.`"""
+        return None if self._into is None else self._into / f"{quote(delivery.key, safe='').replace('%2F', '-')}.wav"
+
+    async def deliver(self, delivery: Delivery) -> None:
+        """Take it over; it is spoken when what came before has been. Raises OSError if its folder cannot be made."""
+        if self._into is not None:
+            self._into.mkdir(parents=True, exist_ok=True)
+        tell = partial(_call_in, asyncio.get_running_loop(), partial(self._end, delivery))
+        utterance = _Utterance(delivery, speakable(delivery.text, self._code), self.file_of(delivery), tell)
+        with self._lock:
+            self._line.append(utterance)
+            if len(self._line) == 1:
+                # It ends when the line does; a daemon, for a program that ends does not wait for all to be spoken.
+                threading.Thread(target=self._speak_all, daemon=True, name="turnwise-speech").start()
+
+    def stop(self) -> None:
+        """Fall silent at once, in the middle of a word, and drop what waits. What is delivered from now on is spoken.
+        May be called in any thread."""
+        with self._lock:
+            for utterance in self._line:
+                utterance.stopped = True
+            if self._process is not None:
+                cut_off(self._process)
+
+    async def drain(self) -> None:
+        """Return when all that was delivered is spoken, or was stopped. Of a program that ends before, what is being
+        spoken is heard to its end and the rest is not."""
+        over = asyncio.Event()
+        with self._lock:
+            if not self._line:
+                return
+            self._waiting.append(partial(_call_in, asyncio.get_running_loop(), over.set))
+        await over.wait()
+
+    def _end(self, delivery: Delivery, outcome: Outcome) -> None:
+        if self._on_end is not None:
+            self._on_end(delivery, outcome)
+
+    # --- in the thread that speaks
+
+    def _speak_all(self) -> None:
+        more = True
+        while more:
+            utterance = self._line[0]
+            outcome = self._speak(utterance)
+            if outcome == "failed":
+                logger.warning("The channel %s could not speak a delivery.", self.name)
+            utterance.tell(outcome)
+            with self._lock:
+                self._line.popleft()
+                more = bool(self._line)
+                waiting, self._waiting = ([], self._waiting) if more else (self._waiting, [])
+            for wake in waiting:
+                wake()
+
+    def _speak(self, utterance: _Utterance) -> Outcome:
+        if not utterance.text and not utterance.stopped:
+            return "spoken"
+        for voice in self._voices:
+            if self._has_spoken(voice, utterance):
+                return "spoken"
+            if utterance.stopped:
+                return "stopped"
+        return "failed"
+
+    def _has_spoken(self, voice: Voice, utterance: _Utterance) -> bool:
+        """Whether this voice has spoken the text to its end."""
+        unfinished = None if utterance.file is None else utterance.file.with_suffix(".part")
+        try:
+            with self._lock:
+                if utterance.stopped:
+                    return False
+                self._process = voice.start(unfinished)
+            if not has_spoken(self._process, utterance.text):
+                return False
+            if unfinished is not None and utterance.file is not None:
+                unfinished.replace(utterance.file)
+        except OSError as error:
+            logger.warning("The voice %s cannot be used.", voice.name, exc_info=error)
+            return False
+        finally:
+            with self._lock:
+                self._process = None
+            if unfinished is not None:
+                unfinished.unlink(missing_ok=True)
+        return True
+
+
+def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arguments: object) -> None:
+    """Call a function in an event loop, unless the loop is closed: then nobody is there to be told."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(function, *arguments)
