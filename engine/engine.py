@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from ..effects.channels.port import Channel
     from ..effects.model.port import Llm
     from ..persistence.outbox import Undelivered
-    from ..persistence.store import Store, Summary
+    from ..persistence.store import Store
+    from ..persistence.summary import Summary
     from .blocking import BlockingEngine
 
 logger = logging.getLogger("turnwise.engine")
