@@ -24,9 +24,9 @@ from .codec import decode, decode_state, rest_row
 from .digests import GENESIS, digest
 from .entry import StoredEntry
 from .errors import Damaged, StorageFailed
-from .integrity import check_link, missing
+from .integrity import check_end, check_link, missing
 from .replay import Fold
-from .rows import EventRow, RestRow
+from .rows import EventRow, RestRow, StoredRows
 from .schema import conversations, events, forks, outbox
 from .store import Store
 from .whole import ids
@@ -134,14 +134,11 @@ async def _examine(store: Store, conversation_id: str) -> Examination:
 
 
 def _look(connection: Connection, conversation_id: str) -> Examination:
-    found = recorder.find(connection, conversation_id)
-    if found is None:
-        raise UnknownConversation(conversation_id)
-    key, rest = found
-    patient = _Patient(conversation_id, key, rest, recorder.steps(connection, key, after=0))
-    deliveries = connection.execute(_DELIVERIES, {"head_key": key}).all()
+    stored = recorder.stored(connection, conversation_id)
+    patient = _Patient(conversation_id, stored)
+    deliveries = connection.execute(_DELIVERIES, {"head_key": stored.key}).all()
     findings = (*patient.log(), *patient.rest(), *patient.deliveries(_Delivery(*row) for row in deliveries))
-    return Examination(1, len(patient.rows), findings)
+    return Examination(1, len(stored.steps), findings)
 
 
 class _Delivery(NamedTuple):
@@ -155,12 +152,10 @@ class _Delivery(NamedTuple):
 class _Patient:
     """A conversation that is examined: where it rests, and its steps."""
 
-    def __init__(self, conversation_id: str, key: int, rest: RestRow, rows: tuple[EventRow, ...]) -> None:
-        self.rows = rows
+    def __init__(self, conversation_id: str, stored: StoredRows) -> None:
         self._conversation_id = conversation_id
-        self._key = key
-        self._rest = rest
-        self._entries, self._damage = _sound_part(rows)
+        self._key, self._rest, self._rows = stored
+        self._entries, self._damage = _sound_part(stored.steps)
         self._fold = Fold()
         takes = (self._fold.take(entry) for entry in self._entries)
         self._divergence = next((divergence for divergence in takes if divergence is not None), None)
@@ -196,11 +191,13 @@ class _Patient:
         """What is wrong with the place where it rests, beside its log."""
         if self._damage is not None:
             return
-        newest = self.rows[-1]
-        if (self._rest.seq, self._rest.chain) != (newest.seq, newest.chain):
-            sentence = f"The conversation does not rest behind its newest step, {newest.seq}: the file is damaged."
-            yield self._finding(newest.seq, sentence)
-        elif self._state is None:
+        newest = self._rows[-1]
+        try:
+            check_end(self._rest, newest.seq, newest.chain)
+        except Damaged as damage:
+            yield self._finding(damage.seq, damage.sentence)
+            return
+        if self._state is None:
             yield self._finding(newest.seq, f"The state behind step {newest.seq} is not what was stored once.")
         else:
             written = self._rest.state if self._rests_as_stored else self._state.to_json()

@@ -13,7 +13,7 @@ import pytest
 
 from turnwise.persistence.errors import Damaged
 from turnwise.persistence.log import ConversationLog
-from turnwise.persistence.outbox import Outbound, Undelivered
+from turnwise.persistence.outbox import Outgoing, Undelivered
 from turnwise.persistence.store import Store
 from turnwise.states import DeliverToUser, LlmResponse, StoreError
 
@@ -48,7 +48,7 @@ async def talking(store: Store, name: str = "walk", *targets: str) -> tuple[Conv
     event, step = walk.steps[-1]
     (effect_id,) = [effect.effect_id for effect in step.effects if isinstance(effect, DeliverToUser)]
     log = await Walk().say().into(store, name)
-    await log.append(event, step, [Outbound(effect_id, target) for target in targets or ("screen",)])
+    await log.append(event, step, [Outgoing(effect_id, target) for target in targets or ("screen",)])
     return log, effect_id
 
 
@@ -73,7 +73,7 @@ class TestAStepThatSaysSomething:
         event, step = answered().steps[-1]
         words = await statements_of(store)
 
-        await log.append(event, step, [Outbound(2, "screen"), Outbound(2, "paper")])
+        await log.append(event, step, [Outgoing(2, "screen"), Outgoing(2, "paper")])
 
         assert without_repeats(words) == [
             "BEGIN IMMEDIATE",
@@ -97,7 +97,7 @@ class TestAStepThatSaysSomething:
         """However often the caller names it."""
         log = await Walk().say().into(store)
 
-        await log.append(*answered().steps[-1], [Outbound(2, "screen"), Outbound(2, "paper"), Outbound(2, "screen")])
+        await log.append(*answered().steps[-1], [Outgoing(2, "screen"), Outgoing(2, "paper"), Outgoing(2, "screen")])
 
         assert [row.target for row in await store.outbox()] == ["paper", "screen"]
 

@@ -24,7 +24,8 @@ from turnwise.persistence.digests import GENESIS, digest
 from turnwise.persistence.entry import StoredEntry
 from turnwise.persistence.errors import Damaged, StorageFailed, StoreConflict, TracesLeft
 from turnwise.persistence.replay import replay_conversation
-from turnwise.persistence.store import Store, Summary
+from turnwise.persistence.store import Store
+from turnwise.persistence.summary import Summary
 from turnwise.states import (
     CloseRequested,
     Event,

@@ -421,7 +421,7 @@ WRITE_UNTIL_KILLED = """
 import asyncio, sys
 from datetime import UTC, datetime
 from turnwise.persistence.store import Store
-from turnwise.persistence.outbox import Outbound
+from turnwise.persistence.outbox import Outgoing
 from turnwise.states import Context, LlmResponse, Opened, UserMessage, begin, pending, transition
 
 async def talk(store, name):
@@ -435,7 +435,7 @@ async def talk(store, name):
         else:
             event = UserMessage(event_id=str(step.state.book.seq), at=at, text="message " * 20)
         step = transition(step.state, event, Context())
-        said = [Outbound(effect.effect_id, "screen") for effect in step.effects if effect.type == "deliver_to_user"]
+        said = [Outgoing(effect.effect_id, "screen") for effect in step.effects if effect.type == "deliver_to_user"]
         await log.append(event, step, said)
         print(name, log.seq, len(said), flush=True)
 
