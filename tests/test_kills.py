@@ -162,6 +162,19 @@ class TestEveryBoundary:
         }
         monkeypatch.setattr(machine, "_COMPILED", careless)
 
+        with pytest.raises(CrashFound, match="runs again, and must not run twice"):
+            crash_at_every_boundary(dinner)
+
+    def test_a_tool_that_is_begun_twice_for_one_step_is_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Also where the log is in order, and only the world saw it."""
+        start = Runner._start
+
+        def start_twice(runner: Runner, effect: Any, scene: Any) -> None:
+            start(runner, effect, scene)
+            start(runner, effect, scene)
+
+        monkeypatch.setattr(Runner, "_start", start_twice)
+
         with pytest.raises(CrashFound, match="pay must run at most once"):
             crash_at_every_boundary(dinner)
 
