@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import sqlite3
-from collections.abc import AsyncIterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
@@ -23,14 +22,6 @@ from turnwise.testing.scripted import FunctionLlm, call, reply
 
 from .scenes import QUESTION, Gate, answers_after
 from .walks import NOON, Walk
-
-
-@pytest.fixture
-async def store(database: Path) -> AsyncIterator[Store]:
-    """A new database in a file, open."""
-    store = await Store.open(database)
-    yield store
-    await store.close()
 
 
 def change(path: Path, sql: str) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -22,14 +20,6 @@ from turnwise.testing import strategies
 from turnwise.testing.history import Trace
 
 from .walks import NOON, Walk
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    """A new database in a file, open."""
-    store = await Store.open(tmp_path / "dinner.db")
-    yield store
-    await store.close()
 
 
 @pytest.fixture
