@@ -4,7 +4,7 @@
 bin := .venv/bin
 ready := .venv/ready
 
-.PHONY: help demo test check deep simulate mutants docs clean
+.PHONY: help demo test check deep simulate faults mutants docs clean
 
 help:  ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -27,6 +27,9 @@ deep: $(ready)  ## the property tests with many more examples: minutes to hours
 
 simulate: $(ready)  ## thousands of conversations in virtual time, among people and tools at their worst: a minute or two
 	$(bin)/python -m turnwise.testing.simulation --seeds 5000
+
+faults: $(ready)  ## crashes, disks in trouble, damaged files, hostile input: the long versions; ten minutes or so
+	TURNWISE_FAULTS=long $(bin)/python -m pytest -m faults --timeout=0
 
 mutants: $(ready)  ## break states/ on purpose, thousands of times, and list what no test noticed: half an hour
 	$(bin)/python tests/mutants.py

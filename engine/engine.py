@@ -19,7 +19,7 @@ from ..effects.clock import Clock, SystemClock
 from ..effects.runner import Performer, Recorder
 from ..states import presets
 from ..states.effects import Effect
-from ..states.errors import ConfigurationError, EngineClosed, InvalidInput, StoreError, UnknownConversation
+from ..states.errors import ConfigurationError, EngineClosed, StoreError, UnknownConversation
 from ..states.events import Opened
 from ..states.log import LogEntry
 from ..states.machine import begin
@@ -30,7 +30,7 @@ from .deliveries import take_up
 from .loop import Loop
 from .loops import Loops
 from .memory import Memory
-from .requests import checked_id, make
+from .requests import checked_id, checked_policy, make
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -141,9 +141,13 @@ class Engine:
 
         self._store = await Store.open(self._url)
         threading.Thread(target=self._warm, daemon=True, name="turnwise-warm").start()
-        for one in await self._store.outbox():
+        await self._take_up(self._store)
+
+    async def _take_up(self, store: Store) -> None:
+        """Go on with what an earlier process left in the middle."""
+        for one in await store.outbox():
             self._left.setdefault(one.conversation_id, []).append(one)
-        for conversation_id in await self._store.waiting():
+        for conversation_id in await store.waiting():
             try:
                 await self._loops.get(conversation_id)
             except StoreError as error:
@@ -234,8 +238,7 @@ class Engine:
 
     def with_models(self, policy: Policy) -> Policy:
         """The policy, with the models of this engine. Raises `InvalidInput` for what is no policy."""
-        if not isinstance(policy, Policy):
-            raise InvalidInput("The rules of a conversation are a Policy.")
+        policy = checked_policy(policy)
         if policy.redact:
             logger.warning("The rules want secrets taken out of messages, and nothing here does that yet.")
         return policy.model_copy(update={"models": self._models.specs})

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from ..effects.text import is_encodable
 from ..states.errors import InvalidInput
 from ..states.events import Event, exact
+from ..states.policy import Policy
 from ..states.value import MAX_QUOTED, shortened
 
 MAX_REQUEST = 4_000_000
@@ -47,6 +48,16 @@ def checked_id(conversation_id: str) -> str:
     if len(conversation_id) > LONGEST_ID or not is_encodable(conversation_id):
         raise InvalidInput("No conversation has such an id.")
     return conversation_id
+
+
+def checked_policy(policy: Policy) -> Policy:
+    """The rules as the log will hold them: a policy can be built past its own validation. Raises `InvalidInput`."""
+    if not isinstance(policy, Policy):
+        raise InvalidInput("The rules of a conversation are a Policy.")
+    try:
+        return Policy.model_validate_json(policy.model_dump_json(exclude_defaults=True, warnings="error"))
+    except ValueError:
+        raise InvalidInput("The rules of a conversation do not hold what they declare.") from None
 
 
 def checked(event: Event) -> Event:

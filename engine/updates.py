@@ -77,9 +77,9 @@ class Update:
         return None if self.id is None else parse_id(self.id)
 
 
-def parse_id(text: str) -> tuple[int, int]:
+def parse_id(text: object) -> tuple[int, int]:
     """The numbers of an id. Raises `InvalidInput`. `Pure.`"""
-    match = _ID.fullmatch(str(text))
+    match = _ID.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise InvalidInput("The id of an update reads like 12.3, the step and the place in it.")
     return int(match[1]), int(match[2])

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from sqlalchemy.exc import DBAPIError
 
+from ..states.errors import InvalidInput
 from .errors import StorageFailed
 
 _CAUSES = {
@@ -31,9 +32,12 @@ FAILURES = (DBAPIError, sqlite3.Error, UnicodeDecodeError)
 
 @contextmanager
 def told(name: str) -> Iterator[None]:
-    """Raise whatever the driver raises as `StorageFailed`, about the database called `name`."""
+    """Raise whatever the driver raises as `StorageFailed`, about the database called `name`; and `InvalidInput` for a
+    text that no database can hold, such as an id from a command line that is no UTF-8."""
     try:
         yield
+    except UnicodeEncodeError as error:
+        raise InvalidInput("A text with half a character in it can neither be stored nor looked for.") from error
     except FAILURES as error:
         raise in_words(name, error) from (error.orig if isinstance(error, DBAPIError) else error)
 

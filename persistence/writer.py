@@ -16,6 +16,7 @@ import logging
 import sqlite3
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty
@@ -90,8 +91,9 @@ class Outrun(Exception):
 class Writer(Worker):
     """The half of the writing thread that lives there."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, monotonic: Callable[[], float] = time.monotonic) -> None:
         super().__init__(name)
+        self._monotonic = monotonic
         self._ahead: deque[Any] = deque()
         """What was taken from the queue before its turn."""
         self._receipts: dict[OutboxKey, Postponement | None] = {}
@@ -105,7 +107,7 @@ class Writer(Worker):
         if self._ahead:
             return self._ahead.popleft()
         while self._receipts:
-            patience = self._due - time.monotonic()
+            patience = self._due - self._monotonic()
             if patience <= 0:
                 self.settle()
                 continue
@@ -202,7 +204,7 @@ class Writer(Worker):
     def _keep(self, receipt: Receipt) -> None:
         """Keep a receipt for the next commit. That a delivery arrived is never taken back."""
         if not self._receipts:
-            self._due = time.monotonic() + LINGER
+            self._due = self._monotonic() + LINGER
         if self._receipts.get(receipt.key, receipt.postponement) is not None or receipt.postponement is None:
             self._receipts[receipt.key] = receipt.postponement
 
@@ -217,7 +219,7 @@ class Writer(Worker):
             logger.warning(
                 "What was delivered could not be noted, and will be tried again: %s", in_words(self.name, error)
             )
-            self._due = time.monotonic() + RETRY
+            self._due = self._monotonic() + RETRY
         else:
             self._receipts.clear()
 

@@ -88,7 +88,8 @@ class Image(Value):
     another value, an address or bytes will do.
     """
 
-    model_config = ConfigDict(hide_input_in_errors=True)
+    # An image that was built past its validation is found where it is handed in.
+    model_config = ConfigDict(hide_input_in_errors=True, revalidate_instances="always")
 
     url: Annotated[str, AfterValidator(_checked)]
 

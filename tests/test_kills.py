@@ -20,7 +20,7 @@ from turnwise.testing.crashes import CrashFound, Process, ScenarioFailed, check_
 from .faults import LONG
 from .scenes import QUESTION
 
-pytestmark = pytest.mark.timeout(0 if LONG else 240)
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(0 if LONG else 240)]
 
 SAID = [
     calls(call("look"), call("note", text="for two"), text="Let me see."),

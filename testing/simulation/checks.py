@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, TypeAlias, get_args
 
-from ...states.effects import AWAITED, Abort, CancelSubAgent, ExecuteTool
+from ...states.effects import AWAITED, Abort, CancelSubAgent, DeliverToUser, ExecuteTool
 from ...states.events import DoubtResolved, Event, Request, UserMessage
 from ...states.states import Closed, Failed, Idle, State, pending
 from ...states.step import Step
@@ -17,6 +17,7 @@ from ...states.turn import TurnStatus
 from .. import laws
 from ..history import History
 from .disk import Row, named
+from .lines import Line, Sent
 from .notebook import Asked, Notebook
 from .sight import Sight
 from .world import World
@@ -31,7 +32,8 @@ class Ending:
     """How a simulation ended: what is stored, what the engine holds in memory, and what everybody saw.
 
     `engines` counts the engines that were closed on the way, and `opened_at` is the step at which the last one took up
-    the conversation. `cut_short` tells that it was closed before the conversation came to rest.
+    the conversation. `cut_short` tells that it was closed before the conversation came to rest. `outbox` is what was
+    still to be delivered then, to one of the `lines`.
     """
 
     rows: Sequence[Row]
@@ -42,6 +44,9 @@ class Ending:
     engines: int
     opened_at: int
     cut_short: bool
+    lines: Sequence[Line]
+    outbox: Sequence[Sent]
+    conversation_id: str
 
     @property
     def state(self) -> State:
@@ -197,6 +202,26 @@ def watchers_saw_everything(ending: Ending) -> Iterator[str]:
             yield f"{sight.who}, watching from {begin} on, saw {saw} in the place of {missed}"
 
 
+def what_was_said_arrives(ending: Ending) -> Iterator[str]:
+    """At each line: all of it in the end, first of all in the order in which it was said; and in that order again each
+    time that an engine brings it. What has not arrived is still in the outbox."""
+    said = [one.effect_id for row in ending.rows for one in row.effects if isinstance(one, DeliverToUser)]
+    for line in ending.lines:
+        arrived = [sent[2] for _, sent in line.arrived]
+        left = [sent[2] for sent in ending.outbox if sent[:2] == (ending.conversation_id, line.name)]
+        first = list(dict.fromkeys(arrived))
+        if first != said[: len(first)]:
+            yield f"{line.name} heard {first}, and {said} was said"
+        for engine in dict.fromkeys(engine for engine, _ in line.arrived):
+            brought = [sent[2] for by, sent in line.arrived if by == engine]
+            if brought != sorted(brought, key=said.index):
+                yield f"the engine {engine} brought {brought} to {line.name}"
+        if lost := [one for one in said if one not in first and one not in left]:
+            yield f"{lost} never arrived at {line.name}, and is no longer in the outbox"
+        if left and not ending.cut_short:
+            yield f"{left} is still to be delivered to {line.name}"
+
+
 ENDINGS = get_args(TurnStatus)
 
 CHECKS: tuple[Check, ...] = (
@@ -209,5 +234,6 @@ CHECKS: tuple[Check, ...] = (
     who_asked_was_told_the_truth,
     who_called_was_told_the_truth,
     watchers_saw_everything,
+    what_was_said_arrives,
 )
 """All of them."""

@@ -19,6 +19,10 @@ class VirtualClock:
         """This moment, in UTC."""
         return NOON + timedelta(seconds=self._loop.time() + self._set_by)
 
+    def monotonic(self) -> float:
+        """Seconds by the clock that nobody sets."""
+        return self._loop.time()
+
     def set_by(self, seconds: float) -> None:
         """Set the clock forward, or back, while nothing else changes."""
         self._set_by += seconds

@@ -36,7 +36,7 @@ class Row:
     def of(cls, event: Event, step: Step) -> Row:
         """Write a step, and read it back."""
         ended = "" if step.ended is None else step.ended.to_json()
-        effects = f"[{','.join(effect.to_json() for effect in step.effects)}]"
+        effects = _array(step.effects)
         written, state = event.to_json(), step.state.to_json()
         return cls(
             seq=step.state.book.seq,
@@ -46,6 +46,13 @@ class Row:
             ended=TurnEnded.model_validate_json(ended) if ended else None,
             state=_STATE.validate_json(state),
         )
+
+    @classmethod
+    def read(cls, entry: LogEntry, state: str) -> Row:
+        """A step as a database has it, with the state behind it as JSON."""
+        ended = "" if entry.ended is None else entry.ended.to_json()
+        text = "\n".join((entry.event.to_json(), _array(entry.effects), ended, state))
+        return cls(entry.seq, text, entry.event, entry.effects, entry.ended, _STATE.validate_json(state))
 
     @property
     def entry(self) -> LogEntry:
@@ -73,10 +80,14 @@ class Disk:
         row = Row.of(event, step)
         if (row.event, row.effects, row.ended, row.state) != (event, step.effects, step.ended, step.state):
             self.story.blame(f"step {row.seq}, {event.type}, is not what was written: {row.text[:300]}")
+        self.keep(conversation_id, row)
+
+    def keep(self, conversation_id: str, row: Row) -> None:
+        """Keep a step as it was read."""
         self.rows.setdefault(conversation_id, []).append(row)
-        self.names.setdefault(conversation_id, set()).add(named(event))
-        wants = " ".join(_short(effect) for effect in step.effects)
-        self.story.tell("store", f"{row.seq}: {event.type} -> {step.state.type}   {wants}")
+        self.names.setdefault(conversation_id, set()).add(named(row.event))
+        wants = " ".join(_short(effect) for effect in row.effects)
+        self.story.tell("store", f"{row.seq}: {row.event.type} -> {row.state.type}   {wants}")
 
     def head(self, conversation_id: str) -> State:
         """Where the conversation rests, as stored."""
@@ -90,6 +101,10 @@ class Disk:
     def text(self) -> str:
         """All that is stored, for comparison."""
         return "\n".join(row.text for rows in self.rows.values() for row in rows)
+
+
+def _array(effects: tuple[Effect, ...]) -> str:
+    return f"[{','.join(effect.to_json() for effect in effects)}]"
 
 
 def _short(effect: Effect) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from ...states.policy import Policy
@@ -17,15 +17,20 @@ from .dice import Dice
 from .disk import Disk
 from .event_loop import Hangs, VirtualLoop, place_of
 from .house import House
+from .lines import Line
 from .notebook import Notebook
 from .overheard import overheard
 from .people import Person
 from .rules import models, rules
+from .storage import Storage
+from .store import MemoryStorage
 from .story import Story
 from .world import World
 
 if TYPE_CHECKING:
     from ...engine.engine import Engine
+    from ...persistence.writer import Writer
+    from .stored.neighbours import Neighbour
 
 PATIENCE = 10_000.0
 """Virtual seconds within which everything comes to rest once everybody wants it to. Ours: more than the longest wait of
@@ -45,10 +50,10 @@ class SimulationFailed(AssertionError):
     """Something happened in a simulation that must not. The message says what, and how to see it again; `story` is all
     that happened, a line each."""
 
-    def __init__(self, seed: int, fault: str, story: tuple[str, ...]) -> None:
+    def __init__(self, seed: int, fault: str, story: tuple[str, ...], file: bool = False) -> None:
         found = next(place for place, line in enumerate(story) if line.endswith(fault)) + 1
         before = "\n".join(story[max(0, found - LINES) : found])
-        again = f"python -m turnwise.testing.simulation --seed {seed}"
+        again = f"python -m turnwise.testing.simulation --seed {seed}{' --file' if file else ''}"
         super().__init__(f"Seed {seed}: {fault}\n{before}\nThe whole story: {again}")
         self.seed = seed
         self.story = story
@@ -67,24 +72,65 @@ class Report:
 class Simulation:
     """A conversation that follows from a seed alone. Run it once.
 
-    `engine` is the type of the engine in it: turnwise's own, or a subclass of it.
+    `engine` is the type of the engine in it: turnwise's own, or a subclass of it. With `file` its store is turnwise's
+    own too, over a SQLite file in a temporary folder, there are other conversations beside it, and what is said goes
+    out through turnwise's courier; `writer` and `courier` are their types then, turnwise's own or subclasses. Without
+    it the store is one in memory, which is quicker.
     """
 
-    def __init__(self, seed: int, *, engine: type[Engine] | None = None) -> None:
+    def __init__(self, seed: int, *, engine: type[Engine] | None = None, file: bool = False, **parts: Any) -> None:
         from ...engine.engine import Engine as Real
 
         self.seed = seed
+        self._in_file = file
         self._dice = Dice(f"{seed} simulation")
         self._loop = VirtualLoop(Dice(f"{seed} loop"), disorder=self._dice.pick((0.0, 0.1, 1.0, 1.0)))
         self.story = Story(self._loop)
         self._clock = VirtualClock(self._loop)
-        self._disk = Disk(Dice(f"{seed} disk"), self.story, failing=self._dice.pick((0.0, 0.0, 0.1)))
+        self._disk = Disk(Dice(f"{seed} disk"), self.story)
+        self._failing = self._dice.pick((0.0, 0.0, 0.1))
         self._world = World(Dice(f"{seed} world"), self._clock, self._disk, self.story)
         self._notebook = Notebook(self.story)
-        self._house = House(engine or Real, self._clock, self._disk, self._world, self._notebook)
+        self._storage, self._lines = self._stored(**parts)
+        self._house = House(
+            engine or Real,
+            self._clock,
+            self._disk,
+            self._storage,
+            self._world,
+            self._notebook,
+            self._lines,
+            parts.get("courier"),
+        )
         names = ("Ada", "Bo", "Cyd")[: self._dice.number(1, 3)]
         self._people = [Person(name, Dice(f"{seed} {name}"), self._house) for name in names]
+        self._neighbours = self._make_neighbours()
         self._cut_short = False
+
+    def _stored(self, writer: type[Writer] | None = None, **_: Any) -> tuple[Storage, tuple[Line, ...]]:
+        """Where it is stored, and the ways to people: with a store in memory they are the world's affair."""
+        if not self._in_file:
+            return MemoryStorage(self._disk), ()
+        from .stored.file import FileStorage
+
+        storage = FileStorage(self._disk, self._clock, **({} if writer is None else {"writer": writer}))
+        names = ("screen", "phone")[: self._dice.number(1, 2)]
+        lines = (Line(name, Dice(f"{self.seed} {name}"), self.story, lambda: storage.settled) for name in names)
+        return storage, tuple(lines)
+
+    def _make_neighbours(self) -> list[Neighbour]:
+        if not self._in_file:
+            return []
+        from .stored.file import FileStorage
+        from .stored.neighbours import Neighbour
+
+        assert isinstance(self._storage, FileStorage)
+        homes = ("left", "right", "above", "above")[: self._dice.number(0, 4)]
+        self._storage.shared.update(home for home in homes if homes.count(home) > 1)
+        return [
+            Neighbour(f"{home}-{place}", home, Dice(f"{self.seed} {home} {place}"), self._house, self._storage)
+            for place, home in enumerate(homes)
+        ]
 
     def run(self) -> Report:
         """Let it happen, and hold it to all that must hold. Raises `SimulationFailed`.
@@ -96,9 +142,12 @@ class Simulation:
             raise RuntimeError("A simulation brings its own event loop; run it where there is none.")
         with patch("uuid.uuid4", Dice(f"{self.seed} ids").uuid), overheard(self.story, self._loop):
             cause = self._happen()
+            for fault in self._storage.faults():
+                self.story.blame(fault)
             self._clean_up()
+            self._storage.close()
         if self.story.faults:
-            raise SimulationFailed(self.seed, self.story.faults[0], tuple(self.story.lines)) from cause
+            raise SimulationFailed(self.seed, self.story.faults[0], tuple(self.story.lines), self._in_file) from cause
         return Report(self.seed, self._disk.steps, self._disk.text(), tuple(self.story.lines))
 
     def _happen(self) -> Exception | None:
@@ -114,8 +163,15 @@ class Simulation:
 
     async def _live(self) -> None:
         await self._open(create=rules(self._dice))
+        for home in {neighbour.home: neighbour for neighbour in self._neighbours}.values():
+            await home.move_in()
+        self._disk.failing = self._failing
         acts = self._dice.number(6, 20)
-        await asyncio.gather(self._make_trouble(), *(person.live(acts) for person in self._people))
+        await asyncio.gather(
+            self._make_trouble(),
+            *(person.live(acts) for person in self._people),
+            *(neighbour.live(acts) for neighbour in self._neighbours),
+        )
         self._cut_short = self._dice.chance(0.1)
         if not self._cut_short:
             await self._come_to_rest()
@@ -151,6 +207,8 @@ class Simulation:
         self._people.append(last)
         self._disk.failing = 0.0
         self._world.calm = True
+        for line in self._lines:
+            line.calm = True
         end = self._loop.time() + PATIENCE
         while not self._is_at_rest():
             if self._loop.time() > end:
@@ -184,6 +242,9 @@ class Simulation:
             engines=engines,
             opened_at=self._house.opened_at,
             cut_short=self._cut_short,
+            lines=self._lines,
+            outbox=tuple(self._storage.outbox()),
+            conversation_id=self._house.conversation_id,
         )
         for check in CHECKS:
             for fault in check(ending):
@@ -203,6 +264,6 @@ class Simulation:
         self._loop.close()
 
 
-def simulate(seed: int, *, engine: type[Engine] | None = None) -> Report:
+def simulate(seed: int, *, engine: type[Engine] | None = None, file: bool = False, **parts: Any) -> Report:
     """Run the simulation of this seed. Raises `SimulationFailed`; see `Simulation`."""
-    return Simulation(seed, engine=engine).run()
+    return Simulation(seed, engine=engine, file=file, **parts).run()

@@ -19,9 +19,11 @@ from ...states.states import State
 from ...states.step import Step
 from .dice import Dice
 from .disk import Disk, named
+from .lines import Sent
 
 if TYPE_CHECKING:
     from ...persistence.errors import StorageFailed, StoreConflict
+    from ...persistence.outbox import Undelivered
 
 
 class MemoryLog:
@@ -39,14 +41,14 @@ class MemoryLog:
         dice, disk = self._disk.dice, self._disk
         self._writing = True
         try:
-            await _wait(dice)
+            await wait(dice)
             if self._store.is_dead:
                 raise _failed()
             if dice.chance(disk.failing):
                 disk.story.tell("store", f"fails to store {event.type}")
                 raise _failed()
             self._add(event, step)
-            await _wait(dice)
+            await wait(dice)
         finally:
             self._writing = False
 
@@ -116,19 +118,57 @@ class MemoryStore:
             raise StoreError("The store is closed.")
         if conversation_id not in self.disk.rows:
             raise UnknownConversation(conversation_id)
-        await _wait(self.disk.dice)
+        await wait(self.disk.dice)
         return tuple(row.entry for row in self.disk.rows[conversation_id][after:])
+
+    async def outbox(self) -> tuple[Undelivered, ...]:
+        """Deliveries go out by the world, so none is left."""
+        return ()
+
+    async def waiting(self) -> tuple[str, ...]:
+        """All conversations: whether they wait for something is for the engine to see."""
+        return tuple(self.disk.rows)
 
     async def close(self) -> None:
         """Let nobody write any more."""
         self.is_open = False
 
-    def die(self) -> None:
-        """Store nothing any more, as the disk of a process that was killed; who still tries is told that it failed."""
-        self.is_dead = True
+
+class MemoryStorage:
+    """A `Storage` without a database."""
+
+    def __init__(self, disk: Disk) -> None:
+        self.settled: set[Sent] = set()
+        self._disk = disk
+        self._store = MemoryStore(disk)
+
+    async def open(self) -> MemoryStore:
+        """The store of the next process."""
+        self._store = MemoryStore(self._disk)
+        return self._store
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the process of the store that was opened last is dead."""
+        return self._store.is_dead
+
+    def die_after(self, statements: int) -> None:
+        """Nothing is done in parts here: the process dies at once."""
+        self._store.is_dead = True
+
+    def faults(self) -> tuple[str, ...]:
+        """There is no file that could be wrong."""
+        return ()
+
+    def outbox(self) -> tuple[Sent, ...]:
+        """Deliveries are not noted here."""
+        return ()
+
+    def close(self) -> None:
+        """There is nothing to clean up."""
 
 
-async def _wait(dice: Dice) -> None:
+async def wait(dice: Dice) -> None:
     """The time that a disk takes: often none at all, not even another task's turn."""
     if dice.chance(0.5):
         await asyncio.sleep(dice.pick((0.0, 0.0, 0.001, 0.02, 1.0)))
