@@ -25,7 +25,7 @@ from ....persistence.database import Database
 from ....persistence.errors import Damaged, StoreConflict
 from ....persistence.integrity import check_whole
 from ....persistence.migrate import migrate
-from ....persistence.outbox import Outbound
+from ....persistence.outbox import Outgoing
 from ....persistence.replay import replay
 from ....persistence.rows import EventRow
 from ....persistence.store import Store
@@ -128,7 +128,7 @@ class FileStorage:
         )
         return tuple(self._sight.execute(sql).fetchall())
 
-    def check_stored(self, key: int, draft: Draft, outgoing: tuple[Outbound, ...]) -> None:
+    def check_stored(self, key: int, draft: Draft, outgoing: tuple[Outgoing, ...]) -> None:
         """A step that was said to be stored stands in the file, to the letter, with all that goes out with it."""
         row = self._sight.execute(_STEPS, (key, draft.row.seq - 1)).fetchone()
         if row is None or row[:-1] != draft.row[:-1]:
@@ -178,7 +178,7 @@ class _Watched(Database):
         super().__init__(Address("The file"), reader, writer)
         self._storage = storage
 
-    async def append(self, place: Place, draft: Draft, outgoing: tuple[Outbound, ...]) -> None:
+    async def append(self, place: Place, draft: Draft, outgoing: tuple[Outgoing, ...]) -> None:
         try:
             await super().append(place, draft, outgoing)
         except StoreConflict:
