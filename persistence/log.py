@@ -17,8 +17,7 @@ from .writer import Place, Receipt
 class ConversationLog:
     """The log of one conversation, open at its end. Made by `Store.create` and `Store.load`."""
 
-    def __init__(self, database: Database, conversation_id: str, place: Place) -> None:
-        self.conversation_id = conversation_id
+    def __init__(self, database: Database, place: Place) -> None:
         self._database = database
         self._place = place
 

@@ -1,4 +1,4 @@
-"""The SQL: how rows get into their tables, and out of them.
+"""The SQL by which conversations go on and are found: how rows get into their tables, and out of them.
 
 The statements are made once, when this module is imported. Each function works within the transaction of its caller.
 
@@ -98,7 +98,6 @@ _ADVANCE = _prepared(
     *_HEAD,
 )
 _ADD_STEP = _prepared(insert(events), "conversation", *EventRow._fields)
-_STANDS = _prepared(select(conversations.c.key).where(*_AT_HEAD), *_HEAD)
 _TURN_SEQ = _prepared(update(conversations).where(*_AT_HEAD).values(seq=-conversations.c.seq), *_HEAD)
 
 _ADDRESS = ("conversation", "target", "effect_id", "seq")
@@ -224,11 +223,6 @@ def advance(driver: sqlite3.Connection, steps: Sequence[Advance]) -> bool:
     if sent:
         driver.executemany(_SEND, sent)
     return True
-
-
-def stands(driver: sqlite3.Connection, head: Head) -> bool:
-    """Whether this is the newest step of its conversation."""
-    return driver.execute(_STANDS, head).fetchone() is not None
 
 
 def write_again(driver: sqlite3.Connection, head: Head) -> bool:

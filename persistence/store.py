@@ -73,7 +73,7 @@ class Store:
         row, rest = encode(event, step, GENESIS)
         whole = Whole(conversation_id, created_at=row.at, rest=rest, steps=(row,))
         head = await self._database.write(lambda connection: add_whole(connection, whole))
-        return ConversationLog(self._database, conversation_id, Place(head, row.chain))
+        return ConversationLog(self._database, Place(head, row.chain))
 
     async def load(self, conversation_id: str) -> Loaded:
         """The conversation as it was left, with its log open for the next step.
@@ -87,7 +87,7 @@ class Store:
             entries = tuple(map(sight, stored.steps))
             check_whole(entries, stored.rest)
             place = Place(Head(stored.key, stored.rest.seq, stored.rest.chain), entries[0].chain)
-            log = ConversationLog(self._database, conversation_id, place)
+            log = ConversationLog(self._database, place)
             return Loaded(log, decode_state(stored.rest), entries)
 
         return await self._database.read(read)
