@@ -128,12 +128,13 @@ def _whole_file(connection: Connection) -> Iterator[Finding]:
 
 async def _examine(store: Store, conversation_id: str) -> Examination:
     try:
-        return await store.database.read(lambda connection: _look(connection, conversation_id))
+        return await store.database.read(lambda connection: examine_one(connection, conversation_id))
     except UnknownConversation:  # deleted meanwhile
         return Examination()
 
 
-def _look(connection: Connection, conversation_id: str) -> Examination:
+def examine_one(connection: Connection, conversation_id: str) -> Examination:
+    """Look at one conversation, and all that stands beside its log. Raises `UnknownConversation`."""
     stored = recorder.stored(connection, conversation_id)
     patient = _Patient(conversation_id, stored)
     deliveries = connection.execute(_DELIVERIES, {"head_key": stored.key}).all()

@@ -22,11 +22,10 @@ from ....persistence.address import Address
 from ....persistence.codec import Draft, decode, decode_state
 from ....persistence.connection import Mode, controlled, dial
 from ....persistence.database import Database
-from ....persistence.errors import Damaged, StoreConflict
-from ....persistence.integrity import check_whole
+from ....persistence.doctor import examine_one
+from ....persistence.errors import StoreConflict
 from ....persistence.migrate import migrate
 from ....persistence.outbox import Outgoing
-from ....persistence.replay import replay
 from ....persistence.rows import EventRow
 from ....persistence.store import Store
 from ....persistence.thread import Worker
@@ -145,29 +144,23 @@ class FileStorage:
             self.disk.story.blame(f"{draft.row.type}, step {draft.row.seq} of {conversation_id}, was refused as outrun")
 
     def faults(self) -> Iterator[str]:
-        """What is wrong with the file in the end: each log is whole, replays, and is what was seen growing."""
+        """What is wrong with the file in the end: the doctor finds nothing, and each log is what was seen growing."""
         with closing(dial(self._address, "ro", 0)) as file, controlled(file, "ro") as connection:
             for (conversation_id,) in file.execute("SELECT id FROM conversations").fetchall():
                 for fault in self._faults_of(connection, conversation_id):
                     yield f"{conversation_id} in the file: {fault}"
 
     def _faults_of(self, connection: Connection, conversation_id: str) -> Iterator[str]:
-        found = recorder.find(connection, conversation_id)
-        assert found is not None
-        key, rest = found
-        try:
-            entries = tuple(map(decode, recorder.steps(connection, key, 0)))
-            check_whole(entries, rest)
-        except Damaged as damaged:
-            yield damaged.sentence
+        findings = examine_one(connection, conversation_id).findings
+        if findings:
+            yield from (finding.sentence for finding in findings)
             return
-        divergence = replay(entries).divergence
-        if divergence is not None:
-            yield divergence.reason
+        stored = recorder.stored(connection, conversation_id)
+        entries = tuple(map(decode, stored.steps))
         seen = self.disk.rows.get(conversation_id, [])
         if [(row.event, row.effects, row.ended) for row in seen] != [(e.event, e.effects, e.ended) for e in entries]:
             yield "other steps than those that were seen to be stored"
-        elif decode_state(rest) != seen[-1].state:
+        elif decode_state(stored.rest) != seen[-1].state:
             yield "another state than the one that was seen to be stored"
 
 
