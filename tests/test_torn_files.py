@@ -18,6 +18,7 @@ from typing import NamedTuple
 import pytest
 
 from turnwise import Engine, StoreError, UnknownConversation
+from turnwise.persistence.doctor import examine
 from turnwise.persistence.replay import replay, replay_conversation
 from turnwise.persistence.store import Loaded, Store
 from turnwise.testing import ScriptedLlm, reply
@@ -146,6 +147,7 @@ class TestTornWriteAheadLogs:
 
                 assert turn.reply == "Go on."
                 assert (await conversation.replay()).divergence is None
+                assert (await examine(conversation._engine.store)).findings == ()
 
 
 # --- bits that fell over
