@@ -23,6 +23,9 @@ from .port import Channel, Delivery
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
 """Seconds between attempts; doubled each time. Ours."""
 
+DOUBLINGS = 6
+"""How often a wait is doubled at most: it has reached the longest one, and a channel may be down for weeks."""
+
 CLOSING_GRACE = 1.0
 """Seconds that attempts get to stop when the engine closes. Ours."""
 
@@ -100,13 +103,15 @@ class Courier:
         """Try the first parcel of the line once, when its time has come."""
         parcel = line[0]
         if parcel.due is not None:
-            await self._clock.sleep_until(parcel.due)
+            # What an earlier process noted may lie far ahead: a clock was set back since.
+            await self._clock.sleep_until(min(parcel.due, later(self._clock.now(), LONGEST_WAIT)))
         fault = await attempt(channel, parcel.delivery)
         if fault is None:
             line.popleft()
             parcel.receipts.acknowledge(parcel.effect_id, channel.name)
         else:
-            parcel.due = later(self._clock.now(), min(LONGEST_WAIT, FIRST_WAIT * 2**parcel.attempts))
+            wait = min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(parcel.attempts, DOUBLINGS))
+            parcel.due = later(self._clock.now(), wait)
             parcel.attempts += 1
             parcel.receipts.postpone(parcel.effect_id, channel.name, parcel.attempts, parcel.due)
             for waiting in line:
