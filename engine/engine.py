@@ -24,6 +24,7 @@ from ..states.events import Opened
 from ..states.log import LogEntry
 from ..states.machine import begin
 from ..states.policy import ModelSpec, Policy
+from ..states.states import pending
 from .bootstrap import Models, build_performers
 from .conversation import Conversation
 from .deliveries import take_up
@@ -253,7 +254,10 @@ class Engine:
     async def _load(self, conversation_id: str) -> Loop:
         loaded = await self.store.load(conversation_id)
         self._check_open()
-        loop = self._loop(conversation_id, Memory(loaded.state, loaded.entries), loaded.log)
+        memory = Memory(loaded.state, loaded.entries)
+        if pending(loaded.state):
+            memory.read()  # it goes on by itself, so nobody else would be told that it cannot
+        loop = self._loop(conversation_id, memory, loaded.log)
         if left := self._left.pop(conversation_id, ()):
             take_up(left, loaded.entries, loop.scene(), DeliveryPerformer(self._courier))
         return loop
