@@ -129,6 +129,27 @@ class TestChannelsThatAreDown:
         assert texts == ["a"]
         assert await still_to_deliver(database) == []
 
+    async def test_its_name_is_read_once(self, database: Path) -> None:
+        """A channel that is called something else later still has what it was handed in under its first name."""
+
+        class Renamed(RecordingChannel):
+            names = iter(range(100))
+
+            @property
+            def name(self) -> str:
+                return f"line {next(self.names)}"
+
+            @name.setter
+            def name(self, name: str) -> None:
+                pass
+
+        channel = Renamed()
+        async with talking(database, "a", clock=ManualClock(), channels=[channel]):
+            pass
+
+        assert channel.texts == ["a"]
+        assert await still_to_deliver(database) == []
+
     async def test_nothing_is_stored_where_there_are_no_channels(self, database: Path) -> None:
         """Without channels there are no rows."""
         async with talking(database, "a", clock=ManualClock(), channels=[]):
