@@ -149,6 +149,8 @@ class Engine:
                 await self._loops.get(conversation_id)
             except EngineClosed:
                 return
+            except UnknownConversation:
+                continue  # deleted meanwhile
             except StoreError as error:
                 logger.warning("The conversation %s cannot be taken up: %s", conversation_id, error)
 
