@@ -130,6 +130,7 @@ class Loop:
         if step.ignored:
             logger.debug("Nothing to do about %s in %s", event.type, self.state.type)
             return step
+        self.memory.read()  # a log that cannot be read to its end must not grow
         try:
             await self._runner.commit(event, step)
         except StoreConflict as conflict:

@@ -20,7 +20,7 @@ from ..states.errors import UnknownConversation
 from ..states.states import State
 from . import recorder
 from .audit import audit
-from .codec import decode, decode_state, rest_row
+from .codec import decode, decode_state, from_microseconds, rest_row
 from .digests import GENESIS, digest
 from .entry import StoredEntry
 from .errors import Damaged, StorageFailed
@@ -40,14 +40,16 @@ _FINDINGS_OF_SQLITE = 20
 DERIVED = ("state_type", "waits", "next_timer", "updated_at")
 """The columns that are read off the state and the newest step."""
 
-_DELIVERIES = select(outbox.c.target, outbox.c.effect_id, outbox.c.seq).where(
+_DELIVERIES = select(*(outbox.c[name] for name in ("target", "effect_id", "seq", "attempts", "next_attempt"))).where(
     outbox.c.conversation == bindparam("head_key")
 )
-_DROP_DELIVERY = delete(outbox).where(
+_IS_DELIVERY = (
     outbox.c.conversation == bindparam("head_key"),
     outbox.c.target == bindparam("to"),
     outbox.c.effect_id == bindparam("effect"),
 )
+_DROP_DELIVERY = delete(outbox).where(*_IS_DELIVERY)
+_DELIVER_AT_ONCE = update(outbox).where(*_IS_DELIVERY).values(attempts=0, next_attempt=None)
 _REST_ANEW = update(conversations).where(conversations.c.key == bindparam("head_key"))
 
 
@@ -143,11 +145,23 @@ def examine_one(connection: Connection, conversation_id: str) -> Examination:
 
 
 class _Delivery(NamedTuple):
-    """A delivery that waits, by its key: where it goes, the effect, and the step that wanted it."""
+    """A delivery that waits, by its key: where it goes, the effect, and the step that wanted it; and how often it was
+    tried, and when it is next."""
 
     target: str
     effect_id: int
     seq: int
+    attempts: int
+    next_attempt: int | None
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether it can be known when it is due."""
+        try:
+            due = None if self.next_attempt is None else from_microseconds(self.next_attempt)
+        except (TypeError, OverflowError):
+            return False
+        return type(self.attempts) is int and (due is None or type(self.next_attempt) is int)
 
 
 class _Patient:
@@ -217,7 +231,7 @@ class _Patient:
                 yield self._finding(due.seq, sentence, anew)
 
     def deliveries(self, waiting: Iterable[_Delivery]) -> Iterator[Finding]:
-        """What waits to be delivered and cannot be, because no step wanted it."""
+        """What waits to be delivered and cannot be, because no step wanted it or nobody can read when it is due."""
         outgoing = {
             (entry.seq, effect.effect_id)
             for entry in self._entries
@@ -225,10 +239,13 @@ class _Patient:
             if isinstance(effect, OUTGOING)
         }
         for delivery in waiting if self._damage is None else ():
+            it = {"head_key": self._key, "to": delivery.target, "effect": delivery.effect_id}
             if (delivery.seq, delivery.effect_id) not in outgoing:
                 sentence = f"A delivery waits for the effect {delivery.effect_id}, which is none of that step's."
-                drop = {"head_key": self._key, "to": delivery.target, "effect": delivery.effect_id}
-                yield self._finding(delivery.seq, sentence, partial(_execute, _DROP_DELIVERY, drop))
+                yield self._finding(delivery.seq, sentence, partial(_execute, _DROP_DELIVERY, it))
+            elif not delivery.is_readable:
+                sentence = f"The attempts to deliver the effect {delivery.effect_id} cannot be read."
+                yield self._finding(delivery.seq, sentence, partial(_execute, _DELIVER_AT_ONCE, it))
 
     def _finding(self, seq: int, sentence: str, mend: Mend | None = None) -> Finding:
         return Finding(sentence, self._conversation_id, seq, mend)

@@ -153,6 +153,8 @@ def _summary(row: recorder.SummaryRow) -> Summary:
 def _undelivered(row: recorder.UndeliveredRow) -> Undelivered:
     due = row.next_attempt
     try:
+        if any(type(count) is not int for count in (row.effect_id, row.seq, row.attempts)):
+            raise TypeError("a count that is none")
         return Undelivered(*row[:-1], next_attempt=None if due is None else from_microseconds(due))
     except (TypeError, OverflowError) as error:
         raise Damaged(0, "What is to be delivered cannot be read: the file is damaged.") from error

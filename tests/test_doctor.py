@@ -309,6 +309,21 @@ class TestMending:
         assert await store.waiting() == ("walk",)
         assert (await replay_conversation(store, "walk")).divergence is None
 
+    @pytest.mark.parametrize("damage", ["next_attempt = 'soon'", "next_attempt = 1 << 62", "attempts = 'x'"])
+    async def test_makes_a_delivery_due_at_once(self, damage: str, store: Store, database: Path) -> None:
+        """Of which nobody can read how often it was tried, or when it is tried next; an engine refuses the file."""
+        walk = Walk().turn("tonight")
+        await walk.into(store)
+        effect_id = delivered_by(walk)
+        change(database, f"INSERT INTO outbox VALUES (1, 'voice', {effect_id}, {len(walk.steps)}, 3, 1)")
+        assert await findings(store) == []
+        change(database, f"UPDATE outbox SET {damage}")
+
+        (mended,) = await mend(store, (await examine(store)).findings)
+
+        assert mended.sentence == f"The attempts to deliver the effect {effect_id} cannot be read."
+        assert everything(database)[2] == [(1, "voice", effect_id, len(walk.steps), 0, None)]
+
     async def test_spares_a_delivery_that_is_due(self, store: Store, database: Path) -> None:
         """Only rows that point nowhere go."""
         walk = Walk().say("hello")
