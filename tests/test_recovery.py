@@ -284,6 +284,7 @@ class TestAskingTheTool:
             (ToolResult(text="5 paid at noon"), "completed", "5 paid at noon", 1),
             ("ran", "completed", TEXTS.did_run, 1),
             ("did_not_run", "completed", "5 paid", 2),
+            (ToolResult(text="x" * 1_000_001), "completed", "pay returned more than 1000000 characters.", 1),
             ("unknown", "in_doubt", None, 1),
             ("perhaps", "in_doubt", None, 1),
             (RuntimeError("no line"), "in_doubt", None, 1),
