@@ -26,6 +26,7 @@ class Texts(Value):
     act_not_declared: Text = "The tool did something that it does not declare; none of it was carried out."
     act_not_exclusive: Text = "The tool may not do this beside other tools; none of it was carried out."
     nothing_said: Text = "text is required"
+    no_message: Text = "message is required"
     denied: Text = "Denied by the user"
     denied_in_time: Text = "Not run: nobody allowed it in time."
     cut_off: Text = "Not run: the response was cut off before this call was complete. Try again with shorter arguments."

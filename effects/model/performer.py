@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...states.effects import RequestLlm
 from ...states.events import LlmFailed, LlmResponse
+from ...states.policy import Policy
 from ..clock import Clock
 from ..scene import Scene
 from ..text import encodable, is_encodable
@@ -47,9 +48,11 @@ class ModelPerformer:
                 sentence=sentence_of(failed),
                 retry_after=failed.retry_after,
             )
-        return self._response(effect, request.model, digest, answer)
+        return self._response(effect, request.model, digest, answer, scene.context.policy)
 
-    def _response(self, effect: RequestLlm, model: str, digest: str, answer: ModelAnswer) -> LlmResponse:
+    def _response(
+        self, effect: RequestLlm, model: str, digest: str, answer: ModelAnswer, policy: Policy
+    ) -> LlmResponse:
         return LlmResponse(
             effect_id=effect.effect_id,
             at=self._clock.now(),
@@ -57,7 +60,7 @@ class ModelPerformer:
             thinking=encodable(answer.thinking),
             # A sealed block that would have to be changed is no longer what its provider sealed.
             opaque=answer.opaque if is_encodable(answer.opaque) else (),
-            tool_calls=self._tools.enter(effect.effect_id, answer.tool_calls),
+            tool_calls=self._tools.enter(effect.effect_id, answer.tool_calls, policy),
             finish_reason=answer.finish_reason,
             usage=answer.usage,
             model=model,
