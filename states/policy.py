@@ -142,6 +142,9 @@ class Profile(Value):
     recall: bool = True
     """Whether older conversations may be searched for this profile (case J4)."""
 
+    guidance: bool = True
+    """Whether the system message tells how to reach the user, where there is a tool for it (case S18)."""
+
 
 class Policy(Value):
     """All rules of one conversation. The engine fills in `models` with what it was opened with."""

@@ -9,8 +9,9 @@ from ..clock import Clock
 from ..scene import Scene
 from ..text import encodable, is_encodable
 from ..tools.registry import ToolRegistry
+from ..tools.speaking import respond_to_user, talk
 from .asking import Asking, sentence_of
-from .framing import frame
+from .framing import Speaking, frame
 from .port import LlmFailure, ModelAnswer, Token
 from .prefix import Prefixes
 from .prompt import Offer
@@ -25,12 +26,13 @@ class ModelPerformer:
         self._asking = asking
         self._tools = tools
         self._offer = Offer(tools.definitions())
+        self._speaking = Speaking(tools.name_of(respond_to_user), tools.name_of(talk))
         self._clock = clock
         self._prefixes = Prefixes()
 
     async def __call__(self, effect: RequestLlm, scene: Scene) -> LlmResponse | LlmFailed:
         """Ask, and answer with what the model said or why it did not."""
-        framed = frame(effect, scene.context, scene.transcript, scene.turn)
+        framed = frame(effect, scene.context, scene.transcript, scene.turn, self._speaking)
         offer = _NOTHING if effect.plain else self._offer
         prefix = self._prefixes.of(scene)
         request, digest = prefix.request(effect, framed.system, framed.messages, offer, scene.turn)

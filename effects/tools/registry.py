@@ -52,6 +52,11 @@ class ToolRegistry:
         """
         return next((self._tools[one] for one in (name, *names_of(name)) if one in self._tools), None)
 
+    def name_of(self, tool: AnyTool) -> str:
+        """The name under which this tool, or the same under another name, is here; empty if it is not. A host's own
+        tool of that name is another tool."""
+        return next((one.name for one in self._tools.values() if one.function is tool.function), "")
+
     def definitions(self) -> tuple[dict[str, Any], ...]:
         """The tools as they are offered to a model, in the order given. The same objects each time: do not change."""
         return self._definitions
