@@ -98,8 +98,8 @@ class SpeechRules(Value):
     """Speech without text is refused (000), or delivered like any other (004)."""
 
     never_fail: bool = False
-    """Whether bad arguments of a speaking tool are acknowledged all the same (004, case B4): for the tools that come
-    with turnwise, of which none speaks yet."""
+    """Whether bad arguments of a speaking tool are acknowledged all the same (004, case B4): a number is said as it
+    reads, and without any text nothing is delivered. For the tools that come with turnwise."""
 
 
 class Repeats(Value):
@@ -141,6 +141,9 @@ class Profile(Value):
 
     recall: bool = True
     """Whether older conversations may be searched for this profile (case J4)."""
+
+    guidance: bool = True
+    """Whether the system message tells how to reach the user, where there is a tool for it (case S18)."""
 
 
 class Policy(Value):

@@ -11,7 +11,8 @@ from .value import Text, Value
 
 class Texts(Value):
     """Results are read by the model in place of what a call would have given; nudges are read by the model once and
-    never stored as dialogue; endings are read by people. An empty ending says nothing."""
+    never stored as dialogue; guidance is part of the system message of each request that offers the tool it is about,
+    by the name that stands in it as `{tool}`; endings are read by people. An empty ending or guidance says nothing."""
 
     # Results
     cancelled: Text = "Cancelled by user"
@@ -26,6 +27,7 @@ class Texts(Value):
     act_not_declared: Text = "The tool did something that it does not declare; none of it was carried out."
     act_not_exclusive: Text = "The tool may not do this beside other tools; none of it was carried out."
     nothing_said: Text = "text is required"
+    no_message: Text = "message is required"
     denied: Text = "Denied by the user"
     denied_in_time: Text = "Not run: nobody allowed it in time."
     cut_off: Text = "Not run: the response was cut off before this call was complete. Try again with shorter arguments."
@@ -55,6 +57,25 @@ class Texts(Value):
     )
     relay: Text = "A message for the user is waiting. Present it to the user now, in your own words."
     fallback: Text = "Answer the user now, from the results above, in plain words and without calling tools."
+
+    # Guidance
+    how_to_respond: Text = (
+        "# How the user hears from you\n"
+        "What you say with the tool {tool} reaches the user: it is spoken aloud where they listen, and sent as a "
+        "message where they read. Plain text that you write outside of it stays with you and is not delivered.\n"
+        "Call {tool} whenever something is meant for the user: when you answer a question, read content back to them, "
+        "give a result or a summary, confirm an action, or have anything else to tell them.\n"
+        "Write in natural sentences, the way people talk, with no Markdown, lists, code or other markup."
+    )
+    how_to_talk: Text = (
+        "# How the user hears from you\n"
+        "The user hears what you say with the tool {tool}, at once and in the order in which you say it, and nothing "
+        "else. Plain text that you write outside of it is your own thinking and is not delivered.\n"
+        "Call {tool} for every word that is meant for the user: when you greet them, answer a question, read content "
+        "back, tell what you are about to do, give a result or a summary, confirm an action, or have anything else to "
+        "tell them. If you never call it, they hear nothing at all.\n"
+        "Write in natural sentences, the way people talk, with no Markdown, lists, code or other markup."
+    )
 
     # Endings
     empty: Text = "I have no answer to that."

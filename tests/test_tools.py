@@ -399,7 +399,11 @@ class TestTheRegistry:
     @pytest.mark.parametrize(
         ("tools", "sentence"),
         [
-            (["ask_users"], "There is no built-in tool called ask_users. Known: ask_user_question."),
+            (
+                ["ask_users"],
+                "There is no built-in tool called ask_users. Known: ask_user_question, respond_to_user, "
+                "speak_to_user, mark_work_complete, talk.",
+            ),
             ([find_table, find_table], "There are two tools called find_table."),
             (["ask_user_question"] * 2, "There are two tools called ask_user_question."),
             ([untyped], "The parameter day of untyped has no type."),

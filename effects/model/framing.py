@@ -17,6 +17,7 @@ from ...states.effects import RequestLlm
 from ...states.mail import text_for_model
 from ...states.messages import Message
 from ...states.policy import Recent
+from ...states.texts import Texts
 from ...states.transcript import Transcript
 
 MEMORY = "Relevant conversation history:"
@@ -34,24 +35,50 @@ class Frame:
     messages: tuple[Message, ...]
 
 
-def frame(effect: RequestLlm, context: Context, transcript: Transcript, turn: int) -> Frame:
+@dataclass(frozen=True)
+class Speaking:
+    """The names under which the tools are offered that reach the user: at the end of the turn, and at once. Empty for
+    one that is not offered."""
+
+    respond: str = ""
+    talk: str = ""
+
+
+NONE_SPEAKS = Speaking()
+
+
+def frame(
+    effect: RequestLlm, context: Context, transcript: Transcript, turn: int, speaking: Speaking = NONE_SPEAKS
+) -> Frame:
     """What the request holds that `effect` asks for, in the turn under way.
 
-    A plain request holds the system prompt and what was said to the model in this turn, nothing more (case J20); it is
-    for the caller to send it without tools. `Pure.`
+    It says how to reach the user by the tools that are `speaking`. A plain request holds the system prompt and what was
+    said to the model in this turn, nothing more (case J20); it is for the caller to send it without tools. `Pure.`
     """
     return Frame(
-        system=_system(effect, context, transcript),
+        system=_system(effect, context, transcript, speaking),
         messages=(*_past(effect, context, transcript, turn), *_told(effect, transcript)),
     )
 
 
-def _system(effect: RequestLlm, context: Context, transcript: Transcript) -> str:
-    """General instructions, then the profile's, then what was found (case J5); what is empty is left out."""
-    profiles = (profile.prompt for profile in context.policy.profiles if profile.name == effect.profile)
+def _system(effect: RequestLlm, context: Context, transcript: Transcript, speaking: Speaking) -> str:
+    """General instructions, then the profile's, then how to reach the user (case S18), then what was found (case J5);
+    what is empty is left out."""
+    profiles = [profile for profile in context.policy.profiles if profile.name == effect.profile]
+    is_guided = not effect.plain and all(profile.guidance for profile in profiles)
+    guidance = _guidance(speaking, context.policy.texts) if is_guided else ()
+    prompts = (profile.prompt for profile in profiles)
     found = "" if effect.memory is None or effect.plain else transcript.words(effect.memory)
     memory = f"{MEMORY}\n{found}" if found.strip() else ""
-    return "\n\n".join(part for part in (context.system, *profiles, memory) if part.strip())
+    return "\n\n".join(part for part in (context.system, *prompts, *guidance, memory) if part.strip())
+
+
+def _guidance(speaking: Speaking, texts: Texts) -> Iterator[str]:
+    """How to reach the user by each of the tools for it. The same in all requests of a conversation, also where none
+    may be called: requests share their beginning."""
+    for text, name in ((texts.how_to_respond, speaking.respond), (texts.how_to_talk, speaking.talk)):
+        if name:
+            yield text.replace("{tool}", name)
 
 
 def _past(effect: RequestLlm, context: Context, transcript: Transcript, turn: int) -> Sequence[Message]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from ...states.effects import RequestLlm
 from ...states.events import LlmFailed, LlmResponse
+from ...states.policy import Policy
 from ..clock import Clock
 from ..scene import Scene
 from ..text import encodable, is_encodable
 from ..tools.registry import ToolRegistry
+from ..tools.speaking import respond_to_user, talk
 from .asking import Asking, sentence_of
-from .framing import frame
+from .framing import Speaking, frame
 from .port import LlmFailure, ModelAnswer, Token
 from .prefix import Prefixes
 from .prompt import Offer
@@ -24,12 +26,13 @@ class ModelPerformer:
         self._asking = asking
         self._tools = tools
         self._offer = Offer(tools.definitions())
+        self._speaking = Speaking(tools.name_of(respond_to_user), tools.name_of(talk))
         self._clock = clock
         self._prefixes = Prefixes()
 
     async def __call__(self, effect: RequestLlm, scene: Scene) -> LlmResponse | LlmFailed:
         """Ask, and answer with what the model said or why it did not."""
-        framed = frame(effect, scene.context, scene.transcript, scene.turn)
+        framed = frame(effect, scene.context, scene.transcript, scene.turn, self._speaking)
         offer = _NOTHING if effect.plain else self._offer
         prefix = self._prefixes.of(scene)
         request, digest = prefix.request(effect, framed.system, framed.messages, offer, scene.turn)
@@ -47,9 +50,11 @@ class ModelPerformer:
                 sentence=sentence_of(failed),
                 retry_after=failed.retry_after,
             )
-        return self._response(effect, request.model, digest, answer)
+        return self._response(effect, request.model, digest, answer, scene.context.policy)
 
-    def _response(self, effect: RequestLlm, model: str, digest: str, answer: ModelAnswer) -> LlmResponse:
+    def _response(
+        self, effect: RequestLlm, model: str, digest: str, answer: ModelAnswer, policy: Policy
+    ) -> LlmResponse:
         return LlmResponse(
             effect_id=effect.effect_id,
             at=self._clock.now(),
@@ -57,7 +62,7 @@ class ModelPerformer:
             thinking=encodable(answer.thinking),
             # A sealed block that would have to be changed is no longer what its provider sealed.
             opaque=answer.opaque if is_encodable(answer.opaque) else (),
-            tool_calls=self._tools.enter(effect.effect_id, answer.tool_calls),
+            tool_calls=self._tools.enter(effect.effect_id, answer.tool_calls, policy),
             finish_reason=answer.finish_reason,
             usage=answer.usage,
             model=model,

@@ -8,7 +8,6 @@ that speaks at once, must be exclusive.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from typing import ClassVar
 
 from pydantic import ConfigDict
@@ -41,7 +40,11 @@ def acts_in(value: object) -> tuple[Act, ...] | None:
     return tuple(several) if are_acts else None
 
 
-def acknowledgement(acts: Iterable[Act], texts: Texts) -> str:
-    """What the model reads of acts that are carried out (cases S1, B11). `Pure.`"""
-    speaks = any(isinstance(act, Speech) for act in acts)
+def acknowledgement(texts: Texts, *, speaks: bool) -> str:
+    """What the model reads of acts that are carried out, speech among them or not (cases S1, B11). `Pure.`"""
     return json.dumps({"success": True, **({"message": texts.acknowledged} if speaks else {})}, ensure_ascii=False)
+
+
+def refusal(sentence: str) -> str:
+    """What the model reads of an act that is not carried out (case S7). `Pure.`"""
+    return json.dumps({"success": False, "error": sentence}, ensure_ascii=False)

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic_core import from_json
 
 from ...states.errors import ConfigurationError
+from ...states.policy import Policy
 from ..text import encodable_json
 from .context import ToolContext
 from .faults import NOT_AN_OBJECT, InvalidArguments, fault
@@ -39,6 +40,10 @@ class Arguments:
         self._context_names = [parameter.name for parameter in parameters if parameter.is_context]
         self._parameters = [parameter for parameter in parameters if not parameter.is_context]
         self._model, self.schema = _described(underlying(function).__name__, self._parameters)
+
+    def under(self, policy: Policy) -> Arguments:
+        """What reads arguments under these rules. Only those of tools that speak depend on them."""
+        return self
 
     def check(self, text: str) -> None:
         """Raises InvalidArguments if a call with these arguments could not run."""

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from ...states.questions import QuestionSet
 from .acts import Question
+from .speaking import mark_work_complete, respond_to_user, speak_to_user, talk
 from .tool import AnyTool, tool
 
 
@@ -29,5 +30,23 @@ async def ask_user_question(
     return Question(questions)
 
 
-BUILT_IN: Mapping[str, AnyTool] = MappingProxyType({ask_user_question.name: ask_user_question})
+BUILT_IN: Mapping[str, AnyTool] = MappingProxyType({
+    built_in.name: built_in
+    for built_in in (ask_user_question, respond_to_user, speak_to_user, mark_work_complete, talk)
+})  # fmt: skip
 """The built-in tools by name."""
+
+
+def bare_name(name: str) -> str:
+    """The name without the server in front of it: `x:respond_to_user` is `respond_to_user` (case S16). `Pure.`"""
+    return name.rpartition(":")[2]
+
+
+def names_of(name: str) -> tuple[str, ...]:
+    """All names of the built-in tool that `name` means, the one that it is called by first; none if it means none.
+    `Pure.`"""
+    meant = BUILT_IN.get(bare_name(name))
+    if meant is None:
+        return ()
+    others = (one.name for one in BUILT_IN.values() if one.function is meant.function and one is not meant)
+    return (meant.name, *others)

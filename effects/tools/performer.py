@@ -35,7 +35,7 @@ class ToolPerformer:
             return ToolResult(text=self._tools.unknown(call.name), error=True)
 
         context = context_of(call.call_id, scene, effect.effect_id, effect.effect_id)
-        return await run(tool, call.arguments, context, scene.context.policy.texts)
+        return await run(tool, call.arguments, context, scene.context.policy)
 
 
 def context_of(call_id: str, scene: Scene, effect_id: int, started_as: int) -> ToolContext:

@@ -13,8 +13,9 @@ from dataclasses import replace
 
 from pydantic import ValidationError
 
+from ...states.acts import Speech
 from ...states.messages import ToolResult
-from ...states.texts import Texts
+from ...states.policy import Policy
 from ...states.value import shortened
 from ..text import encodable
 from .acts import Question, acknowledgement, acts_in
@@ -23,6 +24,7 @@ from .context import ToolContext
 from .faults import InvalidArguments, fault
 from .results import result_of
 from .tool import AnyTool
+from .words import NothingToSay
 
 ToolOutcome = ToolResult | Question
 """What comes of a call: a text for the model, with images or without, or an act."""
@@ -31,25 +33,27 @@ MAX_RESULT = 1_000_000
 """The most characters of a result. Ours: more than any model reads."""
 
 _LOGGER = logging.getLogger("turnwise.tools")
-_TEXTS = Texts()
+_POLICY = Policy()
 
 
-async def run(tool: AnyTool, arguments_json: str, context: ToolContext, texts: Texts = _TEXTS) -> ToolOutcome:
+async def run(tool: AnyTool, arguments_json: str, context: ToolContext, policy: Policy = _POLICY) -> ToolOutcome:
     """Run the tool with these arguments, JSON text as the model wrote it. What goes wrong is an error result.
 
-    `texts` word what the model reads of a tool that only acts.
+    `policy` words what the model reads of a tool that only acts, and says how strictly one that speaks is read.
 
     Ends in time, and raises nothing but CancelledError, as `ending_of` says.
     """
     progress = _Progress(context.progress)
     try:
-        arguments = tool.arguments.read(arguments_json, replace(context, progress=progress))
+        arguments = tool.arguments.under(policy).read(arguments_json, replace(context, progress=progress))
         ending = await ending_of(tool, arguments)
     except InvalidArguments as invalid:
         return _error(invalid.sentence)
+    except NothingToSay:
+        return ToolResult(text=acknowledgement(policy.texts, speaks=True))
     finally:
         progress.over = True
-    return _outcome(tool, ending, texts)
+    return _outcome(tool, ending, policy)
 
 
 class _Progress:
@@ -68,7 +72,7 @@ class _Progress:
             self._show(line)
 
 
-def _outcome(tool: AnyTool, ending: Ending | None, texts: Texts) -> ToolOutcome:
+def _outcome(tool: AnyTool, ending: Ending | None, policy: Policy) -> ToolOutcome:
     match ending:
         case None:
             _LOGGER.warning("%s did not finish within %g s", tool.name, tool.timeout)
@@ -77,10 +81,10 @@ def _outcome(tool: AnyTool, ending: Ending | None, texts: Texts) -> ToolOutcome:
             _LOGGER.warning("%s failed", tool.name, exc_info=error)
             return _error(f"{tool.name} failed: {_reason(error)}")
         case Returned(value):
-            return _meant(tool, value, texts)
+            return _meant(tool, value, policy)
 
 
-def _meant(tool: AnyTool, value: object, texts: Texts) -> ToolOutcome:
+def _meant(tool: AnyTool, value: object, policy: Policy) -> ToolOutcome:
     """What a tool says by returning this."""
     if isinstance(value, ToolResult):
         return within_bounds(tool, value)
@@ -88,7 +92,8 @@ def _meant(tool: AnyTool, value: object, texts: Texts) -> ToolOutcome:
         declared = value.kind in tool.acts
         return value if declared else _error(f"{tool.name} may not ask the user: it does not declare that it asks.")
     if (acts := acts_in(value)) is not None:
-        return ToolResult(text=acknowledgement(acts, texts), acts=acts)
+        speaks = any(isinstance(act, Speech) for act in acts)
+        return ToolResult(text=acknowledgement(policy.texts, speaks=speaks), acts=acts)
     return _told(tool, value)
 
 
