@@ -89,6 +89,11 @@ class Conversation:
         self._seen = _Seen.of(self._loop.state)
         return self._loop.state
 
+    @property
+    def policy(self) -> Policy:
+        """The rules that hold now."""
+        return self._loop.memory.context.policy
+
     # --- asking for something
 
     async def send(

@@ -265,3 +265,45 @@ class TestGuesses:
     def test_a_choice_is_what_has_two_items(self, text: str, labels: list[str]) -> None:
         """P16: never more than four, none twice, none called Other."""
         assert [option["label"] for option in options_in(text)] == labels
+
+
+def offered(*names: str) -> list[dict[str, Any]]:
+    """Tools of these names, as a request has them."""
+    return [{"type": "function", "function": {"name": name, "description": "", "parameters": {}}} for name in names]
+
+
+class TestByTool:
+    """Where a tool is offered to reach the user by, it is used."""
+
+    @pytest.mark.parametrize(
+        ("tools", "wanted"),
+        [
+            (["talk"], [("talk", "message")]),
+            (["respond_to_user"], [("respond_to_user", "text")]),
+            (["speak_to_user", "mark_work_complete"], [("speak_to_user", "text"), ("mark_work_complete", "summary")]),
+        ],
+    )
+    def test_what_it_has_to_say_is_said_by_tool(self, tools: list[str], wanted: list[tuple[str, str]]) -> None:
+        """The answer as the argument, and a claim behind it; its text is a thought."""
+        said = reply_to([{"role": "user", "content": "hello"}], offered(*tools))
+
+        assert [(call.name, *call.arguments) for call in said.calls] == wanted
+        assert "You said: “hello”" in next(iter(said.calls[0].arguments.values()))
+        assert "hello" not in said.text
+
+    def test_then_it_ends(self) -> None:
+        """Once it was said there is nothing more to say."""
+        call = {"id": "1", "type": "function", "function": {"name": "talk", "arguments": "{}"}}
+        messages = [
+            {"role": "user", "content": "hello"},
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "1", "content": "ok"},
+        ]
+
+        assert reply_to(messages, offered("talk")) == Reply(SAID)
+
+    def test_no_rule_takes_such_a_tool_for_one_to_use(self) -> None:
+        """However much the user talks about talking."""
+        said = reply_to([{"role": "user", "content": "Talk about work complete"}], offered("talk", "respond_to_user"))
+
+        assert "There is no tool I could use." in str(said.calls)

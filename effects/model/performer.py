@@ -37,8 +37,12 @@ class ModelPerformer:
         prefix = self._prefixes.of(scene)
         request, digest = prefix.request(effect, framed.system, framed.messages, offer, scene.turn)
 
+        # Text that the rules keep from the user is a thought while it is still coming in, too (case B1).
+        hidden = scene.context.policy.text == "thought"
+
         def show(token: Token) -> None:
-            scene.show(effect.effect_id, "token", {"text": token.text, "kind": token.kind})
+            kind = "thinking" if hidden else token.kind
+            scene.show(effect.effect_id, "token", {"text": token.text, "kind": kind})
 
         try:
             answer = await self._asking.ask(request, show)

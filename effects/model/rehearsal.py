@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,13 @@ CONDENSED = "Something was said before; a rehearsal does not remember what."
 _TO_CONDENSE = INSTRUCTION.partition("\n")[0]
 _STANDS_FOR_IT = f"{SUMMARY}\n{CONDENSED}"
 """How the messages begin that ask for a summary, and that hold the one given."""
+
+TALK, RESPOND, COMPLETE = "talk", ("respond_to_user", "speak_to_user"), "mark_work_complete"
+SPEAKING = (TALK, *RESPOND, COMPLETE)
+"""The tools by which it reaches its user, and ends its work; no rule looks at them."""
+
+ALOUD, SAID = "The user should hear this.", "The user was told."
+"""What it thinks before it says something by tool, and after."""
 
 MOST_CALLS = 2
 LONGEST_HEADER = 12
@@ -155,8 +162,31 @@ RULES: tuple[Callable[[Conversation], Reply | None], ...] = (
 def reply_to(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> Reply:
     """What the rules make of a request in OpenAI's shape. `Pure.`"""
     conversation = _read(messages, tools)
+    offered = {tool["function"]["name"] for tool in tools}
+    if _has_said_it(messages):
+        return Reply(SAID)
     reply = next(reply for rule in RULES if (reply := rule(conversation)) is not None)
-    return Reply(f"{INTRODUCTION}\n\n{reply.text}", reply.calls) if conversation.begins else reply
+    text = f"{INTRODUCTION}\n\n{reply.text}" if conversation.begins else reply.text
+    reply = Reply(text, reply.calls)
+    return _by_tool(reply, offered) or reply
+
+
+def _by_tool(reply: Reply, offered: Collection[str]) -> Reply | None:
+    """The same, said by the tool for it; None if none is offered."""
+    if TALK in offered:
+        return Reply(ALOUD, (Call(TALK, {"message": reply.text}), *reply.calls))
+    respond = next((name for name in RESPOND if name in offered), None)
+    if respond is None or reply.calls:
+        return None
+    ends = (Call(COMPLETE, {"summary": SAID}),) if COMPLETE in offered else ()
+    return Reply(ALOUD, (Call(respond, {"text": reply.text}), *ends))
+
+
+def _has_said_it(messages: Sequence[dict[str, Any]]) -> bool:
+    """Whether the last that was done was to say something by tool, and nothing else."""
+    newest = next((message for message in reversed(messages) if message["role"] not in ("tool", "system")), None)
+    calls = (newest or {}).get("tool_calls") or ()
+    return bool(calls) and all(call["function"]["name"] in SPEAKING for call in calls)
 
 
 def _read(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> Conversation:
@@ -168,9 +198,11 @@ def _read(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -
         results=tuple(
             (called[message["tool_call_id"]], _SEE_BELOW.sub("", message["content"]) or "[image]")
             for message in messages[last + 1 :]
-            if message["role"] == "tool"
+            if message["role"] == "tool" and called[message["tool_call_id"]] not in SPEAKING
         ),
-        tools={tool["function"]["name"]: tool["function"] for tool in tools},
+        tools={
+            tool["function"]["name"]: tool["function"] for tool in tools if tool["function"]["name"] not in SPEAKING
+        },
         begins=not said.startswith((_TO_CONDENSE, _STANDS_FOR_IT))
         and all(message["role"] != "assistant" for message in messages),
     )

@@ -47,6 +47,7 @@ Preset = Annotated[
     str | None, typer.Option("--preset", metavar="NAME", help="A ready set of rules.", show_default="assistant")
 ]
 Thoughts = Annotated[bool | None, typer.Option("--thoughts", "--verbose", help="Show what the model thinks.")]
+Speak = Annotated[bool | None, typer.Option("--speak", help="Also speak what is said to you.")]
 Debug = Annotated[bool | None, typer.Option("--debug", help="Write a log to stderr.")]
 Id = Annotated[str, typer.Argument(metavar="ID", help="The id of a conversation, as in the list.")]
 MaybeId = Annotated[
@@ -64,6 +65,7 @@ def chat(
     preset: Preset = None,
     system: Annotated[str | None, typer.Option("--system", metavar="TEXT", help="System prompt.")] = None,
     thoughts: Thoughts = None,
+    speak: Speak = None,
     debug: Debug = None,
 ) -> None:
     """Hold a conversation, or go on with the one that has this ID.
@@ -72,7 +74,8 @@ def chat(
     """
     if (conversation_id or resume) and (system is not None or preset is not None):
         raise typer.BadParameter("--system and --preset are for a new conversation.")
-    settings = _settings(db=db, model=model, tools=tools, preset=preset, system=system, thoughts=thoughts, debug=debug)
+    shown = {"thoughts": thoughts, "speak": speak, "debug": debug}
+    settings = _settings(db=db, model=model, tools=tools, preset=preset, system=system, **shown)
     from .chat import chat
 
     _run(chat(settings, conversation_id, resume))
@@ -87,10 +90,12 @@ def demo(
     tools: Tools = None,
     preset: Preset = None,
     thoughts: Thoughts = None,
+    speak: Speak = None,
     debug: Debug = None,
 ) -> None:
     """Watch a short conversation with tools and a question; needs no key and no network."""
-    settings = _settings(db=db, model=model, tools=tools, preset=preset, thoughts=thoughts, debug=debug)
+    shown = {"thoughts": thoughts, "speak": speak, "debug": debug}
+    settings = _settings(db=db, model=model, tools=tools, preset=preset, **shown)
     from .demo import demo
 
     _run(demo(settings, keep=db is not None))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
+from ...effects.channels.speech import SpeechChannel
 from ...engine.conversation import Conversation
 from ...engine.engine import Engine
 from ...states.errors import ConfigurationError, TurnwiseError
@@ -19,7 +20,7 @@ from .pen import Pen
 from .person import Commanded, Person, command_in
 from .printable import counted
 from .screen import Screen
-from .session import engine_for, pen_for_stdout, way_back
+from .session import engine_for, pen_for_stdout, speech_for, way_back, with_needed_tools
 from .settings import Settings
 
 FAILED = 1
@@ -33,10 +34,12 @@ async def chat(settings: Settings, conversation_id: str | None, resume: bool) ->
 
     Returns the exit code. Raises `TurnwiseError` for what cannot be begun.
     """
+    settings = with_needed_tools(settings)
     with pen_for_stdout() as pen:
-        async with engine_for(settings, pen) as engine:
+        speech = speech_for(settings, pen)
+        async with engine_for(settings, pen, speech=speech) as engine:
             conversation = await _conversation(engine, settings, conversation_id, resume)
-            return await _hold(conversation, settings, pen)
+            return await _hold(conversation, settings, pen, speech)
 
 
 async def _conversation(engine: Engine, settings: Settings, conversation_id: str | None, resume: bool) -> Conversation:
@@ -53,7 +56,7 @@ async def _newest(engine: Engine) -> str:
     raise ConfigurationError("There is no conversation to go on with.")
 
 
-async def _hold(conversation: Conversation, settings: Settings, pen: Pen) -> int:
+async def _hold(conversation: Conversation, settings: Settings, pen: Pen, speech: SpeechChannel | None) -> int:
     said = await conversation.transcript()
     back = way_back(conversation.id, settings)
     if not pen.lively:  # a script must know it whatever happens next; a person reads it when it is of use
@@ -61,7 +64,8 @@ async def _hold(conversation: Conversation, settings: Settings, pen: Pen) -> int
     if missing := tools_missing(settings.tools, said):
         pen.note(f"Tools that this conversation used are missing now: {', '.join(missing)}. Name them with --tools.")
     person = _person(pen, said)
-    async with dialogue(conversation, Screen(pen, thoughts=settings.thoughts), person) as led:
+    screen = Screen(pen, thoughts=settings.thoughts, by_tool=conversation.policy.text != "reply")
+    async with dialogue(conversation, screen, person, speech) as led:
         await Chat(led, settings).run()
     return _part(conversation, led, back)
 

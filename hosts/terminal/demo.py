@@ -24,7 +24,7 @@ from .pen import Pen
 from .person import OTHER, Answer, Commanded, Other, Person
 from .replaying import verdict
 from .screen import Screen
-from .session import engine_for, own_name, pen_for_stdout
+from .session import engine_for, own_name, pen_for_stdout, speech_for, with_needed_tools
 from .settings import Settings
 
 MESSAGE = "A table for two tonight, somewhere Japanese, and will I need an umbrella?"
@@ -63,12 +63,15 @@ async def demo(settings: Settings, *, keep: bool) -> int:
 
     Returns the exit code. Raises `TurnwiseError` for what cannot be begun.
     """
-    with pen_for_stdout() as pen, _database(settings, keep) as settings:
-        async with engine_for(settings, pen, [find_table, check_weather, "ask_user_question"]) as engine:
+    with pen_for_stdout() as pen, _database(with_needed_tools(settings), keep) as settings:
+        speech = speech_for(settings, pen)
+        async with engine_for(settings, pen, [find_table, check_weather, "ask_user_question"], speech) as engine:
             pen.note(f"A conversation with two tools and a question; the model is {settings.model}.\n")
             conversation = await engine.create(system=SYSTEM)
             person = _person(pen)
-            async with dialogue(conversation, Screen(pen, thoughts=settings.thoughts, echo=True), person) as led:
+            by_tool = conversation.policy.text != "reply"
+            screen = Screen(pen, thoughts=settings.thoughts, echo=True, by_tool=by_tool)
+            async with dialogue(conversation, screen, person, speech) as led:
                 await _converse(led)
             if led.left:
                 return INTERRUPTED

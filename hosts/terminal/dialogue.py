@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 
+from ...effects.channels.speech import SpeechChannel
 from ...engine.conversation import Conversation
 from ...states.errors import TurnwiseError
 from ...states.events import Resolution
@@ -53,9 +54,12 @@ def doubt_about(call: ToolCall) -> UserQuestion:
 
 
 @asynccontextmanager
-async def dialogue(conversation: Conversation, screen: Screen, person: Person) -> AsyncIterator[Dialogue]:
-    """Show the conversation while the body runs; a person who leaves by Ctrl-C leaves the body."""
-    led = Dialogue(conversation, screen, person)
+async def dialogue(
+    conversation: Conversation, screen: Screen, person: Person, speech: SpeechChannel | None = None
+) -> AsyncIterator[Dialogue]:
+    """Show the conversation while the body runs; a person who leaves by Ctrl-C leaves the body. Ctrl-C also cuts
+    `speech` off."""
+    led = Dialogue(conversation, screen, person, speech)
     try:
         with interrupts(led.interrupt):
             async with asyncio.TaskGroup() as tasks:
@@ -76,10 +80,13 @@ class Dialogue:
     `left` tells that the person left by Ctrl-C.
     """
 
-    def __init__(self, conversation: Conversation, screen: Screen, person: Person) -> None:
+    def __init__(
+        self, conversation: Conversation, screen: Screen, person: Person, speech: SpeechChannel | None = None
+    ) -> None:
         self.conversation = conversation
         self.screen = screen
         self.person = person
+        self._speech = speech
         self.left = False
         self._here = asyncio.current_task()
         self._react: Callable[[], object] = self._leave_unless_by_mistake
@@ -151,6 +158,8 @@ class Dialogue:
 
     def interrupt(self) -> None:
         """React to Ctrl-C."""
+        if self._speech is not None:
+            self._speech.stop()
         self._react()
 
     # --- showing

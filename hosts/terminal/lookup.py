@@ -66,6 +66,16 @@ def _why_not(module_name: str, error: BaseException) -> str:
     return f"The module {module_name} cannot be imported: {one_line(str(error) or type(error).__name__).rstrip('.')}."
 
 
+TOOLS_OF_PRESET = {"explicit_response": ("respond_to_user", "mark_work_complete"), "talk": ("talk",)}
+"""The tools without which nothing would reach the user under a preset."""
+
+
+def tools_for(preset: str, named: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of tools, and those that the preset needs. `Pure.`"""
+    needed = TOOLS_OF_PRESET.get(preset.replace("-", "_"), ())
+    return (*named, *(name for name in needed if name not in named))
+
+
 def preset_named(name: str) -> Policy:
     """The ready set of rules of this name. Raises `ConfigurationError`, which says what there is."""
     known = _presets()

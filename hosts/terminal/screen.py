@@ -17,6 +17,8 @@ RECALLED = 6
 LONGEST_CALL = 160
 """The most characters of a tool call that are shown."""
 
+THOUGHT = "dim italic"
+
 _GOING_ON = {
     "profile_selecting": "choosing how to answer",
     "memory_recalling": "remembering",
@@ -34,15 +36,19 @@ _GOING_ON = {
 class Screen:
     """Shows the updates of one conversation, in order.
 
-    `thoughts` shows what the model thinks, dimmed. `echo` shows what the user says, for where nobody types it.
+    `thoughts` shows what the model thinks, dimmed. `echo` shows what the user says, for where nobody types it. With
+    `by_tool` the user receives what the model says by tool: its text is shown as a thought, and its tools with the
+    thoughts only (case B12).
     """
 
-    def __init__(self, pen: Pen, *, thoughts: bool = False, echo: bool = False) -> None:
+    def __init__(self, pen: Pen, *, thoughts: bool = False, echo: bool = False, by_tool: bool = False) -> None:
         self.pen = pen
         self._thoughts = thoughts
         self._echo = echo
+        self._by_tool = by_tool
         self._heard = {"text": "", "thinking": ""}
         self._said = ""
+        self._undelivered: str | None = None
         self._calls: dict[str, str] = {}
         self._asking: str | None = None
         self._drawings: Mapping[UpdateType, Callable[[dict[str, Any]], None]] = {
@@ -75,7 +81,7 @@ class Screen:
 
     def _recall(self, transcript: list[dict[str, Any]]) -> None:
         """Remind a person of what was said last; a script knows."""
-        said = [(message["role"], _text(message)) for message in transcript if message["role"] != "tool"]
+        said = [(message["role"], self._words(message)) for message in transcript if message["role"] != "tool"]
         said = [(role, text) for role, text in said if text]
         if len(said) > RECALLED:
             self.pen.note(f"… {len(said) - RECALLED} earlier messages")
@@ -83,6 +89,10 @@ class Screen:
             if role == "user":
                 self.pen.line()
             self._write(role, text)
+
+    def _words(self, message: dict[str, Any]) -> str:
+        """What the user received of a message."""
+        return _spoken(message) if self._by_tool and message["role"] == "assistant" else _text(message)
 
     def _move(self, data: dict[str, Any]) -> None:
         self._heard = {"text": "", "thinking": ""}
@@ -109,7 +119,7 @@ class Screen:
 
     def _end_turn(self, data: dict[str, Any]) -> None:
         content, said, self._said = data["final_content"], self._said, ""
-        if content and content != said:
+        if content and content != said and not self._by_tool:
             self._write("assistant", content)
         if data["truncated"]:
             self.pen.note("The answer was cut off: the model writes no longer ones.")
@@ -119,7 +129,8 @@ class Screen:
     # --- what is said
 
     def _delivery(self, data: dict[str, Any]) -> None:
-        if data["text"] != self._said:
+        shown, self._undelivered = self._undelivered, None
+        if data["text"] != shown:
             self._write("assistant", data["text"])
             self._said = data["text"]
 
@@ -128,9 +139,10 @@ class Screen:
 
     def _token(self, data: dict[str, Any]) -> None:
         text, kind = data["text"], data["kind"]
-        if kind == "text" or self._thoughts:
+        is_thought = kind == "thinking" or self._by_tool
+        if self._thoughts or not is_thought:
             self._heard[kind] += text
-            self.pen.flow(text, "" if kind == "text" else "dim italic")
+            self.pen.flow(text, THOUGHT if is_thought else "")
 
     def _message(self, data: dict[str, Any]) -> None:
         role, text = data["role"], _text(data)
@@ -138,7 +150,10 @@ class Screen:
             if self._echo:
                 self.user(text)
             return
-        heard, self._said = self._heard["text"], text
+        if self._by_tool:
+            self._think(text, self._heard["text"])
+            return
+        heard, self._said, self._undelivered = self._heard["text"], text, text
         if heard and text.startswith(heard):
             self.pen.flow(text[len(heard) :])
             self.pen.settle()
@@ -146,8 +161,11 @@ class Screen:
             self._write(role, text)
 
     def _thought(self, data: dict[str, Any]) -> None:
-        if self._thoughts and not self._heard["thinking"]:
-            self.pen.line(data["text"], "dim italic")
+        self._think(data["text"], self._heard["thinking"])
+
+    def _think(self, text: str, heard: str) -> None:
+        if self._thoughts and not heard:
+            self.pen.line(text, THOUGHT)
 
     def _write(self, role: str, text: str) -> None:
         if role == "user":
@@ -164,6 +182,8 @@ class Screen:
             self.pen.wait_for(self._calls[call_id])
         elif call_id != self._asking:
             call = self._calls.pop(call_id, data["name"])
+            if self._by_tool and (not self._thoughts or (status == "completed" and data.get("speaks"))):
+                return  # what was said stands there
             self.pen.line(f"  ✓ {call}" if status == "completed" else f"  ✗ {call} {status}", DIM)
 
     def _progress(self, data: dict[str, Any]) -> None:
@@ -175,14 +195,26 @@ def _text(message: dict[str, Any]) -> str:
     return with_images(message.get("text", ""), len(message.get("images", ())))
 
 
+def _spoken(message: dict[str, Any]) -> str:
+    """What an assistant's message says by tool."""
+    calls = [call for call in message.get("tool_calls", ()) if "speech" in call.get("acts", ())]
+    given = [_arguments(call["arguments"]) for call in calls]
+    return "\n".join(words for arguments in given for words in arguments.values() if isinstance(words, str))
+
+
 def _call(name: str, arguments: str) -> str:
     """A call as a programmer would write it."""
-    try:
-        given = json.loads(arguments)
-    except ValueError:
-        return name
+    given = _arguments(arguments)
     written = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in given.items())
     return one_line(f"{name}({written})", LONGEST_CALL)
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    try:
+        given = json.loads(text)
+    except ValueError:
+        return {}
+    return given if isinstance(given, dict) else {}
 
 
 def _seconds_until(due: str) -> str:

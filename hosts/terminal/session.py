@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shlex
 import sys
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from shutil import which
 from typing import Any
 
+from ...effects.channels.attempt import ATTEMPT
+from ...effects.channels.port import Delivery
+from ...effects.channels.speech import Outcome, SpeechChannel
 from ...engine.engine import Engine
 from ...persistence.address import Address
-from .lookup import preset_named, tools_named
+from .lookup import preset_named, tools_for, tools_named
 from .pen import Pen
 from .settings import Settings, settings_of_the_directory
 
 NAME = "turnwise"
+
+BEAT = 0.01
+"""Seconds between two looks at whether all has been handed over to be spoken. Ours."""
 
 
 @contextmanager
@@ -37,21 +44,62 @@ def pen_for_stdout() -> Iterator[Pen]:
             pen.settle()
 
 
+def with_needed_tools(settings: Settings) -> Settings:
+    """The settings, with the tools that their preset needs to reach the user by."""
+    return settings.model_copy(update={"tools": tools_for(settings.preset, settings.tools)})
+
+
+def speech_for(settings: Settings, pen: Pen) -> SpeechChannel | None:
+    """What speaks, if that is wanted; that it could not is noted once. Raises `ConfigurationError` if there is nothing
+    to speak with."""
+    failed: list[Delivery] = []
+
+    def note(delivery: Delivery, outcome: Outcome) -> None:
+        if outcome == "failed":
+            failed.append(delivery)
+            if len(failed) == 1:
+                pen.note("This could not be spoken: no voice works here. With --debug it is shown why.")
+
+    return SpeechChannel(on_end=note) if settings.speak else None
+
+
 @asynccontextmanager
-async def engine_for(settings: Settings, pen: Pen, tools: Iterable[Any] = ()) -> AsyncIterator[Engine]:
-    """An engine with these settings, and with `tools` before those that the settings name; its model can be asked.
+async def engine_for(
+    settings: Settings, pen: Pen, tools: Iterable[Any] = (), speech: SpeechChannel | None = None
+) -> AsyncIterator[Engine]:
+    """An engine with these settings, and with `tools` before those that the settings name; its model can be asked. When
+    it is closed, what is being spoken is heard to its end first.
 
     Raises `ConfigurationError` and `StoreError`.
     """
     named = [tool for tool in tools_named(settings.tools) if tool not in tools]
     engine = Engine.open(
-        settings.db, model=settings.model, tools=[*tools, *named], policy=preset_named(settings.preset)
+        settings.db,
+        model=settings.model,
+        tools=[*tools, *named],
+        policy=preset_named(settings.preset),
+        channels=[speech] if speech else [],
     )
     pen.wait_for("getting ready")
     await engine.check()
     async with engine:
         pen.settle()
         yield engine
+        if speech:
+            await _hear_out(engine, speech)
+
+
+async def _hear_out(engine: Engine, speech: SpeechChannel) -> None:
+    """Return when everything that was said is spoken; Ctrl-C cuts it off."""
+    try:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ATTEMPT):
+                while any(left.target == speech.name for left in await engine.store.outbox()):
+                    await asyncio.sleep(BEAT)
+        await speech.drain()
+    except asyncio.CancelledError:
+        speech.stop()
+        raise
 
 
 def way_back(conversation_id: str, settings: Settings, called: str = "this conversation") -> str:

@@ -53,6 +53,9 @@ class Settings(BaseSettings):
     thoughts: bool = False
     """Whether to show what the model thinks."""
 
+    speak: bool = False
+    """Whether what is said to the user is also spoken."""
+
     debug: bool = False
     """Whether to write a log to stderr."""
 

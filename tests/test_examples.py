@@ -1,0 +1,71 @@
+"""The examples run as they stand: real processes, without a key, a network or a loudspeaker."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from .test_terminal import ENVIRONMENT, SECONDS
+from .test_terminal_speech import speaker_in, with_speaker
+from .voices import any_voice_that_works, heard
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def run_example(name: str, folder: Path, **environment: str) -> str:
+    """What an example prints; nothing goes wrong."""
+    command = [sys.executable, str(EXAMPLES / name)]
+    given = {**ENVIRONMENT, **environment}
+    done = subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, timeout=SECONDS)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_thinking_aloud(tmp_path: Path) -> None:
+    """B1, B2: the user hears what is said by tool, in order, and the last thought is for the program only."""
+    printed = run_example("thinking_aloud.py", tmp_path)
+
+    heard_, _, rest = printed.partition("\n\nThe user heard 2 things.")
+    assert heard_.index("Let me use find_table.") < heard_.index("Table: Kikunoi, Japanese, 2 tonight at 6:30 PM")
+    assert "The user was told." not in heard_
+    assert rest.endswith("'The user was told.'\n")
+
+
+def test_the_voice_assistant_speaks(tmp_path: Path) -> None:
+    """S1, S20: the answer, once, printed as it is and spoken into a file that is no silence."""
+    any_voice_that_works(tmp_path)
+
+    printed = run_example("voice_assistant.py", tmp_path)
+
+    assert printed == (
+        "Note: Buy **rice**, [miso](https://example.com/miso) and tea.\n"
+        "(spoken: delivery 1 of turn 1)\n"
+        "The turn is completed.\n"
+    )
+    (file,) = (tmp_path / "spoken").iterdir()
+    seconds, loudness = heard(file)
+    assert 1 < seconds < 10
+    assert loudness > 500
+
+
+def test_the_voice_assistant_speaks_without_markup(tmp_path: Path) -> None:
+    """S20: whatever speaks gets the words alone."""
+    spoken = speaker_in(tmp_path)
+
+    run_example("voice_assistant.py", tmp_path, **with_speaker(tmp_path))
+
+    assert spoken.read_text() == "Note: Buy rice, miso and tea.\n"
+
+
+def test_without_a_voice_the_assistant_prints(tmp_path: Path) -> None:
+    """And says so, in a sentence."""
+    speaker_in(tmp_path, ends="sys.exit(1)")
+    (tmp_path / "bin" / "espeak-ng").unlink()
+    only = os.pathsep.join((str(tmp_path / "bin"), str(Path(sys.executable).parent)))
+
+    printed = run_example("voice_assistant.py", tmp_path, **{**with_speaker(tmp_path), "PATH": only})
+
+    assert "Note: Buy **rice**" in printed
+    assert printed.endswith("The turn is completed.\n")

@@ -1,0 +1,212 @@
+"""The command `turnwise` where a model reaches its user by tool, and where it is spoken: real processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pexpect
+import pytest
+
+from .openai_server import OpenAiServer, calls, says
+from .test_terminal import DEMO_TOOLS, REQUEST, assert_one_sentence, at_prompt, end_of, run, run_beside, terminal
+
+LOOK = 'def look(place: str) -> str:\n    """Look somewhere."""\n    return "a bird"\n'
+SPEAKER = """#!{python} -S
+import sys, time
+text = sys.stdin.read()
+with open({spoken!r}, "a") as file:
+    file.write(text + "\\n")
+time.sleep({seconds})
+{ends}
+"""
+
+
+def speaker_in(folder: Path, seconds: float = 0, ends: str = "") -> Path:
+    """Put a program in the place of espeak-ng that writes down what it would speak; returns where."""
+    spoken, program = folder / "spoken.txt", folder / "bin" / "espeak-ng"
+    program.parent.mkdir()
+    program.write_text(SPEAKER.format(python=sys.executable, spoken=str(spoken), seconds=seconds, ends=ends))
+    program.chmod(0o755)
+    # pyttsx3 comes first where it is installed; this one cannot be imported.
+    (folder / "bin" / "pyttsx3.py").write_text("raise ImportError\n")
+    return spoken
+
+
+def with_speaker(folder: Path) -> dict[str, str]:
+    """The environment in which that program is found."""
+    path = os.pathsep.join((str(folder / "bin"), os.environ.get("PYTHONPATH", "")))
+    return {"PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": path}
+
+
+def below_the_way_back(done: subprocess.CompletedProcess[str]) -> str:
+    """What a chat wrote under its first line, which tells how to come back."""
+    assert (done.returncode, done.stderr) == (0, "")
+    first, _, rest = done.stdout.partition("\n")
+    assert first.startswith("To come back to this conversation: ")
+    return rest
+
+
+def talks() -> OpenAiServer:
+    """A model that thinks, talks, looks, talks again, and thinks once more."""
+    return OpenAiServer([
+        calls(("talk", {"message": 'I "look" now.'}), ("look", {"place": "up"}), text="Where do I look?"),
+        calls(("talk", {"message": "A bird 🙂\nup there."})),
+        says("That ", "was all."),
+    ])  # fmt: skip
+
+
+class TestTalk:
+    """B12: `turnwise chat --preset talk`."""
+
+    async def chat(self, folder: Path, *options: str) -> str:
+        """What such a chat shows."""
+        (folder / "mine.py").write_text(LOOK)
+        async with talks() as server:
+            done = await run_beside(
+                *("chat", "--preset", "talk", "--model", "openai/test", "--tools", "mine:look", *options),
+                cwd=folder,
+                lines=["hello"],
+                OPENAI_API_BASE=server.url,
+                OPENAI_API_KEY="test",
+            )
+        return below_the_way_back(done)
+
+    async def test_stdout_has_what_is_said_and_nothing_else(self, tmp_path: Path) -> None:
+        """B1, B3, B12: the talks in order, to the letter; no text of the model, no tools. The tool `talk` is there
+        without being named."""
+        assert await self.chat(tmp_path) == 'I "look" now.\nA bird 🙂\nup there.\n'
+
+    async def test_with_verbose_its_thoughts_too(self, tmp_path: Path) -> None:
+        """B12: thoughts where they were thought, and a line for each other tool."""
+        shown = await self.chat(tmp_path, "--verbose")
+
+        assert shown == (
+            "Where do I look?\n"
+            'I "look" now.\n'
+            '  ✓ look(place="up")\n'
+            "A bird 🙂\nup there.\n"
+            "That was all.\n"
+        )  # fmt: skip
+
+    def test_the_same_again_is_said_again(self, tmp_path: Path) -> None:
+        """B10: two deliveries of one text are two lines; the rehearsal talks by the tool, too."""
+        done = run("chat", "--preset", "talk", cwd=tmp_path, lines=["hello", "hello", "hello"])
+
+        assert below_the_way_back(done).count("You said: “hello”") == 3
+        assert "The user was told." not in done.stdout
+
+    def test_who_comes_back_sees_what_was_said(self, tmp_path: Path) -> None:
+        """P19: a conversation that is taken up again is recalled as the user knows it, without the model's text."""
+        back = run("chat", "--preset", "talk", cwd=tmp_path, lines=["hello"]).stdout.splitlines()[0]
+
+        with terminal("chat", "--resume", *back.split()[-2:], cwd=tmp_path) as child:
+            shown = str(at_prompt(child).before)
+            child.send("\x04")
+
+            assert end_of(child) == 0
+        assert "You said: “hello”" in shown
+        assert "The user should hear this" not in shown
+
+
+class TestExplicitResponses:
+    """`turnwise chat --preset explicit-response`."""
+
+    async def test_the_answer_is_shown_and_no_status_line(self, tmp_path: Path) -> None:
+        """S1, S2: the user receives what was said by tool, once; the text around it is shown with the thoughts only."""
+        answers = [
+            calls(("respond_to_user", {"text": "The answer."}), text="Preparing."),
+            calls(("mark_work_complete", {"summary": "Answered."})),
+        ]
+        for options, shown in (((), "The answer.\n"), (("--thoughts",), "Preparing.\n")):
+            async with OpenAiServer([*answers, *[says("Checked.")] * 9]) as server:
+                done = await run_beside(
+                    *("chat", "--preset", "explicit-response", "--model", "openai/test", *options),
+                    cwd=tmp_path,
+                    lines=["hello"],
+                    OPENAI_API_BASE=server.url,
+                    OPENAI_API_KEY="test",
+                )
+
+            assert done.stdout.count("The answer.\n") == 1
+            assert shown in done.stdout
+            assert ("Preparing." in done.stdout) == bool(options)
+
+
+class TestSpeaking:
+    """`--speak`."""
+
+    def test_what_is_said_is_also_spoken(self, tmp_path: Path) -> None:
+        """S20: displayed as it is, and spoken to its end before the command ends."""
+        spoken = speaker_in(tmp_path, seconds=0.3)
+
+        done = run("chat", "--speak", cwd=tmp_path, lines=["hello", "and **you**"], **with_speaker(tmp_path))
+
+        assert "You said: “and **you**”" in below_the_way_back(done)
+        said = spoken.read_text()
+        assert said.index("You said: “hello”") < said.index("You said: “and you”")
+
+    def test_the_demo_speaks_too(self, tmp_path: Path) -> None:
+        """Its answer, beside all that it shows."""
+        spoken = speaker_in(tmp_path)
+
+        done = run("demo", "--speak", cwd=tmp_path, **with_speaker(tmp_path))
+
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "You chose Kikunoi." in spoken.read_text()
+
+    def test_where_it_cannot_be_heard_it_says_so_once(self, tmp_path: Path) -> None:
+        """S20: the conversation goes on without it."""
+        speaker_in(tmp_path, ends="sys.exit(1)")
+
+        done = run("chat", "--speak", cwd=tmp_path, lines=["hello", "again"], **with_speaker(tmp_path))
+
+        assert below_the_way_back(done).count("could not be spoken") == 1
+
+    def test_where_there_is_nothing_to_speak_with_it_says_what_to_install(self, tmp_path: Path) -> None:
+        """P33: in a sentence, before anything is begun."""
+        empty = tmp_path / "empty"
+        empty.mkdir()
+        if subprocess.run([sys.executable, "-c", "import pyttsx3"], capture_output=True).returncode == 0:
+            pytest.skip("pyttsx3 is installed")
+
+        done = run("chat", "--speak", cwd=tmp_path, PATH=str(empty))
+
+        assert_one_sentence(done, "install pyttsx3, or the program espeak-ng")
+
+    def test_ctrl_c_cuts_it_off(self, tmp_path: Path) -> None:
+        """While it is spoken, a person need not listen to the end."""
+        spoken = speaker_in(tmp_path, seconds=60)
+        environment = {**os.environ, **with_speaker(tmp_path)}
+        command = [sys.executable, "-m", "turnwise.hosts.terminal", "chat", "--speak"]
+
+        child = pexpect.spawn(
+            command[0],
+            command[1:],
+            cwd=str(tmp_path),
+            env={**environment, "TERM": "dumb"},
+            encoding="utf-8",
+            timeout=50,
+        )
+        try:
+            child.sendline("hello")
+            while not spoken.exists():
+                child.expect([pexpect.TIMEOUT, "You said.*"], timeout=1)
+            child.sendeof()
+            child.expect([pexpect.TIMEOUT], timeout=0.5)
+            child.sendintr()
+
+            assert end_of(child) == 130
+        finally:
+            child.close(force=True)
+
+
+def test_a_table_is_booked_by_talking(tmp_path: Path) -> None:
+    """B2: with tools and a question between what is said."""
+    done = run("chat", "--preset", "talk", "--tools", DEMO_TOOLS, cwd=tmp_path, lines=[REQUEST, "2"])
+
+    shown = below_the_way_back(done)
+    assert shown.index("Let me use find_table") < shown.index("? [Table]") < shown.index("You chose Nobu.")
+    assert "✓" not in shown
