@@ -9,7 +9,7 @@ import pytest
 from turnwise.effects.model.guesses import fill, options_in
 from turnwise.effects.model.lite import LiteLlm
 from turnwise.effects.model.port import ModelAnswer, ModelRequest, Token
-from turnwise.effects.model.rehearsal import ASK, INTRODUCTION
+from turnwise.effects.model.rehearsal import ASK, INTRODUCTION, SAID, Reply, reply_to
 from turnwise.states.questions import AskUserQuestionInput
 
 from .openai_server import violations

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from turnwise import Engine, InvalidInput, tool
+from turnwise import Engine, InvalidInput, Policy, presets, tool
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, calls, reply
 
 from .scenes import QUESTION, Watcher, until
@@ -50,6 +50,22 @@ class TestUpdates:
         ]  # fmt: skip
         positions = [update.position for update in watcher.updates if update.position]
         assert positions == sorted(set(positions))
+
+    @pytest.mark.parametrize(("rules", "kind"), [(presets.talk(), "thinking"), (presets.assistant(), "text")])
+    async def test_text_that_is_kept_from_the_user_streams_as_a_thought(
+        self, database: Path, rules: Policy, kind: str
+    ) -> None:
+        """B1: whoever does not ask for thoughts never sees it, not even while it comes in."""
+        async with Engine.open(database, model=ScriptedLlm([reply("Hello there.")])) as engine:
+            conversation = await engine.create(policy=rules)
+            watcher = Watcher(conversation)
+            await watcher.until("snapshot")
+            await conversation.send("Hi")
+            await watcher.until("turn_ended")
+            await watcher.stop()
+
+        assert conversation.policy.text == rules.text
+        assert {update.data["kind"] for update in watcher.updates if update.type == "token"} == {kind}
 
     async def test_a_question_is_published_once(self, database: Path) -> None:
         """P38: one state_change of type awaiting_user_response with the questions; a cancel publishes idle, then
