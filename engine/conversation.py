@@ -178,11 +178,8 @@ class Conversation:
         `ran`: the model is told that it did; `did_not_run`: that it did not; `again`: the tool runs once more. Raises
         `Refused` with `wrong_state` unless this call is in doubt.
         """
-        return await self._turn(
-            await self._ask(
-                make(DoubtResolved, event_id=_new_id(), at=self._engine.now(), call_id=call_id, verdict=verdict)
-            )
-        )
+        resolved = make(DoubtResolved, event_id=_new_id(), at=self._engine.now(), call_id=call_id, verdict=verdict)
+        return await self._turn(await self._ask(resolved))
 
     async def decline(self) -> Turn:
         """Do not answer. By policy that ends the turn, or the model goes on by its own judgment; waits as `send`."""

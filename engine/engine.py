@@ -24,6 +24,7 @@ from ..states.events import Opened
 from ..states.log import LogEntry
 from ..states.machine import begin
 from ..states.policy import ModelSpec, Policy
+from ..states.states import pending
 from .bootstrap import Models, build_performers
 from .conversation import Conversation
 from .deliveries import take_up
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
     from ..effects.channels.port import Channel
     from ..effects.model.port import Llm
     from ..persistence.outbox import Undelivered
-    from ..persistence.store import Store, Summary
+    from ..persistence.store import Store
+    from ..persistence.summary import Summary
     from .blocking import BlockingEngine
 
 logger = logging.getLogger("turnwise.engine")
@@ -66,6 +68,7 @@ class Engine:
         self._policy = policy
         self._clock = clock
         self._store: Store | None = None
+        self._opening: asyncio.Future[None] | None = None
         self._closing: asyncio.Future[None] | None = None
         self._loops = Loops(self._load)
 
@@ -124,15 +127,15 @@ class Engine:
         return open_blocking(url, **options)
 
     async def __aenter__(self) -> Engine:
-        if self._closing is not None:
-            raise EngineClosed
-        opening = asyncio.ensure_future(self._open())
+        self._check_open()
+        if self._opening is None:
+            self._opening = asyncio.ensure_future(self._open())
         try:
-            await asyncio.shield(opening)
+            await asyncio.shield(self._opening)
         except BaseException:
-            await asyncio.wait([opening])  # a lock half taken could not be given back
             await self.close()
             raise
+        self._check_open()
         return self
 
     async def _open(self) -> None:
@@ -149,6 +152,10 @@ class Engine:
         for conversation_id in await store.waiting():
             try:
                 await self._loops.get(conversation_id)
+            except EngineClosed:
+                return
+            except UnknownConversation:
+                continue  # deleted meanwhile
             except StoreError as error:
                 logger.warning("The conversation %s cannot be taken up: %s", conversation_id, error)
 
@@ -175,6 +182,8 @@ class Engine:
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
+        if self._opening is not None:
+            await asyncio.wait([self._opening])  # a lock half taken could not be given back
         store, self._store = self._store, None
         try:
             await self._loops.close(EngineClosed())
@@ -195,6 +204,11 @@ class Engine:
             raise EngineClosed
         return self._store
 
+    def _check_open(self) -> None:
+        """Raise `EngineClosed` if it was closed while the disk worked: nothing would end what is begun now."""
+        if self._closing is not None:
+            raise EngineClosed
+
     # --- conversations
 
     async def create(self, *, policy: Policy | None = None, system: str = "") -> Conversation:
@@ -204,6 +218,7 @@ class Engine:
         opened = make(Opened, event_id=f"opened-{conversation_id}", at=self.now(), system=system, policy=policy)
         step = begin(opened)
         log = await self.store.create(conversation_id, opened, step)
+        self._check_open()
         loop = self._loop(conversation_id, Memory(step.state, (LogEntry.of(opened, step),)), log)
         self._loops.add(loop)
         return Conversation(self, loop)
@@ -244,7 +259,11 @@ class Engine:
 
     async def _load(self, conversation_id: str) -> Loop:
         loaded = await self.store.load(conversation_id)
-        loop = self._loop(conversation_id, Memory(loaded.state, loaded.entries), loaded.log)
+        self._check_open()
+        memory = Memory(loaded.state, loaded.entries)
+        if pending(loaded.state):
+            memory.read()  # it goes on by itself, so nobody else would be told that it cannot
+        loop = self._loop(conversation_id, memory, loaded.log)
         if left := self._left.pop(conversation_id, ()):
             take_up(left, loaded.entries, loop.scene(), DeliveryPerformer(self._courier))
         return loop

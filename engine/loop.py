@@ -23,9 +23,9 @@ from typing import Any, Protocol
 from ..effects.clock import Clock
 from ..effects.runner import Performer, Recorder, Runner
 from ..effects.scene import LiveKind, Scene
-from ..persistence.errors import StoreConflict
+from ..persistence.errors import StorageFailed, StoreConflict
 from ..states.effects import Effect
-from ..states.errors import Refused, TurnwiseError
+from ..states.errors import Refused, StoreError, TurnwiseError
 from ..states.events import (
     AgentMessage,
     CompactionRequested,
@@ -47,6 +47,9 @@ from .turn import Turn
 from .updates import Update
 
 logger = logging.getLogger("turnwise.loop")
+
+
+_BROKEN = "Something broke inside the program that runs this conversation; ask for the conversation again."
 
 
 @dataclass(frozen=True)
@@ -77,8 +80,9 @@ class Keeper(Protocol):
         """The loop has gone a step further, or begun."""
         ...
 
-    def lose(self, loop: Loop, why: StoreConflict) -> None:
-        """The conversation went on elsewhere: this loop must end, and be read from the store again."""
+    def lose(self, loop: Loop, why: TurnwiseError) -> None:
+        """The conversation went on elsewhere, or cannot go on here: this loop must end, and be read from the store
+        again."""
         ...
 
 
@@ -117,7 +121,24 @@ class Loop:
     # --- one step
 
     async def _take(self, event: Event) -> Step:
-        """Handle one event. Raises `Refused`, or a `StoreError` if the step could not be stored."""
+        """Handle one event. Raises `Refused`, or a `StoreError` if the step could not be stored.
+
+        An answer or a report that cannot be taken, for a reason that will not pass, would leave the turn waiting for
+        ever: then the conversation is let go of, and whoever waits for it is told.
+        """
+        try:
+            return await self._handled(event)
+        except (Refused, StorageFailed):
+            raise
+        except StoreConflict as conflict:
+            self._keeper.lose(self, conflict)
+            raise
+        except Exception as error:
+            if not isinstance(event, Request):
+                self._keeper.lose(self, error if isinstance(error, TurnwiseError) else StoreError(_BROKEN))
+            raise
+
+    async def _handled(self, event: Event) -> Step:
         if isinstance(event, Request) and self.memory.knows(event):
             return Step(self.state, ignored=True)
         begins = isinstance(event, UserMessage | AgentMessage | CompactionRequested)
@@ -130,11 +151,8 @@ class Loop:
         if step.ignored:
             logger.debug("Nothing to do about %s in %s", event.type, self.state.type)
             return step
-        try:
-            await self._runner.commit(event, step)
-        except StoreConflict as conflict:
-            self._keeper.lose(self, conflict)
-            raise
+        self.memory.read()  # a log that cannot be read to its end must not grow
+        await self._runner.commit(event, step)
         self._publish(self.memory.advance(event, step))
         self._runner.perform(step.effects, self.scene())
         self._keeper.keep(self)

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from weakref import WeakValueDictionary
 
-from ..persistence.errors import StoreConflict
 from ..states.errors import TurnwiseError
 from ..states.states import Closed, pending
 from .loop import Loop
@@ -63,8 +62,8 @@ class Loops:
         if isinstance(loop.state, Closed):
             self._forget(loop)
 
-    def lose(self, loop: Loop, why: StoreConflict) -> None:
-        """Let go of a loop whose conversation went on elsewhere; who asks for it next gets what is stored."""
+    def lose(self, loop: Loop, why: TurnwiseError) -> None:
+        """Let go of a loop that cannot go on; who asks for the conversation next gets what is stored."""
         self._forget(loop)
         ending = asyncio.ensure_future(loop.close(why))
         self._ending.add(ending)

@@ -37,6 +37,15 @@ class _Letter:
         if self.reply is not None and not self.reply.done():
             self.reply.set_exception(error)
 
+    def lose(self, error: Exception) -> None:
+        """It was not taken, and will not be: whoever sent it is told, or the log."""
+        if self.reply is not None:
+            self.fail(error)
+        elif isinstance(error, TurnwiseError):
+            logger.error("An answer could not be taken: %s", error.sentence)
+        else:
+            logger.error("An answer could not be taken.", exc_info=error)
+
 
 class Mailbox:
     """Hands events to `take`, one after the other. It holds a task only while it holds an event."""
@@ -103,9 +112,7 @@ class Mailbox:
                     return
                 logger.warning("An answer could not be stored and is kept: %s", error)
             except Exception as error:
-                if letter.reply is None:
-                    logger.exception("An answer could not be taken.")
-                letter.fail(error)
+                letter.lose(error)
                 return
             if self._closed is not None:
                 return

@@ -36,16 +36,28 @@ class Memory:
             self._note(entry)
             self._unread.append(entry)
 
+    def read(self) -> None:
+        """Bring transcript and turns up to date. Raises `Damaged` if a step cannot be read, and again at each look:
+        nobody is given the half of it.
+        """
+        for entry in self._unread:
+            entry.event, entry.effects, entry.ended  # noqa: B018 - looked at, so that they are read
+        unread, self._unread = self._unread, []
+        for entry in unread:
+            self._transcript.add(entry)
+            self._read_context = self._read_context.after(entry.event)
+            self._end_turn(entry, self._read_context)
+
     @property
     def transcript(self) -> Transcript:
-        """What was said. Read at the first look."""
-        self._read()
+        """What was said. Read at the first look, which may raise `Damaged`."""
+        self.read()
         return self._transcript
 
     @property
     def turns(self) -> dict[int, Turn]:
-        """The turns that have ended, by their number. Read at the first look."""
-        self._read()
+        """The turns that have ended, by their number. Read at the first look, which may raise `Damaged`."""
+        self.read()
         return self._turns
 
     def advance(self, event: Event, step: Step) -> tuple[Update, ...]:
@@ -93,14 +105,6 @@ class Memory:
             self.context = self.context.after(entry.event)
         if entry.event_id is not None:
             self._requests[entry.event_id] = entry
-
-    def _read(self) -> None:
-        """Bring transcript and turns up to date."""
-        unread, self._unread = self._unread, []
-        for entry in unread:
-            self._transcript.add(entry)
-            self._read_context = self._read_context.after(entry.event)
-            self._end_turn(entry, self._read_context)
 
     def _end_turn(self, entry: LogEntry, context: Context) -> None:
         if entry.ended is not None:

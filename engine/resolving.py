@@ -7,7 +7,6 @@ there when it opens the database next.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -23,7 +22,7 @@ from .recovery import reports
 from .requests import make
 
 if TYPE_CHECKING:
-    from ..persistence.store import Store
+    from ..persistence.store import Loaded, Store
 
 
 async def calls_in_doubt(store: Store, conversation_id: str, at: datetime) -> tuple[ToolCall, ...]:
@@ -31,16 +30,11 @@ async def calls_in_doubt(store: Store, conversation_id: str, at: datetime) -> tu
 
     Raises `UnknownConversation`.
     """
-    loaded = await store.load(conversation_id)
-    memory = Memory(loaded.state, loaded.entries)
-    for event, step in _taken_up(memory, at):
-        memory.advance(event, step)
+    memory, _ = _taken_up(await store.load(conversation_id), at)
     return tuple(memory.transcript.call(call_id) for call_id in _doubtful(memory.state))
 
 
-async def resolve(
-    store: Store, conversation_id: str, call_id: str | None, resolution: Resolution, at: datetime
-) -> State:
+async def resolve(store: Store, conversation_id: str, call_id: str | None, verdict: Resolution, at: datetime) -> State:
     """Store what became of a call in doubt, and return where the conversation rests then. Without a `call_id` it is
     the one that has been in doubt for longest.
 
@@ -48,16 +42,12 @@ async def resolve(
     turn would end and something would go out to people, which only the program can do that the conversation belongs to.
     """
     loaded = await store.load(conversation_id)
-    memory = Memory(loaded.state, loaded.entries)
-    steps = []
-    for event, step in _taken_up(memory, at):
-        memory.advance(event, step)
-        steps.append((event, step))
+    memory, steps = _taken_up(loaded, at)
     doubtful = _doubtful(memory.state)
     if not doubtful or call_id not in (None, *doubtful):
         raise Refused("wrong_state")
     event_id = f"resolved-{uuid.uuid4()}"
-    said = make(DoubtResolved, event_id=event_id, at=at, call_id=call_id or doubtful[0], verdict=resolution)
+    said = make(DoubtResolved, event_id=event_id, at=at, call_id=call_id or doubtful[0], verdict=verdict)
     steps.append((said, transition(memory.state, said, memory.context)))
     if any(isinstance(effect, OUTGOING) for _, step in steps for effect in step.effects):
         raise InvalidInput("This ends a turn that has something to deliver; resolve it where the conversation runs.")
@@ -66,12 +56,16 @@ async def resolve(
     return steps[-1][1].state
 
 
-def _taken_up(memory: Memory, at: datetime) -> Iterator[tuple[Event, Step]]:
-    """The steps by which the conversation is taken up after a crash; the caller advances the memory by each."""
-    for report in reports(memory.state, at):
+def _taken_up(loaded: Loaded, at: datetime) -> tuple[Memory, list[tuple[Event, Step]]]:
+    """The conversation taken up after a crash, and the steps by which it was, which are not stored."""
+    memory = Memory(loaded.state, loaded.entries)
+    steps: list[tuple[Event, Step]] = []
+    for report in reports(loaded.state, at):
         step = transition(memory.state, report, memory.context)
         if not step.ignored:
-            yield report, step
+            memory.advance(report, step)
+            steps.append((report, step))
+    return memory, steps
 
 
 def _doubtful(state: State) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from .errors import TracesLeft
 from .identity import HEAD, recognise
 from .lock import sole_use
 from .migrate import migrate
-from .outbox import Outbound
+from .outbox import Outgoing
 from .thread import ConnectionThread, Opening, Worker
 from .transaction import driver_of, within
 from .writer import Place, Receipt, WritingThread
@@ -63,14 +63,11 @@ class Database:
         """Do `work` within one transaction that reads: it sees the newest commit, and no later one."""
         return await self._reader.run(partial(_within_transaction, work))
 
-    async def write(self, work: Callable[[Connection], T], then: Callable[[T], None] = lambda _: None) -> T:
-        """Do `work` within one transaction that writes; with what it returns, do `then` right after the commit.
+    async def write(self, work: Callable[[Connection], T]) -> T:
+        """Do `work` within one transaction that writes. If `work` raises, all of it is undone."""
+        return await self._writing.run(partial(_within_transaction, work))
 
-        Both happen in the writing thread, before any other work that writes. If `work` raises, all of it is undone.
-        """
-        return await self._writing.run(partial(_commit, work, then))
-
-    async def append(self, place: Place, draft: Draft, outgoing: tuple[Outbound, ...]) -> None:
+    async def append(self, place: Place, draft: Draft, outgoing: tuple[Outgoing, ...]) -> None:
         """Store a step behind `place`, which then is where the conversation stands.
 
         Steps that wait are stored together; among them and other work that writes the order stays. Raises
@@ -123,12 +120,6 @@ async def _reader(address: Address, opening: Opening) -> ConnectionThread:
 def _within_transaction(work: Callable[[Connection], T], connection: Connection) -> T:
     with within(connection):
         return work(connection)
-
-
-def _commit(work: Callable[[Connection], T], then: Callable[[T], None], connection: Connection) -> T:
-    result = _within_transaction(work, connection)
-    then(result)
-    return result
 
 
 def _erase(name: str, work: Callable[[Connection], bool], connection: Connection) -> bool:

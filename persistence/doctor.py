@@ -20,13 +20,13 @@ from ..states.errors import UnknownConversation
 from ..states.states import State
 from . import recorder
 from .audit import audit
-from .codec import decode, decode_state, rest_row
+from .codec import decode, decode_state, from_microseconds, rest_row
 from .digests import GENESIS, digest
 from .entry import StoredEntry
 from .errors import Damaged, StorageFailed
-from .integrity import check_link, missing
+from .integrity import check_end, check_link, missing
 from .replay import Fold
-from .rows import EventRow, RestRow
+from .rows import EventRow, RestRow, StoredRows
 from .schema import conversations, events, forks, outbox
 from .store import Store
 from .whole import ids
@@ -40,14 +40,16 @@ _FINDINGS_OF_SQLITE = 20
 DERIVED = ("state_type", "waits", "next_timer", "updated_at")
 """The columns that are read off the state and the newest step."""
 
-_DELIVERIES = select(outbox.c.target, outbox.c.effect_id, outbox.c.seq).where(
+_DELIVERIES = select(*(outbox.c[name] for name in ("target", "effect_id", "seq", "attempts", "next_attempt"))).where(
     outbox.c.conversation == bindparam("head_key")
 )
-_DROP_DELIVERY = delete(outbox).where(
+_IS_DELIVERY = (
     outbox.c.conversation == bindparam("head_key"),
     outbox.c.target == bindparam("to"),
     outbox.c.effect_id == bindparam("effect"),
 )
+_DROP_DELIVERY = delete(outbox).where(*_IS_DELIVERY)
+_DELIVER_AT_ONCE = update(outbox).where(*_IS_DELIVERY).values(attempts=0, next_attempt=None)
 _REST_ANEW = update(conversations).where(conversations.c.key == bindparam("head_key"))
 
 
@@ -128,39 +130,47 @@ def _whole_file(connection: Connection) -> Iterator[Finding]:
 
 async def _examine(store: Store, conversation_id: str) -> Examination:
     try:
-        return await store.database.read(lambda connection: _look(connection, conversation_id))
+        return await store.database.read(lambda connection: examine_one(connection, conversation_id))
     except UnknownConversation:  # deleted meanwhile
         return Examination()
 
 
-def _look(connection: Connection, conversation_id: str) -> Examination:
-    found = recorder.find(connection, conversation_id)
-    if found is None:
-        raise UnknownConversation(conversation_id)
-    key, rest = found
-    patient = _Patient(conversation_id, key, rest, recorder.steps(connection, key, after=0))
-    deliveries = connection.execute(_DELIVERIES, {"head_key": key}).all()
+def examine_one(connection: Connection, conversation_id: str) -> Examination:
+    """Look at one conversation, and all that stands beside its log. Raises `UnknownConversation`."""
+    stored = recorder.stored(connection, conversation_id)
+    patient = _Patient(conversation_id, stored)
+    deliveries = connection.execute(_DELIVERIES, {"head_key": stored.key}).all()
     findings = (*patient.log(), *patient.rest(), *patient.deliveries(_Delivery(*row) for row in deliveries))
-    return Examination(1, len(patient.rows), findings)
+    return Examination(1, len(stored.steps), findings)
 
 
 class _Delivery(NamedTuple):
-    """A delivery that waits, by its key: where it goes, the effect, and the step that wanted it."""
+    """A delivery that waits, by its key: where it goes, the effect, and the step that wanted it; and how often it was
+    tried, and when it is next."""
 
     target: str
     effect_id: int
     seq: int
+    attempts: int
+    next_attempt: int | None
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether it can be known when it is due."""
+        try:
+            due = None if self.next_attempt is None else from_microseconds(self.next_attempt)
+        except (TypeError, OverflowError):
+            return False
+        return type(self.attempts) is int and (due is None or type(self.next_attempt) is int)
 
 
 class _Patient:
     """A conversation that is examined: where it rests, and its steps."""
 
-    def __init__(self, conversation_id: str, key: int, rest: RestRow, rows: tuple[EventRow, ...]) -> None:
-        self.rows = rows
+    def __init__(self, conversation_id: str, stored: StoredRows) -> None:
         self._conversation_id = conversation_id
-        self._key = key
-        self._rest = rest
-        self._entries, self._damage = _sound_part(rows)
+        self._key, self._rest, self._rows = stored
+        self._entries, self._damage = _sound_part(stored.steps)
         self._fold = Fold()
         takes = (self._fold.take(entry) for entry in self._entries)
         self._divergence = next((divergence for divergence in takes if divergence is not None), None)
@@ -196,11 +206,13 @@ class _Patient:
         """What is wrong with the place where it rests, beside its log."""
         if self._damage is not None:
             return
-        newest = self.rows[-1]
-        if (self._rest.seq, self._rest.chain) != (newest.seq, newest.chain):
-            sentence = f"The conversation does not rest behind its newest step, {newest.seq}: the file is damaged."
-            yield self._finding(newest.seq, sentence)
-        elif self._state is None:
+        newest = self._rows[-1]
+        try:
+            check_end(self._rest, newest.seq, newest.chain)
+        except Damaged as damage:
+            yield self._finding(damage.seq, damage.sentence)
+            return
+        if self._state is None:
             yield self._finding(newest.seq, f"The state behind step {newest.seq} is not what was stored once.")
         else:
             written = self._rest.state if self._rests_as_stored else self._state.to_json()
@@ -219,7 +231,7 @@ class _Patient:
                 yield self._finding(due.seq, sentence, anew)
 
     def deliveries(self, waiting: Iterable[_Delivery]) -> Iterator[Finding]:
-        """What waits to be delivered and cannot be, because no step wanted it."""
+        """What waits to be delivered and cannot be, because no step wanted it or nobody can read when it is due."""
         outgoing = {
             (entry.seq, effect.effect_id)
             for entry in self._entries
@@ -227,10 +239,13 @@ class _Patient:
             if isinstance(effect, OUTGOING)
         }
         for delivery in waiting if self._damage is None else ():
+            it = {"head_key": self._key, "to": delivery.target, "effect": delivery.effect_id}
             if (delivery.seq, delivery.effect_id) not in outgoing:
                 sentence = f"A delivery waits for the effect {delivery.effect_id}, which is none of that step's."
-                drop = {"head_key": self._key, "to": delivery.target, "effect": delivery.effect_id}
-                yield self._finding(delivery.seq, sentence, partial(_execute, _DROP_DELIVERY, drop))
+                yield self._finding(delivery.seq, sentence, partial(_execute, _DROP_DELIVERY, it))
+            elif not delivery.is_readable:
+                sentence = f"The attempts to deliver the effect {delivery.effect_id} cannot be read."
+                yield self._finding(delivery.seq, sentence, partial(_execute, _DELIVER_AT_ONCE, it))
 
     def _finding(self, seq: int, sentence: str, mend: Mend | None = None) -> Finding:
         return Finding(sentence, self._conversation_id, seq, mend)

@@ -9,16 +9,15 @@ from ..states.events import Event
 from ..states.step import Step
 from .codec import Draft, to_microseconds
 from .database import Database
-from .outbox import Outbound
-from .recorder import Parcel, Postponement
+from .outbox import Outgoing
+from .recorder import OutboxKey, Postponement
 from .writer import Place, Receipt
 
 
 class ConversationLog:
     """The log of one conversation, open at its end. Made by `Store.create` and `Store.load`."""
 
-    def __init__(self, database: Database, conversation_id: str, place: Place) -> None:
-        self.conversation_id = conversation_id
+    def __init__(self, database: Database, place: Place) -> None:
         self._database = database
         self._place = place
 
@@ -41,7 +40,7 @@ class ConversationLog:
         """
         self._database.stir()
         await self._database.append(
-            self._place, Draft.of(event, step), tuple(dict.fromkeys(Outbound(*target) for target in targets))
+            self._place, Draft.of(event, step), tuple(dict.fromkeys(Outgoing(*target) for target in targets))
         )
 
     def acknowledge(self, effect_id: int, target: str) -> None:
@@ -50,7 +49,7 @@ class ConversationLog:
         Returns at once. It is stored with the next step of any conversation, or a moment later, and kept until the
         disk takes it; a crash before that has it delivered once more. What is not in the outbox is not missed.
         """
-        self._database.note(Receipt(self._parcel(effect_id, target)))
+        self._database.note(Receipt(self._key(effect_id, target)))
 
     def postpone(self, effect_id: int, target: str, attempts: int, next_attempt: datetime) -> None:
         """An attempt to deliver has failed, the `attempts`-th; the next one is due at `next_attempt`.
@@ -58,7 +57,7 @@ class ConversationLog:
         Stored like `acknowledge`, and without effect once the delivery is acknowledged.
         """
         postponement = Postponement(attempts, to_microseconds(next_attempt))
-        self._database.note(Receipt(self._parcel(effect_id, target), postponement))
+        self._database.note(Receipt(self._key(effect_id, target), postponement))
 
-    def _parcel(self, effect_id: int, target: str) -> Parcel:
-        return Parcel(self._place.head.key, target, effect_id, self._place.origin)
+    def _key(self, effect_id: int, target: str) -> OutboxKey:
+        return OutboxKey(self._place.head.key, target, effect_id, self._place.origin)

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 
-class Outbound(NamedTuple):
+class Outgoing(NamedTuple):
     """One thing that goes out with a step: the effect that wants it, and the name of who or what it goes to."""
 
     effect_id: int

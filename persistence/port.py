@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ..states.events import Event, Opened
 from ..states.log import LogEntry
 from ..states.states import State
 from ..states.step import Step
 from .outbox import Undelivered
-
-if TYPE_CHECKING:
-    from .store import Summary
+from .summary import Summary
 
 
 class LogPort(Protocol):

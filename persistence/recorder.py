@@ -1,4 +1,4 @@
-"""The SQL: how rows get into their tables, and out of them.
+"""The SQL by which conversations go on and are found: how rows get into their tables, and out of them.
 
 The statements are made once, when this module is imported. Each function works within the transaction of its caller.
 
@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, bindparam, delete, exists, insert, literal_column, select, update
 from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 
-from .outbox import Outbound
-from .rows import EventRow, Head, RestRow
+from ..states.errors import UnknownConversation
+from .outbox import Outgoing
+from .rows import EventRow, Head, RestRow, StoredRows
 from .schema import conversations, events, forks, outbox
 from .transaction import driver_of
 
@@ -50,7 +51,7 @@ class Advance(NamedTuple):
     head: Head
     row: EventRow
     rest: RestRow
-    outgoing: tuple[Outbound, ...] = ()
+    outgoing: tuple[Outgoing, ...] = ()
 
     @property
     def following(self) -> Head:
@@ -58,7 +59,7 @@ class Advance(NamedTuple):
         return Head(self.head.key, self.row.seq, self.row.chain)
 
 
-class Parcel(NamedTuple):
+class OutboxKey(NamedTuple):
     """A row of the outbox, by what names it.
 
     `origin` is the link of the conversation's first step. SQLite gives the key of a conversation that was deleted to
@@ -97,15 +98,14 @@ _ADVANCE = _prepared(
     *_HEAD,
 )
 _ADD_STEP = _prepared(insert(events), "conversation", *EventRow._fields)
-_STANDS = _prepared(select(conversations.c.key).where(*_AT_HEAD), *_HEAD)
 _TURN_SEQ = _prepared(update(conversations).where(*_AT_HEAD).values(seq=-conversations.c.seq), *_HEAD)
 
 _ADDRESS = ("conversation", "target", "effect_id", "seq")
 _SEND = _prepared(
     insert(outbox).values({name: bindparam(name) for name in _ADDRESS} | {"attempts": literal_column("0")}), *_ADDRESS
 )
-_PARCEL = ("its_conversation", "its_target", "its_effect", "its_origin")
-_IS_PARCEL = (
+_KEY = ("its_conversation", "its_target", "its_effect", "its_origin")
+_AT_KEY = (
     outbox.c.conversation == bindparam("its_conversation"),
     outbox.c.target == bindparam("its_target"),
     outbox.c.effect_id == bindparam("its_effect"),
@@ -115,11 +115,11 @@ _IS_PARCEL = (
         events.c.chain == bindparam("its_origin"),
     ),
 )
-_ACKNOWLEDGE = _prepared(delete(outbox).where(*_IS_PARCEL), *_PARCEL)
+_ACKNOWLEDGE = _prepared(delete(outbox).where(*_AT_KEY), *_KEY)
 _POSTPONE = _prepared(
-    update(outbox).where(*_IS_PARCEL).values({name: bindparam(name) for name in Postponement._fields}),
+    update(outbox).where(*_AT_KEY).values({name: bindparam(name) for name in Postponement._fields}),
     *Postponement._fields,
-    *_PARCEL,
+    *_KEY,
 )
 _UNDELIVERED = (
     select(conversations.c.id, *(outbox.c[name] for name in UndeliveredRow._fields[1:]))
@@ -127,7 +127,6 @@ _UNDELIVERED = (
     .order_by(outbox.c.conversation, outbox.c.target, outbox.c.seq, outbox.c.effect_id)
 )
 
-_ADD_CONVERSATION = insert(conversations)
 _DELETE = delete(conversations).where(conversations.c.id == bindparam("conversation_id"))
 _FIND = _prepared(
     select(conversations.c.key, *(conversations.c[name] for name in RestRow._fields)).where(
@@ -167,15 +166,6 @@ _WAITING = (
 # --- conversations
 
 
-def add_conversation(connection: Connection, conversation_id: str, row: EventRow, rest: RestRow) -> Head:
-    """Store a conversation and its first step. Raises sqlalchemy's IntegrityError if there is one with this id."""
-    made = connection.execute(_ADD_CONVERSATION, {"id": conversation_id, "created_at": row.at, **rest._asdict()})
-    assert made.inserted_primary_key is not None
-    key = made.inserted_primary_key.key
-    driver_of(connection).execute(_ADD_STEP, (key, *row))
-    return Head(key, row.seq, row.chain)
-
-
 def find(connection: Connection, conversation_id: str) -> tuple[int, RestRow] | None:
     """The key of a conversation and where it rests; None if there is no such conversation."""
     found = driver_of(connection).execute(_FIND, (conversation_id,)).fetchone()
@@ -185,6 +175,18 @@ def find(connection: Connection, conversation_id: str) -> tuple[int, RestRow] | 
 def steps(connection: Connection, key: int, after: int) -> tuple[EventRow, ...]:
     """The steps of a conversation behind the step `after`, in order."""
     return tuple(map(EventRow._make, driver_of(connection).execute(_STEPS, (key, after))))
+
+
+def stored(connection: Connection, conversation_id: str, after: int = 0) -> StoredRows:
+    """The conversation as it stands in the tables, damaged or not, with its steps behind the step `after`.
+
+    Raises `UnknownConversation`.
+    """
+    found = find(connection, conversation_id)
+    if found is None:
+        raise UnknownConversation(conversation_id)
+    key, rest = found
+    return StoredRows(key, rest, steps(connection, key, after))
 
 
 def summaries(connection: Connection) -> tuple[SummaryRow, ...]:
@@ -223,11 +225,6 @@ def advance(driver: sqlite3.Connection, steps: Sequence[Advance]) -> bool:
     return True
 
 
-def stands(driver: sqlite3.Connection, head: Head) -> bool:
-    """Whether this is the newest step of its conversation."""
-    return driver.execute(_STANDS, head).fetchone() is not None
-
-
 def write_again(driver: sqlite3.Connection, head: Head) -> bool:
     """Whether this is the newest step of its conversation; if so, its place is written once more.
 
@@ -246,14 +243,14 @@ def undelivered(connection: Connection) -> tuple[UndeliveredRow, ...]:
     return tuple(UndeliveredRow(*row) for row in connection.execute(_UNDELIVERED))
 
 
-def settle(driver: sqlite3.Connection, receipts: Iterable[tuple[Parcel, Postponement | None]]) -> None:
+def settle(driver: sqlite3.Connection, receipts: Iterable[tuple[OutboxKey, Postponement | None]]) -> None:
     """Take out of the outbox what was delivered, and note of the rest that an attempt has failed."""
     delivered, failed = [], []
-    for parcel, postponement in receipts:
+    for key, postponement in receipts:
         if postponement is None:
-            delivered.append(parcel)
+            delivered.append(key)
         else:
-            failed.append((*postponement, *parcel))
+            failed.append((*postponement, *key))
     if delivered:
         driver.executemany(_ACKNOWLEDGE, delivered)
     if failed:

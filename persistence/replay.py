@@ -24,8 +24,8 @@ from .digests import GENESIS, digest
 from .entry import StoredEntry
 from .errors import Damaged
 from .integrity import check_end, check_link
-from .rows import RestRow
-from .store import Store, StoredRows
+from .rows import RestRow, StoredRows
+from .store import Store
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,14 @@ class RestRow(NamedTuple):
     state: str
 
 
+class StoredRows(NamedTuple):
+    """A conversation as it stands in the tables, not yet read: where it rests, and its steps, or those asked for."""
+
+    key: int
+    rest: RestRow
+    steps: tuple[EventRow, ...]
+
+
 class Head(NamedTuple):
     """The newest step of a conversation, by its place and its link; `key` is the conversation's own row."""
 

@@ -6,12 +6,10 @@ It keeps what happened and gives it back; what it means is for others to say.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import IntegrityError
 
 from ..states.errors import UnknownConversation
 from ..states.events import Opened
@@ -22,34 +20,15 @@ from .codec import decode, decode_state, encode, from_microseconds, sight
 from .database import BUSY_TIMEOUT, Database
 from .digests import GENESIS
 from .entry import StoredEntry
-from .errors import Damaged, StoreConflict
+from .errors import Damaged
 from .integrity import check_whole
 from .log import ConversationLog
 from .origin import Origin
 from .outbox import Undelivered
-from .rows import EventRow, Head, RestRow
+from .rows import Head, StoredRows
+from .summary import Summary
+from .whole import Whole, add_whole
 from .writer import Place
-
-
-@dataclass(frozen=True)
-class Summary:
-    """A conversation in a list: the literal of its state, whether it waits for work, when it moved last, and where it
-    was copied from, if it was."""
-
-    id: str
-    state: str
-    busy: bool
-    updated_at: datetime
-    origin: Origin | None = None
-
-
-@dataclass(frozen=True)
-class StoredRows:
-    """A conversation as it stands in the tables, not yet read: where it rests, and its steps."""
-
-    key: int
-    rest: RestRow
-    steps: tuple[EventRow, ...]
 
 
 @dataclass(frozen=True)
@@ -92,15 +71,9 @@ class Store:
         Raises `StoreConflict` if there is one with this id.
         """
         row, rest = encode(event, step, GENESIS)
-
-        def add(connection: Connection) -> Head:
-            try:
-                return recorder.add_conversation(connection, conversation_id, row, rest)
-            except IntegrityError as error:
-                raise StoreConflict(f"There is already a conversation with the id {conversation_id}.") from error.orig
-
-        place = Place(await self._database.write(add), row.chain)
-        return ConversationLog(self._database, conversation_id, place)
+        whole = Whole(conversation_id, created_at=row.at, rest=rest, steps=(row,))
+        head = await self._database.write(lambda connection: add_whole(connection, whole))
+        return ConversationLog(self._database, Place(head, row.chain))
 
     async def load(self, conversation_id: str) -> Loaded:
         """The conversation as it was left, with its log open for the next step.
@@ -110,11 +83,11 @@ class Store:
         """
 
         def read(connection: Connection) -> Loaded:
-            stored = _rows(connection, conversation_id)
+            stored = recorder.stored(connection, conversation_id)
             entries = tuple(map(sight, stored.steps))
             check_whole(entries, stored.rest)
             place = Place(Head(stored.key, stored.rest.seq, stored.rest.chain), entries[0].chain)
-            log = ConversationLog(self._database, conversation_id, place)
+            log = ConversationLog(self._database, place)
             return Loaded(log, decode_state(stored.rest), entries)
 
         return await self._database.read(read)
@@ -124,13 +97,13 @@ class Store:
         cannot be read."""
 
         def read(connection: Connection) -> tuple[StoredEntry, ...]:
-            return tuple(decode(row) for row in _rows(connection, conversation_id, after).steps)
+            return tuple(decode(row) for row in recorder.stored(connection, conversation_id, after).steps)
 
         return await self._database.read(read)
 
     async def rows(self, conversation_id: str) -> StoredRows:
         """The conversation as it stands in the tables, damaged or not. Raises `UnknownConversation`."""
-        return await self._database.read(lambda connection: _rows(connection, conversation_id))
+        return await self._database.read(lambda connection: recorder.stored(connection, conversation_id))
 
     async def list(self) -> tuple[Summary, ...]:
         """All conversations, the one that moved last first. Raises `Damaged` if one of them cannot be read."""
@@ -180,17 +153,11 @@ def _summary(row: recorder.SummaryRow) -> Summary:
 def _undelivered(row: recorder.UndeliveredRow) -> Undelivered:
     due = row.next_attempt
     try:
+        if any(type(count) is not int for count in (row.effect_id, row.seq, row.attempts)):
+            raise TypeError("a count that is none")
         return Undelivered(*row[:-1], next_attempt=None if due is None else from_microseconds(due))
     except (TypeError, OverflowError) as error:
         raise Damaged(0, "What is to be delivered cannot be read: the file is damaged.") from error
-
-
-def _rows(connection: Connection, conversation_id: str, after: int = 0) -> StoredRows:
-    found = recorder.find(connection, conversation_id)
-    if found is None:
-        raise UnknownConversation(conversation_id)
-    key, rest = found
-    return StoredRows(key, rest, recorder.steps(connection, key, after))
 
 
 if TYPE_CHECKING:

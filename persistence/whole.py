@@ -1,7 +1,7 @@
 """A conversation as a whole: all its steps at once, out of the tables or into them.
 
-A log that goes on gets its steps one by one. A copy of a conversation, and one that comes from a file, have all of
-theirs from the beginning.
+A log that goes on gets its steps one by one. A new conversation has its first one from the beginning; a copy of one,
+and one that comes from a file, have all of theirs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .entry import StoredEntry
 from .errors import StoreConflict
 from .integrity import check_whole
 from .origin import Origin
-from .rows import EventRow, RestRow
+from .rows import EventRow, Head, RestRow
 from .schema import conversations, events, forks
 
 
@@ -76,8 +76,9 @@ def read_whole(connection: Connection, conversation_id: str) -> Whole:
     )
 
 
-def add_whole(connection: Connection, whole: Whole) -> None:
-    """Store a conversation, with at least one step. Raises `StoreConflict` if there is one with this id."""
+def add_whole(connection: Connection, whole: Whole) -> Head:
+    """Store a conversation, with at least one step, and return where it stands then. Raises `StoreConflict` if there is
+    one with this id."""
     named = {"id": whole.id, "created_at": whole.created_at, "owner": whole.owner, "parent": whole.parent}
     try:
         made = connection.execute(_ADD_CONVERSATION, {**named, **whole.rest._asdict()})
@@ -89,6 +90,7 @@ def add_whole(connection: Connection, whole: Whole) -> None:
     if whole.origin is not None:
         copied = {"origin": whole.origin.conversation_id, "seq": whole.origin.seq}
         connection.execute(_ADD_ORIGIN, {"conversation": key, **copied})
+    return Head(key, whole.rest.seq, whole.rest.chain)
 
 
 def checked(whole: Whole) -> tuple[StoredEntry, ...]:

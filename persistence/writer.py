@@ -26,8 +26,8 @@ from . import recorder, transaction
 from .codec import Draft
 from .errors import StoreConflict
 from .failures import in_words, is_locked
-from .outbox import Outbound
-from .recorder import Advance, Parcel, Postponement
+from .outbox import Outgoing
+from .recorder import Advance, OutboxKey, Postponement
 from .reply import Reply
 from .rows import Head
 from .thread import ConnectionThread, Worker
@@ -65,7 +65,7 @@ class Append:
 
     place: Place
     draft: Draft
-    outgoing: tuple[Outbound, ...]
+    outgoing: tuple[Outgoing, ...]
     reply: Reply = field(default_factory=Reply)
 
     def advance(self) -> Advance:
@@ -80,7 +80,7 @@ class Append:
 class Receipt:
     """What became of a delivery: it arrived, or an attempt has failed."""
 
-    parcel: Parcel
+    key: OutboxKey
     postponement: Postponement | None = None
 
 
@@ -96,7 +96,7 @@ class Writer(Worker):
         self._monotonic = monotonic
         self._ahead: deque[Any] = deque()
         """What was taken from the queue before its turn."""
-        self._receipts: dict[Parcel, Postponement | None] = {}
+        self._receipts: dict[OutboxKey, Postponement | None] = {}
         self._due = 0.0
         """When the receipts are stored though no step came along, by the monotonic clock."""
 
@@ -205,8 +205,8 @@ class Writer(Worker):
         """Keep a receipt for the next commit. That a delivery arrived is never taken back."""
         if not self._receipts:
             self._due = self._monotonic() + LINGER
-        if self._receipts.get(receipt.parcel, receipt.postponement) is not None or receipt.postponement is None:
-            self._receipts[receipt.parcel] = receipt.postponement
+        if self._receipts.get(receipt.key, receipt.postponement) is not None or receipt.postponement is None:
+            self._receipts[receipt.key] = receipt.postponement
 
     def settle(self) -> None:
         """Store the receipts that wait; if the disk does not take them, they are tried again later."""
@@ -238,7 +238,7 @@ class WritingThread(ConnectionThread):
         """A thread for the database that people call `name`."""
         return cls(Writer(name))
 
-    async def append(self, place: Place, draft: Draft, outgoing: tuple[Outbound, ...]) -> None:
+    async def append(self, place: Place, draft: Draft, outgoing: tuple[Outgoing, ...]) -> None:
         """Store the step behind `place`, which moves on. A cancelled caller no longer waits, but the step is stored.
 
         Raises `StoreConflict` and `StorageFailed`; then nothing of the step is stored.

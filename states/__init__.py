@@ -18,9 +18,11 @@ Glossary
   another agent, *children* (sub-agents) at work for the turn.
 - *nudge*: what the model is told in passing, in one request and nowhere else.
 - *delivery*: what is handed over to the user. A turn that delivers nothing is *silent*.
+- *channel*: a way to the user. *outbox*: what is still to be delivered, stored with the step that said it.
 - *inbox*: messages that wait for their turn: *queued* for the next one, or *steered* into this one. *Silent* ones of
   other agents wake nobody.
 - *said*: a text by reference: *heard* in an event, *made* by the machine, or several *joined*.
+- *rest*: nothing is under way (`Idle`, `Failed`, `Closed`). *fork*: a copy of a conversation up to a rest.
 - *log*: all steps, in order. *transcript*: what was said, read from the log.
 - *policy*: the rules that a host chose. *context*: those, and what else holds for the whole conversation.
 - *guard*: a yes-or-no question of the table. *handler*: what a row does. *junction*: a choice that rows share.

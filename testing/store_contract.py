@@ -40,7 +40,7 @@ from ..states.states import State, pending
 from ..states.step import Step
 
 if TYPE_CHECKING:
-    from ..persistence.outbox import Outbound, Undelivered
+    from ..persistence.outbox import Outgoing, Undelivered
     from ..persistence.port import LogPort, StorePort
 
 C = TypeVar("C", bound="StoreContract")
@@ -113,12 +113,12 @@ class Story:
         return log
 
 
-def delivered_by(step: Step, *targets: str) -> tuple[Outbound, ...]:
+def delivered_by(step: Step, *targets: str) -> tuple[Outgoing, ...]:
     """What a step says to its user, once for each target."""
-    from ..persistence.outbox import Outbound
+    from ..persistence.outbox import Outgoing
 
     said = [effect.effect_id for effect in step.effects if isinstance(effect, DeliverToUser)]
-    return tuple(Outbound(effect_id, target) for effect_id in said for target in targets)
+    return tuple(Outgoing(effect_id, target) for effect_id in said for target in targets)
 
 
 def on_a_store(test: Callable[[C, StorePort], Awaitable[None]]) -> Callable[[C, Path], None]:
@@ -145,7 +145,7 @@ def plain(entries: Sequence[LogEntry]) -> list[LogEntry]:
     return [LogEntry(one.seq, one.event, one.effects, one.ended, one.turn) for one in entries]
 
 
-async def parcels_of(store: StorePort) -> list[tuple[str, str, int]]:
+async def left_in(store: StorePort) -> list[tuple[str, str, int]]:
     """What is still to be delivered: conversation, target and effect."""
     return [(one.conversation_id, one.target, one.effect_id) for one in await store.outbox()]
 
@@ -484,7 +484,7 @@ class StoreContract:
         logs[0].acknowledge(effect_id + 1, "screen")
         logs[0].acknowledge(effect_id, "radio")
 
-        assert sorted(await parcels_of(store)) == [
+        assert sorted(await left_in(store)) == [
             ("a", "screen", effect_id),
             ("b", "paper", effect_id),
             ("b", "screen", effect_id),
@@ -525,7 +525,7 @@ class StoreContract:
 
         await asyncio.gather(*(talk(name, story) for name, story in stories.items()))
 
-        left = await parcels_of(store)
+        left = await left_in(store)
         assert {target for _, target, _ in left} == {"paper"}
         assert {name: [one[0] for one in left].count(name) for name in stories} == dict.fromkeys(stories, 3)
 
@@ -546,7 +546,7 @@ class StoreContract:
             await store.load("goes")
         assert [summary.id for summary in await store.list()] == ["stays"]
         assert list(await store.waiting()) == ["stays"]
-        assert await parcels_of(store) == [("stays", "screen", said[0].effect_id)]
+        assert await left_in(store) == [("stays", "screen", said[0].effect_id)]
         assert await log_of(store, "stays") == story.log
 
     @on_a_store
@@ -593,10 +593,10 @@ class StoreContract:
 
         assert [type(outcome) for outcome in outcomes] == [StorageFailed] * 5
         assert [log.seq for log in logs] == [2] * 5
-        assert await parcels_of(store) == []
+        assert await left_in(store) == []
         for name in names:
             assert await log_of(store, name) == Story().say().log
         await asyncio.gather(*(log.append(*story.newest, said) for log in logs))
         for name in names:
             assert (await store.load(name)).state == story.state
-        assert sorted(await parcels_of(store)) == [(name, "screen", said[0].effect_id) for name in names]
+        assert sorted(await left_in(store)) == [(name, "screen", said[0].effect_id) for name in names]

@@ -1,11 +1,18 @@
 """What every test here has in common: how long the property tests look for a counterexample."""
 
+from __future__ import annotations
+
 import os
 import random
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+
+if TYPE_CHECKING:
+    from turnwise.persistence.store import Store
 
 # Slow machines are no news, so no profile measures time; the limit for one test stands in pyproject.toml. A failure is
 # told as a program; Hypothesis' own explanation would watch each line of a run and take minutes.
@@ -71,3 +78,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 def database(tmp_path: Path) -> Path:
     """A database file of the test's own."""
     return tmp_path / "conversations.db"
+
+
+@pytest.fixture
+async def store(database: Path) -> AsyncIterator[Store]:
+    """A new database in a file, open. It waits for a lock only briefly."""
+    from turnwise.persistence.store import Store
+
+    store = await Store.open(database, busy_timeout=0.05)
+    yield store
+    await store.close()

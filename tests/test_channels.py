@@ -219,6 +219,11 @@ class TestDelivery:
                 [RecordingChannel(name=cast(str, ["a", "list"]))],
                 "A channel is an object with a name and the method `deliver`.",
             ),
+            ([RecordingChannel], "A channel is an object with a name and the method `deliver`."),
+            (
+                [RecordingChannel(name="\ud800")],
+                "The name of a channel holds half a character (a lone surrogate).",
+            ),
             ([RecordingChannel(), RecordingChannel()], "Two channels have the same name."),
             (RecordingChannel(), "The channels are given as a list."),
         ],

@@ -12,6 +12,7 @@ from turnwise import (
     Engine,
     EngineClosed,
     Refused,
+    StoreError,
     tool,
 )
 from turnwise.engine.loops import RECENT
@@ -95,3 +96,62 @@ class TestClosing:
             again = await engine.get(conversation.id)
             await until(lambda: again.state.type == "idle")
             assert [message.text for message in await again.transcript()] == ["Hi", "Hello."]
+
+
+class TestClosingWhileSomethingBegins:
+    """Whatever instant it is: behind `close` nothing runs, and the file is free."""
+
+    @pytest.mark.parametrize("steps", [*range(0, 24, 3), 1000])
+    async def test_an_engine_that_is_still_opening(self, steps: int, database: Path) -> None:
+        """P31: who opens it is told that it is closed, unless it was open before."""
+        engine = Engine.open(database, model=ScriptedLlm([]))
+        opening = asyncio.ensure_future(engine.__aenter__())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        await engine.close()
+
+        (opened,) = await asyncio.gather(opening, return_exceptions=True)
+        assert opened is engine or isinstance(opened, EngineClosed)
+        with pytest.raises(EngineClosed):
+            await engine.list()
+        async with Engine.open(database, model=ScriptedLlm([])):
+            pass
+
+    @pytest.mark.parametrize("steps", range(6))
+    async def test_a_conversation_that_is_being_read(self, steps: int, database: Path) -> None:
+        """P31: whoever waits for it is told; it does not go on without an engine, and nobody waits for ever."""
+        async with Engine.open(database, model=ScriptedLlm([])) as engine:
+            conversation_id = (await engine.create()).id
+        engine = await Engine.open(database, model=FunctionLlm(lambda _: reply("Hello."), name="scripted"))
+
+        async def say_something() -> None:
+            await (await engine.get(conversation_id)).send("Hi")
+
+        saying = asyncio.ensure_future(say_something())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        await engine.close()
+
+        with pytest.raises((EngineClosed, StoreError)):
+            await asyncio.wait_for(saying, 5)
+
+    async def test_a_conversation_that_is_being_made(self, database: Path) -> None:
+        """P31: it may be stored, but nobody is given it."""
+        engine = await Engine.open(database, model=ScriptedLlm([]))
+        making = asyncio.ensure_future(engine.create())
+        await asyncio.sleep(0)
+        await engine.close()
+
+        with pytest.raises(EngineClosed):
+            await making
+
+    async def test_an_engine_that_is_open_may_be_entered(self) -> None:
+        """`async with` ends it; it is not opened a second time, which for one in memory would be another database."""
+        engine = await Engine.open("sqlite://", model=ScriptedLlm([]))
+        conversation = await engine.create()
+
+        async with engine:
+            assert [summary.id for summary in await engine.list()] == [conversation.id]
+
+        with pytest.raises(EngineClosed):
+            await engine.list()

@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from turnwise import Conversation, Delivery, Engine, presets
+from turnwise.persistence.doctor import examine, mend
+from turnwise.persistence.errors import Damaged
+from turnwise.persistence.store import Store
 from turnwise.testing import ManualClock, RecordingChannel, ScriptedLlm, call, calls, reply
 from turnwise.testing.scripted import FunctionLlm
 
 from .scenes import Gate, Watcher, until
 from .test_channels import talk
+from .test_doctor import change
 
 
 class Line:
@@ -44,8 +49,6 @@ async def talking(
 
 async def still_to_deliver(database: Path) -> list[tuple[str, int]]:
     """What stands in the outbox: the target, and the attempts that failed."""
-    from turnwise.persistence.store import Store
-
     store = await Store.open(database, read_only=True)
     try:
         return [(one.target, one.attempts) for one in await store.outbox()]
@@ -92,6 +95,61 @@ class TestChannelsThatAreDown:
         assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
         assert await still_to_deliver(database) == [("line", 9)]
 
+    async def test_it_may_be_down_for_weeks(self, database: Path) -> None:
+        """S20: after any number of failed attempts the next one comes within a minute."""
+        clock, line = ManualClock(), Line()
+        async with talking(database, "a", clock=clock, channels=[line.channel]):
+            pass
+        change(database, "UPDATE outbox SET attempts = 100000")
+
+        async with Engine.open(database, model=ScriptedLlm([]), channels=[line.channel], clock=clock):
+            await clock.until_asleep()
+            await clock.advance(60)
+            await until(lambda: len(line.channel.failed) == 2)
+            await clock.until_asleep()
+            line.down = False
+            await clock.advance(60)
+            await until(lambda: line.channel.texts == ["a"])
+
+    async def test_a_plain_function_delivers_once(self, database: Path) -> None:
+        """One that returned has delivered, though there is nothing to await: it must not deliver again and again."""
+
+        texts: list[str] = []
+
+        class Plain:
+            name = "plain"
+
+            def deliver(self, delivery: Delivery) -> None:
+                texts.append(delivery.text)
+
+        clock = ManualClock()
+        async with talking(database, "a", clock=clock, channels=[Plain()]):
+            await clock.advance(100)
+
+        assert texts == ["a"]
+        assert await still_to_deliver(database) == []
+
+    async def test_its_name_is_read_once(self, database: Path) -> None:
+        """A channel that is called something else later still has what it was handed in under its first name."""
+
+        class Renamed(RecordingChannel):
+            names = iter(range(100))
+
+            @property
+            def name(self) -> str:
+                return f"line {next(self.names)}"
+
+            @name.setter
+            def name(self, name: str) -> None:
+                pass
+
+        channel = Renamed()
+        async with talking(database, "a", clock=ManualClock(), channels=[channel]):
+            pass
+
+        assert channel.texts == ["a"]
+        assert await still_to_deliver(database) == []
+
     async def test_nothing_is_stored_where_there_are_no_channels(self, database: Path) -> None:
         """Without channels there are no rows."""
         async with talking(database, "a", clock=ManualClock(), channels=[]):
@@ -122,6 +180,37 @@ class TestTheNextProcess:
         assert [(one.text, one.turn, one.ordinal) for one in line.channel.deliveries] == [("a", 1, 1), ("b", 1, 2)]
         assert len(whole.deliveries) == 2
         assert await still_to_deliver(database) == []
+
+    async def test_a_clock_that_was_set_back_does_not_hold_it_up(self, database: Path) -> None:
+        """The next attempt never lies further ahead than the longest wait between two."""
+        clock, line = ManualClock(), Line()
+        async with talking(database, "a", clock=clock, channels=[line.channel]):
+            pass
+        line.down = False
+        set_back = ManualClock(clock.now() - timedelta(hours=1))
+
+        async with Engine.open(database, model=ScriptedLlm([]), channels=[line.channel], clock=set_back):
+            await set_back.until_asleep()
+            await set_back.advance(60)
+            await until(lambda: line.channel.texts == ["a"])
+
+    @pytest.mark.parametrize("damage", ["next_attempt = 'soon'", "attempts = 'x'", "seq = 'x'"])
+    async def test_what_cannot_be_read_is_said_in_a_sentence_and_can_be_mended(
+        self, damage: str, database: Path
+    ) -> None:
+        """The file is damaged; nothing is guessed, and no other error comes out."""
+        async with talking(database, "a", clock=ManualClock(), channels=[Line().channel]):
+            pass
+        change(database, f"UPDATE outbox SET {damage}")
+
+        with pytest.raises(Damaged, match="What is to be delivered cannot be read"):
+            await Engine.open(database, model=ScriptedLlm([]))
+
+        store = await Store.open(database)
+        assert await mend(store, (await examine(store)).findings)
+        await store.close()
+        async with Engine.open(database, model=ScriptedLlm([])):
+            pass
 
     async def test_an_attempt_that_was_under_way_is_made_again(self, database: Path) -> None:
         """At least once: nobody knows whether it arrived."""

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from turnwise import Conversation, Engine, Refused, tool
+from turnwise.persistence.doctor import examine
 from turnwise.persistence.errors import StorageFailed
 from turnwise.testing import ScriptedLlm, call, reply
 from turnwise.testing.scripted import FunctionLlm
@@ -97,6 +98,7 @@ async def check_memory(conversation: Conversation) -> None:
     same = tuple(memory.transcript.messages) == await conversation.transcript()  # too long to be shown in a failure
     assert same
     assert (await conversation.replay()).divergence is None
+    assert (await examine(conversation._engine.store)).findings == ()
 
 
 @TROUBLES

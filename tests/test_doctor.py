@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import sqlite3
-from collections.abc import AsyncIterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
@@ -23,14 +22,6 @@ from turnwise.testing.scripted import FunctionLlm, call, reply
 
 from .scenes import QUESTION, Gate, answers_after
 from .walks import NOON, Walk
-
-
-@pytest.fixture
-async def store(database: Path) -> AsyncIterator[Store]:
-    """A new database in a file, open."""
-    store = await Store.open(database)
-    yield store
-    await store.close()
 
 
 def change(path: Path, sql: str) -> None:
@@ -118,8 +109,8 @@ class TestWhatIsFound:
             ("UPDATE events SET chain = zeroblob(16) WHERE seq = 3", 3, "Step 3 is not what was stored once"),
             ("UPDATE events SET effects = 'not JSON' WHERE seq = 3", 3, "Step 3 cannot be read"),
             ("DELETE FROM events WHERE seq = 3", 3, "Step 3 is missing: the file is damaged."),
-            ("DELETE FROM events WHERE seq = 5", 4, "The conversation does not rest behind its newest step, 4"),
-            ("UPDATE conversations SET seq = 7", 5, "The conversation does not rest behind its newest step, 5"),
+            ("DELETE FROM events WHERE seq = 5", 5, "Step 5 is missing: the file is damaged."),
+            ("UPDATE conversations SET seq = 7", 6, "Step 6 is missing: the file is damaged."),
             ("UPDATE conversations SET seq = 'text'", 5, "The conversation does not rest behind its newest step, 5"),
             ("UPDATE conversations SET chain = zeroblob(16)", 5, "The conversation does not rest behind its newest"),
             ("UPDATE conversations SET state = '{}'", 5, "The state that is stored is not the one that step 5 leads"),
@@ -317,6 +308,21 @@ class TestMending:
 
         assert await store.waiting() == ("walk",)
         assert (await replay_conversation(store, "walk")).divergence is None
+
+    @pytest.mark.parametrize("damage", ["next_attempt = 'soon'", "next_attempt = 1 << 62", "attempts = 'x'"])
+    async def test_makes_a_delivery_due_at_once(self, damage: str, store: Store, database: Path) -> None:
+        """Of which nobody can read how often it was tried, or when it is tried next; an engine refuses the file."""
+        walk = Walk().turn("tonight")
+        await walk.into(store)
+        effect_id = delivered_by(walk)
+        change(database, f"INSERT INTO outbox VALUES (1, 'voice', {effect_id}, {len(walk.steps)}, 3, 1)")
+        assert await findings(store) == []
+        change(database, f"UPDATE outbox SET {damage}")
+
+        (mended,) = await mend(store, (await examine(store)).findings)
+
+        assert mended.sentence == f"The attempts to deliver the effect {effect_id} cannot be read."
+        assert everything(database)[2] == [(1, "voice", effect_id, len(walk.steps), 0, None)]
 
     async def test_spares_a_delivery_that_is_due(self, store: Store, database: Path) -> None:
         """Only rows that point nowhere go."""

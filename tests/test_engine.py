@@ -20,6 +20,7 @@ from turnwise import (
     UnknownConversation,
     presets,
 )
+from turnwise.persistence.codec import Draft
 from turnwise.states import UserCancel, UserMessage
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, failure, reply
 
@@ -60,6 +61,30 @@ class TestTheStoreBelow:
             assert "has moved on" in lost.value.sentence
             assert turn.number == 2
             assert [message.text for message in await again.transcript()] == ["First.", "Here.", "Second.", "Here."]
+            assert (await again.replay()).divergence is None
+
+    async def test_an_answer_that_cannot_be_stored_at_all_leaves_nobody_waiting(
+        self, database: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Not for want of room, but by a fault of ours: who waits is told, and the conversation goes on once it is
+        read again (P27)."""
+        made = Draft.of
+
+        def breaks(event: Any, step: Any) -> Draft:
+            if event.type == "llm_response":
+                monkeypatch.setattr(Draft, "of", made)
+                raise UnicodeEncodeError("utf-8", "", 0, 1, "a fault")
+            return made(event, step)
+
+        async with Engine.open(database, model=FunctionLlm(lambda _: reply("Hello."))) as engine:
+            conversation = await engine.create()
+            monkeypatch.setattr(Draft, "of", breaks)
+            with pytest.raises(StoreError, match="ask for the conversation again"):
+                await conversation.send("Hi", message_id="m1")
+            again = await engine.get(conversation.id)
+            turn = await again.send("Hi", message_id="m1")
+
+            assert (turn.reply, turn.number) == ("Hello.", 1)
             assert (await again.replay()).divergence is None
 
     async def test_an_unknown_conversation(self, database: Path) -> None:

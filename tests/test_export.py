@@ -39,14 +39,6 @@ from .walks import NOON, Walk
 
 
 @pytest.fixture
-async def store(database: Path) -> AsyncIterator[Store]:
-    """A new database in a file, open."""
-    store = await Store.open(database)
-    yield store
-    await store.close()
-
-
-@pytest.fixture
 async def other(tmp_path: Path) -> AsyncIterator[Store]:
     """Another one."""
     store = await Store.open(tmp_path / "other.db")

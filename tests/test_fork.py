@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
 from contextlib import closing
 from dataclasses import asdict
 from datetime import timedelta
@@ -27,14 +26,6 @@ from .scenes import QUESTION, Gate, answers_after
 from .walks import NOON, Walk
 
 LATER = NOON + timedelta(days=1)
-
-
-@pytest.fixture
-async def store(database: Path) -> AsyncIterator[Store]:
-    """A new database in a file, open."""
-    store = await Store.open(database)
-    yield store
-    await store.close()
 
 
 async def stored(store: Store, conversation_id: str) -> Any:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
 from pathlib import Path
 from random import Random
@@ -10,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from turnwise import Conversation, Engine, Policy, Speech, ToolContext, Turn, presets, tool
+from turnwise import Conversation, Engine, Policy, Refused, Speech, ToolContext, Turn, presets, tool
 from turnwise.effects.runner import Runner
 from turnwise.states import machine
 from turnwise.states.handlers import tool_executing
@@ -18,7 +20,7 @@ from turnwise.testing import FunctionLlm, RecordingChannel, call, calls, crash_a
 from turnwise.testing.crashes import CrashFound, Process, ScenarioFailed, check_after_crashes
 
 from .faults import LONG
-from .scenes import QUESTION
+from .scenes import QUESTION, Gate, answers_after, full_disk
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(0 if LONG else 240)]
 
@@ -98,7 +100,7 @@ async def until_all_has_arrived(engine: Engine) -> None:
 
 
 async def dinner(database: Path) -> None:
-    """A turn with tools of every contract, side by side and alone, something said on the way, and a question."""
+    """A turn with tools of every contract, side by side and alone, something said on the way, and a question (P19)."""
     tools = [look, note, talk, pay, booking_in(database.parent), "ask_user_question"]
     async with Engine.open(database, model=model(), tools=tools, channels=[RecordingChannel()]) as engine:
         known = await engine.list()
@@ -111,7 +113,7 @@ async def dinner(database: Path) -> None:
 
 
 async def queue(database: Path) -> None:
-    """Messages that wait, one that is steered, a cancel, an approval, a failure, and the end of the conversation."""
+    """Messages that wait, an approval, and the end of the conversation (P31)."""
 
     @tool(approval=True)
     async def send_mail() -> str:
@@ -137,7 +139,7 @@ async def queue(database: Path) -> None:
 
 
 class TestEveryBoundary:
-    """P27: before and after each commit, each call to the world, each answer and each delivery."""
+    """P19, P27, P31: before and after each commit, each call to the world, each answer and each delivery."""
 
     @pytest.mark.parametrize("scenario", [dinner, queue])
     def test_one_kill_loses_nothing(self, scenario: Any) -> None:
@@ -161,6 +163,19 @@ class TestEveryBoundary:
             key: tuple(entry for entry in row if not _asks_first(entry)) for key, row in machine._COMPILED.items()
         }
         monkeypatch.setattr(machine, "_COMPILED", careless)
+
+        with pytest.raises(CrashFound, match="runs again, and must not run twice"):
+            crash_at_every_boundary(dinner)
+
+    def test_a_tool_that_is_begun_twice_for_one_step_is_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Also where the log is in order, and only the world saw it."""
+        start = Runner._start
+
+        def start_twice(runner: Runner, effect: Any, scene: Any) -> None:
+            start(runner, effect, scene)
+            start(runner, effect, scene)
+
+        monkeypatch.setattr(Runner, "_start", start_twice)
 
         with pytest.raises(CrashFound, match="pay must run at most once"):
             crash_at_every_boundary(dinner)
@@ -208,6 +223,43 @@ async def go_on(conversation: Conversation) -> None:
     turn = await until_it_rests(conversation, await conversation.send("A table for two.", message_id="m1"))
     while turn.status == "failed":
         turn = await until_it_rests(conversation, await conversation.retry())
+
+
+async def meets_a_full_disk(database: Path) -> None:
+    """A message is taken; the next, and the answer to the first, meet a disk that is full."""
+    gate = Gate()
+    async with Engine.open(database, model=FunctionLlm(answers_after(gate, "Done."))) as engine:
+        conversation = await engine.create()
+        turn = asyncio.ensure_future(conversation.send("First.", message_id="m1"))
+        await gate.arrived.wait()
+        async with full_disk(engine):
+            with pytest.raises(Refused):
+                await conversation.send("Second.", message_id="m2", when_busy="queue")
+            gate.opened.set()
+            await asyncio.sleep(0.1)
+            assert not turn.done()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def has_room_again(database: Path) -> None:
+    """The next process finds the disk well."""
+    async with Engine.open(database, model=FunctionLlm(lambda _: "Done.")) as engine:
+        conversation = await engine.get((await engine.list())[0].id)
+        assert (await conversation.send("First.", message_id="m1")).reply == "Done."
+        assert (await conversation.send("Second.", message_id="m2")).reply == "Done."
+        said = [message.text for message in await conversation.transcript()]
+        assert said == ["First.", "Done.", "Second.", "Done."]
+
+
+def test_a_process_that_is_killed_while_its_disk_is_full(database: Path, tmp_path: Path) -> None:
+    """P28: what was refused is not there, what could not be stored is done again, and the conversation goes on."""
+    journal = tmp_path / "journal.jsonl"
+
+    assert not Process(meets_a_full_disk, database, journal).wait()
+    assert check_after_crashes(database, journal, at_rest=False) == []
+    assert Process(has_room_again, database, journal).wait()
+
+    assert check_after_crashes(database, journal) == []
 
 
 def test_a_busy_process_that_is_killed_again_and_again(database: Path, tmp_path: Path) -> None:

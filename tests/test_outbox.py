@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -13,28 +12,14 @@ import pytest
 
 from turnwise.persistence.errors import Damaged
 from turnwise.persistence.log import ConversationLog
-from turnwise.persistence.outbox import Outbound, Undelivered
+from turnwise.persistence.outbox import Outgoing, Undelivered
 from turnwise.persistence.store import Store
 from turnwise.states import DeliverToUser, LlmResponse, StoreError
 
-from .test_writing import NAMES, pragma, statements_of, together, without_repeats
+from .stores import NAMES, statements_of, together, told, without_repeats
 from .walks import NOON, Walk
 
 SOON = NOON + timedelta(minutes=1)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """Where a database can be made."""
-    return tmp_path / "dinner.db"
-
-
-@pytest.fixture
-async def store(path: Path) -> AsyncIterator[Store]:
-    """A new database in a file, open. It waits for a lock only briefly."""
-    store = await Store.open(path, busy_timeout=0.05)
-    yield store
-    await store.close()
 
 
 def answered() -> Walk:
@@ -48,19 +33,19 @@ async def talking(store: Store, name: str = "walk", *targets: str) -> tuple[Conv
     event, step = walk.steps[-1]
     (effect_id,) = [effect.effect_id for effect in step.effects if isinstance(effect, DeliverToUser)]
     log = await Walk().say().into(store, name)
-    await log.append(event, step, [Outbound(effect_id, target) for target in targets or ("screen",)])
+    await log.append(event, step, [Outgoing(effect_id, target) for target in targets or ("screen",)])
     return log, effect_id
 
 
-def rows_in(path: Path) -> list[tuple[str, int]]:
+def rows_in(database: Path) -> list[tuple[str, int]]:
     """The outbox as another program finds it in the file: target, and failed attempts."""
-    with closing(sqlite3.connect(path)) as other:
+    with closing(sqlite3.connect(database)) as other:
         return other.execute("SELECT target, attempts FROM outbox ORDER BY target").fetchall()
 
 
-async def until(path: Path, rows: list[tuple[str, int]]) -> None:
+async def until(database: Path, rows: list[tuple[str, int]]) -> None:
     """Wait until the outbox in the file is this; the test's own time limit ends it otherwise."""
-    while rows_in(path) != rows:
+    while rows_in(database) != rows:
         await asyncio.sleep(0.01)
 
 
@@ -73,7 +58,7 @@ class TestAStepThatSaysSomething:
         event, step = answered().steps[-1]
         words = await statements_of(store)
 
-        await log.append(event, step, [Outbound(2, "screen"), Outbound(2, "paper")])
+        await log.append(event, step, [Outgoing(2, "screen"), Outgoing(2, "paper")])
 
         assert without_repeats(words) == [
             "BEGIN IMMEDIATE",
@@ -97,7 +82,7 @@ class TestAStepThatSaysSomething:
         """However often the caller names it."""
         log = await Walk().say().into(store)
 
-        await log.append(*answered().steps[-1], [Outbound(2, "screen"), Outbound(2, "paper"), Outbound(2, "screen")])
+        await log.append(*answered().steps[-1], [Outgoing(2, "screen"), Outgoing(2, "paper"), Outgoing(2, "screen")])
 
         assert [row.target for row in await store.outbox()] == ["paper", "screen"]
 
@@ -129,57 +114,57 @@ class TestReceipts:
         ]
         assert {(row.target, row.attempts, row.next_attempt) for row in left} == {("paper", 1, SOON)}
 
-    async def test_do_not_wait_for_a_step_for_long(self, store: Store, path: Path) -> None:
+    async def test_do_not_wait_for_a_step_for_long(self, store: Store, database: Path) -> None:
         """If nothing else comes they are stored by themselves, so that a crash repeats little."""
         log, effect_id = await talking(store, "walk", "screen", "paper")
 
         log.acknowledge(effect_id, "screen")
         log.postpone(effect_id, "paper", 1, SOON)
 
-        await until(path, [("paper", 1)])
+        await until(database, [("paper", 1)])
 
-    async def test_are_kept_while_the_disk_fails(self, store: Store, path: Path) -> None:
+    async def test_are_kept_while_the_disk_fails(self, store: Store, database: Path) -> None:
         """They go along with a later commit."""
         log, effect_id = await talking(store)
-        await pragma(store, "query_only = ON")
+        await told(store, "PRAGMA query_only = ON")
 
         log.acknowledge(effect_id, "screen")
         during = await store.outbox()
-        await pragma(store, "query_only = OFF")
+        await told(store, "PRAGMA query_only = OFF")
         await log.append(*Walk().say().answer(LlmResponse, content="Sakura has one.").say("Thanks.").steps[-1])
 
-        assert ([row.target for row in during], rows_in(path)) == (["screen"], [])
+        assert ([row.target for row in during], rows_in(database)) == (["screen"], [])
 
     async def test_are_tried_again_by_themselves(
-        self, store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
+        self, store: Store, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """No step has to come."""
         monkeypatch.setattr("turnwise.persistence.writer.RETRY", 0.01)
         log, effect_id = await talking(store)
 
-        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        with closing(sqlite3.connect(database, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             log.acknowledge(effect_id, "screen")
             before = await store.outbox()
 
         assert len(before) == 1
-        await until(path, [])
+        await until(database, [])
 
     async def test_are_not_tried_again_at_once(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         """A disk in trouble is left alone for a while."""
         monkeypatch.setattr("turnwise.persistence.writer.LINGER", 0.0)
         monkeypatch.setattr("turnwise.persistence.writer.RETRY", 3600.0)
         log, effect_id = await talking(store)
-        await pragma(store, "query_only = ON")
+        await told(store, "PRAGMA query_only = ON")
         words = await statements_of(store)
 
         log.acknowledge(effect_id, "screen")
         while "BEGIN IMMEDIATE" not in words:
             await asyncio.sleep(0.01)
         for _ in range(10):
-            await pragma(store, "user_version")
+            await told(store, "PRAGMA user_version")
             await asyncio.sleep(0.01)
-        await pragma(store, "query_only = OFF")
+        await told(store, "PRAGMA query_only = OFF")
 
         assert words.count("BEGIN IMMEDIATE") == 1
 
@@ -196,28 +181,28 @@ class TestReceipts:
         assert log.seq == 4
         assert await store.outbox() == ()
 
-    async def test_are_stored_when_the_store_is_closed(self, path: Path) -> None:
+    async def test_are_stored_when_the_store_is_closed(self, database: Path) -> None:
         """However little time they had."""
-        store = await Store.open(path)
+        store = await Store.open(database)
         log, effect_id = await talking(store)
 
         log.acknowledge(effect_id, "screen")
         await store.close()
 
-        assert rows_in(path) == []
+        assert rows_in(database) == []
 
-    async def test_are_not_taken_by_a_store_that_only_reads(self, path: Path) -> None:
+    async def test_are_not_taken_by_a_store_that_only_reads(self, database: Path) -> None:
         """It lists what is to be delivered, and changes nothing."""
-        store = await Store.open(path)
+        store = await Store.open(database)
         await talking(store)
         await store.close()
-        reading = await Store.open(path, read_only=True)
+        reading = await Store.open(database, read_only=True)
         log = (await reading.load("walk")).log
 
         with pytest.raises(StoreError) as refused:
             log.acknowledge(2, "screen")
 
-        assert refused.value.sentence == f"{path} was opened for reading only."
+        assert refused.value.sentence == f"{database} was opened for reading only."
         assert [row.target for row in await reading.outbox()] == ["screen"]
         await reading.close()
 

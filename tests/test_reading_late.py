@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 
+from turnwise import Engine
 from turnwise.engine.memory import Memory
 from turnwise.persistence import codec
 from turnwise.persistence.codec import decode, encode, sight
@@ -16,20 +17,13 @@ from turnwise.persistence.digests import GENESIS, content
 from turnwise.persistence.errors import Damaged
 from turnwise.persistence.rows import EventRow
 from turnwise.persistence.store import Store
-from turnwise.states import Context, Event, LogEntry, Policy, PolicyChanged, Refused, UserMessage
+from turnwise.states import Context, Event, LlmResponse, LogEntry, Policy, PolicyChanged, Refused, UserMessage
 from turnwise.states.context import CHANGES_CONTEXT
 from turnwise.testing import strategies
 from turnwise.testing.history import Trace
+from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, reply
 
 from .walks import NOON, Walk
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    """A new database in a file, open."""
-    store = await Store.open(tmp_path / "dinner.db")
-    yield store
-    await store.close()
 
 
 @pytest.fixture
@@ -163,3 +157,62 @@ class TestMemory:
         assert late.context == seen.context
         assert late.turns == seen.turns
         assert late.transcript == seen.transcript
+
+
+class TestALogThatANewerTurnwiseWrote:
+    """Nothing is damaged in it, and a part of a step is unknown: what cannot be read must not be gone on with."""
+
+    @pytest.fixture
+    def newer(self, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+        """Until it is undone, models answer with something that this turnwise does not know."""
+        payload = codec._payload
+
+        def written(event: Event) -> str:
+            told = payload(event)
+            return told[:-1] + ',"mood":"cheerful"}' if isinstance(event, LlmResponse) else told
+
+        monkeypatch.setattr(codec, "_payload", written)
+        return monkeypatch
+
+    async def test_takes_no_step(self, newer: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        """Who says something is told why not, each time anew, and neither the log nor the memory moves."""
+        async with Engine.open(tmp_path / "dinner.db", model=ScriptedLlm([reply("Hello.")])) as engine:
+            conversation = await engine.create()
+            await conversation.send("Hi")
+        newer.undo()
+
+        async with Engine.open(tmp_path / "dinner.db", model=ScriptedLlm([])) as engine:
+            again = await engine.get(conversation.id)
+            for _ in range(2):
+                with pytest.raises(Damaged, match="Step 3 cannot be read"):
+                    await again.send("Are you there?")
+
+            assert (again.state.type, again.state.book.seq) == ("idle", 3)
+            assert len((await engine.store.rows(again.id)).steps) == 3
+
+    async def test_is_not_taken_up(
+        self, newer: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """It would grow by a step with each process, and never get further; the others go on."""
+        answers = iter(["Hello."])
+
+        async def model(request: object) -> str:
+            for answer in answers:
+                return answer
+            await asyncio.Event().wait()
+            raise AssertionError("nobody wakes it")
+
+        llm = FunctionLlm(model, name="scripted")
+        async with Engine.open(tmp_path / "dinner.db", model=llm) as engine:
+            conversation, other = await engine.create(), await engine.create()
+            await conversation.send("Hi")
+            await conversation.send("Are you there?", wait=False)
+            await other.send("Hi", message_id="m1", wait=False)
+        newer.undo()
+
+        async with Engine.open(tmp_path / "dinner.db", model=ScriptedLlm([reply("Yes.")])) as engine:
+            assert (await (await engine.get(other.id)).send("Hi", message_id="m1")).reply == "Yes."
+            with pytest.raises(Damaged, match="Step 3 cannot be read"):
+                await engine.get(conversation.id)
+            assert len((await engine.store.rows(conversation.id)).steps) == 4
+        assert f"{conversation.id} cannot be taken up: Step 3 cannot be read" in caplog.text

@@ -27,6 +27,7 @@ from turnwise import (
     ToolContext,
     tool,
 )
+from turnwise.persistence.store import Store
 from turnwise.states import ToolResult
 from turnwise.testing import ManualClock
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, calls, failure, reply
@@ -117,6 +118,22 @@ class TestTheModel:
         async with Engine.open(database, model=FunctionLlm(lambda _: reply("Hello."), name="scripted")) as engine:
             while [one.state for one in await engine.list()] != ["idle"] * 3:
                 await asyncio.sleep(0.01)
+
+    async def test_one_that_is_deleted_meanwhile_holds_up_no_other(
+        self, database: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """P27: an engine may be used while it opens; the rest is taken up all the same."""
+        engine = await Engine.open(database, model=silent())
+        conversation = await engine.create()
+        await conversation.send("Hi", message_id="m1", wait=False)
+        await engine.close()
+
+        async def waiting(store: Store) -> tuple[str, ...]:
+            return ("deleted", conversation.id)
+
+        monkeypatch.setattr(Store, "waiting", waiting)
+        async with taken_up(database, conversation.id, ScriptedLlm([reply("Hello.")])) as again:
+            assert (await again.send("Hi", message_id="m1")).reply == "Hello."
 
     async def test_what_is_asked_meanwhile_comes_behind_it(self, database: Path) -> None:
         """A message that is sent at once finds the turn under way, as it would have without the crash."""
@@ -267,6 +284,7 @@ class TestAskingTheTool:
             (ToolResult(text="5 paid at noon"), "completed", "5 paid at noon", 1),
             ("ran", "completed", TEXTS.did_run, 1),
             ("did_not_run", "completed", "5 paid", 2),
+            (ToolResult(text="x" * 1_000_001), "completed", "pay returned more than 1000000 characters.", 1),
             ("unknown", "in_doubt", None, 1),
             ("perhaps", "in_doubt", None, 1),
             (RuntimeError("no line"), "in_doubt", None, 1),

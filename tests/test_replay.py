@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import sqlite3
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -44,20 +44,6 @@ from turnwise.testing.history import Trace
 from .walks import NOON, Walk
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """Where a database can be made."""
-    return tmp_path / "dinner.db"
-
-
-@pytest.fixture
-async def store(path: Path) -> AsyncIterator[Store]:
-    """A new database in a file, open."""
-    store = await Store.open(path)
-    yield store
-    await store.close()
-
-
 def stored(steps: Iterable[tuple[Event, Step]]) -> list[StoredEntry]:
     """The log that a store keeps of these steps."""
     entries, chain = [], GENESIS
@@ -74,9 +60,9 @@ def divergence_of(report: ReplayReport) -> Divergence:
     return report.divergence
 
 
-async def change(path: Path, sql: str) -> None:
+async def change(database: Path, sql: str) -> None:
     """Change what is stored, as no part of turnwise would."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+    with closing(sqlite3.connect(database, isolation_level=None)) as other:
         assert other.execute(sql).rowcount == 1
 
 
@@ -235,21 +221,21 @@ class TestDamage:
             ("chain", "'text'"),
         ],
     )
-    async def test_of_any_column_is_found(self, column: str, value: str, store: Store, path: Path) -> None:
+    async def test_of_any_column_is_found(self, column: str, value: str, store: Store, database: Path) -> None:
         """Whatever is changed in whichever column of a step, the report names that step."""
         await Walk().turn("tonight").turn("tomorrow").into(store)
-        await change(path, f"UPDATE events SET {column} = {value} WHERE seq = 6")
+        await change(database, f"UPDATE events SET {column} = {value} WHERE seq = 6")
 
         report = await replay_conversation(store, "walk")
 
         assert report.events == 5
         assert divergence_of(report).seq == 6
 
-    async def test_is_told_from_a_change_of_the_rules(self, store: Store, path: Path) -> None:
+    async def test_is_told_from_a_change_of_the_rules(self, store: Store, database: Path) -> None:
         """The sentence says that the file is damaged, and shows nothing of what was said (P33)."""
         walk = Walk().turn("SECRET")
         await walk.into(store)
-        await change(path, "UPDATE events SET effects = NULL WHERE seq = 2")
+        await change(database, "UPDATE events SET effects = NULL WHERE seq = 2")
 
         divergence = divergence_of(await replay_conversation(store, "walk"))
 
@@ -259,22 +245,22 @@ class TestDamage:
         assert divergence.actual.effects == walk.steps[1][1].effects
 
     @pytest.mark.parametrize("seq", range(1, 6))
-    async def test_a_missing_step_is_found(self, seq: int, store: Store, path: Path) -> None:
+    async def test_a_missing_step_is_found(self, seq: int, store: Store, database: Path) -> None:
         """At either end and in between."""
         await Walk().turn("tonight").into(store)
-        await change(path, f"DELETE FROM events WHERE seq = {seq}")
+        await change(database, f"DELETE FROM events WHERE seq = {seq}")
 
         divergence = divergence_of(await replay_conversation(store, "walk"))
 
         assert (divergence.seq, divergence.reason) == (seq, f"Step {seq} is missing: the file is damaged.")
         assert (divergence.event, divergence.expected, divergence.actual) == (None, Outcome(), Outcome())
 
-    async def test_a_step_of_another_conversation_is_found(self, store: Store, path: Path) -> None:
+    async def test_a_step_of_another_conversation_is_found(self, store: Store, database: Path) -> None:
         """A row fits into one place only, even beside a twin."""
         await Walk().turn("tonight").into(store)
         await Walk("twin").turn("tonight").into(store)
-        await change(path, "DELETE FROM events WHERE seq = 3 AND conversation = 1")
-        await change(path, "UPDATE events SET conversation = 1 WHERE seq = 3")
+        await change(database, "DELETE FROM events WHERE seq = 3 AND conversation = 1")
+        await change(database, "UPDATE events SET conversation = 1 WHERE seq = 3")
 
         divergences = [divergence_of(await replay_conversation(store, name)) for name in ("walk", "twin")]
 
@@ -294,21 +280,21 @@ class TestDamage:
         ],
     )
     async def test_of_the_place_of_rest_is_found(
-        self, column: str, value: str, reason: str, store: Store, path: Path
+        self, column: str, value: str, reason: str, store: Store, database: Path
     ) -> None:
         """The conversation must rest behind its last step."""
         await Walk().turn("tonight").into(store)
-        await change(path, f"UPDATE conversations SET {column} = {value}")
+        await change(database, f"UPDATE conversations SET {column} = {value}")
 
         report = await replay_conversation(store, "walk")
 
         assert (report.events, divergence_of(report).reason) == (5, reason)
 
-    async def test_of_the_state_at_the_head_is_found(self, store: Store, path: Path) -> None:
+    async def test_of_the_state_at_the_head_is_found(self, store: Store, database: Path) -> None:
         """There the whole state is stored, and both are shown."""
         walk = Walk().turn("tonight")
         await walk.into(store)
-        await change(path, "UPDATE conversations SET state = json_set(state, '$.book.turn', 9)")
+        await change(database, "UPDATE conversations SET state = json_set(state, '$.book.turn', 9)")
 
         divergence = divergence_of(await replay_conversation(store, "walk"))
 
@@ -319,30 +305,30 @@ class TestDamage:
         )
         assert (divergence.expected.state, divergence.actual.state) == (other, walk.state)
 
-    async def test_of_any_byte_is_found_or_changes_nothing(self, store: Store, path: Path) -> None:
+    async def test_of_any_byte_is_found_or_changes_nothing(self, store: Store, database: Path) -> None:
         """A flipped bit in any byte that is used: an error with a sentence, a divergence, or the same log as before."""
         walks = [Walk(name).turn("tonight").turn("tomorrow 寿司").question() for name in ("one", "two")]
         before = [(await walk.into(store), await store.entries(walk.name)) for walk in walks]
         await store.close()
-        whole = path.read_bytes()
+        whole = database.read_bytes()
         used = [place for place, byte in enumerate(whole) if byte]
         chance = random.Random(1)
 
         found = 0
         for _ in range(200):
             place = chance.choice(used)
-            path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << chance.randrange(8)]) + whole[place + 1 :])
+            database.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << chance.randrange(8)]) + whole[place + 1 :])
             for walk, (_, entries) in zip(walks, before, strict=True):
-                after = await self._looked_at(path, walk.name)
+                after = await self._looked_at(database, walk.name)
                 found += after is None
                 assert after is None or after == entries
 
         assert found > 100
 
-    async def _looked_at(self, path: Path, conversation_id: str) -> Any:
+    async def _looked_at(self, database: Path, conversation_id: str) -> Any:
         """The log, if nothing seems wrong with it."""
         try:
-            store = await Store.open(path, read_only=True)
+            store = await Store.open(database, read_only=True)
             try:
                 report = await replay_conversation(store, conversation_id)
                 return await store.entries(conversation_id) if report.divergence is None else None

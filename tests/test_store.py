@@ -24,7 +24,8 @@ from turnwise.persistence.digests import GENESIS, digest
 from turnwise.persistence.entry import StoredEntry
 from turnwise.persistence.errors import Damaged, StorageFailed, StoreConflict, TracesLeft
 from turnwise.persistence.replay import replay_conversation
-from turnwise.persistence.store import Store, Summary
+from turnwise.persistence.store import Store
+from turnwise.persistence.summary import Summary
 from turnwise.states import (
     CloseRequested,
     Event,
@@ -41,33 +42,8 @@ from turnwise.states import (
 from turnwise.testing import strategies
 from turnwise.testing.history import Trace
 
+from .stores import told
 from .walks import NOON, Walk
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """Where a database can be made."""
-    return tmp_path / "dinner.db"
-
-
-@pytest.fixture
-async def store(path: Path) -> AsyncIterator[Store]:
-    """A new database in a file, open. It waits for a lock only briefly."""
-    store = await Store.open(path, busy_timeout=0.05)
-    yield store
-    await store.close()
-
-
-async def run(store: Store, sql: str) -> Any:
-    """What a statement gives on the connection that writes, outside of any transaction."""
-
-    def execute(connection: Connection) -> Any:
-        driver = connection.connection.driver_connection
-        assert driver is not None
-        row = driver.execute(sql).fetchone()
-        return None if row is None else row[0]
-
-    return await store._database._writing.run(execute)
 
 
 async def tables(store: Store) -> list[object]:
@@ -90,13 +66,13 @@ def as_entries(stored: tuple[StoredEntry, ...]) -> list[LogEntry]:
     return [LogEntry(entry.seq, entry.event, entry.effects, entry.ended, entry.turn) for entry in stored]
 
 
-def bytes_of(path: Path) -> bytes:
+def bytes_of(database: Path) -> bytes:
     """All bytes of a database and the files beside it, read by another process.
 
     To open and close the file in this one would drop the locks that SQLite holds on it.
     """
     program = "import pathlib, sys; [sys.stdout.buffer.write(pathlib.Path(name).read_bytes()) for name in sys.argv[1:]]"
-    files = [file for file in path.parent.iterdir() if file.name.startswith(path.name)]
+    files = [file for file in database.parent.iterdir() if file.name.startswith(database.name)]
     return subprocess.run([sys.executable, "-c", program, *files], capture_output=True, check=True).stdout
 
 
@@ -125,14 +101,14 @@ class TestACreatedConversation:
 
         assert (await store.load("walk")).state == walk.state
 
-    async def test_survives_closing(self, path: Path) -> None:
+    async def test_survives_closing(self, database: Path) -> None:
         """P31: an engine can be closed in any state and opened again without loss."""
         walk = Walk().turn("tonight").say("And tomorrow?")
-        store = await Store.open(path)
+        store = await Store.open(database)
         await walk.into(store)
         await store.close()
 
-        store = await Store.open(path)
+        store = await Store.open(database)
         loaded = await store.load("walk")
 
         assert loaded.state == walk.state
@@ -216,7 +192,7 @@ class TestRows:
 
         assert (row.payload, row.event_id, row.effect_id, row.ended) == ('{"text":"hello"}', "walk-2", None, None)
 
-    async def test_a_turn_takes_little_room(self, store: Store, path: Path) -> None:
+    async def test_a_turn_takes_little_room(self, store: Store, database: Path) -> None:
         """With 100 turns in it, the file has less than 3 kB for each, of which every answer is a part."""
         walk = Walk()
         for number in range(100):
@@ -225,7 +201,7 @@ class TestRows:
 
         await store.close()
 
-        assert path.stat().st_size < 100 * 3_000
+        assert database.stat().st_size < 100 * 3_000
 
 
 class TestTheList:
@@ -375,12 +351,12 @@ class TestAStep:
 
         assert {(await store.load(summary.id)).state for summary in await store.list()} == {walk.state}
 
-    async def test_is_stored_though_the_caller_is_cancelled(self, store: Store, path: Path) -> None:
+    async def test_is_stored_though_the_caller_is_cancelled(self, store: Store, database: Path) -> None:
         """Who no longer waits has handed the step in all the same, and the log knows it."""
         walk = Walk().say("hello").call("find_table")
         log = await Walk().into(store)
-        await run(store, "PRAGMA busy_timeout = 30000")
-        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        await told(store, "PRAGMA busy_timeout = 30000")
+        with closing(sqlite3.connect(database, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             appending = asyncio.create_task(log.append(*walk.steps[1]))
             await asyncio.sleep(0)  # the step is handed in, and the writing thread waits for the lock
@@ -395,18 +371,20 @@ class TestAStep:
 
 
 @asynccontextmanager
-async def full(store: Store, path: Path) -> AsyncIterator[None]:
+async def full(store: Store, database: Path) -> AsyncIterator[None]:
     """The file may not grow."""
-    await run(store, f"PRAGMA max_page_count = {await run(store, 'PRAGMA page_count')}")
+    await told(store, f"PRAGMA max_page_count = {await told(store, 'PRAGMA page_count')}")
     yield
-    await run(store, "PRAGMA max_page_count = 1000000")
+    await told(store, "PRAGMA max_page_count = 1000000")
 
 
 @asynccontextmanager
-async def failing(store: Store, path: Path) -> AsyncIterator[None]:
+async def failing(store: Store, database: Path) -> AsyncIterator[None]:
     """The operating system lets no file of this process grow more than ten pages beyond the write-ahead log."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (path.with_name("dinner.db-wal").stat().st_size + 40_960, before[1]))
+    resource.setrlimit(
+        resource.RLIMIT_FSIZE, (database.with_name("conversations.db-wal").stat().st_size + 40_960, before[1])
+    )
     try:
         yield
     finally:
@@ -414,19 +392,19 @@ async def failing(store: Store, path: Path) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def locked(store: Store, path: Path) -> AsyncIterator[None]:
+async def locked(store: Store, database: Path) -> AsyncIterator[None]:
     """Another program holds the file for longer than anybody waits."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+    with closing(sqlite3.connect(database, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         yield
 
 
 @asynccontextmanager
-async def read_only(store: Store, path: Path) -> AsyncIterator[None]:
+async def read_only(store: Store, database: Path) -> AsyncIterator[None]:
     """The file may only be read."""
-    await run(store, "PRAGMA query_only = ON")
+    await told(store, "PRAGMA query_only = ON")
     yield
-    await run(store, "PRAGMA query_only = OFF")
+    await told(store, "PRAGMA query_only = OFF")
 
 
 class TestADiskInTrouble:
@@ -441,31 +419,31 @@ class TestADiskInTrouble:
             (read_only, "it may only be read"),
         ],
     )
-    async def test_stores_no_half_of_a_step(self, trouble: Any, cause: str, store: Store, path: Path) -> None:
+    async def test_stores_no_half_of_a_step(self, trouble: Any, cause: str, store: Store, database: Path) -> None:
         """The error is one sentence (P33), nothing changed, and the same step is stored once the trouble is over."""
         walk = Walk().turn("tonight").say("x" * 100_000)
         log = await Walk().turn("tonight").into(store)
         before = await tables(store)
 
-        async with trouble(store, path):
+        async with trouble(store, database):
             with pytest.raises(StorageFailed) as failed:
                 await log.append(*walk.steps[-1])
         after = await tables(store)
         await log.append(*walk.steps[-1])
 
-        assert failed.value.sentence == f"{path} cannot be used now: {cause}."
+        assert failed.value.sentence == f"{database} cannot be used now: {cause}."
         assert isinstance(failed.value.__cause__, sqlite3.Error)
         assert after == before
         assert (await store.load("walk")).state == walk.state
         assert log.seq == walk.state.book.seq
 
     @pytest.mark.parametrize("trouble", [full, failing, locked, read_only])
-    async def test_makes_no_half_of_a_conversation(self, trouble: Any, store: Store, path: Path) -> None:
+    async def test_makes_no_half_of_a_conversation(self, trouble: Any, store: Store, database: Path) -> None:
         """The conversation is made with its first step, or not at all."""
         walk = Walk()
         opened = Opened(event_id="walk-1", at=NOON, system="x" * 100_000)
 
-        async with trouble(store, path):
+        async with trouble(store, database):
             with pytest.raises(StorageFailed):
                 await store.create("walk", opened, begin(opened))
         before = await store.list()
@@ -475,23 +453,23 @@ class TestADiskInTrouble:
         assert (await store.load("walk")).state == walk.state
 
     @pytest.mark.parametrize("trouble", [locked, read_only])
-    async def test_deletes_no_half_of_a_conversation(self, trouble: Any, store: Store, path: Path) -> None:
+    async def test_deletes_no_half_of_a_conversation(self, trouble: Any, store: Store, database: Path) -> None:
         """A conversation that could not be deleted is still whole."""
         walk = Walk().turn("tonight")
         await walk.into(store)
 
-        async with trouble(store, path):
+        async with trouble(store, database):
             with pytest.raises(StorageFailed):
                 await store.delete("walk")
 
         assert (await store.load("walk")).state == walk.state
 
-    async def test_may_leave_traces_of_what_was_deleted(self, store: Store, path: Path) -> None:
+    async def test_may_leave_traces_of_what_was_deleted(self, store: Store, database: Path) -> None:
         """The conversation is gone; that the file could not be written anew is said, in one sentence."""
         await Walk("goes").into(store)
         await Walk("stays").turn("x" * 100_000).into(store)
 
-        async with failing(store, path):
+        async with failing(store, database):
             with pytest.raises(TracesLeft) as left:
                 await store.delete("goes")
 
@@ -502,7 +480,7 @@ class TestADiskInTrouble:
 class TestDeletion:
     """What is deleted cannot be found again."""
 
-    async def test_leaves_no_trace(self, store: Store, path: Path) -> None:
+    async def test_leaves_no_trace(self, store: Store, database: Path) -> None:
         """No text, no id, no state of it is left in the bytes of the file or the files beside it.
 
         The conversations grow side by side, so that SQLite moves rows about and leaves copies of them in the gaps.
@@ -520,7 +498,7 @@ class TestDeletion:
         for number in range(5):
             await store.delete(f"CONVERSATION{number:02}.")
 
-        left = bytes_of(path)
+        left = bytes_of(database)
         words = [f"{word}{number:02}." for word in ("CONVERSATION", "EVENT", "SECRET") for number in range(20)]
         assert {word for word in words if word.encode() in left} == {word for word in words if int(word[-3:-1]) >= 5}
 
@@ -536,22 +514,22 @@ class TestDeletion:
         await log.append(*walk.say("And tomorrow?").steps[-1])
         assert (await replay_conversation(store, "stays")).divergence is None
 
-    async def test_says_when_traces_are_left(self, store: Store, path: Path) -> None:
+    async def test_says_when_traces_are_left(self, store: Store, database: Path) -> None:
         """A program that reads keeps the write-ahead log from being emptied; the next deletion catches up."""
         await Walk("first").turn("SECRET").into(store)
         await Walk("second").into(store)
-        with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        with closing(sqlite3.connect(database, isolation_level=None)) as reader:
             reader.execute("BEGIN")
             reader.execute("SELECT * FROM events").fetchall()
             with pytest.raises(TracesLeft) as left:
                 await store.delete("first")
-        traces = b"SECRET" in bytes_of(path)
+        traces = b"SECRET" in bytes_of(database)
 
         await store.delete("second")
 
-        expected = f"The conversation is deleted, but traces of it stay in {path} until the next one is deleted."
+        expected = f"The conversation is deleted, but traces of it stay in {database} until the next one is deleted."
         assert left.value.sentence == expected
-        assert (traces, b"SECRET" in bytes_of(path)) == (True, False)
+        assert (traces, b"SECRET" in bytes_of(database)) == (True, False)
 
 
 class TestDamage:
@@ -573,7 +551,7 @@ class TestDamage:
     async def test_is_refused_when_loaded(self, sql: str, seq: int, store: Store) -> None:
         """One sentence, which names the step and shows nothing of what was said."""
         await Walk().turn("SECRET").into(store)
-        await run(store, sql)
+        await told(store, sql)
 
         with pytest.raises(Damaged) as damaged:
             await store.load("walk")
@@ -585,7 +563,7 @@ class TestDamage:
     async def test_of_the_state_is_refused_when_loaded(self, store: Store) -> None:
         """Also where only a digest could tell: the state is another, and valid."""
         await Walk().turn("tonight").into(store)
-        await run(store, "UPDATE conversations SET state = replace(state, '\"turn\":1', '\"turn\":2')")
+        await told(store, "UPDATE conversations SET state = replace(state, '\"turn\":1', '\"turn\":2')")
 
         with pytest.raises(Damaged):
             await store.load("walk")
@@ -594,7 +572,7 @@ class TestDamage:
     async def test_of_a_moment_is_told_by_the_list(self, moment: str, store: Store) -> None:
         """A list with a wrong moment in it would be in the wrong order."""
         await Walk().turn("tonight").into(store)
-        await run(store, f"UPDATE conversations SET updated_at = {moment}")
+        await told(store, f"UPDATE conversations SET updated_at = {moment}")
 
         with pytest.raises(Damaged) as damaged:
             await store.list()
@@ -604,7 +582,7 @@ class TestDamage:
     async def test_does_not_keep_the_other_steps_from_being_read(self, store: Store) -> None:
         """Who only looks sees what can still be read."""
         await Walk().turn("tonight").into(store)
-        await run(store, 'UPDATE events SET payload = \'{"text":"never said"}\' WHERE seq = 2')
+        await told(store, 'UPDATE events SET payload = \'{"text":"never said"}\' WHERE seq = 2')
 
         assert len(await store.entries("walk")) == 5
 
@@ -638,9 +616,9 @@ class TestAKilledProcess:
     """kill -9 at any moment."""
 
     @pytest.mark.parametrize("acknowledged", [2, 37, 300])
-    async def test_loses_nothing_that_was_acknowledged(self, acknowledged: int, path: Path) -> None:
+    async def test_loses_nothing_that_was_acknowledged(self, acknowledged: int, database: Path) -> None:
         """Every step whose `append` returned is in the log, the log has no gap, and it leads to the stored state."""
-        command = [sys.executable, "-c", WRITE_UNTIL_KILLED, str(path)]
+        command = [sys.executable, "-c", WRITE_UNTIL_KILLED, str(database)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             while (seq := int(process.stdout.readline())) < acknowledged:
@@ -648,7 +626,7 @@ class TestAKilledProcess:
             process.send_signal(signal.SIGKILL)
             seq = max([seq, *map(int, process.stdout.read().split())])
 
-        store = await Store.open(path)
+        store = await Store.open(database)
         loaded = await store.load("walk")
 
         assert loaded.log.seq in (seq, seq + 1)

@@ -505,7 +505,7 @@ class TestReading:
 
         assert (done.returncode, done.stderr) == (1, "")
         assert f"{sound.id}  3 events replayed, no divergence.\n" in done.stdout
-        assert f"{spoilt.id}  1 events replayed, then a divergence at seq 2.\n" in done.stdout
+        assert f"{spoilt.id}  1 event replayed, then a divergence at seq 2.\n" in done.stdout
         assert '"text":"Hullo"' in done.stdout
         assert re.findall(r"^  (reason|expected|actual) ", done.stdout, re.MULTILINE) == [
             "reason",

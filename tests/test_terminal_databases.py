@@ -102,7 +102,7 @@ class TestReplay:
         assert (done.returncode, done.stderr) == (1, "")
         early, late = (done.stdout.split(f"\n{name}  ")[-1].split("\nsound  ")[0] for name in ("early", "late"))
         assert "sound  5 events replayed, no divergence.\n" in done.stdout
-        assert "1 events replayed, then a divergence at seq 2.\n  reason    Step 2 has other effects now.\n" in early
+        assert "1 event replayed, then a divergence at seq 2.\n  reason    Step 2 has other effects now.\n" in early
         assert '\n            effect  {"type":"abort","effect_id":7}\n            state   {"digest": "' in early
         assert re.findall(r"^ {12}state   (\{.{9})", late, re.MULTILINE)[:2] == ['{"type":"i', '{"type":"i']
         assert '\n  expected  effect  {"type":"persist_message"' in late
@@ -425,7 +425,7 @@ class TestDoctor:
         ]
 
         assert [done.returncode for done in (examined, exported, replayed)] == [0, 0, 0]
-        assert examined.stdout == "All is well: 1 conversations, 2 steps.\n"
+        assert examined.stdout == "All is well: 1 conversation, 2 steps.\n"
         assert json.loads(exported.stdout.splitlines()[1])["conversation"] == busy.id
         for done in refused:
             assert_one_sentence(done, "is already open in another engine; close that one first.")

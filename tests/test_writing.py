@@ -9,14 +9,12 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection
 
 from turnwise.persistence import transaction
 from turnwise.persistence.errors import StorageFailed, StoreConflict
@@ -26,23 +24,8 @@ from turnwise.persistence.store import Store
 from turnwise.persistence.transaction import driver_of
 from turnwise.states import UnknownConversation, UserMessage
 
+from .stores import NAMES, statements_of, together, told, without_repeats
 from .walks import NOON, Walk
-
-NAMES = [f"walk {number}" for number in range(10)]
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """Where a database can be made."""
-    return tmp_path / "dinner.db"
-
-
-@pytest.fixture
-async def store(path: Path) -> AsyncIterator[Store]:
-    """A new database in a file, open. It waits for a lock only briefly."""
-    store = await Store.open(path, busy_timeout=0.05)
-    yield store
-    await store.close()
 
 
 async def logs_of(store: Store, *names: str) -> dict[str, ConversationLog]:
@@ -50,46 +33,9 @@ async def logs_of(store: Store, *names: str) -> dict[str, ConversationLog]:
     return {name: await Walk().into(store, name) for name in names}
 
 
-async def together(store: Store, *work: Awaitable[Any]) -> list[Any]:
-    """What comes of work that waits while the thread that writes is busy, so that all of it is there when it is not."""
-    free = threading.Event()
-    busy = asyncio.ensure_future(store._database._writing.run(lambda _: free.wait()))
-    tasks = [asyncio.ensure_future(one) for one in work]
-    await asyncio.sleep(0)  # all of it is handed in
-    free.set()
-    await busy
-    return await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def pragma(store: Store, text: str) -> Any:
-    """What a pragma says on the connection that writes, outside of any transaction."""
-
-    def ask(connection: Connection) -> Any:
-        row = driver_of(connection).execute(f"PRAGMA {text}").fetchone()
-        return None if row is None else row[0]
-
-    return await store._database._writing.run(ask)
-
-
-async def statements_of(store: Store) -> list[str]:
-    """A list to which the first words of each statement that is run from now on are added."""
-    words: list[str] = []
-
-    def note(statement: str) -> None:
-        words.append(" ".join(statement.split()[:3]).partition(" SET")[0])
-
-    await store._database._writing.run(lambda connection: driver_of(connection).set_trace_callback(note))
-    return words
-
-
-def without_repeats(words: list[str]) -> list[str]:
-    """Each statement once for each time that it is run for a batch."""
-    return [word for word, _ in groupby(words)]
-
-
-def is_free(path: Path) -> bool:
+def is_free(database: Path) -> bool:
     """Whether another program could write to the file now."""
-    with closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as other:
+    with closing(sqlite3.connect(database, isolation_level=None, timeout=0)) as other:
         other.execute("BEGIN IMMEDIATE")
         return True
 
@@ -162,11 +108,11 @@ class TestStepsThatWait:
     async def test_of_which_one_is_too_much_for_the_disk_are_stored_without_it(self, store: Store) -> None:
         """P28: the fault reaches the step that could not be stored, and no other."""
         logs = await logs_of(store, *NAMES)
-        await pragma(store, f"max_page_count = {await pragma(store, 'page_count') + 20}")
+        await told(store, f"PRAGMA max_page_count = {await told(store, 'PRAGMA page_count') + 20}")
         texts = {name: "x" * 200_000 if name == NAMES[2] else name for name in NAMES}
 
         outcomes = await together(store, *(log.append(*Walk().say(texts[name]).steps[1]) for name, log in logs.items()))
-        await pragma(store, "max_page_count = 1000000")
+        await told(store, "PRAGMA max_page_count = 1000000")
 
         assert [number for number, outcome in enumerate(outcomes) if outcome is not None] == [2]
         assert isinstance(outcomes[2], StorageFailed)
@@ -174,12 +120,12 @@ class TestStepsThatWait:
         await logs[NAMES[2]].append(*Walk().say("less").steps[1])
         assert await texts_of(store, NAMES[2]) == ["less"]
 
-    async def test_do_not_wait_one_by_one_for_a_lock(self, store: Store, path: Path) -> None:
+    async def test_do_not_wait_one_by_one_for_a_lock(self, store: Store, database: Path) -> None:
         """Another program holds the file: the time to wait passes once for all of them."""
         logs = await logs_of(store, *NAMES)
         words = await statements_of(store)
 
-        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        with closing(sqlite3.connect(database, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             outcomes = await together(store, *(log.append(*Walk().say().steps[1]) for log in logs.values()))
 
@@ -203,7 +149,7 @@ class TestStepsThatWait:
         """Where a step could not be stored, the one that follows it is not stored either."""
         walk = Walk().say("x" * 200_000).call("find_table")
         log = await Walk().into(store)
-        await pragma(store, f"max_page_count = {await pragma(store, 'page_count') + 20}")
+        await told(store, f"PRAGMA max_page_count = {await told(store, 'PRAGMA page_count') + 20}")
 
         outcomes = await together(store, *(log.append(*step) for step in walk.steps[1:]))
 
@@ -278,14 +224,14 @@ class TestACommitThatFails:
     """P28: whatever the disk says, memory is equal to the store, and the conversation goes on."""
 
     async def test_and_stored_nothing_is_undone(
-        self, store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
+        self, store: Store, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The transaction is not left open: the next one, of any kind, begins as if nothing had been."""
         log = await Walk().into(store)
         with commits(monkeypatch, broken), pytest.raises(StorageFailed):
             await log.append(*Walk().say("hello").steps[1])
 
-        assert is_free(path)
+        assert is_free(database)
         assert log.seq == 1
         assert await texts_of(store, "walk") == []
         await Walk().into(store, "other")
@@ -331,7 +277,7 @@ class TestACommitThatFails:
         with commits(monkeypatch, lied), pytest.raises(StorageFailed):
             await log.append(*Walk().say("hello").steps[1])
         wal = Path(str(store._database.name) + "-wal")
-        await pragma(store, "wal_checkpoint(TRUNCATE)")
+        await told(store, "PRAGMA wal_checkpoint(TRUNCATE)")
         before = wal.stat().st_size
 
         await log.append(*Walk().say("hello").steps[1])
@@ -339,7 +285,7 @@ class TestACommitThatFails:
         assert (before, wal.stat().st_size > 0) == (0, True)
 
     async def test_through_sqlalchemy_leaves_no_transaction_open(
-        self, store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
+        self, store: Store, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A conversation that could not be made keeps no other from being made, and no step from being stored."""
         log = await Walk().into(store)
@@ -353,7 +299,7 @@ class TestACommitThatFails:
             with pytest.raises(StorageFailed):
                 await Walk().into(store, "other")
 
-        assert is_free(path)
+        assert is_free(database)
         await log.append(*Walk().say("hello").steps[1])
         assert [summary.id for summary in await store.list()] == ["walk"]
         await Walk().into(store, "other")
@@ -390,23 +336,23 @@ asyncio.run(main())
 class TestTheThread:
     """It ends with who holds it, and never in the middle of a step."""
 
-    def test_finishes_what_was_handed_in_before_the_process_ends(self, path: Path) -> None:
+    def test_finishes_what_was_handed_in_before_the_process_ends(self, database: Path) -> None:
         """A program that leaves without closing its store has stored what it handed in."""
         root = str(Path(__file__).parent.parent)
-        subprocess.run([sys.executable, "-c", HAND_IN, str(path), root], check=True)
+        subprocess.run([sys.executable, "-c", HAND_IN, str(database), root], check=True)
 
         async def read() -> list[str]:
-            store = await Store.open(path)
+            store = await Store.open(database)
             texts = await texts_of(store, "walk")
             await store.close()
             return texts
 
         assert asyncio.run(read()) == ["hello"]
 
-    async def test_ends_when_nobody_holds_the_store(self, path: Path) -> None:
+    async def test_ends_when_nobody_holds_the_store(self, database: Path) -> None:
         """A store that was forgotten is closed: no thread is left, and the next one may have the file."""
         before = set(threading.enumerate())
-        store = await Store.open(path)
+        store = await Store.open(database)
         await Walk().into(store)
         threads = set(threading.enumerate()) - before
 
@@ -414,14 +360,14 @@ class TestTheThread:
         gc.collect()
 
         assert (len(threads), [thread for thread in threads if thread.is_alive()]) == (2, [])
-        await (await Store.open(path)).close()
+        await (await Store.open(database)).close()
 
 
 WRITE_UNTIL_KILLED = """
 import asyncio, sys
 from datetime import UTC, datetime
 from turnwise.persistence.store import Store
-from turnwise.persistence.outbox import Outbound
+from turnwise.persistence.outbox import Outgoing
 from turnwise.states import Context, LlmResponse, Opened, UserMessage, begin, pending, transition
 
 async def talk(store, name):
@@ -435,7 +381,7 @@ async def talk(store, name):
         else:
             event = UserMessage(event_id=str(step.state.book.seq), at=at, text="message " * 20)
         step = transition(step.state, event, Context())
-        said = [Outbound(effect.effect_id, "screen") for effect in step.effects if effect.type == "deliver_to_user"]
+        said = [Outgoing(effect.effect_id, "screen") for effect in step.effects if effect.type == "deliver_to_user"]
         await log.append(event, step, said)
         print(name, log.seq, len(said), flush=True)
 
@@ -451,10 +397,10 @@ class TestAKilledProcess:
     """kill -9 while many conversations write."""
 
     @pytest.mark.parametrize("acknowledged", [30, 500, 2_000])
-    async def test_loses_nothing_that_was_acknowledged(self, acknowledged: int, path: Path) -> None:
+    async def test_loses_nothing_that_was_acknowledged(self, acknowledged: int, database: Path) -> None:
         """Every step whose `append` returned is in its log, with what goes out with it; every log is whole, and ends at
         most one step later."""
-        command = [sys.executable, "-c", WRITE_UNTIL_KILLED, str(path)]
+        command = [sys.executable, "-c", WRITE_UNTIL_KILLED, str(database)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             lines = [process.stdout.readline() for _ in range(acknowledged)]
@@ -463,7 +409,7 @@ class TestAKilledProcess:
         told = [line.split() for line in lines if line.endswith("\n")]
         seqs = {name: int(seq) for name, seq, _ in told}
 
-        store = await Store.open(path)
+        store = await Store.open(database)
         outbox = {(row.conversation_id, row.seq) for row in await store.outbox()}
         logs = {summary.id: await store.load(summary.id) for summary in await store.list()}
         reports = [await replay_conversation(store, name) for name in logs]

@@ -7,6 +7,7 @@ for the attempt, so it is a task of its own, which can be left behind.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 
 from .port import Channel, Delivery
@@ -43,7 +44,9 @@ async def attempt(channel: Channel, delivery: Delivery) -> str | None:
 async def _error_of(channel: Channel, delivery: Delivery) -> BaseException | None:
     """What the channel raised, or None. Whatever it raises is caught: it must not end the engine's loop."""
     try:
-        await channel.deliver(delivery)
+        handed_over: object = channel.deliver(delivery)
+        if inspect.isawaitable(handed_over):  # a plain function that returned has delivered, whatever its types say
+            await handed_over
     except BaseException as error:
         return error
     return None

@@ -12,16 +12,21 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import cast
 
 from ...states.errors import ConfigurationError
 from ...states.value import later
 from ..clock import Clock
 from ..receipts import Receipts
+from ..text import encodable
 from .attempt import attempt
 from .port import Channel, Delivery
 
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
 """Seconds between attempts; doubled each time. Ours."""
+
+DOUBLINGS = 6
+"""How often a wait is doubled at most: it has reached the longest one, and a channel may be down for weeks."""
 
 CLOSING_GRACE = 1.0
 """Seconds that attempts get to stop when the engine closes. Ours."""
@@ -87,28 +92,30 @@ class Courier:
         return parcel.tried
 
     async def _carry(self, key: tuple[str, str]) -> None:
-        line, channel = self._lines[key], self._channels[key[1]]
+        line, target = self._lines[key], key[1]
         try:
             while line:
-                await self._bring(channel, line)
+                await self._bring(target, line)
         finally:
             for parcel in line:
                 parcel.tried.set()
             del self._lines[key], self._carrying[key]
 
-    async def _bring(self, channel: Channel, line: deque[Parcel]) -> None:
+    async def _bring(self, target: str, line: deque[Parcel]) -> None:
         """Try the first parcel of the line once, when its time has come."""
         parcel = line[0]
         if parcel.due is not None:
-            await self._clock.sleep_until(parcel.due)
-        fault = await attempt(channel, parcel.delivery)
+            # What an earlier process noted may lie far ahead: a clock was set back since.
+            await self._clock.sleep_until(min(parcel.due, later(self._clock.now(), LONGEST_WAIT)))
+        fault = await attempt(self._channels[target], parcel.delivery)
         if fault is None:
             line.popleft()
-            parcel.receipts.acknowledge(parcel.effect_id, channel.name)
+            parcel.receipts.acknowledge(parcel.effect_id, target)
         else:
-            parcel.due = later(self._clock.now(), min(LONGEST_WAIT, FIRST_WAIT * 2**parcel.attempts))
+            wait = min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(parcel.attempts, DOUBLINGS))
+            parcel.due = later(self._clock.now(), wait)
             parcel.attempts += 1
-            parcel.receipts.postpone(parcel.effect_id, channel.name, parcel.attempts, parcel.due)
+            parcel.receipts.postpone(parcel.effect_id, target, parcel.attempts, parcel.due)
             for waiting in line:
                 waiting.tried.set()
             parcel.tell(fault)
@@ -128,9 +135,17 @@ def _by_name(channels: Iterable[Channel]) -> dict[str, Channel]:
     by_name: dict[str, Channel] = {}
     given: tuple[object, ...] = tuple(channels)
     for channel in given:
-        if not isinstance(channel, Channel) or not isinstance(channel.name, str):
-            raise ConfigurationError("A channel is an object with a name and the method `deliver`.")
-        if channel.name in by_name:
+        name = _name_of(channel)
+        if name in by_name:
             raise ConfigurationError("Two channels have the same name.")
-        by_name[channel.name] = channel
+        by_name[name] = cast(Channel, channel)
     return by_name
+
+
+def _name_of(channel: object) -> str:
+    """Its name, which is read once: under it stands in the outbox what is for this channel."""
+    if isinstance(channel, type) or not isinstance(channel, Channel) or not isinstance(name := channel.name, str):
+        raise ConfigurationError("A channel is an object with a name and the method `deliver`.")
+    if encodable(name) != name:
+        raise ConfigurationError("The name of a channel holds half a character (a lone surrogate).")
+    return name

@@ -17,6 +17,7 @@ from .calling import Returned, ending_of
 from .faults import InvalidArguments
 from .performer import context_of
 from .registry import ToolRegistry
+from .run import within_bounds
 
 logger = logging.getLogger("turnwise.tools")
 
@@ -51,7 +52,7 @@ class ReconcilePerformer:
             return "unknown"
         match ending:
             case Returned(ToolResult() as result):
-                return result
+                return within_bounds(tool, result)
             case Returned("ran" | "did_not_run" | "unknown" as verdict):
                 return verdict
             case _:

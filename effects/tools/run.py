@@ -87,7 +87,7 @@ def _outcome(tool: AnyTool, ending: Ending | None, policy: Policy) -> ToolOutcom
 def _meant(tool: AnyTool, value: object, policy: Policy) -> ToolOutcome:
     """What a tool says by returning this."""
     if isinstance(value, ToolResult):
-        return value
+        return within_bounds(tool, value)
     if isinstance(value, Question):
         declared = value.kind in tool.acts
         return value if declared else _error(f"{tool.name} may not ask the user: it does not declare that it asks.")
@@ -97,13 +97,17 @@ def _meant(tool: AnyTool, value: object, policy: Policy) -> ToolOutcome:
     return _told(tool, value)
 
 
+def within_bounds(tool: AnyTool, result: ToolResult) -> ToolResult:
+    """The result, or an error in its place if no model would read it to the end. `Pure.`"""
+    if len(result.text) > MAX_RESULT:
+        return _error(f"{tool.name} returned more than {MAX_RESULT} characters.")
+    return result
+
+
 def _told(tool: AnyTool, value: object) -> ToolResult:
     """The text and the images that a tool returned."""
     try:
-        result = result_of(value)
-        if len(result.text) > MAX_RESULT:
-            return _error(f"{tool.name} returned more than {MAX_RESULT} characters.")
-        return result
+        return within_bounds(tool, result_of(value))
     except ValidationError as error:
         return _error(f"{tool.name} failed: {_reason(error)}")
     except Exception as error:

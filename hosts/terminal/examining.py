@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from .printable import one_line
+from .printable import counted, one_line
 from .stores import store_for, store_to_change
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _tell(result: Examination, mended: bool = False) -> None:
     for finding in result.findings:
         print(f"{_line(finding)}{'  Not mended.' if mended else ''}")
     if not result.findings:
-        print(f"All is well: {result.conversations} conversations, {result.steps} steps.")
+        print(f"All is well: {counted(result.conversations, 'conversation')}, {counted(result.steps, 'step')}.")
 
 
 def _line(finding: Finding) -> str:

@@ -15,7 +15,7 @@ from ...persistence.address import Address
 from ...persistence.fork import origin_of
 from ...persistence.lock import in_use
 from ...persistence.origin import Origin
-from ...persistence.store import Summary
+from ...persistence.summary import Summary
 from ...states.messages import Message
 from ...states.transcript import transcript
 from .event_lines import event_lines

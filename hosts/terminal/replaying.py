@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...persistence.errors import StorageFailed
 from ...states.errors import ConfigurationError, UnknownConversation
-from .printable import printable, without_payloads
+from .printable import counted, printable, without_payloads
 from .stores import store_for
 
 if TYPE_CHECKING:
@@ -79,11 +79,11 @@ async def _replay(store: Store, conversation_id: str) -> Replayed:
 def verdict(events: int, divergence: Divergence | None) -> str:
     """What came of a replay: a sentence, and a block of lines more where it came out differently. `Pure.`"""
     if divergence is None:
-        return f"{events} events replayed, no divergence."
+        return f"{counted(events, 'event')} replayed, no divergence."
     event = divergence.event.to_json() if divergence.event else "missing, or cannot be read"
     return "\n".join(
         (
-            f"{events} events replayed, then a divergence at seq {divergence.seq}.",
+            f"{counted(events, 'event')} replayed, then a divergence at seq {divergence.seq}.",
             f"  reason    {divergence.reason}",
             f"  event     {without_payloads(printable(event))}",
             *_block("expected", divergence.expected),

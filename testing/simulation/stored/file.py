@@ -22,11 +22,10 @@ from ....persistence.address import Address
 from ....persistence.codec import Draft, decode, decode_state
 from ....persistence.connection import Mode, controlled, dial
 from ....persistence.database import Database
-from ....persistence.errors import Damaged, StoreConflict
-from ....persistence.integrity import check_whole
+from ....persistence.doctor import examine_one
+from ....persistence.errors import StoreConflict
 from ....persistence.migrate import migrate
-from ....persistence.outbox import Outbound
-from ....persistence.replay import replay
+from ....persistence.outbox import Outgoing
 from ....persistence.rows import EventRow
 from ....persistence.store import Store
 from ....persistence.thread import Worker
@@ -128,7 +127,7 @@ class FileStorage:
         )
         return tuple(self._sight.execute(sql).fetchall())
 
-    def check_stored(self, key: int, draft: Draft, outgoing: tuple[Outbound, ...]) -> None:
+    def check_stored(self, key: int, draft: Draft, outgoing: tuple[Outgoing, ...]) -> None:
         """A step that was said to be stored stands in the file, to the letter, with all that goes out with it."""
         row = self._sight.execute(_STEPS, (key, draft.row.seq - 1)).fetchone()
         if row is None or row[:-1] != draft.row[:-1]:
@@ -145,29 +144,23 @@ class FileStorage:
             self.disk.story.blame(f"{draft.row.type}, step {draft.row.seq} of {conversation_id}, was refused as outrun")
 
     def faults(self) -> Iterator[str]:
-        """What is wrong with the file in the end: each log is whole, replays, and is what was seen growing."""
+        """What is wrong with the file in the end: the doctor finds nothing, and each log is what was seen growing."""
         with closing(dial(self._address, "ro", 0)) as file, controlled(file, "ro") as connection:
             for (conversation_id,) in file.execute("SELECT id FROM conversations").fetchall():
                 for fault in self._faults_of(connection, conversation_id):
                     yield f"{conversation_id} in the file: {fault}"
 
     def _faults_of(self, connection: Connection, conversation_id: str) -> Iterator[str]:
-        found = recorder.find(connection, conversation_id)
-        assert found is not None
-        key, rest = found
-        try:
-            entries = tuple(map(decode, recorder.steps(connection, key, 0)))
-            check_whole(entries, rest)
-        except Damaged as damaged:
-            yield damaged.sentence
+        findings = examine_one(connection, conversation_id).findings
+        if findings:
+            yield from (finding.sentence for finding in findings)
             return
-        divergence = replay(entries).divergence
-        if divergence is not None:
-            yield divergence.reason
+        stored = recorder.stored(connection, conversation_id)
+        entries = tuple(map(decode, stored.steps))
         seen = self.disk.rows.get(conversation_id, [])
         if [(row.event, row.effects, row.ended) for row in seen] != [(e.event, e.effects, e.ended) for e in entries]:
             yield "other steps than those that were seen to be stored"
-        elif decode_state(rest) != seen[-1].state:
+        elif decode_state(stored.rest) != seen[-1].state:
             yield "another state than the one that was seen to be stored"
 
 
@@ -178,7 +171,7 @@ class _Watched(Database):
         super().__init__(Address("The file"), reader, writer)
         self._storage = storage
 
-    async def append(self, place: Place, draft: Draft, outgoing: tuple[Outbound, ...]) -> None:
+    async def append(self, place: Place, draft: Draft, outgoing: tuple[Outgoing, ...]) -> None:
         try:
             await super().append(place, draft, outgoing)
         except StoreConflict:
