@@ -236,6 +236,20 @@ class TestTools:
             assert (await again.resolve("call_1_0", "ran")).reply == "Done."
         assert len(till.keys) == 1
 
+    async def test_processes_that_end_at_once_do_not_take_the_doubt_away(self, database: Path) -> None:
+        """P27: an engine that is closed before it has reported everything was no failed attempt."""
+        till = Till()
+        conversation_id = await dies_while(till, database)
+        for _ in range(6):
+            engine = await Engine.open(database, model=ScriptedLlm([]), tools=[till.tool])
+            await engine.close()
+
+        async with taken_up(database, conversation_id, ScriptedLlm([reply("Done.")]), till.tool) as again:
+            assert (await again.send("Pay.", message_id="m1")).status == "in_doubt"
+            assert events_of(await again.events())[-1] == "tool_interrupted"
+            assert (await again.resolve("call_1_0", "ran")).reply == "Done."
+        assert len(till.keys) == 1
+
     async def test_a_doubtful_turn_can_be_cancelled(self, database: Path) -> None:
         """The call says that it is unknown whether it ran."""
         till = Till()
