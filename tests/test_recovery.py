@@ -433,9 +433,13 @@ class TestResolvingFromOutside:
 
         assert listed.stdout == 'call_1_0  pay({"amount": 5})\n'
         assert (
-            twice[0].stdout == "Settled; the conversation is in llm_requesting; it goes on when its program opens it.\n"
+            twice[0].stdout
+            == "Settled; the conversation is in llm_requesting; its program, or turnwise chat, goes on.\n"
         )
         assert (twice[1].returncode, twice[1].stdout) == (2, "")
+        shown = run("show", conversation_id, "--events", "--db", database, cwd=database.parent).stdout
+        assert "tool_interrupted           call_1_0" in shown
+        assert "doubt_resolved             call_1_0 ran" in shown
         assert afterwards.stdout == "Nothing is in doubt.\n"
         async with taken_up(database, conversation_id, ScriptedLlm([reply("Done.")]), till.tool) as again:
             assert (await again.send("Pay.", message_id="m1")).reply == "Done."
