@@ -175,8 +175,8 @@ class Engine:
 
     async def close(self) -> None:
         """Stop driving and let go of the database. What is stored is kept; a conversation that waits for a person
-        goes on when the database is opened again. Closing twice is closing once; a caller that is cancelled stops
-        waiting, but the engine closes all the same."""
+        goes on when the database is opened again, and so does a turn under way, as after a crash. Closing twice is
+        closing once; a caller that is cancelled stops waiting, but the engine closes all the same."""
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())
         await asyncio.shield(self._closing)

@@ -10,14 +10,31 @@ from datetime import datetime
 
 from ..states.events import Report, Resumed, ToolInterrupted
 from ..states.round import Round
-from ..states.states import State, pending
+from ..states.states import InDoubt, State, ToolExecuting, pending
 
 
 def reports(state: State, at: datetime) -> tuple[Report, ...]:
-    """What to report of a state that was read from the store, in order; nothing where nothing was in flight. `Pure.`"""
-    if not pending(state):
-        return ()
+    """What to report of a state that was read from the store, in order; nothing where nothing was in flight.
+
+    Calls that must not run twice come first: nothing is tried again for them, so a process that ends before it has
+    reported the rest is no failed attempt, and a person is asked about them however often that happens. `Pure.`
+    """
     round_: Round | None = getattr(state, "round", None)
-    running = () if round_ is None else round_.running
-    interrupted = (ToolInterrupted(at=at, call_id=one.call_id) for one in running if one.reconciling is None)
-    return (Resumed(at=at, open=tuple(sorted(pending(state)))), *interrupted)
+    if round_ is None:
+        return _resumed(pending(state), at)
+    interrupted = {
+        one.effect_id: ToolInterrupted(at=at, call_id=one.call_id) for one in round_.running if one.reconciling is None
+    }
+    first = _never_again(round_) & interrupted.keys() if isinstance(state, ToolExecuting | InDoubt) else frozenset()
+    rest = [report for effect_id, report in interrupted.items() if effect_id not in first]
+    doubts = [report for effect_id, report in interrupted.items() if effect_id in first]
+    return (*doubts, *_resumed(pending(state) - first, at), *rest)
+
+
+def _resumed(open_: frozenset[int], at: datetime) -> tuple[Report, ...]:
+    return (Resumed(at=at, open=tuple(sorted(open_))),) if open_ else ()
+
+
+def _never_again(round_: Round) -> frozenset[int]:
+    """The effects whose calls must not run twice."""
+    return frozenset(one.effect_id for one in round_.running if round_.named(one.call_id).crash == "at_most_once")

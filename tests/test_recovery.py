@@ -236,6 +236,20 @@ class TestTools:
             assert (await again.resolve("call_1_0", "ran")).reply == "Done."
         assert len(till.keys) == 1
 
+    async def test_processes_that_end_at_once_do_not_take_the_doubt_away(self, database: Path) -> None:
+        """P27: an engine that is closed before it has reported everything was no failed attempt."""
+        till = Till()
+        conversation_id = await dies_while(till, database)
+        for _ in range(6):
+            engine = await Engine.open(database, model=ScriptedLlm([]), tools=[till.tool])
+            await engine.close()
+
+        async with taken_up(database, conversation_id, ScriptedLlm([reply("Done.")]), till.tool) as again:
+            assert (await again.send("Pay.", message_id="m1")).status == "in_doubt"
+            assert events_of(await again.events())[-1] == "tool_interrupted"
+            assert (await again.resolve("call_1_0", "ran")).reply == "Done."
+        assert len(till.keys) == 1
+
     async def test_a_doubtful_turn_can_be_cancelled(self, database: Path) -> None:
         """The call says that it is unknown whether it ran."""
         till = Till()
@@ -419,9 +433,13 @@ class TestResolvingFromOutside:
 
         assert listed.stdout == 'call_1_0  pay({"amount": 5})\n'
         assert (
-            twice[0].stdout == "Settled; the conversation is in llm_requesting; it goes on when its program opens it.\n"
+            twice[0].stdout
+            == "Settled; the conversation is in llm_requesting; its program, or turnwise chat, goes on.\n"
         )
         assert (twice[1].returncode, twice[1].stdout) == (2, "")
+        shown = run("show", conversation_id, "--events", "--db", database, cwd=database.parent).stdout
+        assert "tool_interrupted           call_1_0" in shown
+        assert "doubt_resolved             call_1_0 ran" in shown
         assert afterwards.stdout == "Nothing is in doubt.\n"
         async with taken_up(database, conversation_id, ScriptedLlm([reply("Done.")]), till.tool) as again:
             assert (await again.send("Pay.", message_id="m1")).reply == "Done."

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...states.events import (
     AskUserQuestionPending,
+    DoubtResolved,
     EffectFailed,
     Event,
     HistoryCompacted,
@@ -15,6 +16,8 @@ from ...states.events import (
     Opened,
     ToolApproval,
     ToolComplete,
+    ToolInterrupted,
+    ToolReconciled,
     UserMessage,
     UserQuestionResponse,
 )
@@ -68,6 +71,18 @@ def _result(event: ToolComplete) -> str:
     return f"failed: {text}" if event.result.error else text
 
 
+def _interrupted(event: ToolInterrupted) -> str:
+    return event.call_id
+
+
+def _reconciled(event: ToolReconciled) -> str:
+    return event.verdict.replace("_", " ")
+
+
+def _resolved(event: DoubtResolved) -> str:
+    return f"{event.call_id} {event.verdict.replace('_', ' ')}"
+
+
 def _summary(event: HistoryCompacted) -> str:
     return event.summary
 
@@ -77,6 +92,9 @@ def _failure(event: LlmFailed | EffectFailed) -> str:
 
 
 _SAYS: Mapping[type[Event], Callable[[Any], str]] = {
+    DoubtResolved: _resolved,
+    ToolInterrupted: _interrupted,
+    ToolReconciled: _reconciled,
     Opened: _opened,
     UserMessage: _message,
     UserQuestionResponse: _answers,

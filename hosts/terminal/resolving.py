@@ -32,6 +32,6 @@ async def settle(settings: Settings, conversation_id: str, call_id: str | None, 
     """Store what became of a call, one of `VERDICTS`. The database must not be open in a program."""
     async with store_to_change(settings) as store:
         state = await resolve(store, conversation_id, call_id, VERDICTS[verdict], datetime.now(UTC))
-    goes_on = "; it goes on when its program opens it" if state.works else ""
+    goes_on = "; its program, or turnwise chat, goes on" if state.works else ""
     print(f"Settled; the conversation is in {state.type}{goes_on}.")
     return 0
