@@ -13,6 +13,8 @@ from ..effects.model.condense import CondensePerformer
 from ..effects.model.lite import LiteLlm
 from ..effects.model.performer import ModelPerformer
 from ..effects.model.port import Llm
+from ..effects.model.summarize import SummarizePerformer
+from ..effects.model.verify import VerifyPerformer
 from ..effects.runner import Performer
 from ..effects.text import is_encodable
 from ..effects.timers import TimerPerformer
@@ -27,6 +29,8 @@ from ..states.effects import (
     ReconcileTool,
     RequestLlm,
     StartTimer,
+    SummarizeTurn,
+    VerifyWork,
 )
 from ..states.errors import ConfigurationError
 from ..states.policy import ModelSpec
@@ -113,6 +117,8 @@ def build_performers(
     asking = Asking(models.find, settings.llm_chat_timeout_sec)
     return {
         RequestLlm: ModelPerformer(asking, registry, clock),
+        VerifyWork: VerifyPerformer(asking, clock),
+        SummarizeTurn: SummarizePerformer(asking, clock),
         CompactHistory: CondensePerformer(asking, clock),
         ExecuteTool: ToolPerformer(registry, clock),
         ReconcileTool: ReconcilePerformer(registry, clock),

@@ -252,20 +252,6 @@ class TestNobodyCarriesItOut:
         assert turn.reply == "Hello."
         assert (request.profile, request.memory) == ("home", None)
 
-    async def test_without_a_verifier_a_claim_ends_incomplete(self, database: Path) -> None:
-        """S11: where nobody can check, another claim would fare no better; what was said is delivered (S21)."""
-        channel = RecordingChannel()
-        claim = calls(call("respond", text="A"), call("finish", summary="Done."))
-        policy = presets.explicit_response()
-
-        async with Engine.open(
-            database, model=ScriptedLlm([claim]), tools=[respond, finish], channels=[channel]
-        ) as engine:
-            turn = await (await engine.create(policy=policy)).send("Hi")
-
-        assert (turn.status, turn.reply, channel.texts) == ("incomplete", "A", ["A"])
-        assert turn.failure == "The program that runs this conversation has nothing for this: verify work."
-
     async def test_without_sub_agents_the_call_has_an_error_result(self, database: Path) -> None:
         """P24: whoever spawns is told that nobody could be started, and the turn goes on."""
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from turnwise.effects.model import rehearsal, summarize, verdict, verify
 from turnwise.effects.model.guesses import fill, options_in
 from turnwise.effects.model.lite import LiteLlm
 from turnwise.effects.model.port import ModelAnswer, ModelRequest, Token
@@ -215,6 +216,21 @@ class TestAnyConversation:
 
         with pytest.raises(asyncio.CancelledError):
             await task
+
+
+class TestRecords:
+    """What it is given to read by whoever checks and summarizes turns."""
+
+    async def test_it_takes_claims_at_their_word_and_says_so(self) -> None:
+        """S11: a verdict as it is wanted."""
+        read = verdict.read_verdict((await Talk().say(verify.INSTRUCTION)).content)
+
+        assert read.passed
+        assert "rehearsal" in (read.reason or "")
+
+    async def test_it_says_that_it_cannot_summarize(self) -> None:
+        """S12: in a sentence, for display."""
+        assert (await Talk().say(summarize.INSTRUCTION)).content == rehearsal.SUMMARIZED
 
 
 class TestGuesses:

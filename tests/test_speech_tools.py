@@ -1,5 +1,6 @@
 """The tools by which a model reaches its user: `respond_to_user`, `mark_work_complete` and `talk`, over the engine."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -212,6 +213,29 @@ class TestRespondToUser:
         tools = [update.data for update in watcher.updates if update.type == "tool"]
         assert {data["name"] for data in tools if data.get("speaks")} == {"respond_to_user"}
         assert {data["name"] for data in tools if not data.get("speaks")} == {"work", "mark_work_complete"}
+
+    async def test_what_was_said_before_the_program_stopped_is_delivered_once(self, database: Path) -> None:
+        """S13: the tool recorded the speech, the program stops before the end of the turn, and the next one goes on."""
+        channel, asked = RecordingChannel(), asyncio.Event()
+
+        async def hang() -> None:
+            asked.set()
+            await asyncio.Event().wait()
+
+        first = ScriptedLlm([respond("A"), hang()])
+        async with Engine.open(database, model=first, tools=TOOLS, channels=[channel]) as engine:
+            conversation = await engine.create(policy=RESPONDING)
+            await conversation.send("Hi", wait=False)
+            await asked.wait()
+            assert channel.texts == []
+
+        second = ScriptedLlm([complete()], name="scripted")
+        async with Engine.open(database, model=second, tools=TOOLS, channels=[channel]) as engine:
+            again = await engine.get(conversation.id)
+            await until(lambda: again.state.type == "idle")
+            (turn,) = await again.turns()
+
+        assert (turn.status, turn.user_response, channel.texts) == ("completed", "A", ["A"])
 
 
 class TestMarkWorkComplete:

@@ -227,7 +227,8 @@ class TestTheProjection:
 
     @given(traces())
     def test_it_is_the_same_in_one_go_and_entry_by_entry(self, trace: Trace) -> None:
-        """From pairs of event and step, from log entries, and told one entry at a time."""
+        """From pairs of event and step, from log entries, and told one entry at a time; that a speech never reached
+        the user is marked later, when its turn ends without it."""
         pairs = [(each.event, each.step) for each in trace if each.step is not None]
         entries = [LogEntry.of(event, step) for event, step in pairs]
         told = Transcript()
@@ -235,7 +236,7 @@ class TestTheProjection:
         brought = [message for entry in entries for message in told.add(entry)]
 
         assert transcript(pairs) == transcript(entries) == tuple(told.messages)
-        assert sorted(map(repr, brought)) == sorted(map(repr, told.messages))
+        assert sorted(map(repr, brought)) == sorted(repr(m.replace(undelivered=False)) for m in told.messages)
 
     @given(traces())
     def test_what_was_said_is_never_taken_back(self, trace: Trace) -> None:
@@ -631,3 +632,18 @@ def test_each_speech_of_a_result_has_a_place_of_its_own() -> None:
     result = ToolResult(text="done", acts=(Speech(text="one"), Speech(text="two"), Speech(text="three")))
 
     assert list(speeches_of(7, result)) == [Heard(seq=7, index=index) for index in (1, 2, 3)]
+
+
+def test_a_speech_waits_for_the_end_of_its_turn_or_was_said_at_once() -> None:
+    """S3, B2: of what waits the policy chooses; what no tool said is no speech."""
+    conversation = Conversation()
+    conversation.says()
+    conversation.model_calls(call("say", acts=("speech", "work_complete"), exclusive=True))
+    acts = (Speech(text="now", when="now"), WorkComplete(summary="done"), Speech(text="later"))
+    step = conversation.tool_ends("say", acts=acts)
+    now, claim, later = (Heard(seq=step.state.book.seq, index=index) for index in (1, 2, 3))
+
+    assert [conversation.said.waits(speech) for speech in (now, later)] == [False, True]
+    for other in (claim, Heard(seq=1), Heard(seq=99)):
+        with pytest.raises(LookupError):
+            conversation.said.waits(other)

@@ -23,22 +23,7 @@ from .asking import Asking, sentence_of
 from .failures import failure
 from .history import write_history
 from .port import LlmFailure, ModelAnswer, ModelRequest
-
-BYTES_PER_TOKEN = 2
-"""A cautious guess. Measured with OpenAI's cl100k on texts of our own: English 4.4, Russian 4.0, Japanese 2.8, Arabic
-2.5, Chinese 2.4, Tamil 2.0, JSON 1.9; characters vary more than bytes do, from 0.7 a token to 4.4."""
-
-SHARE = 0.8
-"""Of the window, for the request; the rest is for the answer, and for texts with more tokens than guessed. Ours."""
-
-UNKNOWN_WINDOW = 100_000
-"""Bytes of the request where nobody knows the window. Ours: most models of today take that."""
-
-LEAST = 4_000
-"""Bytes that a request may always have: an instruction and something to condense. Ours."""
-
-SHRINKING = (1, 4, 16)
-"""By what the limit is divided, attempt after attempt, when the request itself is too long. Ours."""
+from .reading import fitting, model_for
 
 MOST_WORDS = 800
 """Of a summary. Ours: two pages."""
@@ -98,21 +83,14 @@ class CondensePerformer:
         if task.is_empty:
             return self._nothing(effect, scene)
         try:
-            answer = await self._ask(task, model_for(effect, scene), scene)
+            answer = await self._ask(task, model_for(None if effect.turn is None else scene.turn, scene), scene)
         except LlmFailure as failed:
             return self._failed(effect, failed.kind, sentence_of(failed, FAILED))
         summary = encodable(answer.content).strip()
         return HistoryCompacted(effect_id=effect.effect_id, at=self._clock.now(), summary=summary, usage=answer.usage)
 
     async def _ask(self, task: _Task, model: ModelSpec, scene: Scene) -> ModelAnswer:
-        *roomy, tightest = _limits(model)
-        for limit in roomy:
-            try:
-                return await self._summary(_request(task, model, limit, scene))
-            except LlmFailure as failed:
-                if failed.kind != "context_window":
-                    raise
-        return await self._summary(_request(task, model, tightest, scene))
+        return await fitting(model, lambda limit: self._summary(_request(task, model, limit, scene)))
 
     async def _summary(self, request: ModelRequest) -> ModelAnswer:
         answer = await self._asking.ask(request)
@@ -128,21 +106,6 @@ class CondensePerformer:
 
     def _failed(self, effect: CompactHistory, kind: FailureKind, sentence: str) -> EffectFailed:
         return EffectFailed(effect_id=effect.effect_id, at=self._clock.now(), kind=kind, sentence=sentence)
-
-
-def model_for(effect: CompactHistory, scene: Scene) -> ModelSpec:
-    """The model that answered last in this turn, as far as the policy still names it, or else the policy's first.
-    `Pure.`"""
-    models = {spec.name: spec for spec in scene.context.policy.models}
-    turn = None if effect.turn is None else scene.turn
-    answered = (message.model for message in reversed(scene.transcript.messages) if message.turn == turn)
-    return next((models[name] for name in answered if name in models), scene.context.policy.models[0])
-
-
-def _limits(model: ModelSpec) -> list[int]:
-    """How many bytes the request may have, attempt after attempt."""
-    room = UNKNOWN_WINDOW if model.window is None else int(model.window * SHARE * BYTES_PER_TOKEN)
-    return list(dict.fromkeys(max(LEAST, room // divisor) for divisor in SHRINKING))
 
 
 def _request(task: _Task, model: ModelSpec, limit: int, scene: Scene) -> ModelRequest:

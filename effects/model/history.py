@@ -29,7 +29,7 @@ def write_history(said: Sequence[Message], kept: Sequence[Message], earlier: str
     Those that are also in `kept` stand beside this text wherever it is used, and are marked. The summary takes a third
     of the limit at most. A limit below some thousand bytes leaves little worth reading. `Pure.`
     """
-    before = [_cut(_passage("What was said before, already condensed", earlier), limit // 3)] if earlier.strip() else []
+    before = [cut(entitled("What was said before, already condensed", earlier), limit // 3)] if earlier.strip() else []
     room = limit - sum(_size(passage) + 1 for passage in before)
     passages = list(_passages(said, kept, texts))
     newest = _that_fit([_size(passage) for passage in passages], room - _MARK)
@@ -38,7 +38,7 @@ def write_history(said: Sequence[Message], kept: Sequence[Message], earlier: str
         room -= _MARK
     passages = passages[len(passages) - newest :]
     most = _most([_size(passage) + 1 for passage in passages], room)
-    return "\n".join([*before, *(_cut(passage, most - 1) for passage in passages)])
+    return "\n".join([*before, *(cut(passage, most - 1) for passage in passages)])
 
 
 # --- passages
@@ -50,7 +50,7 @@ def _passages(said: Sequence[Message], kept: Sequence[Message], texts: Texts) ->
         text = _text(message, texts)
         if text.strip():
             mark = " (this message is kept beside your text)" if message in kept else ""
-            yield _passage(f"{_speaker(message, called)}{mark}", text)
+            yield entitled(f"{_speaker(message, called)}{mark}", text)
 
 
 def _speaker(message: Message, called: dict[str, str]) -> str:
@@ -70,8 +70,9 @@ def _text(message: Message, texts: Texts) -> str:
     return "\n".join(part for part in (text_for_model(message), *shows, *calls, *lost) if part.strip())
 
 
-def _passage(speaker: str, text: str) -> str:
-    return f"{speaker}:\n{textwrap.indent(text.strip(), _MARGIN, lambda line: True)}"
+def entitled(title: str, text: str) -> str:
+    """The text below its title, indented, so that nothing in it can pass for a title. `Pure.`"""
+    return f"{title}:\n{textwrap.indent(text.strip(), _MARGIN, lambda line: True)}"
 
 
 # --- sizes
@@ -104,8 +105,8 @@ def _most(sizes: Sequence[int], room: int) -> int:
     return low
 
 
-def _cut(text: str, limit: int) -> str:
-    """The text in `limit` bytes at most: its beginning and its end, if it is longer."""
+def cut(text: str, limit: int) -> str:
+    """The text in `limit` bytes at most: its beginning and its end, if it is longer. `Pure.`"""
     written = text.encode()
     if len(written) <= limit:
         return text

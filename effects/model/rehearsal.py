@@ -18,6 +18,8 @@ from .condense import INSTRUCTION
 from .framing import SUMMARY
 from .guesses import choice_in, fill, first_mention, missing, options_in
 from .prompt import RESULT_IMAGES
+from .summarize import INSTRUCTION as TO_SUMMARIZE
+from .verify import INSTRUCTION as TO_VERIFY
 
 NAME = "rehearsal"
 ROUTE = "rehearsal/rehearsal"
@@ -34,6 +36,10 @@ INTRODUCTION = (
 
 _SEE_BELOW = re.compile(r"\s*\(\d+ images?: see below\.\)\Z")
 """What `prompt.py` puts under a result whose images follow."""
+
+VERDICT = '{"passed": true, "reason": "A rehearsal takes every claim at its word."}'
+SUMMARIZED = "Something was done; a rehearsal cannot tell what."
+"""What it makes of a turn that it is to check, and of one that it is to summarize."""
 
 CONDENSED = "Something was said before; a rehearsal does not remember what."
 """What it makes of a history that it is to condense. Rules cannot tell what matters, and say so."""
@@ -228,6 +234,17 @@ def _one_line(text: str) -> str:
     return "; ".join(options) or " ".join(text.split())
 
 
+# --- records
+
+_OF_RECORDS = {TO_VERIFY.partition("\n")[0]: VERDICT, TO_SUMMARIZE.partition("\n")[0]: SUMMARIZED}
+
+
+def of_record(messages: Sequence[dict[str, Any]]) -> Reply | None:
+    """What it makes of the record of a turn; None where it is not to read one. `Pure.`"""
+    said = _said(messages[-1])
+    return next((Reply(made) for beginning, made in _OF_RECORDS.items() if said.startswith(beginning)), None)
+
+
 # --- the provider
 
 
@@ -239,7 +256,7 @@ class Rehearsal:
     ) -> AsyncIterator[dict[str, Any]]:
         """Say the reply word by word, then call its tools."""
         usable = optional_params.get("tool_choice") != "none"
-        reply = reply_to(messages, optional_params.get("tools") or () if usable else ())
+        reply = of_record(messages) or reply_to(messages, optional_params.get("tools") or () if usable else ())
         words = re.findall(r"\s*\S+", reply.text)
         for word in words:
             await asyncio.sleep(optional_params.get("delay", DELAY))
