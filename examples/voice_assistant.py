@@ -35,7 +35,7 @@ async def main() -> None:
     """Ask for a note to be read. The answer is printed and spoken, once, when the turn has ended."""
     speaking = speech()
     channels: list[Channel] = [TerminalChannel(), *([speaking] if speaking else [])]
-    rules = presets.explicit_response().model_copy(update={"verify": 0})  # the claim to be done is taken as it is
+    rules = presets.explicit_response()  # the model says when it is done, and that is checked
     tools = ["respond_to_user", "mark_work_complete", read_note]
     model = os.environ.get("MODEL", "rehearsal")
     async with Engine.open("voice.db", model=model, tools=tools, channels=channels, policy=rules) as engine:
