@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from turnwise import ConfigurationError, Conversation, Engine, Policy, Speech, Turn, presets, tool
+from turnwise import ConfigurationError, Conversation, Engine, Limits, Policy, Speech, Turn, presets, tool
 from turnwise.effects.model.port import ModelCall
 from turnwise.effects.tools.builtin import BUILT_IN
 from turnwise.effects.tools.registry import ToolRegistry
@@ -214,6 +214,21 @@ class TestRespondToUser:
         assert {data["name"] for data in tools if data.get("speaks")} == {"respond_to_user"}
         assert {data["name"] for data in tools if not data.get("speaks")} == {"work", "mark_work_complete"}
 
+    async def test_what_streams_and_what_is_said_are_two_things(self, database: Path) -> None:
+        """S15: watchers see the text of each answer as it streams, and `user_response` is what the tool said."""
+        answers = [calls(respond("A."), text="Let me tell them."), calls(complete(), text="Told.")]
+        async with scene(database, RESPONDING, answers) as seen:
+            watcher = Watcher(seen.conversation)
+            await watcher.until("snapshot")
+            turn = await seen.says()
+            ended = await watcher.until("turn_ended")
+            await watcher.stop()
+
+        streamed = [update.data["text"] for update in watcher.updates if update.type == "token"]
+        assert streamed == ["Let me tell them.", "Told."]
+        assert (turn.user_response, turn.reply, ended.data["user_response"]) == ("A.", "A.", "A.")
+        assert ended.data["final_content"] == "Told."
+
     async def test_what_was_said_before_the_program_stopped_is_delivered_once(self, database: Path) -> None:
         """S13: the tool recorded the speech, the program stops before the end of the turn, and the next one goes on."""
         channel, asked = RecordingChannel(), asyncio.Event()
@@ -364,6 +379,17 @@ class TestTalk:
             await it.says()
 
             assert (await it.results(), await it.heard()) == ([DELIVERED], [])
+
+    async def test_the_last_text_ends_the_turn_and_a_talk_that_never_ends_is_stopped(self, database: Path) -> None:
+        """B7: the number of requests is bounded; what was said stays said."""
+        limited = TALKING.model_copy(update={"limits": Limits(requests=3)})
+        async with scene(database, TALKING, [talk("a"), reply("done")]) as seen:
+            turn = await seen.says()
+            assert (turn.status, turn.reply, len(seen.llm.requests)) == ("completed", "a", 2)
+        async with scene(database.with_name("other.db"), limited, [talk("a")] * 3) as seen:
+            turn = await seen.says()
+            assert (turn.status, len(seen.llm.requests)) == ("incomplete", 3)
+            assert await seen.heard() == list(turn.deliveries) == ["a", "a"]
 
     async def test_text_is_a_thought(self, database: Path) -> None:
         """B1, B6: it is never delivered; a turn without any talk is silent."""
