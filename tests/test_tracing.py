@@ -297,6 +297,32 @@ class TestWhereItBelongs:
         assert is_child(turns[1], spans.one("second"))
         assert turns[2].parent is None
 
+    def test_a_program_without_a_loop_asks_in_its_own_thread(self, spans: Spans) -> None:
+        """The span that is current there is the parent all the same."""
+        llm = FunctionLlm(lambda _: reply("Hello."))
+        with Engine.open_blocking("sqlite://", model=llm, tracer_provider=spans.provider) as engine:
+            conversation = engine.create()
+            with spans.provider.get_tracer("host").start_as_current_span("asking"):
+                conversation.send("Hi")
+
+        assert is_child(spans.one("invoke_agent"), spans.one("asking"))
+
+    async def test_a_message_that_waited_begins_a_trace(self, database: Path, spans: Spans) -> None:
+        """Whoever sent it has long gone on when its turn begins, and the turn before it is none of its business."""
+        gate = Gate()
+        tracer = spans.provider.get_tracer("host")
+        async with conversing(database, spans, FunctionLlm(answers_after(gate, "Hello."))) as conversation:
+            with tracer.start_as_current_span("first"):
+                await conversation.send("Hi", wait=False)
+            with tracer.start_as_current_span("second"):
+                await conversation.send("And this", when_busy="queue", wait=False)
+            gate.opened.set()
+            await until(lambda: len(spans.named("invoke_agent")) == 2)
+
+        first, second = spans.named("invoke_agent")
+        assert is_child(first, spans.one("first"))
+        assert second.parent is None
+
     async def test_what_a_tool_traces_stands_below_it(self, database: Path, spans: Spans) -> None:
         """A plain function in a thread, too: the tool's span is the current one."""
 
