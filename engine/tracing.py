@@ -10,7 +10,8 @@ is imported only if a host asks for it.
 
 A turn lives longer than the tasks that work on it, and a conversation is worked on by whatever task comes along, so no
 span takes the current one as its parent: each looks its turn up. Spans are not stored. A turn that another process
-left in the middle goes on in a span of its own, found by the id of the conversation and the number of the turn.
+left in the middle goes on in a span of its own, found by the id of the conversation and the number of the turn; what it
+left to be delivered begins a trace.
 """
 
 from __future__ import annotations
