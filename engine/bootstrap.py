@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..effects.channels.performer import DeliveryPerformer
 from ..effects.clock import Clock
@@ -35,6 +35,11 @@ from ..states.effects import (
 from ..states.errors import ConfigurationError
 from ..states.policy import ModelSpec
 from .settings import Settings
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
+
+    from .tracing import Tracing
 
 
 @dataclass(frozen=True)
@@ -102,12 +107,24 @@ def _spec_of(model: Llm) -> ModelSpec:
     return ModelSpec(name=name, window=window)
 
 
+def build_tracing(provider: TracerProvider | None) -> Tracing | None:
+    """Spans for a host that asks for them; for others nothing is imported. Raises `ConfigurationError`."""
+    if provider is None:
+        return None
+    try:
+        from .tracing import Tracing
+    except ModuleNotFoundError:
+        raise ConfigurationError("Tracing needs the package opentelemetry-api: install turnwise[otel].") from None
+    return Tracing(provider)
+
+
 def build_performers(
     models: Models,
     tools: Iterable[Callable[..., Any] | str],
     deliveries: DeliveryPerformer,
     clock: Clock,
     settings: Settings,
+    tracing: Tracing | None = None,
 ) -> Mapping[type[Effect], Performer]:
     """Who carries out what; the runner answers an effect that nobody carries out with a failure.
 
@@ -115,7 +132,9 @@ def build_performers(
     """
     registry = ToolRegistry(tools)
     asking = Asking(models.find, settings.llm_chat_timeout_sec)
-    return {
+    if tracing is not None:
+        asking = tracing.asking(asking)
+    performers: dict[type[Effect], Performer] = {
         RequestLlm: ModelPerformer(asking, registry, clock),
         VerifyWork: VerifyPerformer(asking, clock),
         SummarizeTurn: SummarizePerformer(asking, clock),
@@ -125,3 +144,4 @@ def build_performers(
         StartTimer: TimerPerformer(clock),
         DeliverToUser: deliveries,
     }
+    return performers if tracing is None else tracing.performers(performers)

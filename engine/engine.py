@@ -25,7 +25,7 @@ from ..states.log import LogEntry
 from ..states.machine import begin
 from ..states.policy import ModelSpec, Policy
 from ..states.states import pending
-from .bootstrap import Models, build_performers
+from .bootstrap import Models, build_performers, build_tracing
 from .conversation import Conversation
 from .deliveries import take_up
 from .loop import Loop
@@ -35,12 +35,15 @@ from .requests import checked_id, checked_policy, make
 from .settings import Settings
 
 if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
+
     from ..effects.channels.port import Channel
     from ..effects.model.port import Llm
     from ..persistence.outbox import Undelivered
     from ..persistence.store import Store
     from ..persistence.summary import Summary
     from .blocking import BlockingEngine
+    from .tracing import Tracing
 
 logger = logging.getLogger("turnwise.engine")
 
@@ -59,6 +62,7 @@ class Engine:
         courier: Courier,
         policy: Policy,
         clock: Clock,
+        tracing: Tracing | None = None,
     ) -> None:
         self._url = url
         self._models = models
@@ -67,6 +71,7 @@ class Engine:
         self._left: dict[str, list[Undelivered]] = {}
         self._policy = policy
         self._clock = clock
+        self._tracing = tracing
         self._store: Store | None = None
         self._opening: asyncio.Future[None] | None = None
         self._closing: asyncio.Future[None] | None = None
@@ -86,6 +91,7 @@ class Engine:
         policy: Policy | None = None,
         settings: Settings | None = None,
         clock: Clock | None = None,
+        tracer_provider: TracerProvider | None = None,
     ) -> Engine:
         """An engine over the database at `url` (a path, or `sqlite:///path`; `sqlite://` is in memory).
 
@@ -98,7 +104,9 @@ class Engine:
         functions, `@tool` functions, or names of built-in tools. Everything that is said to the user goes out through
         each of the `channels`, objects of the `Channel` port. `policy` is for conversations created without one; its
         models are replaced by those given here. `clock` is what it tells the time and waits by: the machine's own, or
-        for tests a `turnwise.testing.ManualClock`.
+        for tests a `turnwise.testing.ManualClock`. With a `tracer_provider` of OpenTelemetry each turn, model request,
+        run of a tool and attempt to deliver is a span; none is given by itself, not even the program's own,
+        `opentelemetry.trace.get_tracer_provider()`.
 
         Raises `ConfigurationError` at once for tools and models that cannot be what they are given as, and when it
         opens, `StoreError` for a database that cannot be used. Whether a model's provider is known and has a key is
@@ -110,9 +118,10 @@ class Engine:
         for given, kind in ((settings, Settings), (policy, Policy), (clock, Clock)):
             if not isinstance(given, kind):
                 raise ConfigurationError(f"An engine takes {kind.__name__} as its {kind.__name__.lower()}.")
-        models, courier = Models.of(model, fallback_models), Courier(channels, clock)
-        performers = build_performers(models, tools, DeliveryPerformer(courier), clock, settings)
-        return cls(url, models, performers, courier, policy, clock)
+        models, tracing = Models.of(model, fallback_models), build_tracing(tracer_provider)
+        courier = Courier(channels, clock, None if tracing is None else tracing.attempt)
+        performers = build_performers(models, tools, DeliveryPerformer(courier), clock, settings, tracing)
+        return cls(url, models, performers, courier, policy, clock, tracing)
 
     @classmethod
     def open_blocking(cls, url: str | Path, **options: Any) -> AbstractContextManager[BlockingEngine]:
@@ -188,6 +197,8 @@ class Engine:
         try:
             await self._loops.close(EngineClosed())
             await self._courier.close()
+            if self._tracing is not None:
+                self._tracing.close()
         finally:
             if store is not None:
                 await store.close()
@@ -243,6 +254,8 @@ class Engine:
         await self.store.delete(conversation_id)
         await self._loops.drop(conversation_id, UnknownConversation(conversation_id))
         await self._courier.drop(conversation_id)
+        if self._tracing is not None:
+            self._tracing.drop(conversation_id)
 
     # --- for what belongs to this engine
 
@@ -270,4 +283,5 @@ class Engine:
 
     def _loop(self, conversation_id: str, memory: Memory, recorder: Recorder) -> Loop:
         performers, models = self._performers, self._models.specs
-        return Loop(conversation_id, memory, recorder, performers, self._clock, models, self._loops)
+        clock, tracing = self._clock, self._tracing
+        return Loop(conversation_id, memory, recorder, performers, clock, models, self._loops, tracing)

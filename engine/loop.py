@@ -16,6 +16,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -86,6 +87,18 @@ class Keeper(Protocol):
         ...
 
 
+class Observer(Protocol):
+    """Who looks on, and changes nothing."""
+
+    def asked(self, conversation_id: str, event: Event) -> AbstractContextManager[None]:
+        """Somebody asks for something, and waits while this holds."""
+        ...
+
+    def stepped(self, conversation_id: str, before: State, event: Event, step: Step) -> None:
+        """A step was committed, and nothing that it wants has begun yet."""
+        ...
+
+
 class Loop:
     """Drives one conversation. Everything that happens to it goes through `request`; answers come by themselves."""
 
@@ -98,6 +111,7 @@ class Loop:
         clock: Clock,
         models: tuple[ModelSpec, ...],
         keeper: Keeper,
+        observer: Observer | None = None,
     ) -> None:
         self.conversation_id = conversation_id
         self.memory = memory
@@ -105,6 +119,7 @@ class Loop:
         self._clock = clock
         self._models = models
         self._keeper = keeper
+        self._observer = observer
         self._waiting: list[_Waiter] = []
         self._closed: TurnwiseError | None = None
         if isinstance(memory.state, Closed):
@@ -153,6 +168,8 @@ class Loop:
             return step
         self.memory.read()  # a log that cannot be read to its end must not grow
         await self._runner.commit(event, step)
+        if self._observer is not None:
+            self._observer.stepped(self.conversation_id, self.state, event, step)
         self._publish(self.memory.advance(event, step))
         self._runner.perform(step.effects, self.scene())
         self._keeper.keep(self)
@@ -185,7 +202,10 @@ class Loop:
 
     async def request(self, event: Event) -> Step:
         """Have an event handled, after all that came before it. Raises `Refused`."""
-        return await self._mailbox.request(event)
+        if self._observer is None:
+            return await self._mailbox.request(event)
+        with self._observer.asked(self.conversation_id, event):
+            return await self._mailbox.request(event)
 
     async def outcome(self, number: int) -> Turn:
         """How this turn stands once it has ended or waits for a person; waits until then."""

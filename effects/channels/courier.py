@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import cast
@@ -27,6 +27,9 @@ FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
 
 DOUBLINGS = 6
 """How often a wait is doubled at most: it has reached the longest one, and a channel may be down for weeks."""
+
+Attempt = Callable[[Channel, Delivery], Awaitable[str | None]]
+"""One attempt to hand over: None if the channel took it, else why not."""
 
 CLOSING_GRACE = 1.0
 """Seconds that attempts get to stop when the engine closes. Ours."""
@@ -47,14 +50,15 @@ class Parcel:
 
 
 class Courier:
-    """The lines of all conversations, one for each channel.
+    """The lines of all conversations, one for each channel. `trying` takes the place of the plain attempt.
 
     Raises `ConfigurationError` for channels that are none, and for two of one name.
     """
 
-    def __init__(self, channels: Iterable[Channel], clock: Clock) -> None:
+    def __init__(self, channels: Iterable[Channel], clock: Clock, trying: Attempt | None = None) -> None:
         self._channels = _by_name(channels)
         self._clock = clock
+        self._trying = trying
         self._lines: dict[tuple[str, str], deque[Parcel]] = {}
         self._carrying: dict[tuple[str, str], asyncio.Task[None]] = {}
 
@@ -107,7 +111,7 @@ class Courier:
         if parcel.due is not None:
             # What an earlier process noted may lie far ahead: a clock was set back since.
             await self._clock.sleep_until(min(parcel.due, later(self._clock.now(), LONGEST_WAIT)))
-        fault = await attempt(self._channels[target], parcel.delivery)
+        fault = await (self._trying or attempt)(self._channels[target], parcel.delivery)
         if fault is None:
             line.popleft()
             parcel.receipts.acknowledge(parcel.effect_id, target)

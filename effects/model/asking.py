@@ -11,7 +11,7 @@ from .failures import failure
 from .port import Llm, LlmFailure, ModelAnswer, ModelRequest, Token
 
 
-def _unseen(token: Token) -> None:
+def unseen(token: Token) -> None:
     """What nobody watches."""
 
 
@@ -25,7 +25,7 @@ class Asking:
         self._find = find
         self._deadline = deadline
 
-    async def ask(self, request: ModelRequest, show: Callable[[Token], None] = _unseen) -> ModelAnswer:
+    async def ask(self, request: ModelRequest, show: Callable[[Token], None] = unseen) -> ModelAnswer:
         """What the model answers; `show` gets the pieces as they come. Raises `LlmFailure`, also at the deadline."""
         try:
             async with asyncio.timeout(self._deadline):
