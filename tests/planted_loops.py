@@ -12,7 +12,7 @@ from turnwise.engine.memory import Memory
 from turnwise.engine.recovery import reports
 from turnwise.engine.updates import Update
 from turnwise.persistence.errors import StorageFailed
-from turnwise.states import Event, ExecuteTool, Failed, Refused, Request, Step, transition
+from turnwise.states import Event, ExecuteTool, Failed, Refused, Request, Resumed, Step, transition
 
 
 def planted(kind: type[Loop]) -> type[Engine]:
@@ -170,8 +170,9 @@ class ForgetsTools(Loop):
     """It takes up what was in flight, and does not say which tools were running."""
 
     def wake(self) -> None:  # noqa: D102
-        for report in reports(self.state, self._clock.now())[:1]:
-            self._mailbox.post(report)
+        for report in reports(self.state, self._clock.now()):
+            if isinstance(report, Resumed):
+                self._mailbox.post(report)
         self._keeper.keep(self)
 
 
