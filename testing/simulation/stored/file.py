@@ -74,6 +74,11 @@ class FileStorage:
         """Whether the process of the store that was opened last is dead."""
         return self._fate.is_dead
 
+    @property
+    def has_lied(self) -> bool:
+        """Whether that process was told of a commit that was done that it had failed."""
+        return self._fate.has_lied
+
     def die_after(self, statements: int) -> None:
         """The process dies behind so many more statements that write, in the middle of a transaction or not."""
         lives = self._fate.lives

@@ -81,7 +81,9 @@ class Neighbour:
         return f"{self.name}-{self._count}"
 
     def _check_refusal(self) -> None:
-        """What was said not to be stored is not stored; what a dead process says does not count."""
+        """What was said not to be stored is not stored. What a dead process says does not count, nor does what is said
+        behind a disk that took a commit and denied it: that is found when the step is tried again."""
         stored = {row.event.event_id for row in self._storage.disk.rows[self.home] if isinstance(row.event, Request)}
-        if self._event_id in stored and not self._storage.is_dead:
+        is_gone = self._storage.is_dead or self._written_to is not self._house.store
+        if self._event_id in stored and not is_gone and not self._storage.has_lied:
             self._storage.disk.story.blame(f"{self._event_id} was said not to be stored, and is")
