@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -189,6 +190,7 @@ class TestSpeaking:
             env={**environment, "TERM": "dumb"},
             encoding="utf-8",
             timeout=50,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests in the background ignore it
         )
         try:
             child.sendline("hello")
