@@ -25,20 +25,14 @@ class DeliveryPerformer:
 
     async def __call__(self, effect: DeliverToUser, scene: Scene) -> None:
         """Try every channel once. One that fails does not hold up the others; it is told, and tried again (S20)."""
-        await self._courier.hand_in((target, _parcel(effect, scene, target)) for target in self.targets)
-
-    def take_up(self, effect: DeliverToUser, scene: Scene, target: str, attempts: int, due: datetime | None) -> bool:
-        """Go on with what an earlier process left to be delivered to this channel; False if there is none of that
-        name."""
-        if target not in self.targets:
-            return False
-        parcel = _parcel(effect, scene, target)
-        parcel.attempts, parcel.due = attempts, due
-        self._courier.take_up(target, parcel)
-        return True
+        await self._courier.hand_in((target, parcel_of(effect, scene, target)) for target in self.targets)
 
 
-def _parcel(effect: DeliverToUser, scene: Scene, target: str) -> Parcel:
+def parcel_of(
+    effect: DeliverToUser, scene: Scene, target: str, attempts: int = 0, due: datetime | None = None
+) -> Parcel:
+    """The delivery as it goes to this channel. So many `attempts` have failed, and the next one comes when it is `due`,
+    None for at once."""
     delivery = Delivery(
         text=text_of_reply(scene.transcript.words(effect.said), scene.context.policy),
         conversation_id=scene.conversation_id,
@@ -48,7 +42,7 @@ def _parcel(effect: DeliverToUser, scene: Scene, target: str) -> Parcel:
         origin=scene.transcript.origin(effect.said),
     )
     tell = partial(_tell, scene, effect.effect_id, delivery.key, target)
-    return Parcel(delivery, effect.effect_id, scene.receipts, tell)
+    return Parcel(delivery, effect.effect_id, scene.receipts, tell, attempts, due)
 
 
 def _tell(scene: Scene, effect_id: int, key: str, target: str, sentence: str) -> None:
