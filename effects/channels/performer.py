@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ...states.effects import DeliverToUser
 from ...states.replies import text_of_reply
@@ -47,3 +48,9 @@ def parcel_of(
 
 def _tell(scene: Scene, effect_id: int, key: str, target: str, sentence: str) -> None:
     scene.show(effect_id, "delivery_failed", {"key": key, "channel": target, "sentence": sentence})
+
+
+if TYPE_CHECKING:
+    from ..runner import Sender
+
+    _FILLS: type[Sender] = DeliveryPerformer
