@@ -69,8 +69,8 @@ class Sender(Protocol):
         ...
 
 
-class Recorder(Receipts, Protocol):
-    """Where steps are written down. The store fills this port."""
+class Log(Receipts, Protocol):
+    """The log of one conversation, open at its end: where its steps are written down. The store fills this port."""
 
     async def append(self, event: Event, step: Step, targets: Sequence[tuple[int, str]] = ()) -> None:
         """Store one step, whole or not at all, durably when this returns; and with it, for each effect that nobody
@@ -83,12 +83,12 @@ class Runner:
 
     def __init__(
         self,
-        recorder: Recorder,
+        log: Log,
         performers: Mapping[type[Effect], Performer],
         clock: Clock,
         post: Callable[[Event], None],
     ) -> None:
-        self._recorder = recorder
+        self._log = log
         self._performers = performers
         self._clock = clock
         self._post = post
@@ -98,8 +98,8 @@ class Runner:
         self._aborted: set[int] = set()
 
     async def commit(self, event: Event, step: Step) -> None:
-        """Write the step down; until this returns nothing of it has happened. Raises what the recorder raises."""
-        await self._recorder.append(event, step, tuple(self._targets(step.effects)))
+        """Write the step down; until this returns nothing of it has happened. Raises what the log raises."""
+        await self._log.append(event, step, tuple(self._targets(step.effects)))
 
     def _targets(self, effects: Iterable[Effect]) -> Iterator[tuple[int, str]]:
         for effect in effects:

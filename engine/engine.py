@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..effects.channels.courier import Courier
 from ..effects.clock import Clock, SystemClock
-from ..effects.runner import Performer, Recorder
+from ..effects.runner import Log, Performer
 from ..states import presets
 from ..states.effects import Effect
 from ..states.errors import ConfigurationError, EngineClosed, StoreError, UnknownConversation
@@ -280,7 +280,7 @@ class Engine:
             take_up(left, loaded.entries, loop.scene(), self._courier)
         return loop
 
-    def _loop(self, conversation_id: str, memory: Memory, recorder: Recorder) -> Loop:
+    def _loop(self, conversation_id: str, memory: Memory, log: Log) -> Loop:
         performers, models = self._performers, self._models.specs
         clock, tracing = self._clock, self._tracing
-        return Loop(conversation_id, memory, recorder, performers, clock, models, self._loops, tracing)
+        return Loop(conversation_id, memory, log, performers, clock, models, self._loops, tracing)
