@@ -135,6 +135,15 @@ class TestReceipts:
 
         assert ([row.target for row in during], rows_in(database)) == (["screen"], [])
 
+    async def test_are_stored_behind_a_transaction_that_was_left_open(self, store: Store) -> None:
+        """A disk in trouble may not let one be rolled back at once; the next one begins with that."""
+        log, effect_id = await talking(store)
+        await told(store, "BEGIN IMMEDIATE")
+
+        log.acknowledge(effect_id, "screen")
+
+        assert await store.outbox() == ()
+
     async def test_are_tried_again_by_themselves(
         self, store: Store, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
