@@ -238,7 +238,7 @@ class Loop:
     def _outcome(self, number: int) -> Turn | None:
         state = self.state
         if isinstance(state, AwaitingPerson | InDoubt) and state.turn.number == number:
-            return Turn.that_waits(state, self.memory.transcript)
+            return Turn.that_waits(state, self.memory.transcript, self.memory.context.policy)
         return self.memory.turns.get(number)
 
     # --- from beginning to end

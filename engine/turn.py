@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
+from ..states.handlers.ending import reached
 from ..states.messages import Said, ToolCall, Usage
 from ..states.policy import Policy
 from ..states.questions import UserQuestion
 from ..states.replies import text_of_reply
 from ..states.states import AwaitingApproval, AwaitingPerson, AwaitingUserResponse, InDoubt, State
 from ..states.transcript import Transcript
-from ..states.turn import TurnEnded
+from ..states.turn import Delivered, TurnEnded
 
 Status = Literal[
     "completed",
@@ -40,7 +42,8 @@ class Turn:
 
     `reply` is what the user receives, "" if nothing. `final_content` is the text for display, None if there is none;
     `user_response` what was said to the user by tool, None if nothing was; several speeches are joined by a blank line.
-    `deliveries` are the texts handed over, in order; a turn that has ended without any is `silent`.
+    `deliveries` are the texts handed over, in order; a turn that has ended without any is `silent`. While a turn waits
+    for a person these tell what the user has received so far.
     `questions`, and `call_id` of the call that asks them, are set while it waits for an answer, `call_id` and `call`
     while it waits for somebody to allow that call, or to say whether it ran; `failure` is one sentence if it failed or
     its work did not hold. `truncated` tells that the provider cut the text off.
@@ -64,19 +67,12 @@ class Turn:
     def that_ended(cls, ended: TurnEnded, transcript: Transcript, policy: Policy) -> Turn:
         """A turn that came to this. The transcript must hold its last step. `Pure.`"""
 
-        def words(said: Said) -> str:
-            return text_of_reply(transcript.words(said), policy)
-
         final = ended.final_content
-        deliveries = tuple(words(delivered.said) for delivered in ended.deliveries)
-        spoken = tuple(words(said) for said in ended.user_response)
         return cls(
             number=ended.turn,
             status=ended.status,
-            reply="\n\n".join(spoken or deliveries),
-            final_content=None if final is None else words(final),
-            user_response="\n\n".join(spoken) if spoken else None,
-            deliveries=deliveries,
+            final_content=None if final is None else text_of_reply(transcript.words(final), policy),
+            **_received(ended.user_response, ended.deliveries, transcript, policy),
             silent=ended.silent,
             truncated=ended.truncated,
             failure=ended.failure.sentence if ended.failure else None,
@@ -84,8 +80,8 @@ class Turn:
         )
 
     @classmethod
-    def that_waits(cls, state: AwaitingPerson | InDoubt, transcript: Transcript) -> Turn:
-        """A turn that waits for a person. `Pure.`"""
+    def that_waits(cls, state: AwaitingPerson | InDoubt, transcript: Transcript, policy: Policy) -> Turn:
+        """A turn that waits for a person, with what the user has received of it so far. `Pure.`"""
         asks = isinstance(state, AwaitingUserResponse)
         return cls(
             number=state.turn.number,
@@ -93,5 +89,19 @@ class Turn:
             questions=state.questions if isinstance(state, AwaitingUserResponse) else (),
             call_id=state.call.call_id,
             call=None if asks else transcript.call(state.call.call_id),
+            **_received(reached(state.turn), state.turn.deliveries, transcript, policy),
             usage=state.turn.usage,
         )
+
+
+def _received(
+    spoken: Sequence[Said], delivered: Sequence[Delivered], transcript: Transcript, policy: Policy
+) -> dict[str, Any]:
+    """The fields of a turn that tell what the user received of it."""
+    by_tool = tuple(text_of_reply(transcript.words(said), policy) for said in spoken)
+    deliveries = tuple(text_of_reply(transcript.words(one.said), policy) for one in delivered)
+    return {
+        "reply": "\n\n".join(by_tool or deliveries),
+        "user_response": "\n\n".join(by_tool) if by_tool else None,
+        "deliveries": deliveries,
+    }

@@ -19,7 +19,7 @@ from turnwise.testing import RecordingChannel, ScriptedLlm, call, calls, reply
 
 from .openai_server import OpenAiServer, says
 from .openai_server import calls as sends_calls
-from .scenes import Watcher, results, until
+from .scenes import QUESTION, Watcher, results, until
 from .test_engine_over_a_socket import model_at
 
 TEXTS = Texts()
@@ -306,6 +306,18 @@ class TestTalk:
             turn = await it.says()
 
             assert (await it.heard(), turn.reply) == ([message], message)
+
+    async def test_a_turn_that_waits_tells_what_the_user_has_heard(self, database: Path) -> None:
+        """B2: what is said at once is received at once, so a turn that rests for a person has it already."""
+        answers = [talk("One moment."), call("ask_user_question", questions=[QUESTION]), reply("Done.")]
+        async with scene(database, TALKING, answers, (*TOOLS, "ask_user_question")) as it:
+            asked = await it.says()
+            ended = await it.conversation.answer({"When?": "6:30 PM"})
+
+            assert (asked.status, ended.status) == ("awaiting_user", "completed")
+            for turn in (asked, ended):
+                assert turn.deliveries == ("One moment.",)
+                assert turn.reply == turn.user_response == "One moment."
 
     async def test_the_same_message_twice_is_delivered_twice(self, database: Path) -> None:
         """B10: in one response and in the next."""
