@@ -134,7 +134,8 @@ def tool(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
       a `ToolResult` if it ran with this result, or `"unknown"`; then a person is asked, as they are if it fails.
     - `approval`: a person must allow each call.
     - `exclusive`: it runs alone in its round.
-    - `acts`: what it may ask of the conversation (`"question"`); needs `exclusive`.
+    - `acts`: what it may do by what it returns: `"speech"` (`Speech`), `"work_complete"` (`WorkComplete`), `"mail"`
+      (`AgentMail`), `"children"` (`SubAgents`), `"question"`. What asks, spawns or speaks at once must be `exclusive`.
     - `timeout`: seconds that a call may take; 60 by default.
 
     The function may be a coroutine function or a plain one, which then runs in a thread of its own. Every parameter
@@ -142,7 +143,7 @@ def tool(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
     `ToolContext` is filled by the engine. The docstring is the description that the model reads.
 
     What it returns is what the model reads: a text as it is, an `Image` or a list with images as images, anything else
-    as JSON.
+    as JSON. Of an act, or several in a list, it reads that they are carried out.
 
     Raises ConfigurationError, with the name of the function and the parameter, if a model could not call it.
     """
