@@ -19,8 +19,7 @@ from .lookup import tools_missing
 from .pen import Pen
 from .person import Commanded, Person, command_in
 from .printable import counted
-from .screen import Screen
-from .session import engine_for, pen_for_stdout, speech_for, way_back, with_needed_tools
+from .session import engine_for, pen_for_stdout, screen_for, speech_for, way_back, with_needed_tools
 from .settings import Settings
 
 FAILED = 1
@@ -64,8 +63,7 @@ async def _hold(conversation: Conversation, settings: Settings, pen: Pen, speech
     if missing := tools_missing(settings.tools, said):
         pen.note(f"Tools that this conversation used are missing now: {', '.join(missing)}. Name them with --tools.")
     person = _person(pen, said)
-    screen = Screen(pen, thoughts=settings.thoughts, by_tool=conversation.policy.text != "reply")
-    async with dialogue(conversation, screen, person, speech) as led:
+    async with dialogue(conversation, screen_for(conversation, settings, pen), person, speech) as led:
         await Chat(led, settings).run()
     return _part(conversation, led, back)
 

@@ -23,8 +23,7 @@ from .lines import asked
 from .pen import Pen
 from .person import OTHER, Answer, Commanded, Other, Person
 from .replaying import verdict
-from .screen import Screen
-from .session import engine_for, own_name, pen_for_stdout, speech_for, with_needed_tools
+from .session import engine_for, own_name, pen_for_stdout, screen_for, speech_for, with_needed_tools
 from .settings import Settings
 
 MESSAGE = "A table for two tonight, somewhere Japanese, and will I need an umbrella?"
@@ -69,8 +68,7 @@ async def demo(settings: Settings, *, keep: bool) -> int:
             pen.note(f"A conversation with two tools and a question; the model is {settings.model}.\n")
             conversation = await engine.create(system=SYSTEM)
             person = _person(pen)
-            by_tool = conversation.policy.text != "reply"
-            screen = Screen(pen, thoughts=settings.thoughts, echo=True, by_tool=by_tool)
+            screen = screen_for(conversation, settings, pen, echo=True)
             async with dialogue(conversation, screen, person, speech) as led:
                 await _converse(led)
             if led.left:

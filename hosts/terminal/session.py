@@ -15,10 +15,12 @@ from typing import Any
 from ...effects.channels.attempt import ATTEMPT
 from ...effects.channels.port import Delivery
 from ...effects.channels.speech import Outcome, SpeechChannel
+from ...engine.conversation import Conversation
 from ...engine.engine import Engine
 from ...persistence.address import Address
 from .lookup import preset_named, tools_for, tools_named
 from .pen import Pen
+from .screen import Screen
 from .settings import Settings, settings_of_the_directory
 
 NAME = "turnwise"
@@ -61,6 +63,12 @@ def speech_for(settings: Settings, pen: Pen) -> SpeechChannel | None:
                 pen.note("This could not be spoken: no voice works here. With --debug it is shown why.")
 
     return SpeechChannel(on_end=note) if settings.speak else None
+
+
+def screen_for(conversation: Conversation, settings: Settings, pen: Pen, *, echo: bool = False) -> Screen:
+    """What shows this conversation; `echo` as for `Screen`. Where its rules keep the model's text from the user, the
+    user is reached by tool (case B12)."""
+    return Screen(pen, thoughts=settings.thoughts, echo=echo, by_tool=conversation.policy.text != "reply")
 
 
 @asynccontextmanager
