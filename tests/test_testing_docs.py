@@ -85,9 +85,7 @@ def test_its_planted_bug_is_found_and_kept_from_coming_back(project: Path, insta
     (project / "test_pasted.py").write_text(pasted, encoding="utf-8")
     search = ["--hypothesis-profile=deep", "--hypothesis-seed=7", "--tb=native"]
 
-    found = run_tests(
-        project, *search, "test_panel.py", TURNWISE_FIXTURES="fixtures", PYTHONPATH=os.fspath(installed)
-    )
+    found = run_tests(project, *search, "test_panel.py", TURNWISE_FIXTURES="fixtures", PYTHONPATH=os.fspath(installed))
     again = run_tests(project, "test_fixtures.py", "test_pasted.py")
     mend(project)
     mended = run_tests(project)
