@@ -18,8 +18,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from ..states.effects import (
     AWAITED,
@@ -42,7 +42,7 @@ logger = logging.getLogger("turnwise.runner")
 Performer = Callable[[Any, Scene], Awaitable[Answer | None]]
 """Carries out one kind of effect, and answers it if it is awaited. Must end by itself: it keeps a deadline.
 
-One for an effect that nobody awaits has `targets`, the names of those whom it must reach, and notes when it did."""
+One for an effect that nobody awaits is a `Sender`, if the effect is to survive a crash; any other tries it once."""
 
 CLOSING_GRACE = 1.0
 """Seconds that effects get to stop when the engine closes. Ours."""
@@ -51,8 +51,26 @@ CANCELLED = "It was cancelled."
 """What a sub-agent that was stopped came to."""
 
 
-class Recorder(Receipts, Protocol):
-    """Where steps are written down. The store fills this port."""
+@runtime_checkable
+class Sender(Protocol):
+    """A performer for an effect that nobody awaits and that must arrive all the same.
+
+    The effect stands in the outbox for each of the `targets`, stored with its step, until the sender acknowledges that
+    target in the `receipts` of the scene.
+    """
+
+    @property
+    def targets(self) -> Sequence[str]:
+        """The names of all whom each effect must reach. Where there are none nothing is stored, and nothing done."""
+        ...
+
+    async def __call__(self, effect: Any, scene: Scene) -> None:
+        """Try each target once. Whatever has to be tried again goes on beside this."""
+        ...
+
+
+class Log(Receipts, Protocol):
+    """The log of one conversation, open at its end: where its steps are written down. The store fills this port."""
 
     async def append(self, event: Event, step: Step, targets: Sequence[tuple[int, str]] = ()) -> None:
         """Store one step, whole or not at all, durably when this returns; and with it, for each effect that nobody
@@ -65,12 +83,12 @@ class Runner:
 
     def __init__(
         self,
-        recorder: Recorder,
+        log: Log,
         performers: Mapping[type[Effect], Performer],
         clock: Clock,
         post: Callable[[Event], None],
     ) -> None:
-        self._recorder = recorder
+        self._log = log
         self._performers = performers
         self._clock = clock
         self._post = post
@@ -80,16 +98,14 @@ class Runner:
         self._aborted: set[int] = set()
 
     async def commit(self, event: Event, step: Step) -> None:
-        """Write the step down; until this returns nothing of it has happened. Raises what the recorder raises."""
-        await self._recorder.append(event, step, self._targets(step.effects))
+        """Write the step down; until this returns nothing of it has happened. Raises what the log raises."""
+        await self._log.append(event, step, tuple(self._targets(step.effects)))
 
-    def _targets(self, effects: Iterable[Effect]) -> list[tuple[int, str]]:
-        return [
-            (effect.effect_id, target)
-            for effect in effects
-            if isinstance(effect, OUTGOING)
-            for target in getattr(self._performers.get(type(effect)), "targets", ())
-        ]
+    def _targets(self, effects: Iterable[Effect]) -> Iterator[tuple[int, str]]:
+        for effect in effects:
+            sender = self._performers.get(type(effect))
+            if isinstance(effect, OUTGOING) and isinstance(sender, Sender):
+                yield from ((effect.effect_id, target) for target in sender.targets)
 
     def perform(self, effects: Iterable[Effect], scene: Scene) -> None:
         """Start the effects that act on the world, in order. Call this only after the step was committed."""
@@ -118,7 +134,7 @@ class Runner:
         performer = self._performers.get(type(effect))
         if performer is None:
             logger.error("Nobody here carries out %s; it is lost.", effect.type)
-        elif getattr(performer, "targets", True):
+        elif not isinstance(performer, Sender) or performer.targets:
             self._waiting.append((effect, scene))
 
     def _start_next(self) -> None:

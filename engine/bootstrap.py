@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..effects.channels.courier import Courier
 from ..effects.channels.performer import DeliveryPerformer
 from ..effects.clock import Clock
 from ..effects.model.asking import Asking
@@ -121,7 +122,7 @@ def build_tracing(provider: TracerProvider | None) -> Tracing | None:
 def build_performers(
     models: Models,
     tools: Iterable[Callable[..., Any] | str],
-    deliveries: DeliveryPerformer,
+    courier: Courier,
     clock: Clock,
     settings: Settings,
     tracing: Tracing | None = None,
@@ -142,6 +143,6 @@ def build_performers(
         ExecuteTool: ToolPerformer(registry, clock),
         ReconcileTool: ReconcilePerformer(registry, clock),
         StartTimer: TimerPerformer(clock),
-        DeliverToUser: deliveries,
+        DeliverToUser: DeliveryPerformer(courier),
     }
     return performers if tracing is None else tracing.performers(performers)

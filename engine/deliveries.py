@@ -6,7 +6,8 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ..effects.channels.performer import DeliveryPerformer
+from ..effects.channels.courier import Courier
+from ..effects.channels.performer import parcel_of
 from ..effects.scene import Scene
 from ..states.effects import DeliverToUser, Effect
 from ..states.log import LogEntry
@@ -17,14 +18,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger("turnwise.engine")
 
 
-def take_up(
-    left: Iterable[Undelivered], entries: Sequence[LogEntry], scene: Scene, performer: DeliveryPerformer
-) -> None:
-    """Hand what was left of one conversation to the channels, in the order in which it was said. What is for a channel
-    that this engine does not have is reported, and stays where it is."""
+def take_up(left: Iterable[Undelivered], entries: Sequence[LogEntry], scene: Scene, courier: Courier) -> None:
+    """Hand what was left of one conversation to the courier, in the order in which it was said. What is for a channel
+    that this engine does not have is reported, and stays in the outbox."""
     for one in left:
         effect = _effect(entries, one)
-        if effect is None or not performer.take_up(effect, scene, one.target, one.attempts, one.next_attempt):
+        if effect is not None and one.target in courier.targets:
+            courier.take_up(one.target, parcel_of(effect, scene, one.target, one.attempts, one.next_attempt))
+        else:
             logger.warning(
                 "Something in the conversation %s is still to be delivered to %s, which is not there.",
                 one.conversation_id,

@@ -14,9 +14,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ..effects.channels.courier import Courier
-from ..effects.channels.performer import DeliveryPerformer
 from ..effects.clock import Clock, SystemClock
-from ..effects.runner import Performer, Recorder
+from ..effects.runner import Log, Performer
 from ..states import presets
 from ..states.effects import Effect
 from ..states.errors import ConfigurationError, EngineClosed, StoreError, UnknownConversation
@@ -120,7 +119,7 @@ class Engine:
                 raise ConfigurationError(f"An engine takes {kind.__name__} as its {kind.__name__.lower()}.")
         models, tracing = Models.of(model, fallback_models), build_tracing(tracer_provider)
         courier = Courier(channels, clock, None if tracing is None else tracing.attempt)
-        performers = build_performers(models, tools, DeliveryPerformer(courier), clock, settings, tracing)
+        performers = build_performers(models, tools, courier, clock, settings, tracing)
         return cls(url, models, performers, courier, policy, clock, tracing)
 
     @classmethod
@@ -278,10 +277,10 @@ class Engine:
             memory.read()  # it goes on by itself, so nobody else would be told that it cannot
         loop = self._loop(conversation_id, memory, loaded.log)
         if left := self._left.pop(conversation_id, ()):
-            take_up(left, loaded.entries, loop.scene(), DeliveryPerformer(self._courier))
+            take_up(left, loaded.entries, loop.scene(), self._courier)
         return loop
 
-    def _loop(self, conversation_id: str, memory: Memory, recorder: Recorder) -> Loop:
+    def _loop(self, conversation_id: str, memory: Memory, log: Log) -> Loop:
         performers, models = self._performers, self._models.specs
         clock, tracing = self._clock, self._tracing
-        return Loop(conversation_id, memory, recorder, performers, clock, models, self._loops, tracing)
+        return Loop(conversation_id, memory, log, performers, clock, models, self._loops, tracing)

@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from ..effects.clock import Clock
-from ..effects.runner import Performer, Recorder, Runner
+from ..effects.runner import Log, Performer, Runner
 from ..effects.scene import UNAWAITED, LiveKind, Scene
 from ..persistence.errors import StorageFailed, StoreConflict
 from ..states.effects import Effect
@@ -106,7 +106,7 @@ class Loop:
         self,
         conversation_id: str,
         memory: Memory,
-        recorder: Recorder,
+        log: Log,
         performers: Mapping[type[Effect], Performer],
         clock: Clock,
         models: tuple[ModelSpec, ...],
@@ -125,8 +125,8 @@ class Loop:
         if isinstance(memory.state, Closed):
             self.feed.close()
         self._mailbox = Mailbox(self._take)
-        self._recorder = recorder
-        self._runner = Runner(recorder, performers, clock, self._mailbox.post)
+        self._log = log
+        self._runner = Runner(log, performers, clock, self._mailbox.post)
 
     @property
     def state(self) -> State:
@@ -192,7 +192,7 @@ class Loop:
     def scene(self) -> Scene:
         """What a performer may look at now."""
         memory, turn = self.memory, self.memory.state.book.turn
-        return Scene(self.conversation_id, turn, memory.context, memory.transcript, self._show, self._recorder)
+        return Scene(self.conversation_id, turn, memory.context, memory.transcript, self._show, self._log)
 
     def _show(self, effect_id: int, kind: LiveKind, data: dict[str, Any]) -> None:
         if kind in UNAWAITED or effect_id in pending(self.state):

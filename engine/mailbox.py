@@ -27,19 +27,19 @@ FIRST_WAIT, LONGEST_WAIT = 0.05, 5.0
 @dataclass
 class _Letter:
     event: Event
-    reply: asyncio.Future[Step] | None = None
+    future: asyncio.Future[Step] | None = None
 
     def succeed(self, step: Step) -> None:
-        if self.reply is not None and not self.reply.done():
-            self.reply.set_result(step)
+        if self.future is not None and not self.future.done():
+            self.future.set_result(step)
 
     def fail(self, error: BaseException) -> None:
-        if self.reply is not None and not self.reply.done():
-            self.reply.set_exception(error)
+        if self.future is not None and not self.future.done():
+            self.future.set_exception(error)
 
     def lose(self, error: Exception) -> None:
         """It was not taken, and will not be: whoever sent it is told, or the log."""
-        if self.reply is not None:
+        if self.future is not None:
             self.fail(error)
         elif isinstance(error, TurnwiseError):
             logger.error("An answer could not be taken: %s", error.sentence)
@@ -71,8 +71,8 @@ class Mailbox:
             raise Refused("storage")
         letter = _Letter(event, asyncio.get_running_loop().create_future())
         self._put(letter)
-        assert letter.reply is not None
-        return await letter.reply
+        assert letter.future is not None
+        return await letter.future
 
     async def close(self, why: TurnwiseError) -> None:
         """Take nothing more; return when the event in hand is done, or once more could not be stored.
@@ -107,7 +107,7 @@ class Mailbox:
                 letter.succeed(await self._take(letter.event))
                 return
             except StorageFailed as error:
-                if letter.reply is not None:
+                if letter.future is not None:
                     letter.fail(_refusal(error))
                     return
                 logger.warning("An answer could not be stored and is kept: %s", error)
@@ -121,7 +121,7 @@ class Mailbox:
 
     async def _wait_for_the_store(self, wait: float) -> None:
         self._stuck = True
-        answers = [letter for letter in self._letters if letter.reply is None]
+        answers = [letter for letter in self._letters if letter.future is None]
         for letter in self._letters:
             letter.fail(Refused("storage"))
         self._letters = deque(answers)

@@ -7,8 +7,8 @@ talks to: `Store` opens a database and hands out a `ConversationLog` for each co
 one; `summary` is a conversation in a list. `port` says what they promise, for stores of other kinds.
 
 `database` is the file with its two threads: `thread` is either of them, `writer` the one that writes, which stores the
-steps that wait together, each time by one `transaction`; `reply` tells the tasks. The others see to the file:
-`address`, `lock`, `identity`, `connection`, `migrate`.
+steps that wait together, each time by one `transaction`, with the `receipts` of what was delivered; `promise` tells
+the tasks. The others see to the file: `address`, `lock`, `identity`, `connection`, `migrate`.
 
 What is stored can be looked at and carried about: `replay` takes a log through its steps again, `audit` and `doctor`
 look for what is wrong, `fork` copies, `export` writes conversations as text, and `export_reader` and `imports` take

@@ -24,9 +24,10 @@ from .identity import HEAD, recognise
 from .lock import sole_use
 from .migrate import migrate
 from .outbox import Outgoing
+from .receipts import Receipt
 from .thread import ConnectionThread, Opening, Worker
 from .transaction import driver_of, within
-from .writer import Place, Receipt, WritingThread
+from .writer import Place, WritingThread
 
 T = TypeVar("T")
 
@@ -83,10 +84,10 @@ class Database:
         """Store what became of a delivery, with the next commit or soon. Does not wait."""
         self._writing.note(receipt)
 
-    async def settle(self) -> None:
+    async def flush(self) -> None:
         """Wait until all receipts handed in so far are stored, or could not be for now."""
         if self._writer is not None:
-            await self._writer.settle()
+            await self._writer.flush()
 
     async def erase(self, work: Callable[[Connection], bool]) -> bool:
         """Do `work`, which deletes something, within a transaction, and return whether it found what to delete.

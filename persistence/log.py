@@ -10,8 +10,9 @@ from ..states.step import Step
 from .codec import Draft, to_microseconds
 from .database import Database
 from .outbox import Outgoing
+from .receipts import Receipt
 from .recorder import OutboxKey, Postponement
-from .writer import Place, Receipt
+from .writer import Place
 
 
 class ConversationLog:

@@ -243,7 +243,7 @@ def undelivered(connection: Connection) -> tuple[UndeliveredRow, ...]:
     return tuple(UndeliveredRow(*row) for row in connection.execute(_UNDELIVERED))
 
 
-def settle(driver: sqlite3.Connection, receipts: Iterable[tuple[OutboxKey, Postponement | None]]) -> None:
+def note(driver: sqlite3.Connection, receipts: Iterable[tuple[OutboxKey, Postponement | None]]) -> None:
     """Take out of the outbox what was delivered, and note of the rest that an attempt has failed."""
     delivered, failed = [], []
     for key, postponement in receipts:

@@ -120,7 +120,7 @@ class Store:
 
         What was acknowledged before is no longer listed, unless the disk did not take it yet.
         """
-        await self._database.settle()
+        await self._database.flush()
         return await self._database.read(lambda connection: tuple(map(_undelivered, recorder.undelivered(connection))))
 
     async def delete(self, conversation_id: str) -> None:

@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 
 from ..states.errors import StoreError
 from .failures import told
-from .reply import Reply
+from .promise import Promise
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ class Job:
     """Work for the thread, and who waits for it."""
 
     work: Callable[[], Any]
-    reply: Reply
+    promise: Promise
 
 
 class Worker:
@@ -63,10 +63,10 @@ class Worker:
         assert isinstance(item, Job)
         try:
             with told(self.name):
-                item.reply.result = item.work()
+                item.promise.result = item.work()
         except BaseException as error:
-            item.reply.error = error
-        Reply.tell((item.reply,))
+            item.promise.error = error
+        Promise.tell((item.promise,))
 
     def open(self, opening: Opening) -> None:
         """Open the connection, or leave nothing open."""
@@ -128,11 +128,11 @@ class ConnectionThread:
     async def _done(self, work: Callable[[], Any]) -> Any:
         return await self._hand_in(work).future
 
-    def _hand_in(self, work: Callable[[], Any]) -> Reply:
+    def _hand_in(self, work: Callable[[], Any]) -> Promise:
         self.check_open()
-        reply = Reply()
-        self._worker.queue.put(Job(work, reply))
-        return reply
+        promise = Promise()
+        self._worker.queue.put(Job(work, promise))
+        return promise
 
 
 def _end(queue: SimpleQueue[Any], thread: Thread) -> None:

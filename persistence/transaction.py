@@ -15,11 +15,10 @@ from sqlalchemy import Connection
 
 @contextmanager
 def writing(driver: sqlite3.Connection) -> Iterator[None]:
-    """A transaction that writes. Committed when the block ends; if that fails, or the block raises, undone.
-
-    One that was left open is undone too, but then this one has failed: try it again.
-    """
+    """A transaction that writes. Committed when the block ends; if that fails, or the block raises, undone. One that
+    was left open is undone first."""
     try:
+        roll_back(driver)
         driver.execute("BEGIN IMMEDIATE")
         yield
         commit(driver)

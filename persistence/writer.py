@@ -6,8 +6,7 @@ runs make up the next one, with one statement a table; a step that comes alone i
 Together is the fast way, not another meaning. Where a batch cannot be stored it is undone and its steps are stored one
 by one, so that one which lost its race, or is too much for the disk, fails alone.
 
-Receipts of what was delivered ride along with the next commit. Nobody waits for them: the worst that a lost one does is
-that something is delivered once more. So they wait a while for company, and stay if the disk fails.
+Receipts of what was delivered ride along with a commit, or make one of their own when they have waited long enough.
 """
 
 from __future__ import annotations
@@ -27,19 +26,13 @@ from .codec import Draft
 from .errors import StoreConflict
 from .failures import in_words, is_locked
 from .outbox import Outgoing
-from .recorder import Advance, OutboxKey, Postponement
-from .reply import Reply
+from .promise import Promise
+from .receipts import PendingReceipts, Receipt
+from .recorder import Advance
 from .rows import Head
 from .thread import ConnectionThread, Worker
 
 logger = logging.getLogger("turnwise.store")
-
-LINGER = 0.05
-"""Seconds that a receipt waits for a commit to ride on. Ours: a crash in that time repeats a delivery."""
-
-RETRY = 1.0
-"""Seconds between attempts to store receipts that the disk did not take. Ours."""
-
 
 _STIR = object()
 """Nothing to do, only a reason to wake up."""
@@ -66,7 +59,7 @@ class Append:
     place: Place
     draft: Draft
     outgoing: tuple[Outgoing, ...]
-    reply: Reply = field(default_factory=Reply)
+    promise: Promise = field(default_factory=Promise)
 
     def advance(self) -> Advance:
         """The step, linked to the newest one. Raises `StoreConflict` if it does not follow that."""
@@ -74,14 +67,6 @@ class Append:
         if self.draft.row.seq != head.seq + 1:
             raise StoreConflict("The step does not follow the newest step of its conversation.")
         return Advance(head, *self.draft.behind(head.chain), self.outgoing)
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """What became of a delivery: it arrived, or an attempt has failed."""
-
-    key: OutboxKey
-    postponement: Postponement | None = None
 
 
 class Outrun(Exception):
@@ -93,12 +78,9 @@ class Writer(Worker):
 
     def __init__(self, name: str, monotonic: Callable[[], float] = time.monotonic) -> None:
         super().__init__(name)
-        self._monotonic = monotonic
         self._ahead: deque[Any] = deque()
         """What was taken from the queue before its turn."""
-        self._receipts: dict[OutboxKey, Postponement | None] = {}
-        self._due = 0.0
-        """When the receipts are stored though no step came along, by the monotonic clock."""
+        self._receipts = PendingReceipts(monotonic)
 
     # --- what comes next
 
@@ -107,9 +89,9 @@ class Writer(Worker):
         if self._ahead:
             return self._ahead.popleft()
         while self._receipts:
-            patience = self._due - self._monotonic()
+            patience = self._receipts.patience
             if patience <= 0:
-                self.settle()
+                self.flush()
                 continue
             with suppress(Empty):
                 return self.queue.get(timeout=patience)
@@ -120,13 +102,13 @@ class Writer(Worker):
         if isinstance(item, Append):
             self._store(self._batch(item))
         elif isinstance(item, Receipt):
-            self._keep(item)
+            self._receipts.add(item)
         elif item is not _STIR:
             super().handle(item)
 
     def close(self) -> None:
         """Close the connection; receipts that still wait are stored first, if the disk lets them."""
-        self.settle()
+        self.flush()
         super().close()
 
     def _batch(self, first: Append) -> list[Append]:
@@ -139,7 +121,7 @@ class Writer(Worker):
                 if item is _STIR:
                     continue
                 if isinstance(item, Receipt):
-                    self._keep(item)
+                    self._receipts.add(item)
                 elif isinstance(item, Append) and item.place.head.key not in batch:
                     batch[item.place.head.key] = item
                 else:
@@ -154,14 +136,14 @@ class Writer(Worker):
             try:
                 steps.append((append, append.advance()))
             except StoreConflict as conflict:
-                append.reply.error = conflict
+                append.promise.error = conflict
         errors = self._commit([step for _, step in steps])
         for (append, step), error in zip(steps, errors, strict=True):
             if error is None:
                 append.place.head = step.following
             else:
-                append.reply.error = in_words(self.name, error)
-        Reply.tell(append.reply for append in batch)
+                append.promise.error = in_words(self.name, error)
+        Promise.tell(append.promise for append in batch)
 
     def _commit(self, steps: list[Advance]) -> list[Exception | None]:
         """Store the steps, all together if that can be. Says of each why it could not be stored."""
@@ -182,7 +164,7 @@ class Writer(Worker):
         with transaction.writing(self._driver):
             if not recorder.advance(self._driver, steps):
                 raise Outrun
-            recorder.settle(self._driver, self._receipts.items())
+            self._receipts.write(self._driver)
         self._receipts.clear()
 
     def _commit_alone(self, step: Advance) -> Exception | None:
@@ -201,25 +183,18 @@ class Writer(Worker):
 
     # --- receipts
 
-    def _keep(self, receipt: Receipt) -> None:
-        """Keep a receipt for the next commit. That a delivery arrived is never taken back."""
-        if not self._receipts:
-            self._due = self._monotonic() + LINGER
-        if self._receipts.get(receipt.key, receipt.postponement) is not None or receipt.postponement is None:
-            self._receipts[receipt.key] = receipt.postponement
-
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Store the receipts that wait; if the disk does not take them, they are tried again later."""
         if not self._receipts:
             return
         try:
             with transaction.writing(self._driver):
-                recorder.settle(self._driver, self._receipts.items())
+                self._receipts.write(self._driver)
         except Exception as error:
             logger.warning(
                 "What was delivered could not be noted, and will be tried again: %s", in_words(self.name, error)
             )
-            self._due = self._monotonic() + RETRY
+            self._receipts.put_off()
         else:
             self._receipts.clear()
 
@@ -246,7 +221,7 @@ class WritingThread(ConnectionThread):
         self.check_open()
         append = Append(place, draft, outgoing)
         self._worker.queue.put(append)
-        await append.reply.future
+        await append.promise.future
 
     def stir(self) -> None:
         """Wake the thread while the step that it will be handed is still being written as rows.
@@ -260,6 +235,6 @@ class WritingThread(ConnectionThread):
         self.check_open()
         self._worker.queue.put(receipt)
 
-    async def settle(self) -> None:
+    async def flush(self) -> None:
         """Wait until the receipts handed in so far are stored, or could not be."""
-        await self._done(self._worker.settle)
+        await self._done(self._worker.flush)

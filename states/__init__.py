@@ -18,7 +18,10 @@ Glossary
   another agent, *children* (sub-agents) at work for the turn.
 - *nudge*: what the model is told in passing, in one request and nowhere else.
 - *delivery*: what is handed over to the user. A turn that delivers nothing is *silent*.
-- *channel*: a way to the user. *outbox*: what is still to be delivered, stored with the step that said it.
+- *reply*: what the user receives of a turn, as one text.
+- *channel*: a way to the user. *outbox*: what is still to be delivered, stored with the step that said it, once for
+  each *target*: whom it must reach, by name, such as a channel. *receipt*: the note that a target has it, or that an
+  *attempt* failed.
 - *inbox*: messages that wait for their turn: *queued* for the next one, or *steered* into this one. *Silent* ones of
   other agents wake nobody.
 - *said*: a text by reference: *heard* in an event, *made* by the machine, or several *joined*.

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from turnwise import Engine
-from turnwise.effects.runner import Recorder
+from turnwise.effects.runner import Log
 from turnwise.engine.loop import Loop
 from turnwise.engine.memory import Memory
 from turnwise.engine.recovery import reports
@@ -19,9 +19,9 @@ def planted(kind: type[Loop]) -> type[Engine]:
     """An engine that drives its conversations with loops of this kind."""
 
     class Planted(Engine):
-        def _loop(self, conversation_id: str, memory: Memory, recorder: Recorder) -> Loop:
+        def _loop(self, conversation_id: str, memory: Memory, log: Log) -> Loop:
             models = self._models.specs
-            return kind(conversation_id, memory, recorder, self._performers, self._clock, models, self._loops)
+            return kind(conversation_id, memory, log, self._performers, self._clock, models, self._loops)
 
     return Planted
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from turnwise.effects.channels.attempt import attempt
@@ -11,8 +11,9 @@ from turnwise.effects.channels.courier import Courier, Parcel
 from turnwise.effects.channels.port import Channel
 from turnwise.persistence import recorder, transaction
 from turnwise.persistence.errors import StoreConflict
+from turnwise.persistence.receipts import PendingReceipts, Receipt
 from turnwise.persistence.recorder import Advance
-from turnwise.persistence.writer import Receipt, Writer
+from turnwise.persistence.writer import Writer
 
 
 class AcknowledgesBeforeTheCommit(Writer):
@@ -56,7 +57,7 @@ class WritesByHalves(Writer):
 
     def _commit_together(self, steps: list[Advance]) -> None:
         recorder.advance(self._driver, steps)
-        recorder.settle(self._driver, self._receipts.items())
+        self._receipts.write(self._driver)
         self._receipts.clear()
 
 
@@ -89,13 +90,21 @@ class LosesReceipts(Writer):
             self._receipts.clear()
 
 
-class TakesReceiptsBack(Writer):
-    """The last thing that it hears of a delivery counts, also that an attempt failed behind one that did not."""
+class _One(PendingReceipts):
+    """An arrival takes the place of whatever else waits to be stored."""
 
-    def _keep(self, receipt: Receipt) -> None:
+    def add(self, receipt: Receipt) -> None:
         if receipt.postponement is None:
-            self._receipts.clear()
-        super()._keep(receipt)
+            self.clear()
+        super().add(receipt)
+
+
+class KeepsOneReceipt(Writer):
+    """Of the deliveries that arrived since the last commit it knows only the newest."""
+
+    def __init__(self, name: str, monotonic: Callable[[], float]) -> None:
+        super().__init__(name, monotonic)
+        self._receipts = _One(monotonic)
 
 
 class ForgetsWhatWasLeft(Courier):
@@ -150,6 +159,6 @@ WRITERS = (
     BelievesTheDisk,
     ForgetsWhatGoesOut,
     LosesReceipts,
-    TakesReceiptsBack,
+    KeepsOneReceipt,
 )
 COURIERS = (ForgetsWhatWasLeft, TakesUpBackwards, DeliversOutOfOrder, GivesUp, AcknowledgesFirst)

@@ -1,4 +1,4 @@
-"""What tests of the engine share: doors that hold things up, watchers, and a disk that takes nothing."""
+"""What tests of the engine share: doors that hold things up, watchers, a tool that talks, a disk that is full."""
 
 from __future__ import annotations
 
@@ -7,14 +7,21 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from turnwise import (
-    Conversation,
-    Engine,
-    Update,
-)
+from turnwise import Conversation, Delivery, Engine, Speech, Update, tool
 from turnwise.states import Message
 
 QUESTION = {"question": "When?", "header": "Time", "options": [{"label": "6:30 PM"}, {"label": "8:15 PM"}]}
+
+
+@tool(crash="idempotent", acts=("speech",), exclusive=True)
+async def talk(text: str) -> Speech:
+    """Say something to the user now."""
+    return Speech(text=text, when="now")
+
+
+def said(text: str, number: int = 1, conversation_id: str = "c") -> Delivery:
+    """A delivery of this text, the one of this number."""
+    return Delivery(text, conversation_id, turn=1, ordinal=number, key=f"{conversation_id}/{number}")
 
 
 class Gate:

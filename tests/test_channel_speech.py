@@ -12,26 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise import ConfigurationError, Delivery, Engine, Speech, SpeechChannel, TerminalChannel, presets, tool
+from turnwise import ConfigurationError, Delivery, Engine, SpeechChannel, TerminalChannel, presets
 from turnwise.effects.channels import voices
 from turnwise.effects.channels.speakable import CODE, speakable
 from turnwise.effects.channels.voices import ESPEAK, PYTTSX3
 from turnwise.testing import FunctionLlm, ScriptedLlm, call, calls, reply
 from turnwise.testing.crashes import Process
 
-from .scenes import until
+from .scenes import said, talk, until
 from .voices import BREAKS, HANGS, WORDS, WRITES, any_voice_that_works, heard, plays_nothing, program, voice_that_works
-
-
-@tool(crash="idempotent", acts=("speech",), exclusive=True)
-async def talk(text: str) -> Speech:
-    """Say something to the user now."""
-    return Speech(text=text, when="now")
-
-
-def said(text: str, number: int = 1) -> Delivery:
-    """A delivery of this text."""
-    return Delivery(text=text, conversation_id="c", turn=1, ordinal=number, key=f"c/{number}")
 
 
 class Ends:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from turnwise import Delivery, Engine, Speech, TerminalChannel, presets, tool
+from turnwise import Delivery, Engine, TerminalChannel, presets
 from turnwise.testing import RecordingChannel, ScriptedLlm, call, calls, reply
+
+from .scenes import said, talk
 
 EXACT = [
     "He said \"no\" and 'yes', `maybe`.",
@@ -19,17 +21,6 @@ EXACT = [
     "<message_for_user>& not markup</message_for_user> **nor** this",
     "50% off {name} %s $HOME",
 ]
-
-
-@tool(acts=("speech",), exclusive=True)
-async def talk(text: str) -> Speech:
-    """Say something to the user now."""
-    return Speech(text=text, when="now")
-
-
-def said(text: str) -> Delivery:
-    """A delivery of this text."""
-    return Delivery(text=text, conversation_id="c", turn=1, ordinal=1, key="c/1")
 
 
 async def test_what_is_said_stands_on_stdout_to_the_byte(

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from turnwise import ConfigurationError, Delivery, Engine, Speech, WebhookChannel, presets, tool
+from turnwise import ConfigurationError, Delivery, Engine, WebhookChannel, presets
 from turnwise.effects.channels import attempt, courier
 from turnwise.effects.channels.signing import WebhookSecret
 from turnwise.effects.channels.webhook import NotTaken
@@ -28,18 +28,12 @@ from turnwise.testing import (
     reply,
 )
 
-from .scenes import Watcher, until
+from .scenes import Watcher, talk, until
 from .test_channel_terminal import EXACT
 from .webhook_receiver import KEY, SECRET, Receiver, signature
 
 OTHER_SECRET = f"whsec_{base64.b64encode(bytes(32)).decode()}"
 HELLO = Delivery("Hello.", "c", turn=1, ordinal=1, key="c/2")
-
-
-@tool(crash="idempotent", acts=("speech",), exclusive=True)
-async def talk(text: str) -> Speech:
-    """Say something to the user now."""
-    return Speech(text=text, when="now")
 
 
 def test_the_signature_is_that_of_the_standard() -> None:

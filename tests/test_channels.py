@@ -24,19 +24,13 @@ from turnwise.effects.channels import attempt
 from turnwise.states import ToolResult
 from turnwise.testing import RecordingChannel, ScriptedLlm, call, calls, reply
 
-from .scenes import Gate, Watcher, results
+from .scenes import Gate, Watcher, results, talk
 
 
 @tool(acts=("speech",))
 async def respond(text: str) -> Speech:
     """Say something to the user once the turn has ended."""
     return Speech(text=text)
-
-
-@tool(acts=("speech",), exclusive=True)
-async def talk(text: str) -> Speech:
-    """Say something to the user now."""
-    return Speech(text=text, when="now")
 
 
 @tool(acts=("work_complete",))

@@ -18,8 +18,7 @@ from turnwise.persistence.store import Store
 from turnwise.testing import ManualClock, RecordingChannel, ScriptedLlm, call, calls, reply
 from turnwise.testing.scripted import FunctionLlm
 
-from .scenes import Gate, Watcher, until
-from .test_channels import talk
+from .scenes import Gate, Watcher, talk, until
 from .test_doctor import change
 
 

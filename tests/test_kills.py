@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from turnwise import Conversation, Engine, Policy, Refused, Speech, ToolContext, Turn, presets, tool
+from turnwise import Conversation, Engine, Policy, Refused, ToolContext, Turn, presets, tool
 from turnwise.effects.runner import Runner
 from turnwise.states import machine
 from turnwise.states.handlers import tool_executing
@@ -20,7 +20,7 @@ from turnwise.testing import FunctionLlm, RecordingChannel, call, calls, crash_a
 from turnwise.testing.crashes import CrashFound, Process, ScenarioFailed, check_after_crashes
 
 from .faults import LONG
-from .scenes import QUESTION, Gate, answers_after, full_disk
+from .scenes import QUESTION, Gate, answers_after, full_disk, talk
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(0 if LONG else 240)]
 
@@ -49,12 +49,6 @@ async def look() -> str:
 async def note(text: str, context: ToolContext) -> str:
     """Take a note."""
     return f"Noted under {context.key}."
-
-
-@tool(crash="idempotent", acts=("speech",), exclusive=True)
-async def talk(text: str) -> Speech:
-    """Say something now."""
-    return Speech(text=text, when="now")
 
 
 @tool

@@ -135,11 +135,20 @@ class TestReceipts:
 
         assert ([row.target for row in during], rows_in(database)) == (["screen"], [])
 
+    async def test_are_stored_behind_a_transaction_that_was_left_open(self, store: Store) -> None:
+        """A disk in trouble may not let one be rolled back at once; the next one begins with that."""
+        log, effect_id = await talking(store)
+        await told(store, "BEGIN IMMEDIATE")
+
+        log.acknowledge(effect_id, "screen")
+
+        assert await store.outbox() == ()
+
     async def test_are_tried_again_by_themselves(
         self, store: Store, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """No step has to come."""
-        monkeypatch.setattr("turnwise.persistence.writer.RETRY", 0.01)
+        monkeypatch.setattr("turnwise.persistence.receipts.RETRY", 0.01)
         log, effect_id = await talking(store)
 
         with closing(sqlite3.connect(database, isolation_level=None)) as other:
@@ -152,8 +161,8 @@ class TestReceipts:
 
     async def test_are_not_tried_again_at_once(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         """A disk in trouble is left alone for a while."""
-        monkeypatch.setattr("turnwise.persistence.writer.LINGER", 0.0)
-        monkeypatch.setattr("turnwise.persistence.writer.RETRY", 3600.0)
+        monkeypatch.setattr("turnwise.persistence.receipts.LINGER", 0.0)
+        monkeypatch.setattr("turnwise.persistence.receipts.RETRY", 3600.0)
         log, effect_id = await talking(store)
         await told(store, "PRAGMA query_only = ON")
         words = await statements_of(store)

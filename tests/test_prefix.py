@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise.effects.model import prefix as module
+from turnwise.effects.model.digest import request_digest
 from turnwise.effects.model.prefix import Prefix, Prefixes
-from turnwise.effects.model.prompt import Offer, build_request, request_digest
+from turnwise.effects.model.prompt import Offer, build_request
 from turnwise.effects.scene import Scene
 from turnwise.states import Context
 from turnwise.states.effects import RequestLlm

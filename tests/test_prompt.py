@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from turnwise.effects.model.digest import request_digest
 from turnwise.effects.model.lite import LiteLlm
 from turnwise.effects.model.port import ModelRequest
-from turnwise.effects.model.prompt import build_request, legal_name, request_digest
+from turnwise.effects.model.prompt import build_request, legal_name
 from turnwise.states import Image
 from turnwise.states.effects import RequestLlm
 from turnwise.states.messages import Message, ToolCall

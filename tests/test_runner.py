@@ -19,7 +19,7 @@ REQUEST = RequestLlm(effect_id=1, model="model", at=NOON)
 
 
 class NoStore:
-    """A recorder that is never asked."""
+    """A log that is never written to."""
 
     async def append(self, event: Event, step: Any, targets: Any = ()) -> None:
         """Nothing is stored here."""

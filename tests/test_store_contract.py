@@ -101,7 +101,7 @@ def turns_the_outbox_around(patch: pytest.MonkeyPatch) -> None:
 
 def loses_receipts(patch: pytest.MonkeyPatch) -> None:
     """Nothing of what became of deliveries is stored."""
-    patch.setattr(recorder, "settle", lambda driver, receipts: None)
+    patch.setattr(recorder, "note", lambda driver, receipts: None)
 
 
 def sends_without_storing(patch: pytest.MonkeyPatch) -> None:
@@ -132,7 +132,7 @@ def lets_go_of_what_is_handed_in(patch: pytest.MonkeyPatch) -> None:
     """A step whose caller is cancelled is not stored."""
     right = Writer._store
     patch.setattr(
-        Writer, "_store", lambda self, batch: right(self, [one for one in batch if not one.reply.future.cancelled()])
+        Writer, "_store", lambda self, batch: right(self, [one for one in batch if not one.promise.future.cancelled()])
     )
 
 

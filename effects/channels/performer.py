@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ...states.effects import DeliverToUser
 from ...states.replies import text_of_reply
@@ -25,20 +26,14 @@ class DeliveryPerformer:
 
     async def __call__(self, effect: DeliverToUser, scene: Scene) -> None:
         """Try every channel once. One that fails does not hold up the others; it is told, and tried again (S20)."""
-        await self._courier.hand_in((target, _parcel(effect, scene, target)) for target in self.targets)
-
-    def take_up(self, effect: DeliverToUser, scene: Scene, target: str, attempts: int, due: datetime | None) -> bool:
-        """Go on with what an earlier process left to be delivered to this channel; False if there is none of that
-        name."""
-        if target not in self.targets:
-            return False
-        parcel = _parcel(effect, scene, target)
-        parcel.attempts, parcel.due = attempts, due
-        self._courier.take_up(target, parcel)
-        return True
+        await self._courier.hand_in((target, parcel_of(effect, scene, target)) for target in self.targets)
 
 
-def _parcel(effect: DeliverToUser, scene: Scene, target: str) -> Parcel:
+def parcel_of(
+    effect: DeliverToUser, scene: Scene, target: str, attempts: int = 0, due: datetime | None = None
+) -> Parcel:
+    """The delivery as it goes to this channel. So many `attempts` have failed, and the next one comes when it is `due`,
+    None for at once."""
     delivery = Delivery(
         text=text_of_reply(scene.transcript.words(effect.said), scene.context.policy),
         conversation_id=scene.conversation_id,
@@ -48,7 +43,7 @@ def _parcel(effect: DeliverToUser, scene: Scene, target: str) -> Parcel:
         origin=scene.transcript.origin(effect.said),
     )
     tell = partial(_tell, scene, effect.effect_id, delivery, target)
-    return Parcel(delivery, effect.effect_id, scene.receipts, tell)
+    return Parcel(delivery, effect.effect_id, scene.receipts, tell, attempts, due)
 
 
 def _tell(scene: Scene, effect_id: int, delivery: Delivery, target: str, sentence: str | None) -> None:
@@ -57,3 +52,9 @@ def _tell(scene: Scene, effect_id: int, delivery: Delivery, target: str, sentenc
         scene.show(effect_id, "delivered", told)
     else:
         scene.show(effect_id, "delivery_failed", {**told, "sentence": sentence})
+
+
+if TYPE_CHECKING:
+    from ..runner import Sender
+
+    _FILLS: type[Sender] = DeliveryPerformer

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ...states.effects import CompactHistory
 from ...states.events import EffectFailed, HistoryCompacted
@@ -18,12 +19,10 @@ from ...states.policy import ModelSpec
 from ...states.transcript import Condensed
 from ..clock import Clock
 from ..scene import Scene
-from ..text import encodable
-from .asking import Asking, sentence_of
-from .failures import failure
+from .asking import Asking
 from .history import write_history
-from .port import LlmFailure, ModelAnswer, ModelRequest
-from .reading import fitting, model_for
+from .port import LlmFailure
+from .reading import failed_reading, model_for, read_by, summary_in
 
 MOST_WORDS = 800
 """Of a summary. Ours: two pages."""
@@ -82,37 +81,25 @@ class CondensePerformer:
         task = _Task.of(effect, scene)
         if task.is_empty:
             return self._nothing(effect, scene)
+        model = model_for(None if effect.turn is None else scene.turn, scene)
         try:
-            answer = await self._ask(task, model_for(None if effect.turn is None else scene.turn, scene), scene)
+            answer = await read_by(model, self._asking, partial(_prompt, task, scene, _words(model)))
+            summary = summary_in(answer, model)
         except LlmFailure as failed:
-            return self._failed(effect, failed.kind, sentence_of(failed, FAILED))
-        summary = encodable(answer.content).strip()
+            return failed_reading(effect.effect_id, failed, FAILED, self._clock)
         return HistoryCompacted(effect_id=effect.effect_id, at=self._clock.now(), summary=summary, usage=answer.usage)
-
-    async def _ask(self, task: _Task, model: ModelSpec, scene: Scene) -> ModelAnswer:
-        return await fitting(model, lambda limit: self._summary(_request(task, model, limit, scene)))
-
-    async def _summary(self, request: ModelRequest) -> ModelAnswer:
-        answer = await self._asking.ask(request)
-        if not answer.content.strip():
-            raise failure("malformed_response", request.model, "the summary has no text")
-        return answer
 
     def _nothing(self, effect: CompactHistory, scene: Scene) -> EffectFailed:
         """In a turn that is bad news: its own message alone does not fit."""
-        if effect.turn is None:
-            return self._failed(effect, "invalid_request", NOTHING_YET)
-        return self._failed(effect, "context_window", scene.context.policy.texts.full)
-
-    def _failed(self, effect: CompactHistory, kind: FailureKind, sentence: str) -> EffectFailed:
+        kind: FailureKind = "invalid_request" if effect.turn is None else "context_window"
+        sentence = NOTHING_YET if effect.turn is None else scene.context.policy.texts.full
         return EffectFailed(effect_id=effect.effect_id, at=self._clock.now(), kind=kind, sentence=sentence)
 
 
-def _request(task: _Task, model: ModelSpec, limit: int, scene: Scene) -> ModelRequest:
+def _prompt(task: _Task, scene: Scene, words: int, limit: int) -> str:
     room = limit - len(INSTRUCTION.encode())
     record = write_history(task.said, task.kept, task.earlier, room, scene.context.policy.texts)
-    text = INSTRUCTION.format(words=_words(model), record=record)
-    return ModelRequest(model=model.name, messages=({"role": "user", "content": text},))
+    return INSTRUCTION.format(words=words, record=record)
 
 
 def _words(model: ModelSpec) -> int:

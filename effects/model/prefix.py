@@ -14,8 +14,10 @@ from weakref import finalize
 from ...states.effects import RequestLlm
 from ...states.messages import Message
 from ..scene import Scene
+from .digest import Digest
+from .ids import Ids
 from .port import ModelRequest
-from .prompt import Digest, Ids, Offer, Passage, put_together, write_passage, write_system
+from .prompt import Offer, Passage, put_together, write_passage, write_system
 
 
 class Prefix:
@@ -53,7 +55,7 @@ class Prefix:
             passage = write_passage(messages, Ids(), effect.model, turn)
             digest = Digest(effect.model).add((*write_system(system), *passage.bodies))
         request = put_together(effect, system, passage, offer)
-        return request, digest.end(request, offer)
+        return request, digest.end(request, offer.canonical)
 
     def _keep_turns_before(self, turn: int, messages: tuple[Message, ...]) -> None:
         first = len(self._messages)

@@ -8,11 +8,9 @@ the transcript holds (case P35).
 
 from __future__ import annotations
 
-import json
 import re
 from collections import deque
 from collections.abc import Iterator, Sequence
-from copy import copy
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -22,11 +20,12 @@ from pydantic_core import from_json
 from ...states.effects import RequestLlm
 from ...states.images import Image
 from ...states.messages import Message, ToolCall
+from .digest import canonical
+from .ids import Ids
 from .order import Body, ordered, parts_of
 from .port import ModelRequest
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_LEGAL_ID = re.compile(r"[a-zA-Z0-9]{9}")  # Mistral takes no others; the rest take these
 _NO_RESULT = "Error: there is no result."
 _NOTHING = "(nothing)"  # a result without a text is refused by some providers
 
@@ -72,11 +71,11 @@ def write_passage(messages: Sequence[Message], ids: Ids, model: str, turn: int) 
 
 
 class Offer:
-    """Tools as every provider takes them, with their part of a request's fingerprint: made once for all requests."""
+    """Tools as every provider takes them, and as `canonical` JSON (empty without tools): made once for all requests."""
 
     def __init__(self, tools: Sequence[Body]) -> None:
         self.tools = tuple(map(_offer, tools))
-        self.canonical = _canonical(self.tools)
+        self.canonical = canonical(self.tools) if self.tools else ""
 
 
 def put_together(effect: RequestLlm, system: str, passage: Passage, offer: Offer) -> ModelRequest:
@@ -92,38 +91,6 @@ def put_together(effect: RequestLlm, system: str, passage: Passage, offer: Offer
 def write_system(system: str) -> tuple[Body, ...]:
     """The system message, unless there is none. `Pure.`"""
     return ({"role": "system", "content": system},) if system.strip() else ()
-
-
-def request_digest(request: ModelRequest) -> str:
-    """A fingerprint of the request: equal requests, and only they, have equal ones. 32 hex digits. `Pure.`"""
-    return Digest(request.model).add(request.messages).end(request)
-
-
-class Digest:
-    """The fingerprint of a request, taken while its messages are written: of canonical JSON, piece by piece."""
-
-    def __init__(self, model: str) -> None:
-        self._hash = blake2b(f"[{_canonical(model)},[".encode(), digest_size=16)
-        self._between = ""
-
-    def add(self, bodies: Sequence[Body]) -> Digest:
-        """The fingerprint with these messages behind those before."""
-        longer = copy(self)
-        longer._hash = self._hash.copy()
-        if bodies:
-            longer._hash.update(f"{self._between}{_canonical(bodies)[1:-1]}".encode())
-            longer._between = ","
-        return longer
-
-    def end(self, request: ModelRequest, offer: Offer | None = None) -> str:
-        """The fingerprint of the request, all messages of which were added; `offer` may be what it offers."""
-        tools = offer.canonical if offer is not None and offer.tools else _canonical(request.tools)
-        ended = self._hash.copy()
-        ended.update(f"],{tools},{_canonical(request.tool_choice)}]".encode())
-        return ended.hexdigest()
-
-
-_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
 def legal_name(name: str) -> str:
@@ -162,40 +129,6 @@ def _paired(messages: Sequence[Message]) -> list[_Entry]:
         for place, call in enumerate(message.tool_calls):
             open_calls[call.call_id].append((entry, place))
     return entries
-
-
-class Ids:
-    """Gives out ids that are legal and used once; an id that is both already stays.
-
-    What a call is renamed to depends only on what stands before it, so a history that grows keeps its beginning, and
-    the provider's cache of it.
-    """
-
-    def __init__(self, before: Ids | None = None) -> None:
-        self._before = before
-        self._used: set[str] = set()
-        self._fresh: int = 1 if before is None else before._fresh
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._used or (self._before is not None and name in self._before)
-
-    def take(self, wanted: str) -> str:
-        """The id for a call that wants to be called so."""
-        given = wanted if _LEGAL_ID.fullmatch(wanted) and wanted not in self else self._next()
-        self._used.add(given)
-        return given
-
-    def keep(self, later: Ids) -> None:
-        """Take over what `later`, made with these `before` it, gave out."""
-        self._used |= later._used
-        self._fresh = later._fresh
-
-    def _next(self) -> str:
-        while True:
-            name = f"call{self._fresh:05}"
-            self._fresh += 1
-            if name not in self:
-                return name
 
 
 def _written(entry: _Entry, ids: Ids, model: str, turn: int) -> Iterator[Body]:

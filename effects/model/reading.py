@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from ...states.events import EffectFailed
 from ...states.failures import TRANSIENT
 from ...states.policy import ModelSpec, Retry
 from ...states.value import later
 from ..clock import Clock
 from ..scene import Scene
-from .port import LlmFailure
+from ..text import encodable
+from .asking import Asking, sentence_of
+from .failures import failure
+from .port import LlmFailure, ModelAnswer, ModelRequest
 
 T = TypeVar("T")
 
@@ -43,17 +47,36 @@ def model_for(turn: int | None, scene: Scene) -> ModelSpec:
     return next((models[name] for name in answered if name in models), scene.context.policy.models[0])
 
 
-async def fitting(model: ModelSpec, attempt: Callable[[int], Awaitable[T]]) -> T:
-    """What comes of an attempt with a request of as many bytes as the model takes, or, where that is too long, of one
-    with far fewer. Raises `LlmFailure`."""
+async def read_by(model: ModelSpec, asking: Asking, prompt: Callable[[int], str]) -> ModelAnswer:
+    """What the model answers to the prompt, one message without tools: `prompt` writes it in as many bytes as the model
+    takes, or, where that is too long, in far fewer. Raises `LlmFailure`."""
+
+    def ask(limit: int) -> Awaitable[ModelAnswer]:
+        message = {"role": "user", "content": prompt(limit)}
+        return asking.ask(ModelRequest(model=model.name, messages=(message,)))
+
     *roomy, tightest = _limits(model)
     for limit in roomy:
         try:
-            return await attempt(limit)
+            return await ask(limit)
         except LlmFailure as failed:
             if failed.kind != "context_window":
                 raise
-    return await attempt(tightest)
+    return await ask(tightest)
+
+
+def summary_in(answer: ModelAnswer, model: ModelSpec) -> str:
+    """The summary that the model was to write. Raises `LlmFailure` if there is none."""
+    summary = encodable(answer.content).strip()
+    if not summary:
+        raise failure("malformed_response", model.name, "the summary has no text")
+    return summary
+
+
+def failed_reading(effect_id: int, failed: LlmFailure, about: str, clock: Clock) -> EffectFailed:
+    """The answer to an effect for which no model could be brought to read; `about` is what came to nothing."""
+    sentence = sentence_of(failed, about)
+    return EffectFailed(effect_id=effect_id, at=clock.now(), kind=failed.kind, sentence=sentence)
 
 
 def _limits(model: ModelSpec) -> list[int]:

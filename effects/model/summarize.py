@@ -5,18 +5,17 @@ It is for display and never takes the place of what was said to the user (case S
 
 from __future__ import annotations
 
+from functools import partial
+
 from ...states.dialogue import of_turn
 from ...states.effects import SummarizeTurn
 from ...states.events import EffectFailed, TurnSummarized
-from ...states.policy import ModelSpec
 from ..clock import Clock
 from ..scene import Scene
-from ..text import encodable
-from .asking import Asking, sentence_of
-from .failures import failure
+from .asking import Asking
 from .history import write_history
-from .port import LlmFailure, ModelAnswer, ModelRequest
-from .reading import fitting, model_for
+from .port import LlmFailure
+from .reading import failed_reading, model_for, read_by, summary_in
 
 FAILED = "Summarizing the turn failed:"
 
@@ -48,23 +47,15 @@ class SummarizePerformer:
         for it, and can do without."""
         model = model_for(scene.turn, scene)
         try:
-            answer = await fitting(model, lambda limit: self._summary(_request(scene, model, limit)))
+            answer = await read_by(model, self._asking, partial(_prompt, scene))
+            summary = summary_in(answer, model)
         except LlmFailure as failed:
-            sentence, now = sentence_of(failed, FAILED), self._clock.now()
-            return EffectFailed(effect_id=effect.effect_id, at=now, kind=failed.kind, sentence=sentence)
-        summary = encodable(answer.content).strip()
+            return failed_reading(effect.effect_id, failed, FAILED, self._clock)
         return TurnSummarized(effect_id=effect.effect_id, at=self._clock.now(), summary=summary, usage=answer.usage)
 
-    async def _summary(self, request: ModelRequest) -> ModelAnswer:
-        answer = await self._asking.ask(request)
-        if not answer.content.strip():
-            raise failure("malformed_response", request.model, "the summary has no text")
-        return answer
 
-
-def _request(scene: Scene, model: ModelSpec, limit: int) -> ModelRequest:
+def _prompt(scene: Scene, limit: int) -> str:
     turn = of_turn(scene.transcript.messages, scene.transcript.first_try(scene.turn))
     room = limit - len(INSTRUCTION.encode())
     record = write_history(turn, (), "", room, scene.context.policy.texts)
-    text = INSTRUCTION.format(words=MOST_WORDS, record=record)
-    return ModelRequest(model=model.name, messages=({"role": "user", "content": text},))
+    return INSTRUCTION.format(words=MOST_WORDS, record=record)

@@ -8,6 +8,7 @@ was read (cases S6, S11).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from ...states.dialogue import of_turn
 from ...states.effects import VerifyWork
@@ -16,10 +17,10 @@ from ...states.messages import Heard
 from ...states.replies import text_of_reply
 from ..clock import Clock
 from ..scene import Scene
-from .asking import Asking, sentence_of
+from .asking import Asking
 from .history import cut, entitled, write_history
-from .port import LlmFailure, ModelAnswer, ModelRequest
-from .reading import fitting, model_for, patiently
+from .port import LlmFailure
+from .reading import failed_reading, model_for, patiently, read_by
 from .verdict import read_verdict
 
 FAILED = "Checking the work failed:"
@@ -66,11 +67,11 @@ class VerifyPerformer:
 
         It ends in time: each request has a deadline, and the policy says how many there may be.
         """
+        ask = partial(read_by, model_for(scene.turn, scene), self._asking, partial(_prompt, effect, scene))
         try:
-            answer = await patiently(scene.context.policy.retry, self._clock, lambda: self._ask(effect, scene))
+            answer = await patiently(scene.context.policy.retry, self._clock, ask)
         except LlmFailure as failed:
-            sentence, now = sentence_of(failed, FAILED), self._clock.now()
-            return EffectFailed(effect_id=effect.effect_id, at=now, kind=failed.kind, sentence=sentence)
+            return failed_reading(effect.effect_id, failed, FAILED, self._clock)
         verdict = read_verdict(answer.content)
         return WorkVerified(
             effect_id=effect.effect_id,
@@ -81,13 +82,9 @@ class VerifyPerformer:
             usage=answer.usage,
         )
 
-    async def _ask(self, effect: VerifyWork, scene: Scene) -> ModelAnswer:
-        model = model_for(scene.turn, scene)
-        return await fitting(model, lambda limit: self._asking.ask(_request(effect, scene, model.name, limit)))
 
-
-def _request(effect: VerifyWork, scene: Scene, model: str, limit: int) -> ModelRequest:
-    """What the model is sent that checks. The record takes what the rest leaves of the limit: half of it or more."""
+def _prompt(effect: VerifyWork, scene: Scene, limit: int) -> str:
+    """What the model reads that checks. The record takes what the rest leaves of the limit: half of it or more."""
     room = limit - len(INSTRUCTION.encode())
     parts = {
         "asked": cut(entitled(ASKED, _asked(scene)), room // 6),
@@ -98,8 +95,7 @@ def _request(effect: VerifyWork, scene: Scene, model: str, limit: int) -> ModelR
     transcript, texts = scene.transcript, scene.context.policy.texts
     earlier = "" if transcript.condensed is None else transcript.condensed.summary
     record = write_history(transcript.current, (), earlier, room, texts)
-    text = INSTRUCTION.format(**parts, record=record)
-    return ModelRequest(model=model, messages=({"role": "user", "content": text},))
+    return INSTRUCTION.format(**parts, record=record)
 
 
 def _asked(scene: Scene) -> str:

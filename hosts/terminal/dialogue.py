@@ -71,7 +71,7 @@ async def dialogue(
         if not led.left:
             raise
     finally:
-        screen.pen.settle()
+        screen.pen.finish()
 
 
 class Dialogue:

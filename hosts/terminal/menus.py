@@ -42,7 +42,7 @@ class Menus:
 
     async def answer(self, question: UserQuestion, other: Other | None, commands: Collection[str]) -> Answer | None:
         """The answer, or None after Ctrl-C. Raises EOFError after Ctrl-D, and `Commanded`."""
-        self._pen.settle()
+        self._pen.finish()
         if forget():
             self._pen.note(DROPPED)
         try:

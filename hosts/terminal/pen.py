@@ -47,7 +47,7 @@ class Pen:
 
     def line(self, text: str = "", style: str = "") -> None:
         """Write a line, or several, beginning at the left."""
-        self.settle()
+        self.finish()
         wrapping = self._wrapping()
         self._write(f"{wrapping.feed(printable(text))}{wrapping.finish()}\n", style)
 
@@ -57,7 +57,7 @@ class Pen:
 
     def row(self, text: str) -> None:
         """Write one line of a table; on a terminal it is cut off where the line is full."""
-        self.settle()
+        self.finish()
         if self.lively:
             self._output.print(Text(printable(text)), no_wrap=True, overflow="ellipsis")
         else:
@@ -71,14 +71,14 @@ class Pen:
     def flow(self, text: str, style: str = "") -> None:
         """Write a text that comes in pieces, one after the other. Another style begins on a line of its own."""
         if self._flowing is None or self._flowing[0] != style:
-            self.settle()
+            self.finish()
             self._flowing = (style, self._wrapping())
         style, wrapping = self._flowing
         self._write(wrapping.feed(printable(text)), style)
 
     def box(self, title: str, text: str) -> None:
         """Write a longer text to look at, with its lines as they are."""
-        self.settle()
+        self.finish()
         heading, content = one_line(title), printable(text).rstrip()
         if self.lively:
             panel = Panel.fit(Text(content), title=Text(heading), title_align="left", border_style=DIM)
@@ -88,12 +88,12 @@ class Pen:
 
     def wait_for(self, what: str) -> None:
         """Say what is being waited for, until something else is written. Only on a terminal."""
-        self.settle()
+        self.finish()
         if self.lively:
             self._waiting = self._output.status(Text(one_line(what, self._output.width - 4), style=DIM))
             self._waiting.start()
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         """End what is half written, before somebody else writes on the same terminal."""
         waiting, self._waiting = self._waiting, None
         if waiting is not None:

@@ -99,7 +99,7 @@ class Screen:
         self._heard = {"text": "", "thinking": ""}
         if data["type"] == "tool_executing":
             return  # which tool it is has just been told
-        self.pen.settle()
+        self.pen.finish()
         self._tell(data)
         if data["type"] in _GOING_ON:
             self.pen.wait_for(_GOING_ON[data["type"]])
@@ -157,7 +157,7 @@ class Screen:
         heard, self._said, self._undelivered = self._heard["text"], text, text
         if heard and text.startswith(heard):
             self.pen.flow(text[len(heard) :])
-            self.pen.settle()
+            self.pen.finish()
         else:
             self._write(role, text)
 

@@ -41,7 +41,7 @@ def pen_for_stdout() -> Iterator[Pen]:
         try:
             yield pen
         finally:
-            pen.settle()
+            pen.finish()
 
 
 def with_needed_tools(settings: Settings) -> Settings:
@@ -83,7 +83,7 @@ async def engine_for(
     pen.wait_for("getting ready")
     await engine.check()
     async with engine:
-        pen.settle()
+        pen.finish()
         yield engine
         if speech:
             await _hear_out(engine, speech)

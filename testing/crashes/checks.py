@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from ...states.effects import DeliverToUser, ExecuteTool
-from ...states.events import Answer, DoubtResolved, EffectFailed, Request, ToolAborted
+from ...states.effects import DeliverToUser
+from ...states.events import Answer, EffectFailed, Request, ToolAborted
 from ...states.log import LogEntry
-from ...states.states import Closed, Failed, Idle, State, pending
+from ...states.states import State
+from ..afterwards import run_too_often, still_open
 from .journal import Seen
 
 
@@ -54,21 +55,7 @@ def what_was_answered_was_begun(found: Found) -> Iterator[str]:
 
 def nothing_runs_twice_that_must_not(found: Found) -> Iterator[str]:
     """A tool that must run at most once is begun once, and once more each time that a person says so."""
-    again = [
-        entry.event.call_id
-        for entry in found.entries
-        if isinstance(entry.event, DoubtResolved) and entry.event.verdict == "again"
-    ]
-    tools = {
-        effect.effect_id: effect.call
-        for entry in found.entries
-        for effect in entry.effects
-        if isinstance(effect, ExecuteTool) and effect.call.crash == "at_most_once"
-    }
-    for effect_id, call in tools.items():
-        times = found.seen.begun[found.id, effect_id]
-        if times > 1 + again.count(call.call_id):
-            yield f"{call.name} must run at most once, and was begun {times} times as the effect {effect_id}"
+    yield from run_too_often(found.entries, lambda effect_id: found.seen.begun[found.id, effect_id])
 
 
 def what_was_said_arrives_in_order(found: Found) -> Iterator[str]:
@@ -86,8 +73,7 @@ def what_was_said_arrives_in_order(found: Found) -> Iterator[str]:
 
 def it_is_at_rest(found: Found) -> Iterator[str]:
     """Nothing is open."""
-    if pending(found.state) or not isinstance(found.state, Idle | Failed | Closed):
-        yield f"it rests in {found.state.type} and waits for {sorted(pending(found.state))}"
+    yield from still_open(found.state)
     if found.left:
         yield f"{sorted(found.left)} are still to be delivered"
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, TypeAlias, get_args
 
-from ...states.effects import AWAITED, Abort, CancelSubAgent, DeliverToUser, ExecuteTool
-from ...states.events import DoubtResolved, Event, Request, UserMessage
-from ...states.states import Closed, Failed, Idle, State, pending
+from ...states.effects import AWAITED, Abort, CancelSubAgent, DeliverToUser
+from ...states.events import Event, Request, UserMessage
+from ...states.states import Closed, State
 from ...states.step import Step
 from ...states.transcript import Transcript
 from ...states.turn import TurnStatus
 from .. import laws
+from ..afterwards import run_too_often, still_open
 from ..history import History
 from .disk import Row, named
 from .lines import Line, Sent
@@ -112,21 +113,14 @@ def effects_are_carried_out(ending: Ending) -> Iterator[str]:
 
 def nothing_runs_twice_that_must_not(ending: Ending) -> Iterator[str]:
     """A tool that must run at most once is begun once, and once more each time that a person says so."""
-    again = Counter(
-        row.event.call_id
-        for row in ending.rows
-        if isinstance(row.event, DoubtResolved) and row.event.verdict == "again"
-    )
-    tools = {one.effect_id: one.call for row in ending.rows for one in row.effects if isinstance(one, ExecuteTool)}
-    for (_, id_), times in ending.world.times_begun.items():
-        if id_ in tools and tools[id_].crash == "at_most_once" and times > 1 + again[tools[id_].call_id]:
-            yield f"{tools[id_].name} must run at most once, and was begun {times} times as the effect {id_}"
+    begun = ending.world.times_begun
+    yield from run_too_often([row.entry for row in ending.rows], lambda id_: begun[ending.conversation_id, id_])
 
 
 def it_is_at_rest(ending: Ending) -> Iterator[str]:
     """Nothing is open."""
-    if not ending.cut_short and (pending(ending.state) or not isinstance(ending.state, Idle | Failed | Closed)):
-        yield f"it rests in {ending.state.type} and waits for {sorted(pending(ending.state))}"
+    if not ending.cut_short:
+        yield from still_open(ending.state)
 
 
 def memory_follows_the_store(ending: Ending) -> Iterator[str]:

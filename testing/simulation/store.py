@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class MemoryLog:
-    """One conversation's place in the store: a `Recorder`."""
+    """One conversation's place in the store: a `Log`."""
 
     def __init__(self, store: MemoryStore, conversation_id: str) -> None:
         self._store = store

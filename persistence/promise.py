@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import Any
 
 
-class Reply:
-    """The answer to one piece of work, made by the task that hands the work in, which then awaits `future`.
+class Promise:
+    """That one piece of work will be done: made by the task that hands the work in, which then awaits `future`.
 
     Who no longer waits, because he was cancelled or his loop is closed, is not told.
     """
@@ -23,24 +23,24 @@ class Reply:
         self.error: BaseException | None = None
 
     @staticmethod
-    def tell(replies: Iterable[Reply]) -> None:
+    def tell(promises: Iterable[Promise]) -> None:
         """Tell all of them their `result`, or their `error`. To be called from any thread.
 
         A loop is woken once for all of its tasks: to wake it costs more than to commit a step.
         """
-        by_loop: dict[asyncio.AbstractEventLoop, list[Reply]] = {}
-        for reply in replies:
-            by_loop.setdefault(reply._loop, []).append(reply)
+        by_loop: dict[asyncio.AbstractEventLoop, list[Promise]] = {}
+        for promise in promises:
+            by_loop.setdefault(promise._loop, []).append(promise)
         for loop, told in by_loop.items():
             with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(_settle, told)
+                loop.call_soon_threadsafe(_keep, told)
 
 
-def _settle(replies: list[Reply]) -> None:
-    for reply in replies:
-        if reply.future.done():
+def _keep(promises: list[Promise]) -> None:
+    for promise in promises:
+        if promise.future.done():
             continue
-        if reply.error is None:
-            reply.future.set_result(reply.result)
+        if promise.error is None:
+            promise.future.set_result(promise.result)
         else:
-            reply.future.set_exception(reply.error)
+            promise.future.set_exception(promise.error)
