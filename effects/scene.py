@@ -10,8 +10,11 @@ from ..states.context import Context
 from ..states.transcript import Transcript
 from .receipts import Receipts
 
-LiveKind = Literal["token", "tool_progress", "delivery_failed"]
-"""What may be shown while an effect is under way. Live updates are never stored."""
+LiveKind = Literal["token", "tool_progress", "delivered", "delivery_failed"]
+"""What may be shown of an effect. Live updates are never stored."""
+
+UNAWAITED: frozenset[LiveKind] = frozenset({"delivered", "delivery_failed"})
+"""What is shown of effects that no state awaits, so at any time."""
 
 
 @dataclass(frozen=True)

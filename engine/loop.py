@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 from ..effects.clock import Clock
 from ..effects.runner import Log, Performer, Runner
-from ..effects.scene import LiveKind, Scene
+from ..effects.scene import UNAWAITED, LiveKind, Scene
 from ..persistence.errors import StorageFailed, StoreConflict
 from ..states.effects import Effect
 from ..states.errors import Refused, StoreError, TurnwiseError
@@ -195,7 +195,7 @@ class Loop:
         return Scene(self.conversation_id, turn, memory.context, memory.transcript, self._show, self._log)
 
     def _show(self, effect_id: int, kind: LiveKind, data: dict[str, Any]) -> None:
-        if kind == "delivery_failed" or effect_id in pending(self.state):
+        if kind in UNAWAITED or effect_id in pending(self.state):
             self.feed.publish(Update(kind, data))
 
     # --- from outside

@@ -1,8 +1,9 @@
 """What watchers of a conversation see: one vocabulary for programs, streams and pages.
 
 Updates follow from the log, so one that was missed can be read again. Each has the id "seq.n": the step, and its
-place in it. Between them stand live ones, without an id, which are never stored: `token`,
-`tool_progress` and `delivery_failed`.
+place in it. Between them stand live ones, without an id, which are never stored: `token`, `tool_progress`,
+`delivered` and `delivery_failed`. The last two are the receipts of the channels, as they come in; what has not arrived
+is kept in the outbox.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ UpdateType = Literal[
     "turn_ended",
     "token",
     "tool_progress",
+    "delivered",
     "delivery_failed",
 ]
 
@@ -60,11 +62,12 @@ class Update:
     | message | `role`, `text`, `turn`, and of a user the `message_id`, and `images` if there are any, as {`url`} |
     | thought | `text`, `turn`: thinking, and text that the rules keep from the user |
     | tool | `call_id`, `name`, `speaks`, `status`: completed, failed, cancelled, denied, or running with `arguments` |
-    | delivery | `text`, `turn`, `ordinal`: handed over to the user; `relayed` if another agent wrote it |
+    | delivery | `text`, `turn`, `ordinal`: said to the user; `relayed` if another agent wrote it |
     | turn_ended | `turn`, `status`, `is_complete`, `final_content`, `user_response`, `deliveries`, `silent`, … |
     | token | `text`, `kind`: text or thinking |
     | tool_progress | `call_id`, `text` |
-    | delivery_failed | `key`, `channel`, `sentence` |
+    | delivered | `turn`, `ordinal`, `key`, `channel`: this channel has taken the delivery |
+    | delivery_failed | the same and `sentence`: it has not, and is tried again |
     """
 
     type: UpdateType

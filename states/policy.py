@@ -11,14 +11,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from .rules import Rules
 from .texts import Texts
-from .value import Seconds, Text, Value
+from .value import Seconds, Text
 
 WhenBusy = Literal["refuse", "queue", "steer"]
 """What becomes of a message that comes during a turn."""
 
 
-class ModelSpec(Value):
+class ModelSpec(Rules):
     """A model that may be asked, by the name under which the host knows it."""
 
     name: Text = Field(min_length=1)
@@ -26,7 +27,7 @@ class ModelSpec(Value):
     """How many tokens it takes in; None if that is not known, and then nothing is ever condensed for it."""
 
 
-class Questions(Value):
+class Questions(Rules):
     """How questions to a person are handled (seed 002)."""
 
     alongside: Literal["in_order", "alone"] = "in_order"
@@ -46,7 +47,7 @@ class Questions(Value):
     """How long a question waits before the model goes on without an answer; None waits for ever."""
 
 
-class Limits(Value):
+class Limits(Rules):
     """What one turn may use up. None is no limit. Counted anew with every message and answer of a person."""
 
     requests: int = Field(default=50, ge=1)
@@ -64,7 +65,7 @@ class Limits(Value):
     """Wall-clock time, without the time spent waiting for people."""
 
 
-class Retry(Value):
+class Retry(Rules):
     """When a request that failed for a passing reason is sent again."""
 
     attempts: int = Field(default=3, ge=1)
@@ -88,7 +89,7 @@ class Retry(Value):
         return max(backoff, retry_after or 0.0)
 
 
-class SpeechRules(Value):
+class SpeechRules(Rules):
     """What becomes of speech that a tool brings for the end of the turn; speech for now is always delivered."""
 
     keep: Literal["last", "each"] = "last"
@@ -102,7 +103,7 @@ class SpeechRules(Value):
     reads, and without any text nothing is delivered. For the tools that come with turnwise."""
 
 
-class Repeats(Value):
+class Repeats(Rules):
     """Calls that were made before: same tool, same arguments, the order of their keys aside (seed 001, case J8)."""
 
     window: int = Field(default=0, ge=0)
@@ -110,28 +111,28 @@ class Repeats(Value):
     claim, write, spawn) always run."""
 
 
-class Empty(Value):
+class Empty(Rules):
     """What becomes of a response without text and calls (seed 001, case J11)."""
 
     in_a_row: int = Field(default=1, ge=1)
     """After tool results: how many in a row until the model is given the fallback prompt, once."""
 
 
-class Recovery(Value):
+class Recovery(Rules):
     """How a turn survives the death of its process."""
 
     resumes: int = Field(default=2, ge=0)
     """How often it is taken up without progress before it fails. Waits for people are not counted."""
 
 
-class Recent(Value):
+class Recent(Rules):
     """Requests hold only what was said lately, in whatever conversation of the owner (seed 001, case J3)."""
 
     seconds: Annotated[Seconds, Field(gt=0)] = 300.0
     """How far back a request looks; a message that is just this old is still in."""
 
 
-class Profile(Value):
+class Profile(Rules):
     """A way for the model to behave, chosen for each turn (seed 001)."""
 
     name: Text = Field(min_length=1)
@@ -146,7 +147,7 @@ class Profile(Value):
     """Whether the system message tells how to reach the user, where there is a tool for it (case S18)."""
 
 
-class Policy(Value):
+class Policy(Rules):
     """All rules of one conversation. The engine fills in `models` with what it was opened with."""
 
     models: tuple[ModelSpec, ...] = Field(default=(ModelSpec(name="default"),), min_length=1)

@@ -6,10 +6,11 @@ the words that were read then.
 
 from __future__ import annotations
 
-from .value import Text, Value
+from .rules import Rules
+from .value import Text
 
 
-class Texts(Value):
+class Texts(Rules):
     """Results are read by the model in place of what a call would have given; nudges are read by the model once and
     never stored as dialogue; guidance is part of the system message of each request that offers the tool it is about,
     by the name that stands in it as `{tool}`; endings are read by people. An empty ending or guidance says nothing."""

@@ -94,6 +94,29 @@ class TestChannelsThatAreDown:
         assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
         assert await still_to_deliver(database) == [("line", 9)]
 
+    async def test_each_receipt_is_told(self, database: Path) -> None:
+        """Watchers see what became of a delivery on each channel, after the delivery itself and as it happens."""
+        clock, line, whole = ManualClock(), Line(), RecordingChannel(name="whole")
+        opening = Engine.open(database, model=ScriptedLlm([reply("a")]), channels=[line.channel, whole], clock=clock)
+
+        async with opening as engine:
+            conversation = await engine.create()
+            watcher = Watcher(conversation)
+            await watcher.until("snapshot")
+            await conversation.send("Hi")
+            await clock.until_asleep()
+            line.down = False
+            await clock.advance(1)
+            await watcher.until("delivered", 2)
+            await watcher.stop()
+
+        told = [(one.type, one.data) for one in watcher.updates if one.type.startswith("deliver")]
+        this = {"turn": 1, "ordinal": 1, "key": f"{conversation.id}/2"}
+        failed = {**this, "channel": "line", "sentence": "The channel line failed on a delivery."}
+        assert told[0] == ("delivery", {"turn": 1, "ordinal": 1, "text": "a"})
+        assert sorted(told[1:3], key=str) == [("delivered", {**this, "channel": "whole"}), ("delivery_failed", failed)]
+        assert told[3:] == [("delivered", {**this, "channel": "line"})]
+
     async def test_it_may_be_down_for_weeks(self, database: Path) -> None:
         """S20: after any number of failed attempts the next one comes within a minute."""
         clock, line = ManualClock(), Line()

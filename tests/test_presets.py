@@ -12,6 +12,7 @@ from turnwise.states import (
     AwaitingSubAgents,
     AwaitingUserResponse,
     Idle,
+    Limits,
     LlmRequesting,
     NotifyParent,
     Opened,
@@ -340,6 +341,27 @@ class TestForegroundAndBackground:
 
         assert back.delivered() == []
         assert front.delivered() == ["It is being built.", "Three files have changed."]
+
+
+class TestReplace:
+    """A host changes single rules of a preset."""
+
+    def test_it_is_the_preset_but_for_that(self) -> None:
+        """As if it had been written so in the first place; a default that was not written still is none."""
+        changed = presets.talk().replace(silent="nudge", limits=Limits().replace(requests=3))
+
+        assert changed == Policy(**{**dict(presets.talk()), "silent": "nudge", "limits": Limits(requests=3)})
+        assert changed.model_fields_set == presets.talk().model_fields_set | {"silent", "limits"}
+
+    @pytest.mark.parametrize(
+        "change",
+        [lambda: presets.talk().replace(silnt="nudge"), lambda: presets.talk().replace(silent="shout"),
+         lambda: Limits().replace(requests=0), lambda: Texts().replace(nudge=1)],
+    )  # fmt: skip
+    def test_what_is_no_rule_is_refused(self, change: Callable[[], Any]) -> None:
+        """Where it is written, by the name of the field."""
+        with pytest.raises(ValidationError, match=r"silnt|silent|requests|nudge"):
+            change()
 
 
 class TestSubAgents:

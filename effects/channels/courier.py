@@ -37,13 +37,13 @@ CLOSING_GRACE = 1.0
 
 @dataclass
 class Parcel:
-    """A delivery on its way to one channel. `tell` shows a failed attempt to whoever watches; `attempts` are those that
-    failed, and `due` is when the next one comes."""
+    """A delivery on its way to one channel. `tell` shows whoever watches how an attempt ended: why it failed, or
+    None if the channel took the delivery. `attempts` are those that failed, and `due` is when the next one comes."""
 
     delivery: Delivery
     effect_id: int
     receipts: Receipts
-    tell: Callable[[str], None]
+    tell: Callable[[str | None], None]
     attempts: int = 0
     due: datetime | None = None
     tried: asyncio.Event = field(default_factory=asyncio.Event)
@@ -122,7 +122,7 @@ class Courier:
             parcel.receipts.postpone(parcel.effect_id, target, parcel.attempts, parcel.due)
             for waiting in line:
                 waiting.tried.set()
-            parcel.tell(fault)
+        parcel.tell(fault)
         parcel.tried.set()
 
     async def _stop(self, keys: list[tuple[str, str]]) -> None:

@@ -42,12 +42,16 @@ def parcel_of(
         key=scene.key(effect.effect_id),
         origin=scene.transcript.origin(effect.said),
     )
-    tell = partial(_tell, scene, effect.effect_id, delivery.key, target)
+    tell = partial(_tell, scene, effect.effect_id, delivery, target)
     return Parcel(delivery, effect.effect_id, scene.receipts, tell, attempts, due)
 
 
-def _tell(scene: Scene, effect_id: int, key: str, target: str, sentence: str) -> None:
-    scene.show(effect_id, "delivery_failed", {"key": key, "channel": target, "sentence": sentence})
+def _tell(scene: Scene, effect_id: int, delivery: Delivery, target: str, sentence: str | None) -> None:
+    told = {"key": delivery.key, "channel": target, "turn": delivery.turn, "ordinal": delivery.ordinal}
+    if sentence is None:
+        scene.show(effect_id, "delivered", told)
+    else:
+        scene.show(effect_id, "delivery_failed", {**told, "sentence": sentence})
 
 
 if TYPE_CHECKING:

@@ -5,15 +5,20 @@ inside a callback during which nothing stops it, tells of its files on stdout, a
 A process can be ended at any moment, writes where it is told to, and has an exit code: 0 if the text was spoken.
 """
 
+import ctypes
 import importlib
+import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 PLAYER = "aplay"
 """What plays a file on Linux; pyttsx3 uses it there, too."""
+
+ESPEAK = "libespeak-ng.so.1"
 
 
 def speak(text: str, file: Path | None) -> None:
@@ -38,7 +43,21 @@ def _into(text: str, file: Path) -> None:
 
 
 def _engine() -> Any:
+    if sys.platform.startswith("linux"):
+        _borrow_espeak()
     return importlib.import_module("pyttsx3").init()
+
+
+def _borrow_espeak() -> None:
+    """Where the system has no espeak-ng, which pyttsx3 speaks with on Linux, load the one that the package
+    espeakng-loader brings, if that is installed: whoever asks for a library by this name then gets what is loaded."""
+    try:
+        ctypes.CDLL(ESPEAK)
+    except OSError:
+        if find_spec("espeakng_loader"):
+            lent = importlib.import_module("espeakng_loader")
+            os.environ["ESPEAK_DATA_PATH"] = lent.get_data_path()
+            ctypes.CDLL(lent.get_library_path())
 
 
 def _run(engine: Any) -> None:

@@ -25,7 +25,6 @@ class Fate:
     def __init__(self, dice: Dice) -> None:
         self.failing = 0.0
         self.lives: int | None = None
-        self.has_lied = False
         self._dice = dice
         self._may_lie = self._is_honest = False
 
@@ -48,7 +47,7 @@ class Fate:
             self._may_lie = False
         elif not self._is_honest and self._dice.chance(self.failing):
             if sql == "COMMIT" and self._may_lie and self._dice.chance(0.5):
-                self._is_honest = self.has_lied = True
+                self._is_honest = True
                 statement()
             self._may_lie = False
             raise failed(_CODES.get(sql, sqlite3.SQLITE_FULL))

@@ -54,7 +54,8 @@ class FileStorage:
         path = Path(self._folder.name) / "simulated.db"
         path.write_bytes(_empty())
         self._address = Address.of(path)
-        self._fate = Fate(disk.dice)
+        self.fate = Fate(disk.dice)
+        """What becomes of the process whose store was opened last."""
         self._sight = dial(self._address, "ro", 0)
         self._outbox: set[Sent] = set()
 
@@ -62,7 +63,7 @@ class FileStorage:
 
     async def open(self) -> Store:
         """The store of the next process."""
-        fate = self._fate = Fate(self.disk.dice)
+        fate = self.fate = Fate(self.disk.dice)
         reader = Served(Worker("The file"), self.disk.dice, lambda: None, lambda: None)
         writer = ServedWriting(self._writer("The file", self._clock.monotonic), self.disk.dice, self._begin, self._look)
         await writer.open(partial(self._open, "rw", fate))
@@ -72,17 +73,12 @@ class FileStorage:
     @property
     def is_dead(self) -> bool:
         """Whether the process of the store that was opened last is dead."""
-        return self._fate.is_dead
-
-    @property
-    def has_lied(self) -> bool:
-        """Whether that process was told of a commit that was done that it had failed."""
-        return self._fate.has_lied
+        return self.fate.is_dead
 
     def die_after(self, statements: int) -> None:
         """The process dies behind so many more statements that write, in the middle of a transaction or not."""
-        lives = self._fate.lives
-        self._fate.lives = statements if lives is None else min(lives, statements)
+        lives = self.fate.lives
+        self.fate.lives = statements if lives is None else min(lives, statements)
 
     def close(self) -> None:
         """Remove the file."""
@@ -102,8 +98,8 @@ class FileStorage:
     # --- what the file holds
 
     def _begin(self) -> None:
-        self._fate.failing = self.disk.failing
-        self._fate.begin()
+        self.fate.failing = self.disk.failing
+        self.fate.begin()
 
     def _look(self) -> None:
         """Read what came to stand in the file."""

@@ -16,6 +16,7 @@ from ....states.machine import begin, transition
 from ....states.policy import Policy
 from ..dice import Dice
 from ..house import House
+from .driver import Fate
 from .file import FileStorage
 
 if TYPE_CHECKING:
@@ -33,7 +34,10 @@ class Neighbour:
         self._house = house
         self._storage = storage
         self._count = 0
+        self._in_hand: str | None = None
+        """The id of the step that was handed in last in this attempt, None before the first."""
         self._written_to: object = None
+        self._process: Fate
         self._log: ConversationLog | None = None
         self._state: State
 
@@ -58,12 +62,14 @@ class Neighbour:
 
     async def _write(self, steps: int) -> None:
         """Go on from where the conversation stands, as far as that is known."""
+        self._in_hand = None
         log = await self._read()
         for _ in range(steps if log is not None else 0):
             self._count += 1
-            event = PolicyChanged(event_id=self._event_id, at=self._house.clock.now(), policy=Policy())
+            event = PolicyChanged(event_id=f"{self.name}-{self._count}", at=self._house.clock.now(), policy=Policy())
             step = transition(self._state, event, Context())
             assert log is not None
+            self._in_hand = event.event_id
             await log.append(event, step)
             self._state = step.state
 
@@ -72,18 +78,13 @@ class Neighbour:
 
         store = self._house.store
         if isinstance(store, Store) and (self._log is None or self._written_to is not store):
+            process = self._storage.fate
             loaded = await store.load(self.home)
-            self._written_to, self._log, self._state = store, loaded.log, loaded.state
+            self._written_to, self._process, self._log, self._state = store, process, loaded.log, loaded.state
         return self._log
 
-    @property
-    def _event_id(self) -> str:
-        return f"{self.name}-{self._count}"
-
     def _check_refusal(self) -> None:
-        """What was said not to be stored is not stored. What a dead process says does not count, nor does what is said
-        behind a disk that took a commit and denied it: that is found when the step is tried again."""
+        """What was said not to be stored is not stored; what a dead process says does not count."""
         stored = {row.event.event_id for row in self._storage.disk.rows[self.home] if isinstance(row.event, Request)}
-        is_gone = self._storage.is_dead or self._written_to is not self._house.store
-        if self._event_id in stored and not is_gone and not self._storage.has_lied:
-            self._storage.disk.story.blame(f"{self._event_id} was said not to be stored, and is")
+        if self._in_hand in stored and not self._process.is_dead:
+            self._storage.disk.story.blame(f"{self._in_hand} was said not to be stored, and is")
