@@ -11,10 +11,20 @@ from pathlib import Path
 import pexpect
 import pytest
 
+from turnwise.hosts.terminal.lookup import tools_for
+
 from .openai_server import OpenAiServer, calls, says
 from .test_terminal import DEMO_TOOLS, REQUEST, assert_one_sentence, at_prompt, end_of, run, run_beside, terminal
 
 LOOK = 'def look(place: str) -> str:\n    """Look somewhere."""\n    return "a bird"\n'
+TALK = """
+from turnwise import Speech, tool
+
+@tool(acts=["speech"], exclusive=True)
+def talk(message: str) -> Speech:
+    "Talk to the user."
+    return Speech(text=f"Mine: {message}", when="now")
+"""
 SPEAKER = """#!{python} -S
 import sys, time
 text = sys.stdin.read()
@@ -99,6 +109,14 @@ class TestTalk:
         assert below_the_way_back(done).count("You said: “hello”") == 3
         assert "The user was told." not in done.stdout
 
+    def test_a_tool_of_ones_own_may_take_its_place(self, tmp_path: Path) -> None:
+        """S16: what the preset brings along makes room for a function of that name."""
+        (tmp_path / "mine.py").write_text(TALK)
+
+        done = run("chat", "--preset", "talk", "--tools", "mine:talk", cwd=tmp_path, lines=["hello"])
+
+        assert below_the_way_back(done).startswith("Mine: ")
+
     def test_who_comes_back_sees_what_was_said(self, tmp_path: Path) -> None:
         """P19: a conversation that is taken up again is recalled as the user knows it, without the model's text."""
         back = run("chat", "--preset", "talk", cwd=tmp_path, lines=["hello"]).stdout.splitlines()[0]
@@ -114,6 +132,11 @@ class TestTalk:
 
 class TestExplicitResponses:
     """`turnwise chat --preset explicit-response`."""
+
+    @pytest.mark.parametrize("named", ["speak_to_user", "x:respond_to_user"])
+    def test_what_is_there_under_another_name_is_not_brought_along(self, named: str) -> None:
+        """S16: it is the same tool."""
+        assert tools_for("explicit-response", (named,)) == (named, "mark_work_complete")
 
     async def test_the_answer_is_shown_and_no_status_line(self, tmp_path: Path) -> None:
         """S1, S2: the user receives what was said by tool, once; the text around it is shown with the thoughts only."""

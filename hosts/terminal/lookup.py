@@ -11,6 +11,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from ...effects.tools.builtin import bare_name, names_of
 from ...effects.tools.registry import ToolRegistry
 from ...states import presets
 from ...states.errors import ConfigurationError
@@ -71,9 +72,11 @@ TOOLS_OF_PRESET = {"explicit_response": ("respond_to_user", "mark_work_complete"
 
 
 def tools_for(preset: str, named: tuple[str, ...]) -> tuple[str, ...]:
-    """The names of tools, and those that the preset needs. `Pure.`"""
+    """The names of tools, and those that the preset needs and that are not there, under another of their names or as a
+    function of the user's own. `Pure.`"""
+    there = {bare_name(name) for name in named}
     needed = TOOLS_OF_PRESET.get(preset.replace("-", "_"), ())
-    return (*named, *(name for name in needed if name not in named))
+    return (*named, *(name for name in needed if there.isdisjoint(names_of(name))))
 
 
 def preset_named(name: str) -> Policy:
