@@ -11,7 +11,10 @@ from pathlib import Path
 import pexpect
 import pytest
 
+from turnwise import Engine, presets
 from turnwise.hosts.terminal.lookup import tools_for
+from turnwise.testing import ScriptedLlm, call
+from turnwise.testing import calls as call_several
 
 from .openai_server import OpenAiServer, calls, says
 from .test_terminal import DEMO_TOOLS, REQUEST, assert_one_sentence, at_prompt, end_of, run, run_beside, terminal
@@ -157,6 +160,23 @@ class TestExplicitResponses:
             assert done.stdout.count("The answer.\n") == 1
             assert shown in done.stdout
             assert ("Preparing." in done.stdout) == bool(options)
+
+    async def test_who_comes_back_sees_what_they_received(self, tmp_path: Path) -> None:
+        """S3, P19: of two answers the last was delivered, so the other one is not recalled."""
+        says_two = call_several(call("respond_to_user", text="Seven."), call("respond_to_user", text="Eight."))
+        llm = ScriptedLlm([says_two, call("mark_work_complete", summary="Counted.")])
+        tools, policy = ["respond_to_user", "mark_work_complete"], presets.explicit_response().replace(verify=0)
+        async with Engine.open(tmp_path / "turnwise.db", model=llm, tools=tools) as engine:
+            turn = await (await engine.create(policy=policy)).send("How many?")
+
+        with terminal("chat", "--resume", cwd=tmp_path) as child:
+            shown = str(at_prompt(child).before)
+            child.send("\x04")
+
+            assert end_of(child) == 0
+        assert turn.deliveries == ("Eight.",)
+        assert "Eight." in shown
+        assert "Seven." not in shown
 
 
 class TestSpeaking:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -82,7 +82,9 @@ class Screen:
 
     def _recall(self, transcript: list[dict[str, Any]]) -> None:
         """Remind a person of what was said last; a script knows."""
-        said = [(message["role"], self._words(message)) for message in transcript if message["role"] != "tool"]
+        results = [message for message in transcript if message["role"] == "tool"]
+        lost = {one["tool_call_id"] for one in results if one.get("error") or one.get("undelivered")}
+        said = [(message["role"], self._words(message, lost)) for message in transcript if message["role"] != "tool"]
         said = [(role, text) for role, text in said if text]
         if len(said) > RECALLED:
             self.pen.note(f"… {len(said) - RECALLED} earlier messages")
@@ -91,9 +93,9 @@ class Screen:
                 self.pen.line()
             self._write(role, text)
 
-    def _words(self, message: dict[str, Any]) -> str:
-        """What the user received of a message."""
-        return _spoken(message) if self._by_tool and message["role"] == "assistant" else _text(message)
+    def _words(self, message: dict[str, Any], lost: Collection[str]) -> str:
+        """What the user received of a message; nothing of the calls that are `lost`."""
+        return _spoken(message, lost) if self._by_tool and message["role"] == "assistant" else _text(message)
 
     def _move(self, data: dict[str, Any]) -> None:
         self._heard = {"text": "", "thinking": ""}
@@ -200,10 +202,10 @@ def _text(message: dict[str, Any]) -> str:
     return with_images(message.get("text", ""), len(message.get("images", ())))
 
 
-def _spoken(message: dict[str, Any]) -> str:
-    """What an assistant's message says by tool."""
+def _spoken(message: dict[str, Any], lost: Collection[str]) -> str:
+    """What an assistant's message says by tool, except for the calls that are `lost`."""
     calls = [call for call in message.get("tool_calls", ()) if "speech" in call.get("acts", ())]
-    given = [_arguments(call["arguments"]) for call in calls]
+    given = [_arguments(call["arguments"]) for call in calls if call["call_id"] not in lost]
     return "\n".join(words for arguments in given for words in arguments.values() if isinstance(words, str))
 
 
