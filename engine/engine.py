@@ -181,10 +181,22 @@ class Engine:
     def __await__(self) -> Generator[Any, None, Engine]:
         return self.__aenter__().__await__()
 
+    async def delivered(self) -> None:
+        """Return when all that was said to users so far has been tried once on every channel: `send` does not wait for
+        that. What a channel did not take is tried again later; the updates of its conversation tell."""
+        self._check_open()
+        await self._loops.sent()
+        await self._courier.tried()
+
     async def close(self) -> None:
         """Stop driving and let go of the database. What is stored is kept; a conversation that waits for a person
-        goes on when the database is opened again, and so does a turn under way, as after a crash. Closing twice is
-        closing once; a caller that is cancelled stops waiting, but the engine closes all the same."""
+        goes on when the database is opened again, and so does a turn under way, as after a crash.
+
+        What was said is tried once on every channel before, which takes seconds where one hangs. What has not arrived
+        then is tried again when the database is opened again; of a database in memory it is lost.
+
+        Closing twice is closing once; a caller that is cancelled stops waiting, but the engine closes all the same.
+        """
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())
         await asyncio.shield(self._closing)
