@@ -19,6 +19,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol, runtime_checkable
 
 from ..states.effects import (
@@ -46,6 +47,9 @@ One for an effect that nobody awaits is a `Sender`, if the effect is to survive 
 
 CLOSING_GRACE = 1.0
 """Seconds that effects get to stop when the engine closes. Ours."""
+
+SENDING_GRACE = 5.0
+"""Seconds that what was said gets to go out when the engine closes: a few attempts, or two that hang. Ours."""
 
 CANCELLED = "It was cancelled."
 """What a sub-agent that was stopped came to."""
@@ -118,13 +122,26 @@ class Runner:
                 self._send_later(effect, scene)
         self._start_next()
 
-    async def close(self) -> None:
-        """Stop whatever runs; its answers are lost, as they would be in a crash."""
-        self._waiting.clear()
-        tasks = [*self._tasks.values(), *([self._sending] if self._sending is not None else [])]
+    async def sent(self) -> None:
+        """Return when all that was to go out has been tried."""
+        while self._sending is not None:
+            await asyncio.wait([self._sending])
+
+    async def close(self, *, at_once: bool = False) -> None:
+        """Stop whatever runs; its answers are lost, as they would be in a crash. What was to go out is tried before,
+        or with `at_once` it is not: it was said, and whoever said it may be gone for long."""
+        self._waiting = deque(() if at_once else (one for one in self._waiting if isinstance(one[0], OUTGOING)))
+        tasks = list(self._tasks.values())
         self._tasks.clear()
         for task in tasks:
             task.cancel()
+        if not at_once:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.sent(), SENDING_GRACE)
+            self._waiting.clear()
+        if self._sending is not None:
+            self._sending.cancel()
+            tasks.append(self._sending)
         if tasks:
             await asyncio.wait(tasks, timeout=CLOSING_GRACE)
 

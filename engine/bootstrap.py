@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..effects.channels.courier import Courier
 from ..effects.channels.performer import DeliveryPerformer
@@ -121,17 +121,13 @@ def build_tracing(provider: TracerProvider | None) -> Tracing | None:
 
 def build_performers(
     models: Models,
-    tools: Iterable[Callable[..., Any] | str],
+    registry: ToolRegistry,
     courier: Courier,
     clock: Clock,
     settings: Settings,
     tracing: Tracing | None = None,
 ) -> Mapping[type[Effect], Performer]:
-    """Who carries out what; the runner answers an effect that nobody carries out with a failure.
-
-    Raises `ConfigurationError` for tools that cannot work.
-    """
-    registry = ToolRegistry(tools)
+    """Who carries out what; the runner answers an effect that nobody carries out with a failure."""
     asking = Asking(models.find, settings.llm_chat_timeout_sec)
     if tracing is not None:
         asking = tracing.asking(asking)

@@ -6,17 +6,19 @@ import asyncio
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from ..effects.channels.courier import Courier
 from ..effects.clock import Clock, SystemClock
 from ..effects.runner import Log, Performer
+from ..effects.tools.registry import ToolRegistry
 from ..states import presets
+from ..states.acts import ActKind
 from ..states.effects import Effect
 from ..states.errors import ConfigurationError, EngineClosed, StoreError, UnknownConversation
 from ..states.events import Opened
@@ -32,6 +34,7 @@ from .loops import Loops
 from .memory import Memory
 from .requests import checked_id, checked_policy, make
 from .settings import Settings
+from .unmet import unmet
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
@@ -62,6 +65,7 @@ class Engine:
         policy: Policy,
         clock: Clock,
         tracing: Tracing | None = None,
+        acts: Collection[ActKind] = get_args(ActKind),
     ) -> None:
         self._url = url
         self._models = models
@@ -71,6 +75,7 @@ class Engine:
         self._policy = policy
         self._clock = clock
         self._tracing = tracing
+        self._acts = acts
         self._store: Store | None = None
         self._opening: asyncio.Future[None] | None = None
         self._closing: asyncio.Future[None] | None = None
@@ -119,8 +124,9 @@ class Engine:
                 raise ConfigurationError(f"An engine takes {kind.__name__} as its {kind.__name__.lower()}.")
         models, tracing = Models.of(model, fallback_models), build_tracing(tracer_provider)
         courier = Courier(channels, clock, None if tracing is None else tracing.attempt)
-        performers = build_performers(models, tools, courier, clock, settings, tracing)
-        return cls(url, models, performers, courier, policy, clock, tracing)
+        registry = ToolRegistry(tools)
+        performers = build_performers(models, registry, courier, clock, settings, tracing)
+        return cls(url, models, performers, courier, policy, clock, tracing, registry.acts)
 
     @classmethod
     def open_blocking(cls, url: str | Path, **options: Any) -> AbstractContextManager[BlockingEngine]:
@@ -181,10 +187,22 @@ class Engine:
     def __await__(self) -> Generator[Any, None, Engine]:
         return self.__aenter__().__await__()
 
+    async def delivered(self) -> None:
+        """Return when all that was said to users so far has been tried once on every channel: `send` does not wait for
+        that. What a channel did not take is tried again later; the updates of its conversation tell."""
+        self._check_open()
+        await self._loops.sent()
+        await self._courier.tried()
+
     async def close(self) -> None:
         """Stop driving and let go of the database. What is stored is kept; a conversation that waits for a person
-        goes on when the database is opened again, and so does a turn under way, as after a crash. Closing twice is
-        closing once; a caller that is cancelled stops waiting, but the engine closes all the same."""
+        goes on when the database is opened again, and so does a turn under way, as after a crash.
+
+        What was said is tried once on every channel before, which takes seconds where one hangs. What has not arrived
+        then is tried again when the database is opened again; of a database in memory it is lost.
+
+        Closing twice is closing once; a caller that is cancelled stops waiting, but the engine closes all the same.
+        """
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())
         await asyncio.shield(self._closing)
@@ -265,8 +283,8 @@ class Engine:
     def with_models(self, policy: Policy) -> Policy:
         """The policy, with the models of this engine. Raises `InvalidInput` for what is no policy."""
         policy = checked_policy(policy)
-        if policy.redact:
-            logger.warning("The rules want secrets taken out of messages, and nothing here does that yet.")
+        for sentence in unmet(policy, self._acts):
+            logger.warning(sentence)
         return policy.model_copy(update={"models": self._models.specs})
 
     async def _load(self, conversation_id: str) -> Loop:

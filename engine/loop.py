@@ -249,8 +249,13 @@ class Loop:
             self._mailbox.post(report)
         self._keeper.keep(self)
 
-    async def close(self, why: TurnwiseError) -> None:
-        """Stop driving: the step in hand is finished, whatever else runs is dropped as in a crash.
+    async def sent(self) -> None:
+        """Return when all that was said so far has been tried on every channel."""
+        await self._runner.sent()
+
+    async def close(self, why: TurnwiseError, *, at_once: bool = False) -> None:
+        """Stop driving: the step in hand is finished, what was said goes out, whatever else runs is dropped as in a
+        crash. With `at_once` nothing goes out any more.
 
         Whoever waits, or asks for something later, gets `why`.
         """
@@ -261,4 +266,4 @@ class Loop:
                 waiter.future.set_exception(why)
         self._waiting.clear()
         self.feed.close()
-        await self._runner.close()
+        await self._runner.close(at_once=at_once)

@@ -69,12 +69,13 @@ class Loops:
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
 
-    async def drop(self, conversation_id: str, why: TurnwiseError) -> None:
-        """Stop driving this conversation; whoever waits for it gets `why`."""
+    async def drop(self, conversation_id: str, why: TurnwiseError, *, at_once: bool = True) -> None:
+        """Stop driving this conversation; whoever waits for it gets `why`. Nothing more of it goes out, unless not all
+        is to happen `at_once`."""
         loop = self._loops.get(conversation_id)
         if loop is not None:
             self._forget(loop)
-            await loop.close(why)
+            await loop.close(why, at_once=at_once)
 
     def _forget(self, loop: Loop) -> None:
         self._loops.pop(loop.conversation_id, None)
@@ -82,7 +83,11 @@ class Loops:
         if loop in self._recent:
             self._recent.remove(loop)
 
-    async def close(self, why: TurnwiseError) -> None:
-        """Stop driving all conversations."""
-        dropping = (self.drop(conversation_id, why) for conversation_id in list(self._loops))
+    async def sent(self) -> None:
+        """Return when all that was said so far has been tried on every channel."""
+        await asyncio.gather(*(loop.sent() for loop in list(self._loops.values())))
+
+    async def close(self, why: TurnwiseError, *, at_once: bool = False) -> None:
+        """Stop driving all conversations. What was said in them goes out first, unless all is to happen `at_once`."""
+        dropping = (self.drop(conversation_id, why, at_once=at_once) for conversation_id in list(self._loops))
         await asyncio.gather(*dropping, *self._ending)

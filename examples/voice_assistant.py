@@ -41,8 +41,7 @@ async def main() -> None:
     async with Engine.open("voice.db", model=model, tools=tools, channels=channels, policy=rules) as engine:
         conversation = await engine.create(system="You are spoken to, and heard.")
         turn = await conversation.send('Read my note "groceries"')
-        while await engine.store.outbox():  # what is said at the end of a turn is handed over behind it
-            await asyncio.sleep(0.01)
+        await engine.delivered()  # what is said at the end of a turn is handed over behind it
         if speaking:
             await speaking.drain()
         print(f"The turn is {turn.status}.")

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from turnwise import Conversation, Delivery, Engine, presets
+from turnwise import Conversation, Delivery, Engine, EngineClosed, presets
+from turnwise.effects import runner
+from turnwise.effects.channels import attempt, courier
 from turnwise.persistence.doctor import examine, mend
 from turnwise.persistence.errors import Damaged
 from turnwise.persistence.store import Store
@@ -234,8 +236,12 @@ class TestTheNextProcess:
         async with Engine.open(database, model=ScriptedLlm([])):
             pass
 
-    async def test_an_attempt_that_was_under_way_is_made_again(self, database: Path) -> None:
+    async def test_an_attempt_that_was_under_way_is_made_again(
+        self, database: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """At least once: nobody knows whether it arrived."""
+        monkeypatch.setattr(runner, "SENDING_GRACE", 0)  # as long as a process has that is told to end
+        monkeypatch.setattr(courier, "LAST_ATTEMPT", 0)
         gate, clock = Gate(), ManualClock()
         stuck = RecordingChannel(lambda delivery: gate(), name="line")
         llm = ScriptedLlm([call("talk", text="a"), reply("…")])
@@ -318,3 +324,85 @@ class TestTheNextProcess:
 
         assert line.channel.texts == []
         assert await still_to_deliver(database) == []
+
+
+class TestLeaving:
+    """A program that asks and ends at once: what it was told to say goes out before it is gone."""
+
+    @staticmethod
+    def slow(name: str = "slow") -> RecordingChannel:
+        """A channel that takes a while, as a network does."""
+        return RecordingChannel(lambda delivery: asyncio.sleep(0.05), name=name)
+
+    @pytest.mark.parametrize("url", ["sqlite://", "dinner.db"])
+    async def test_closing_waits_for_the_first_attempt(self, url: str, tmp_path: Path) -> None:
+        """S20: also of what is said at the very end of a turn, and in a database that ends with the engine."""
+        channel, url = self.slow(), url if url == "sqlite://" else str(tmp_path / url)
+
+        async with Engine.open(url, model=ScriptedLlm([reply("a"), reply("b")]), channels=[channel]) as engine:
+            conversation = await engine.create()
+            await conversation.send("Hi")
+            await conversation.send("Again")
+
+        assert channel.texts == ["a", "b"]
+
+    async def test_a_program_can_wait_for_it_and_go_on(self, database: Path) -> None:
+        """`delivered` returns when all was tried: what arrived has arrived, and what failed is not waited for."""
+        clock, line, channel = ManualClock(), Line(), self.slow()
+        opening = Engine.open(database, model=ScriptedLlm([reply("a")]), channels=[line.channel, channel], clock=clock)
+
+        async with opening as engine:
+            await engine.delivered()  # nothing was said yet
+            await (await engine.create()).send("Hi")
+            await engine.delivered()
+            assert (channel.texts, len(line.channel.failed)) == (["a"], 1)
+            await engine.delivered()
+
+        assert await still_to_deliver(database) == [("line", 1)]
+        with pytest.raises(EngineClosed):
+            await engine.delivered()
+
+    async def test_what_was_never_tried_is_tried_before_a_short_visit_ends(self, database: Path) -> None:
+        """What a crash left goes out in the next process, however short that is; what has failed keeps its turn."""
+        clock, line = ManualClock(), Line()
+        async with talking(database, "a", "b", clock=clock, channels=[line.channel]):
+            pass
+        assert await still_to_deliver(database) == [("line", 1), ("line", 0)]
+        change(database, "UPDATE outbox SET attempts = 0, next_attempt = NULL WHERE attempts = 1")
+
+        channel = self.slow("line")
+        async with Engine.open(database, model=ScriptedLlm([]), channels=[channel], clock=clock):
+            pass
+
+        assert channel.texts == ["a", "b"]
+        assert await still_to_deliver(database) == []
+
+    async def test_a_channel_that_hangs_delays_it_by_its_deadline_only(
+        self, database: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """And what has not arrived is kept."""
+        monkeypatch.setattr(attempt, "ATTEMPT", 0.02)
+        hangs, channel = RecordingChannel(lambda delivery: asyncio.Event().wait(), name="hangs"), self.slow()
+
+        async with Engine.open(database, model=ScriptedLlm([reply("a")]), channels=[hangs, channel]) as engine:
+            await (await engine.create()).send("Hi")
+
+        assert channel.texts == []  # it takes longer than that as well
+        assert sorted(await still_to_deliver(database)) == [("hangs", 1), ("slow", 1)]
+
+    async def test_nothing_of_a_deleted_conversation_goes_out_any_more(self, database: Path) -> None:
+        """It is gone, and so is what it was about to say."""
+        gate = Gate()
+        channel = RecordingChannel(lambda delivery: gate())
+        llm = ScriptedLlm([calls(call("talk", text="a"), call("talk", text="b")), reply("…")])
+
+        async with Engine.open(database, model=llm, tools=[talk], channels=[channel]) as engine:
+            conversation = await engine.create(policy=presets.talk())
+            sending = asyncio.ensure_future(conversation.send("Hi"))
+            await gate.arrived.wait()
+            await engine.delete(conversation.id)
+            gate.opened.set()
+            await asyncio.gather(sending, return_exceptions=True)
+            await engine.delivered()
+
+        assert channel.texts == []

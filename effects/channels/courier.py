@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import takewhile
 from typing import cast
 
 from ...states.errors import ConfigurationError
@@ -19,7 +21,7 @@ from ...states.value import later
 from ..clock import Clock
 from ..receipts import Receipts
 from ..text import encodable
-from .attempt import attempt
+from .attempt import ATTEMPT, GRACE, attempt
 from .port import Channel, Delivery
 
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
@@ -30,6 +32,9 @@ DOUBLINGS = 6
 
 Attempt = Callable[[Channel, Delivery], Awaitable[str | None]]
 """One attempt to hand over: None if the channel took it, else why not."""
+
+LAST_ATTEMPT = ATTEMPT + GRACE
+"""Seconds that what was never tried gets when the engine closes: as long as one attempt takes at most. Ours."""
 
 CLOSING_GRACE = 1.0
 """Seconds that attempts get to stop when the engine closes. Ours."""
@@ -81,8 +86,16 @@ class Courier:
         """Carry nothing more of this conversation."""
         await self._stop([key for key in self._carrying if key[0] == conversation_id])
 
-    async def close(self) -> None:
-        """Carry nothing more. What has not arrived stays in the outbox."""
+    async def tried(self) -> None:
+        """Return when each parcel so far was tried once, in this process or before, or stands behind one that was."""
+        fresh = [takewhile(lambda parcel: not parcel.attempts, line) for line in self._lines.values()]
+        await asyncio.gather(*(parcel.tried.wait() for line in fresh for parcel in line))
+
+    async def close(self, *, at_once: bool = False) -> None:
+        """Carry nothing more, once each parcel was tried, or `at_once`. What has not arrived stays in the outbox."""
+        if not at_once:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.tried(), LAST_ATTEMPT)
         await self._stop(list(self._carrying))
 
     def _queue(self, target: str, parcel: Parcel) -> asyncio.Event:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from ...states.acts import ActKind
 from ...states.errors import ConfigurationError
 from ...states.messages import ToolCall
 from ...states.policy import Policy
@@ -56,6 +57,11 @@ class ToolRegistry:
         """The name under which this tool, or the same under another name, is here; empty if it is not. A host's own
         tool of that name is another tool."""
         return next((one.name for one in self._tools.values() if one.function is tool.function), "")
+
+    @property
+    def acts(self) -> frozenset[ActKind]:
+        """The kinds of act that the tools declare."""
+        return frozenset(act for tool in self._tools.values() for act in tool.acts)
 
     def definitions(self) -> tuple[dict[str, Any], ...]:
         """The tools as they are offered to a model, in the order given. The same objects each time: do not change."""
