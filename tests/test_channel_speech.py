@@ -126,8 +126,7 @@ class TestTheEngineSpeaks:
         async with Engine.open(database, model=llm, tools=[talk], channels=[channel]) as engine:
             turn = await (await engine.create(policy=presets.talk())).send("Hi")
             await until(lambda: len(channel._line) == 2)
-            while await engine.store.outbox():
-                await asyncio.sleep(0.005)
+            await engine.delivered()
         channel.stop()
         await channel.drain()
 

@@ -7,12 +7,11 @@ import os
 import shlex
 import sys
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from shutil import which
 from typing import Any
 
-from ...effects.channels.attempt import ATTEMPT
 from ...effects.channels.port import Delivery
 from ...effects.channels.speech import Outcome, SpeechChannel
 from ...engine.conversation import Conversation
@@ -24,9 +23,6 @@ from .screen import Screen
 from .settings import Settings, settings_of_the_directory
 
 NAME = "turnwise"
-
-BEAT = 0.01
-"""Seconds between two looks at whether all has been handed over to be spoken. Ours."""
 
 
 @contextmanager
@@ -100,10 +96,7 @@ async def engine_for(
 async def _hear_out(engine: Engine, speech: SpeechChannel) -> None:
     """Return when everything that was said is spoken; Ctrl-C cuts it off."""
     try:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(ATTEMPT):
-                while any(left.target == speech.name for left in await engine.store.outbox()):
-                    await asyncio.sleep(BEAT)
+        await engine.delivered()
         await speech.drain()
     except asyncio.CancelledError:
         speech.stop()
