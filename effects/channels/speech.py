@@ -151,7 +151,7 @@ class SpeechChannel:
                 return False
             if unfinished is not None and utterance.file is not None:
                 unfinished.replace(utterance.file)
-        except OSError as error:
+        except Exception as error:  # a voice may be a host's own; nobody else speaks what waits in the line
             logger.warning("The voice %s cannot be used.", voice.name, exc_info=error)
             return False
         finally:
