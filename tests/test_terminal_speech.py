@@ -135,6 +135,32 @@ class TestExplicitResponses:
             assert shown in done.stdout
             assert ("Preparing." in done.stdout) == bool(options)
 
+    async def test_who_comes_back_sees_what_was_heard_and_nothing_else(self, tmp_path: Path) -> None:
+        """S3: what was said before the last is in the record, and the user never received it; nor what was refused."""
+        answers = [
+            calls(("respond_to_user", {"text": "A draft."}), ("respond_to_user", {"text": "Refused.", "to": "him"})),
+            calls(("respond_to_user", {"text": "The answer."}), ("mark_work_complete", {"summary": "Answered."})),
+            says('{"passed": true}'),
+        ]
+        async with OpenAiServer(answers) as server:
+            done = await run_beside(
+                *("chat", "--preset", "explicit-response", "--model", "openai/test"),
+                cwd=tmp_path,
+                lines=["hello"],
+                OPENAI_API_BASE=server.url,
+                OPENAI_API_KEY="test",
+            )
+        assert below_the_way_back(done) == "The answer.\n"
+
+        tools = ("--tools", "respond_to_user,mark_work_complete")
+        with terminal("chat", "--resume", *tools, cwd=tmp_path) as child:
+            shown = str(at_prompt(child).before)
+            child.send("\x04")
+
+            assert end_of(child) == 0
+        assert "The answer." in shown
+        assert "A draft." not in shown and "Refused." not in shown
+
 
 class TestSpeaking:
     """`--speak`."""
