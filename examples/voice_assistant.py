@@ -41,7 +41,9 @@ async def main() -> None:
     async with Engine.open("voice.db", model=model, tools=tools, channels=channels, policy=rules) as engine:
         conversation = await engine.create(system="You are spoken to, and heard.")
         turn = await conversation.send('Read my note "groceries"')
-        while await engine.store.outbox():  # what is said at the end of a turn is handed over behind it
+        here = [channel.name for channel in channels]
+        # What is said at the end of a turn is handed over behind it; what is left for another channel waits for that.
+        while any(left.target in here for left in await engine.store.outbox()):
             await asyncio.sleep(0.01)
         if speaking:
             await speaking.drain()
