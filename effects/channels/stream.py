@@ -46,7 +46,7 @@ class StreamChannel:
 
         Raises `ConfigurationError` for a memory that holds none.
         """
-        if memory < 1:
+        if not isinstance(memory, int) or memory < 1:
             raise ConfigurationError("The memory of a subscriber holds at least one delivery.")
         subscription = Subscription(conversation_id, memory)
         self._subscriptions.add(subscription)
