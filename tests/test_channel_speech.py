@@ -244,6 +244,23 @@ class TestSpeaking:
 
         assert ends.told == [("a", "spoken"), ("b", "spoken")]
 
+    async def test_without_a_thread_it_is_not_taken_over(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It comes again, and what comes then is spoken."""
+
+        def no_thread(thread: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        channel = SpeechChannel(into=tmp_path, voices=[WRITES])
+        with monkeypatch.context() as full, pytest.raises(RuntimeError):
+            full.setattr(threading.Thread, "start", no_thread)
+            await channel.deliver(said("a"))
+
+        await channel.deliver(said("a"))
+        async with asyncio.timeout(10):
+            await channel.drain()
+
+        assert (tmp_path / "c-1.wav").read_text() == "a"
+
     @pytest.mark.parametrize("text", ["[[h@'loU]]", "[[[h@'loU]]]", "a [[[[ b"])
     async def test_no_brackets_reach_a_voice_that_it_would_take_for_sounds(self, text: str, tmp_path: Path) -> None:
         """espeak-ng reads what stands behind `[[` as sounds; the words of a text stay words."""
