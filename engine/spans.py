@@ -15,7 +15,7 @@ from typing import Any
 from opentelemetry import context as contexts
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, StatusCode, Tracer
+from opentelemetry.trace import INVALID_SPAN, NonRecordingSpan, Span, SpanKind, StatusCode, Tracer
 
 from ..effects.model.port import LlmFailure
 
@@ -52,18 +52,15 @@ class Spans:
 
     def begin(self, name: str, parent: Context, attributes: Attributes, kind: SpanKind = SpanKind.INTERNAL) -> Span:
         """A span below the one that `parent` holds, if it holds one. Whoever calls this must `end` it."""
-        try:
-            return self._tracer.start_span(name, parent, kind, dict(attributes))
-        except Exception:
-            logger.warning("A span could not be begun.", exc_info=True)
-            return INVALID_SPAN
+        span: Span = INVALID_SPAN
+        with _forgiving("begun"):
+            span = self._tracer.start_span(name, parent, kind, dict(attributes))
+        return span
 
     def end(self, span: Span) -> None:
         """End a span."""
-        try:
+        with _forgiving("ended"):
             span.end()
-        except Exception:
-            logger.warning("A span could not be ended.", exc_info=True)
 
     @contextmanager
     def around(
@@ -85,9 +82,32 @@ class Spans:
             self.end(span)
 
 
+def note(span: Span, attributes: Attributes) -> None:
+    """Write something more down."""
+    with _forgiving("written on"):
+        span.set_attributes(dict(attributes))
+
+
 def mark(span: Span, status: str, fault: str | None = None) -> None:
     """Write down how it ended. Only a failure, which has a `fault`, is an error: to cancel is somebody's will."""
-    span.set_attribute(STATUS, status)
+    note(span, {STATUS: status} if fault is None else {STATUS: status, ERROR: fault})
     if fault is not None:
-        span.set_attribute(ERROR, fault)
-        span.set_status(StatusCode.ERROR)
+        with _forgiving("written on"):
+            span.set_status(StatusCode.ERROR)
+
+
+def left_behind(span: Span) -> Context:
+    """Where what comes after the end of this span belongs: below it, though it takes nothing more."""
+    ended: Span = INVALID_SPAN
+    with _forgiving("told from others"):
+        ended = NonRecordingSpan(span.get_span_context())
+    return trace.set_span_in_context(ended, Context())
+
+
+@contextmanager
+def _forgiving(done: str) -> Iterator[None]:
+    """What somebody's tracing raises is told to the log: it must not end what it only looks on."""
+    try:
+        yield
+    except Exception:
+        logger.warning("A span could not be %s.", done, exc_info=True)

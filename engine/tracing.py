@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from opentelemetry import context as contexts
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.trace import NonRecordingSpan, Span, SpanKind
+from opentelemetry.trace import Span, SpanKind
 
 from ..effects.channels.attempt import attempt
 from ..effects.channels.port import Channel, Delivery
@@ -59,7 +59,9 @@ from .spans import (
     TURN,
     Attributes,
     Spans,
+    left_behind,
     mark,
+    note,
 )
 
 if TYPE_CHECKING:
@@ -156,11 +158,10 @@ class Tracing:
     def _end(self, conversation_id: str, turn: _Turn, ended: TurnEnded) -> None:
         self._turns.pop(conversation_id, None)
         fault = ended.failure.kind if ended.status == "failed" and ended.failure is not None else None
-        turn.span.set_attributes(_cost(ended.usage))
+        note(turn.span, _cost(ended.usage))
         mark(turn.span, ended.status, fault)
         self._spans.end(turn.span)
-        left = NonRecordingSpan(turn.span.get_span_context())
-        self._ended[conversation_id, ended.turn] = trace.set_span_in_context(left, Context())
+        self._ended[conversation_id, ended.turn] = left_behind(turn.span)
         while len(self._ended) > ENDED:
             self._ended.popitem(last=False)
 
@@ -244,9 +245,8 @@ class _TracedAsking(Asking):
         attributes = {**asked_for, OPERATION: "chat", REQUEST_MODEL: request.model, **_provider_of(request.model)}
         with self._spans.around(f"chat {request.model}", context, attributes, SpanKind.CLIENT) as span:
             answer = await self._asking.ask(request, show)
-            span.set_attributes({FINISH_REASONS: [answer.finish_reason], **_cost(answer.usage)})
-            if answer.model:
-                span.set_attribute(RESPONSE_MODEL, answer.model)
+            answered = {RESPONSE_MODEL: answer.model} if answer.model else {}
+            note(span, {FINISH_REASONS: [answer.finish_reason], **answered, **_cost(answer.usage)})
             mark(span, "completed")
             return answer
 

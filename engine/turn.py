@@ -40,10 +40,11 @@ _WAITS: dict[type[State], Status] = {
 class Turn:
     """How a turn stands.
 
-    `reply` is what the user receives, "" if nothing. `final_content` is the text for display, None if there is none;
-    `user_response` what was said to the user by tool, None if nothing was; several speeches are joined by a blank line.
-    `deliveries` are the texts handed over, in order; a turn that has ended without any is `silent`. While a turn waits
-    for a person these tell what the user has received so far.
+    `reply` is the answer: what was said to the user by tool, else the text if the rules deliver it, "" if nothing is.
+    `final_content` is the text for display, None if there is none; `user_response` what was said to the user by tool,
+    None if nothing was; several speeches are joined by a blank line. `deliveries` are all texts that go to the user, in
+    order: under rules that also deliver text beside speech there may be more of them than the reply tells. A turn that
+    has ended without any is `silent`. While a turn waits for a person these tell of it as far as it has come.
     `questions`, and `call_id` of the call that asks them, are set while it waits for an answer, `call_id` and `call`
     while it waits for somebody to allow that call, or to say whether it ran; `failure` is one sentence if it failed or
     its work did not hold. `truncated` tells that the provider cut the text off.

@@ -218,6 +218,49 @@ class TestSpeaking:
         assert ends.told == [("a", "failed"), ("b", "failed")]
         assert caplog.messages == ["The channel speech could not speak a delivery."] * 2
 
+    async def test_a_voice_that_raises_ends_nothing_but_its_own_try(self, tmp_path: Path) -> None:
+        """Whatever it raises: the next one has its turn, and what waits in the line is spoken."""
+        impossible = voices.Voice("impossible", ("a\0b",))
+        ends = Ends()
+        channel = SpeechChannel(into=tmp_path, on_end=ends, voices=[impossible, WRITES])
+
+        await channel.deliver(said("a", 1))
+        await channel.deliver(said("b", 2))
+        async with asyncio.timeout(10):
+            await channel.drain()
+        await asyncio.sleep(0)
+
+        assert ends.told == [("a", "spoken"), ("b", "spoken")]
+
+    async def test_without_a_thread_it_is_not_taken_over(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It comes again, and what comes then is spoken."""
+
+        def no_thread(thread: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        channel = SpeechChannel(into=tmp_path, voices=[WRITES])
+        with monkeypatch.context() as full, pytest.raises(RuntimeError):
+            full.setattr(threading.Thread, "start", no_thread)
+            await channel.deliver(said("a"))
+
+        await channel.deliver(said("a"))
+        async with asyncio.timeout(10):
+            await channel.drain()
+
+        assert (tmp_path / "c-1.wav").read_text() == "a"
+
+    @pytest.mark.parametrize("text", ["[[h@'loU]]", "[[[h@'loU]]]", "a [[[[ b"])
+    async def test_no_brackets_reach_a_voice_that_it_would_take_for_sounds(self, text: str, tmp_path: Path) -> None:
+        """espeak-ng reads what stands behind `[[` as sounds; the words of a text stay words."""
+        channel = SpeechChannel(into=tmp_path, voices=[WRITES])
+
+        await channel.deliver(said(text))
+        await channel.drain()
+
+        given = (tmp_path / "c-1.wav").read_text()
+        assert "[[" not in given
+        assert given.replace(" ", "") == text.replace(" ", "")
+
     async def test_a_voice_that_hangs_is_cut_off(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """After so long that no text takes it."""
         monkeypatch.setattr(voices, "PATIENCE", 0.1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -120,7 +121,8 @@ async def test_who_left_gets_nothing_more() -> None:
     assert list(stream._subscriptions) == [left]
 
 
-async def test_a_memory_that_holds_nothing_is_refused() -> None:
+@pytest.mark.parametrize("memory", [0, -1, 1.5, "2", None])
+async def test_a_memory_that_holds_nothing_is_refused(memory: Any) -> None:
     """In a sentence, when it is asked for."""
     with pytest.raises(ConfigurationError, match="at least one delivery"):
-        StreamChannel().subscribe(memory=0)
+        StreamChannel().subscribe(memory=memory)

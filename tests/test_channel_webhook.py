@@ -76,6 +76,44 @@ async def test_any_answer_but_2xx_says_that_it_was_not_taken(status: int) -> Non
     assert len(receiver.posts) == 1
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"content-length: 9\r\n\r\nno end",
+        b"content-encoding: gzip\r\ncontent-length: 6\r\n\r\nno zip",
+        b"transfer-encoding: chunked\r\n\r\nno chunk\r\n",
+    ],
+    ids=["no end", "not packed", "no chunk"],
+)
+async def test_an_answer_of_2xx_says_that_it_is_taken_whatever_follows(answer: bytes) -> None:
+    """Whoever takes it and then stammers gets it once, and not for ever. What follows is not read: it may be long."""
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n" + answer)
+        await reader.read()  # which returns nothing, once the sender has gone
+        writer.close()
+
+    async with await asyncio.start_server(take, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        fault = await attempt.attempt(WebhookChannel(f"http://127.0.0.1:{port}/", SECRET), HELLO)
+
+    assert fault is None
+
+
+async def test_a_password_in_the_url_stands_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    """It is sent as the receiver wants it; httpx tells its log the URL."""
+    caplog.set_level("DEBUG")
+    with Receiver([500]) as receiver:
+        url = receiver.url.replace("http://", "http://j%C3%B6rg:open%3Asesame@")
+        await attempt.attempt(WebhookChannel(url, SECRET), HELLO)
+        await attempt.attempt(WebhookChannel(url, SECRET), HELLO)
+
+    login = base64.b64encode("jörg:open:sesame".encode()).decode()
+    assert [post.headers["Authorization"] for post in receiver.posts] == [f"Basic {login}"] * 2
+    assert "HTTP Request" in caplog.text and "sesame" not in caplog.text and login not in caplog.text
+
+
 async def test_nobody_at_the_address_is_an_error() -> None:
     """What httpx raises says that it was not delivered."""
     with Receiver() as receiver:
@@ -172,7 +210,22 @@ def test_a_killed_process_loses_no_post() -> None:
     assert len(receiver.posts) > len(receiver.taken), "no process died between a post and its receipt"
 
 
-@pytest.mark.parametrize("url", ["", "example.com/hook", "ftp://example.com", "https://", "http://x:port/", None, 7])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "example.com/hook",
+        "ftp://example.com",
+        "https://",
+        "http://x:port/",
+        "http://127.0.0.1\n/hook",
+        " http://127.0.0.1/",
+        "http://127.0.0.1/a\x00",
+        f"http://127.0.0.1/{'a' * 70_000}",
+        None,
+        7,
+    ],
+)
 def test_a_url_that_is_none_is_refused(url: Any) -> None:
     """When the channel is made, in a sentence."""
     with pytest.raises(ConfigurationError, match="begins with https:// or http://"):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+from turnwise import Delivery, Engine, presets
+from turnwise.testing import RecordingChannel, ScriptedLlm, call, reply
 
 from .test_terminal import ENVIRONMENT, SECONDS
 from .test_terminal_speech import speaker_in, with_speaker
@@ -68,4 +72,23 @@ def test_without_a_voice_the_assistant_prints(tmp_path: Path) -> None:
     printed = run_example("voice_assistant.py", tmp_path, **{**with_speaker(tmp_path), "PATH": only})
 
     assert "Note: Buy **rice**" in printed
+    assert printed.endswith("The turn is completed.\n")
+
+
+async def test_the_voice_assistant_waits_for_no_channel_that_is_gone(tmp_path: Path) -> None:
+    """What an earlier run left for a channel stays where it is until that channel is back; this one ends."""
+
+    def hang_up(delivery: Delivery) -> None:
+        raise OSError
+
+    speaker_in(tmp_path)
+    llm = ScriptedLlm([call("talk", message="Hello?"), reply("Hm.")])
+    channel = RecordingChannel(hang_up, name="telephone")
+    engine = Engine.open(tmp_path / "voice.db", model=llm, tools=["talk"], channels=[channel], policy=presets.talk())
+    async with engine:
+        await (await engine.create()).send("Hi")
+        assert await engine.store.outbox()
+
+    printed = await asyncio.to_thread(run_example, "voice_assistant.py", tmp_path, **with_speaker(tmp_path))
+
     assert printed.endswith("The turn is completed.\n")

@@ -162,9 +162,13 @@ class TestExplicitResponses:
             assert ("Preparing." in done.stdout) == bool(options)
 
     async def test_who_comes_back_sees_what_they_received(self, tmp_path: Path) -> None:
-        """S3, P19: of two answers the last was delivered, so the other one is not recalled."""
-        says_two = call_several(call("respond_to_user", text="Seven."), call("respond_to_user", text="Eight."))
-        llm = ScriptedLlm([says_two, call("mark_work_complete", summary="Counted.")])
+        """S3, P19: of two answers the last was delivered; the other is not recalled, nor is one that was refused."""
+        says = call_several(
+            call("respond_to_user", text="Seven."),
+            call("respond_to_user", text="Eight."),
+            call("respond_to_user", text="Refused.", to="him"),
+        )
+        llm = ScriptedLlm([says, call("mark_work_complete", summary="Counted.")])
         tools, policy = ["respond_to_user", "mark_work_complete"], presets.explicit_response().replace(verify=0)
         async with Engine.open(tmp_path / "turnwise.db", model=llm, tools=tools) as engine:
             turn = await (await engine.create(policy=policy)).send("How many?")
@@ -176,7 +180,7 @@ class TestExplicitResponses:
             assert end_of(child) == 0
         assert turn.deliveries == ("Eight.",)
         assert "Eight." in shown
-        assert "Seven." not in shown
+        assert "Seven." not in shown and "Refused." not in shown
 
 
 class TestSpeaking:

@@ -8,11 +8,12 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
-from turnwise import ConfigurationError, Engine, Policy, Retry, Settings, StoreError, Usage, tool
+from turnwise import ConfigurationError, Engine, Policy, Retry, Settings, StoreError, Usage, presets, tool
 from turnwise.testing import ManualClock, RecordingChannel
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, calls, failure, reply
 
@@ -24,7 +25,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import Sampler, SamplingResult
-from opentelemetry.trace import StatusCode, get_current_span
+from opentelemetry.trace import NonRecordingSpan, StatusCode, get_current_span
 
 SECRET = "the code is 4711"
 
@@ -433,6 +434,27 @@ class Broken(Sampler):
         return "broken"
 
 
+class BrokenSpans:
+    """Somebody's tracing whose spans raise when this is asked of them."""
+
+    def __init__(self, breaking: str) -> None:
+        self._breaking = breaking
+
+    def get_tracer(self, name: str) -> BrokenSpans:
+        """What begins the spans."""
+        return self
+
+    def start_span(self, *args: Any, **kwargs: Any) -> Mock:
+        """A span that breaks."""
+        return Mock(NonRecordingSpan, **{f"{self._breaking}.side_effect": RuntimeError("broken")})
+
+
+@tool(crash="pure")
+async def break_down() -> str:
+    """Fail."""
+    raise RuntimeError("broken")
+
+
 class TestWhatItCosts:
     """Whoever does not ask for it has nothing of it, and whoever does loses no turn by it."""
 
@@ -444,6 +466,25 @@ class TestWhatItCosts:
             turn = await conversation.send("Hi")
 
         assert (turn.status, turn.reply) == ("completed", "Hello.")
+
+    @pytest.mark.parametrize("breaking", ["get_span_context", "set_attributes", "set_status", "end"])
+    async def test_a_span_that_breaks_breaks_nothing_else(self, breaking: str, database: Path) -> None:
+        """The turn ends as if nobody looked on, and what is said arrives; also what fails under way is told."""
+        channel = RecordingChannel()
+        llm = ScriptedLlm([call("talk", message="Hello."), call("break_down"), reply("Done.")])
+        engine = Engine.open(
+            database,
+            model=llm,
+            tools=["talk", break_down],
+            channels=[channel],
+            policy=presets.talk(),
+            tracer_provider=cast(Any, BrokenSpans(breaking)),
+        )
+        async with engine:
+            turn = await (await engine.create()).send("Hi")
+
+        assert (turn.status, turn.reply) == ("completed", "Hello.")
+        assert [delivery.text for delivery in channel.deliveries] == ["Hello."]
 
     def test_who_does_not_ask_for_it_imports_nothing(self, tmp_path: Path) -> None:
         """A whole turn, and OpenTelemetry is not loaded."""

@@ -382,6 +382,8 @@ class TestReadingAVerdict:
             ' {"passed": true, "reason": null, "missing": null, "confidence": 1}\n',
             '```json\n{"passed": true, "missing": []}\n```',
             'Here is my verdict: {"passed": true} Good work.',
+            'They asked for {title}. {"passed": true}',
+            '{"passed": true} (see {"file": "a"} and {b})',
         ],
     )
     def test_the_object_is_found(self, text: str) -> None:
@@ -400,6 +402,11 @@ class TestReadingAVerdict:
             '{"passed": true, "reason": 5}',
             '{"passed": true, "missing": "a"}',
             '{"passed": false} {"passed": true}',
+            '{"passed": true} I mean {"passed": false}.',
+            '{"passed": false, "reason": 5} {"passed": true}',
+            '{"verdict": {"passed": true}}',
+            '{"a":' * 50_000,
+            "{" * 500_000 + '{"passed": true}',
         ],
     )
     def test_anything_else_has_failed(self, text: str) -> None:

@@ -78,7 +78,8 @@ class SpeechChannel:
         return None if self._into is None else self._into / f"{quote(delivery.key, safe='').replace('%2F', '-')}.wav"
 
     async def deliver(self, delivery: Delivery) -> None:
-        """Take it over; it is spoken when what came before has been. Raises OSError if its folder cannot be made."""
+        """Take it over; it is spoken when what came before has been. Raises OSError if its folder cannot be made, and
+        RuntimeError if there is no thread to be had; then it is not taken over."""
         if self._into is not None:
             self._into.mkdir(parents=True, exist_ok=True)
         tell = partial(_call_in, asyncio.get_running_loop(), partial(self._end, delivery))
@@ -87,7 +88,11 @@ class SpeechChannel:
             self._line.append(utterance)
             if len(self._line) == 1:
                 # It ends when the line does; a daemon, for a program that ends does not wait for all to be spoken.
-                threading.Thread(target=self._speak_all, daemon=True, name="turnwise-speech").start()
+                try:
+                    threading.Thread(target=self._speak_all, daemon=True, name="turnwise-speech").start()
+                except RuntimeError:
+                    self._line.clear()  # or the next one would wait behind what nobody speaks
+                    raise
 
     def stop(self) -> None:
         """Fall silent at once, in the middle of a word, and drop what waits. What is delivered from now on is spoken.
@@ -151,7 +156,7 @@ class SpeechChannel:
                 return False
             if unfinished is not None and utterance.file is not None:
                 unfinished.replace(utterance.file)
-        except OSError as error:
+        except Exception as error:  # a voice may be a host's own; nobody else speaks what waits in the line
             logger.warning("The voice %s cannot be used.", voice.name, exc_info=error)
             return False
         finally:

@@ -46,7 +46,8 @@ class StreamChannel:
 
         Raises `ConfigurationError` for a memory that holds none.
         """
-        if memory < 1:
+        given: object = memory
+        if not isinstance(given, int) or given < 1:
             raise ConfigurationError("The memory of a subscriber holds at least one delivery.")
         subscription = Subscription(conversation_id, memory)
         self._subscriptions.add(subscription)

@@ -25,6 +25,9 @@ _SCRIPT = Path(__file__).with_name("pyttsx3_voice.py")
 PATIENCE, PATIENCE_PER_CHARACTER = 30.0, 0.2
 """Seconds that a voice may take for a text before it counts as hung. Ours: speech takes less than 0.1 s a character."""
 
+_SOUNDS = re.compile(r"\[(?=\[)")
+"""Where text has two brackets together: to espeak-ng they mean sounds instead of words."""
+
 _FAILED = re.compile(rb"^error:", re.IGNORECASE | re.MULTILINE)
 """How espeak-ng says that it was not heard; its exit code is 0 even so."""
 
@@ -50,8 +53,7 @@ class Voice:
 
 def has_spoken(process: subprocess.Popen[bytes], text: str) -> bool:
     """Give a voice its text, wait for its end, and tell whether it has spoken. One that hangs is cut off."""
-    # To espeak-ng these brackets mean sounds instead of words.
-    given = text.replace("[[", "[ [").encode()
+    given = _SOUNDS.sub("[ ", text).encode()
     try:
         _, complaints = process.communicate(given, timeout=PATIENCE + PATIENCE_PER_CHARACTER * len(given))
     except subprocess.TimeoutExpired:

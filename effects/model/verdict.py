@@ -1,12 +1,15 @@
 """What a check of the model's work came to, read from the words of the model that checked it.
 
-Models put JSON between marks and sentences, so the object is looked for. What is no verdict, or only half of one, is
-never taken for a good one.
+Models put JSON between marks and sentences, so the object is looked for; other braces around it mean nothing. What is
+no verdict, or only half of one, is never taken for a good one, and of two nobody knows which was meant.
 """
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from collections.abc import Iterator
+from json import JSONDecoder
+
+from pydantic import BaseModel, ConfigDict
 
 from ...states.value import shortened
 from ..text import encodable
@@ -16,6 +19,11 @@ NO_REASON = "The check failed without a reason."
 
 _MOST_MISSING = 20
 """How many missing things are passed on. Ours: more than anybody mends in one go."""
+
+_MOST_BRACES = 100
+"""At how many braces an object is looked for. Ours: more than any model writes around its verdict."""
+
+_DECODER = JSONDecoder()
 
 
 class Verdict(BaseModel):
@@ -33,13 +41,27 @@ def read_verdict(text: str) -> Verdict:
 
     Its texts are of bounded length, and one that failed has a reason.
     """
-    text = encodable(text)
-    for candidate in (text, text[text.find("{") : text.rfind("}") + 1]):
+    found = list(_verdicts(encodable(text)))
+    try:
+        (verdict,) = map(Verdict.model_validate_json, found)
+    except ValueError:
+        return Verdict(passed=False, reason=MALFORMED)
+    return _bounded(verdict)
+
+
+def _verdicts(text: str) -> Iterator[str]:
+    """The JSON objects in the text, one behind the other, that say whether something passed."""
+    start = text.find("{")
+    for _ in range(_MOST_BRACES):
+        if start < 0:
+            return
         try:
-            return _bounded(Verdict.model_validate_json(candidate))
-        except ValidationError:
-            continue
-    return Verdict(passed=False, reason=MALFORMED)
+            value, end = _DECODER.raw_decode(text, start)
+            if "passed" in value:
+                yield text[start:end]
+        except (ValueError, RecursionError):
+            end = start + 1
+        start = text.find("{", end)
 
 
 def _bounded(verdict: Verdict) -> Verdict:

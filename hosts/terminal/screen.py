@@ -82,9 +82,8 @@ class Screen:
 
     def _recall(self, transcript: list[dict[str, Any]]) -> None:
         """Remind a person of what was said last; a script knows."""
-        results = [message for message in transcript if message["role"] == "tool"]
-        lost = {one["tool_call_id"] for one in results if one.get("error") or one.get("undelivered")}
-        said = [(message["role"], self._words(message, lost)) for message in transcript if message["role"] != "tool"]
+        unheard = _unheard(transcript)
+        said = [(message["role"], self._words(message, unheard)) for message in transcript if message["role"] != "tool"]
         said = [(role, text) for role, text in said if text]
         if len(said) > RECALLED:
             self.pen.note(f"… {len(said) - RECALLED} earlier messages")
@@ -93,9 +92,9 @@ class Screen:
                 self.pen.line()
             self._write(role, text)
 
-    def _words(self, message: dict[str, Any], lost: Collection[str]) -> str:
-        """What the user received of a message; nothing of the calls that are `lost`."""
-        return _spoken(message, lost) if self._by_tool and message["role"] == "assistant" else _text(message)
+    def _words(self, message: dict[str, Any], unheard: Collection[str]) -> str:
+        """What the user received of a message."""
+        return _spoken(message, unheard) if self._by_tool and message["role"] == "assistant" else _text(message)
 
     def _move(self, data: dict[str, Any]) -> None:
         self._heard = {"text": "", "thinking": ""}
@@ -202,10 +201,17 @@ def _text(message: dict[str, Any]) -> str:
     return with_images(message.get("text", ""), len(message.get("images", ())))
 
 
-def _spoken(message: dict[str, Any], lost: Collection[str]) -> str:
-    """What an assistant's message says by tool, except for the calls that are `lost`."""
+def _unheard(transcript: list[dict[str, Any]]) -> set[str]:
+    """The calls by which the user heard nothing: they failed, or what they said was not delivered."""
+    results = [message for message in transcript if message["role"] == "tool"]
+    return {result["tool_call_id"] for result in results if result.get("error") or result.get("undelivered")}
+
+
+def _spoken(message: dict[str, Any], unheard: Collection[str]) -> str:
+    """What an assistant's message says by tool, without the calls that were not heard."""
     calls = [call for call in message.get("tool_calls", ()) if "speech" in call.get("acts", ())]
-    given = [_arguments(call["arguments"]) for call in calls if call["call_id"] not in lost]
+    calls = [call for call in calls if call["call_id"] not in unheard]
+    given = [_arguments(call["arguments"]) for call in calls]
     return "\n".join(words for arguments in given for words in arguments.values() if isinstance(words, str))
 
 
