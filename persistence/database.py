@@ -17,6 +17,7 @@ from sqlalchemy import Connection
 
 from ..states.errors import StoreError
 from .address import Address
+from .append import Place
 from .codec import Draft
 from .connection import controlled, dial
 from .errors import TracesLeft
@@ -27,7 +28,7 @@ from .outbox import Outgoing
 from .receipts import Receipt
 from .thread import ConnectionThread, Opening, Worker
 from .transaction import driver_of, within
-from .writer import Place, WritingThread
+from .writer import WritingThread
 
 T = TypeVar("T")
 

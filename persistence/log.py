@@ -7,12 +7,12 @@ from datetime import datetime
 
 from ..states.events import Event
 from ..states.step import Step
+from .append import Place
 from .codec import Draft, to_microseconds
 from .database import Database
 from .outbox import Outgoing
 from .receipts import Receipt
 from .recorder import OutboxKey, Postponement
-from .writer import Place
 
 
 class ConversationLog:

@@ -16,6 +16,7 @@ from ..states.events import Opened
 from ..states.states import State
 from ..states.step import Step
 from . import recorder
+from .append import Place
 from .codec import decode, decode_state, encode, from_microseconds, sight
 from .database import BUSY_TIMEOUT, Database
 from .digests import GENESIS
@@ -28,7 +29,6 @@ from .outbox import Undelivered
 from .rows import Head, StoredRows
 from .summary import Summary
 from .whole import Whole, add_whole
-from .writer import Place
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from queue import Empty
 from typing import Any
 
 from . import recorder, transaction
+from .append import Append, Place
 from .codec import Draft
 from .errors import StoreConflict
 from .failures import in_words, is_locked
@@ -29,44 +29,12 @@ from .outbox import Outgoing
 from .promise import Promise
 from .receipts import PendingReceipts, Receipt
 from .recorder import Advance
-from .rows import Head
 from .thread import ConnectionThread, Worker
 
 logger = logging.getLogger("turnwise.store")
 
 _STIR = object()
 """Nothing to do, only a reason to wake up."""
-
-
-class Place:
-    """Where a conversation stands in the log, as far as it is known to be stored.
-
-    It is moved on by the writing thread alone, right after a commit, so that a step whose caller no longer waits counts
-    all the same.
-    """
-
-    __slots__ = ("head", "origin")
-
-    def __init__(self, head: Head, origin: bytes) -> None:
-        self.head = head
-        self.origin = origin
-
-
-@dataclass(slots=True)
-class Append:
-    """A step on its way to the disk, and who waits for it."""
-
-    place: Place
-    draft: Draft
-    outgoing: tuple[Outgoing, ...]
-    promise: Promise = field(default_factory=Promise)
-
-    def advance(self) -> Advance:
-        """The step, linked to the newest one. Raises `StoreConflict` if it does not follow that."""
-        head = self.place.head
-        if self.draft.row.seq != head.seq + 1:
-            raise StoreConflict("The step does not follow the newest step of its conversation.")
-        return Advance(head, *self.draft.behind(head.chain), self.outgoing)
 
 
 class Outrun(Exception):

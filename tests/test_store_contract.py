@@ -10,10 +10,11 @@ import pytest
 from sqlalchemy import Connection
 
 from turnwise.persistence import recorder
+from turnwise.persistence.append import Append
 from turnwise.persistence.port import StorePort
 from turnwise.persistence.recorder import Advance
 from turnwise.persistence.store import Store
-from turnwise.persistence.writer import Append, Writer
+from turnwise.persistence.writer import Writer
 from turnwise.states import StoreError
 from turnwise.testing.store_contract import StoreContract
 

@@ -19,6 +19,7 @@ from sqlalchemy import Connection
 
 from ....persistence import recorder
 from ....persistence.address import Address
+from ....persistence.append import Place
 from ....persistence.codec import Draft, decode, decode_state
 from ....persistence.connection import Mode, controlled, dial
 from ....persistence.database import Database
@@ -29,7 +30,7 @@ from ....persistence.outbox import Outgoing
 from ....persistence.rows import EventRow
 from ....persistence.store import Store
 from ....persistence.thread import Worker
-from ....persistence.writer import Place, Writer
+from ....persistence.writer import Writer
 from ..clock import VirtualClock
 from ..disk import Disk, Row
 from ..lines import Sent
