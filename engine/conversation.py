@@ -129,7 +129,7 @@ class Conversation:
         )
         async with self._handing_over:
             await self._ask(message)
-        turn = await self._loop.outcome_of(message_id) if wait else self._loop.standing(message_id)
+        turn = await self._loop.outcomes.of_message(message_id) if wait else self._loop.outcomes.standing(message_id)
         return self._saw(turn)
 
     async def withdraw(self, message_id: str) -> None:
@@ -262,7 +262,7 @@ class Conversation:
     async def _turn(self, step: Step) -> Turn:
         """How the turn that this step belongs to ends, or rests for a person."""
         number = step.state.book.turn if step.ended is None else step.ended.turn
-        return self._saw(await self._loop.outcome(number))
+        return self._saw(await self._loop.outcomes.of_turn(number))
 
     def _saw(self, turn: Turn) -> Turn:
         if turn.number:

@@ -12,14 +12,10 @@ as they were.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
 from ..effects.clock import Clock
 from ..effects.runner import Log, Performer, Runner
@@ -38,69 +34,26 @@ from ..states.events import (
 )
 from ..states.machine import transition
 from ..states.policy import ModelSpec
-from ..states.states import AwaitingPerson, Closed, Failed, Idle, InDoubt, State, pending
+from ..states.states import Closed, Failed, Idle, State, pending
 from ..states.step import Step
 from .feed import Feed
 from .mailbox import Mailbox
 from .memory import Memory
+from .outcomes import Outcomes
+from .ports import Keeper, Observer
 from .recovery import reports
-from .turn import Turn
 from .updates import Update
 
 logger = logging.getLogger("turnwise.loop")
 
-
 _BROKEN = "Something broke inside the program that runs this conversation; ask for the conversation again."
 
 
-@dataclass(frozen=True)
-class _Waiter:
-    """Somebody who waits for a turn: `look` finds it, or finds that it will never come."""
-
-    look: Callable[[], Turn | None]
-    future: asyncio.Future[Turn]
-
-    def told(self) -> bool:
-        """Tell, if there is something to tell."""
-        if self.future.done():
-            return True
-        try:
-            turn = self.look()
-        except Refused as refused:
-            self.future.set_exception(refused)
-            return True
-        if turn is not None:
-            self.future.set_result(turn)
-        return turn is not None
-
-
-class Keeper(Protocol):
-    """Who holds the loops."""
-
-    def keep(self, loop: Loop) -> None:
-        """The loop has gone a step further, or begun."""
-        ...
-
-    def lose(self, loop: Loop, why: TurnwiseError) -> None:
-        """The conversation went on elsewhere, or cannot go on here: this loop must end, and be read from the store
-        again."""
-        ...
-
-
-class Observer(Protocol):
-    """Who looks on, and changes nothing."""
-
-    def asked(self, conversation_id: str, event: Event) -> AbstractContextManager[None]:
-        """Somebody asks for something, and waits while this holds."""
-        ...
-
-    def stepped(self, conversation_id: str, before: State, event: Event, step: Step) -> None:
-        """A step was committed, and nothing that it wants has begun yet."""
-        ...
-
-
 class Loop:
-    """Drives one conversation. Everything that happens to it goes through `request`; answers come by themselves."""
+    """Drives one conversation. Everything that happens to it goes through `request`; answers come by themselves.
+
+    `memory` is the conversation as stored, `feed` what watchers see of it, `outcomes` what callers wait for.
+    """
 
     def __init__(
         self,
@@ -116,12 +69,11 @@ class Loop:
         self.conversation_id = conversation_id
         self.memory = memory
         self.feed = Feed()
+        self.outcomes = Outcomes(memory)
         self._clock = clock
         self._models = models
         self._keeper = keeper
         self._observer = observer
-        self._waiting: list[_Waiter] = []
-        self._closed: TurnwiseError | None = None
         if isinstance(memory.state, Closed):
             self.feed.close()
         self._mailbox = Mailbox(self._take)
@@ -184,7 +136,7 @@ class Loop:
 
     def _publish(self, updates: tuple[Update, ...]) -> None:
         self.feed.publish(*updates)
-        self._waiting = [waiter for waiter in self._waiting if not waiter.told()]
+        self.outcomes.tell()
         if isinstance(self.state, Closed):
             self.feed.close()
             self.memory.release()
@@ -207,40 +159,6 @@ class Loop:
         with self._observer.asked(self.conversation_id, event):
             return await self._mailbox.request(event)
 
-    async def outcome(self, number: int) -> Turn:
-        """How this turn stands once it has ended or waits for a person; waits until then."""
-        return await self._told(partial(self._outcome, number))
-
-    async def outcome_of(self, message_id: str) -> Turn:
-        """The same for the turn that takes this message. Raises `Refused` if none will, by itself."""
-        return await self._told(partial(self._outcome_of, message_id))
-
-    def standing(self, message_id: str) -> Turn:
-        """How the turn of this message stands at this moment."""
-        number = self.memory.turn_of(message_id)
-        if number is None:
-            return Turn(number=0, status="queued")
-        return self._outcome(number) or Turn(number=number, status="running")
-
-    async def _told(self, look: Callable[[], Turn | None]) -> Turn:
-        if (turn := look()) is not None:
-            return turn
-        if self._closed is not None:
-            raise self._closed
-        waiter = _Waiter(look, asyncio.get_running_loop().create_future())
-        self._waiting.append(waiter)
-        return await waiter.future
-
-    def _outcome_of(self, message_id: str) -> Turn | None:
-        number = self.memory.turn_of(message_id)
-        return None if number is None else self._outcome(number)
-
-    def _outcome(self, number: int) -> Turn | None:
-        state = self.state
-        if isinstance(state, AwaitingPerson | InDoubt) and state.turn.number == number:
-            return Turn.that_waits(state, self.memory.transcript, self.memory.context.policy)
-        return self.memory.turns.get(number)
-
     # --- from beginning to end
 
     def wake(self) -> None:
@@ -259,11 +177,7 @@ class Loop:
 
         Whoever waits, or asks for something later, gets `why`.
         """
-        self._closed = why
         await self._mailbox.close(why)
-        for waiter in self._waiting:
-            if not waiter.future.done():
-                waiter.future.set_exception(why)
-        self._waiting.clear()
+        self.outcomes.close(why)
         self.feed.close()
         await self._runner.close(at_once=at_once)
