@@ -93,7 +93,7 @@ def __getattr__(name: str) -> Any:
     try:
         home = import_module(f".{_HOME_OF[name]}", __name__)
     except ModuleNotFoundError as error:
-        if error.name != "hypothesis":
+        if (error.name or "").partition(".")[0] != "hypothesis":
             raise
         sentence = f"{name} needs the package hypothesis: install turnwise[testing]."
         raise ModuleNotFoundError(sentence, name=error.name) from None
