@@ -28,7 +28,8 @@ class ModelSpec(Rules):
     """As litellm has it, or the `name` of the host's own model."""
 
     window: int | None = Field(default=None, ge=1)
-    """How many tokens it takes in; None if that is not known, and then nothing is ever condensed for it."""
+    """How many tokens it takes in; None if that is not known, and then nothing is condensed before the
+    model has said that a request was too long."""
 
 
 class Questions(Rules):

@@ -25,10 +25,10 @@ def rules() -> str:
 
 def sets_of_rules() -> str:
     """Every preset: what it is for, and which rules it changes."""
-    rows = ["| preset | for | its rules, where they are not the default |", "| --- | --- | --- |"]
+    rows = ["| preset | for | the rules that it changes |", "| --- | --- | --- |"]
     for preset in filter(inspect.isfunction, vars(presets).values()):
         meant = _in_a_line(preset.__doc__).removesuffix(" `Pure.`")
-        changed = ", ".join(f"`{one}`" for one in _changed(preset())) or "all are"
+        changed = ", ".join(f"`{one}`" for one in _changed(preset())) or "none"
         rows.append(f"| `{preset.__name__}()` | {meant} | {changed} |")
     return "\n".join(rows) + "\n"
 
@@ -58,6 +58,8 @@ def _docstrings(kind: type[Value]) -> Mapping[str, str]:
         match field, below:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
                 said[name] = _in_a_line(text)
+            case _:
+                pass  # a method, or what stands behind a docstring
     return said
 
 
