@@ -25,12 +25,13 @@ from turnwise.states.value import Value
 from .openai_server import OpenAiServer, says
 from .pages import Page, run_block
 
+pytestmark = pytest.mark.timeout(240)  # programs that load litellm, on a machine that may be busy
+
 PAGE = Page("docs/host.md")
 LOCAL = "http://127.0.0.1:8080/v1"
 """Where the page has its model."""
 
 (ASKS_A_SERVER,) = (program for program in PAGE.programs if LOCAL in program)
-
 
 KINDS = {
     "" if kind is Policy else f"{name}.": kind
@@ -42,10 +43,10 @@ KINDS = {
 
 def written(value: object) -> str:
     """How a default stands in the table."""
-    if value == ():
-        return "`()`"
-    if isinstance(value, tuple | Value):
-        return '`(ModelSpec(name="default"),)`' if isinstance(value, tuple) else f"`{type(value).__name__}()`"
+    if isinstance(value, tuple) and value:
+        return '`(ModelSpec(name="default"),)`'
+    if isinstance(value, Value):
+        return f"`{type(value).__name__}()`"
     return f'`"{value}"`' if isinstance(value, str) else f"`{value}`"
 
 
@@ -112,6 +113,14 @@ def test_its_links_lead_somewhere() -> None:
     """Every link names a file of the repository or a heading of a page."""
     assert PAGE.links()
     assert PAGE.broken_links() == []
+
+
+@pytest.mark.parametrize("path", ["README.md", "docs/host.md", "docs/machine.md", "docs/testing.md"])
+def test_references_are_explained_where_they_stand(path: str) -> None:
+    """A page that quotes the number of a requirement says what it is."""
+    text = Page(path).text
+
+    assert bool(re.search(r"\b(?:case|seed)s? \w?\d", text)) == ("requirements, which its tests quote" in text)
 
 
 class TestTheTablesOfRules:
