@@ -15,12 +15,12 @@ demo: $(ready)  ## watch a conversation; needs no key and no network
 test: check  ## check, then run the tests
 	$(bin)/python -m pytest
 
-check: $(ready)  ## lint, format, types, floors, and whether the pictures of the machine are fresh
+check: $(ready)  ## lint, format, types, floors, and whether what is made in the docs is fresh
 	$(bin)/ruff check
 	$(bin)/ruff format --check
 	$(bin)/mypy -p turnwise
 	$(bin)/lint-imports
-	$(bin)/python -m turnwise.states.diagram --check docs/machine.md README.md
+	$(bin)/python -m turnwise.states.diagram --check docs/machine.md docs/host.md README.md
 
 deep: $(ready)  ## the property tests with many more examples: minutes to hours
 	TURNWISE_PROFILE=deep $(bin)/python -m pytest -m hypothesis --timeout=0
@@ -34,8 +34,8 @@ faults: $(ready)  ## crashes, disks in trouble, damaged files, hostile input: th
 mutants: $(ready)  ## break states/ on purpose, thousands of times, and list what no test noticed: half an hour
 	$(bin)/python tests/mutants.py
 
-docs: $(ready)  ## draw docs/machine.md and the picture in README.md again from the table
-	$(bin)/python -m turnwise.states.diagram --write docs/machine.md README.md
+docs: $(ready)  ## make docs/machine.md, the picture in README.md and the tables in docs/host.md again
+	$(bin)/python -m turnwise.states.diagram --write docs/machine.md docs/host.md README.md
 
 clean:  ## back to a fresh clone: remove .venv, caches and build artefacts
 	rm -rf .venv build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -3,6 +3,9 @@
 A conversation rests in a typed state; typed events move it through pure transitions that say what they want done; an
 engine stores each step and then does it. This module only maps public names to the places where they live, and looks
 each up on first use, so importing one floor never loads another.
+
+References such as "case P37" and "seed 001" are the numbers of turnwise's own requirements, which its tests quote;
+"Ours." stands behind a number that none of them gives.
 """
 
 from __future__ import annotations

@@ -31,6 +31,7 @@ Glossary
 - *guard*: a yes-or-no question of the table. *handler*: what a row does. *junction*: a choice that rows share.
 - *refused*: a request that is not taken; nothing happened. *ignored*: an answer that nobody waits for, or a request
   with nothing to act on.
+- *case* and *seed*: the number of a requirement of turnwise, and of the text that it comes from; tests quote them.
 """
 
 from .acts import Act, AgentMail, Speech, SubAgents, WorkComplete

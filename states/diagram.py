@@ -2,10 +2,11 @@
 
 The table is the truth, and whatever else tells about it is made from it, so pictures and page cannot fall behind: a
 check fails while `docs/machine.md` is not what the table gives. `overview` draws the picture for newcomers, `page`
-writes the page. The functions are pure. Only the command opens a file:
+writes the page. The functions are pure. Only the command opens a file; it also puts into other pages what `rulebook`
+tells of the rules, as it puts the overview into README.md:
 
     python -m turnwise.states.diagram                            print the full picture, in Mermaid's language
-    python -m turnwise.states.diagram --write docs/machine.md README.md    make the page, and the overview in another
+    python -m turnwise.states.diagram --write docs/machine.md README.md    make the page, and what is made in another
     python -m turnwise.states.diagram --check docs/machine.md README.md    exit 1 unless they are fresh
 """
 
@@ -24,10 +25,14 @@ from .grammar import Branch, Entry, Guard, Row, Same, Target
 from .outline import ANY_BUSY_STATE, BUSY_STATES, common, entries, guard, junctions, name, rows, waits_for_person
 from .overview import ANY_BUSY, STYLES, overview
 from .page import markdown
+from .rulebook import rules, sets_of_rules
 from .states import STATES, Idle, State
 
 PICTURE = "<!-- drawn from states/table.py by `make docs` -->"
-"""Where this line stands in a file, the overview follows it."""
+RULES = "<!-- made from states/policy.py by `make docs` -->"
+PRESETS = "<!-- made from states/presets.py by `make docs` -->"
+"""Where such a line stands in a file, there follows what is made: the overview, the rules, the presets. It ends at the
+next empty line."""
 
 PACKED = '%%{init: {"flowchart": {"nodeSpacing": 12, "rankSpacing": 25, "padding": 8, "wrappingWidth": 400}}}%%'
 """Mermaid's own spacing would make the picture too wide to be read on a page."""
@@ -220,13 +225,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _fresh(page: Path) -> str:
-    """What the file should say: a page that shows the overview among other things keeps them, any other is all ours."""
+    """What the file should say: a page that shows something made among other things keeps them, any other is all
+    ours."""
     text = page.read_text(encoding="utf-8", errors="replace") if page.is_file() else ""
-    before, picture, after = text.partition(PICTURE)
-    if not picture:
+    made = {PICTURE: f"```mermaid\n{overview()}```\n", RULES: rules(), PRESETS: sets_of_rules()}
+    if not any(mark in text for mark in made):
         return markdown(mermaid())
-    _, _, rest = after.partition("\n```\n")
-    return f"{before}{PICTURE}\n```mermaid\n{overview()}```\n{rest}"
+    for mark in made:
+        before, found, after = text.partition(mark)
+        if found:
+            _, gap, rest = after.partition("\n\n")
+            text = f"{before}{mark}\n{made[mark]}{gap[1:]}{rest}"
+    return text
 
 
 def _write(page: Path) -> int:
@@ -240,7 +250,7 @@ def _write(page: Path) -> int:
 def _check(page: Path) -> int:
     if page.is_file() and page.read_text(encoding="utf-8", errors="replace") == _fresh(page):
         return 0
-    return _complain(f"{page} is not what the table gives; run `make docs`.")
+    return _complain(f"{page} is not what the code gives; run `make docs`.")
 
 
 def _complain(sentence: str) -> int:

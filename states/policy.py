@@ -3,6 +3,8 @@
 How often a failed request is tried again, what a cancel does to a question, how many tools run at once: systems
 differ here, so the rules are data. They are stored in the log, so a conversation that is replayed years later is
 replayed under the rules that held.
+
+Seeds (001) and cases (P26) are numbers of turnwise's own requirements, which its tests quote.
 """
 
 from __future__ import annotations
@@ -23,8 +25,11 @@ class ModelSpec(Rules):
     """A model that may be asked, by the name under which the host knows it."""
 
     name: Text = Field(min_length=1)
+    """As litellm has it, or the `name` of the host's own model."""
+
     window: int | None = Field(default=None, ge=1)
-    """How many tokens it takes in; None if that is not known, and then nothing is ever condensed for it."""
+    """How many tokens it takes in; None if that is not known, and then nothing is condensed before the
+    model has said that a request was too long."""
 
 
 class Questions(Rules):
@@ -44,7 +49,7 @@ class Questions(Rules):
     """Whether answers with unknown, missing or too many choices are taken as given instead of refused."""
 
     deadline: Seconds | None = None
-    """How long a question waits before the model goes on without an answer; None waits for ever."""
+    """How many seconds a question waits before the model goes on without an answer; None waits for ever."""
 
 
 class Limits(Rules):
@@ -57,7 +62,11 @@ class Limits(Rules):
     """The last request allowed: answer_now goes out without tools, plain is a request like any other."""
 
     tool_calls: int | None = Field(default=None, ge=0)
+    """Tool calls that run."""
+
     tokens: int | None = Field(default=None, ge=1)
+    """Tokens of all requests, sent and received."""
+
     cost: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """US dollars."""
 
@@ -72,11 +81,14 @@ class Retry(Rules):
     """Attempts per model, the first included."""
 
     base: Seconds = 1.0
-    """The wait before the second attempt; each further one is `factor` times as long, `cap` at the most."""
+    """Seconds before the second attempt; each further wait is `factor` times as long, `cap` at the most."""
 
     factor: float = Field(default=2.0, ge=1, allow_inf_nan=False)
+    """How many times as long each wait is as the one before it."""
+
     cap: Seconds = 60.0
-    """A provider that asks (Retry-After) for more than this is not waited for: the next model is tried."""
+    """The longest wait, in seconds. A provider that asks (Retry-After) for more is not waited for: the next model is
+    tried."""
 
     def wait(self, attempt: int, retry_after: float | None) -> float | None:
         """Seconds to wait after the failed `attempt` (1 is the first), or None to give this model up. `Pure.`"""
@@ -122,21 +134,25 @@ class Recovery(Rules):
     """How a turn survives the death of its process."""
 
     resumes: int = Field(default=2, ge=0)
-    """How often it is taken up without progress before it fails. Waits for people are not counted."""
+    """How often a turn is taken up without progress before it fails. Waits for people are not counted."""
 
 
 class Recent(Rules):
     """Requests hold only what was said lately, in whatever conversation of the owner (seed 001, case J3)."""
 
     seconds: Annotated[Seconds, Field(gt=0)] = 300.0
-    """How far back a request looks; a message that is just this old is still in."""
+    """How many seconds back a request looks; a message that is just this old is still in."""
 
 
 class Profile(Rules):
     """A way for the model to behave, chosen for each turn (seed 001)."""
 
     name: Text = Field(min_length=1)
+    """Under which it is chosen."""
+
     prompt: Text = ""
+    """What the system message says in its turns, behind the conversation's own system prompt."""
+
     tools: tuple[Text, ...] | None = None
     """The tools that may be called; None allows all. Nothing holds a call to it yet (case J9)."""
 
@@ -160,6 +176,8 @@ class Policy(Rules):
     """Is the model's text shown? Always (seeds 001, 002), only if nothing was said by tool (000), or never (004)."""
 
     speech: SpeechRules = SpeechRules()
+    """What becomes of what is said by tool."""
+
     ends_on: Literal["text", "work_complete"] = "text"
     """What ends a turn: text without calls (001, 002, 004), or the claim that the work is complete (000)."""
 
@@ -176,18 +194,26 @@ class Policy(Rules):
     """Whether a summary of a turn that ended well is written for display; it never changes what was said (000)."""
 
     questions: Questions = Questions()
+    """How the model's questions to a person are handled."""
+
     approval_deadline: Seconds | None = None
-    """How long a call waits for a person to allow it before it is denied; None waits for ever."""
+    """How many seconds a call waits for a person to allow it before it is denied; None waits for ever."""
 
     sub_agent_deadline: Seconds | None = 1800.0
-    """How long a turn waits for its sub-agents (case P26); None waits for ever. Ours."""
+    """How many seconds a turn waits for its sub-agents (case P26); None waits for ever. Ours."""
 
     parallel: int = Field(default=1, ge=1)
     """How many tools may run at once; their results always stand in call order."""
 
     repeats: Repeats = Repeats()
+    """What becomes of a call that was made before."""
+
     limits: Limits = Limits()
+    """What one turn may use up."""
+
     empty: Empty = Empty()
+    """What becomes of a response with nothing in it."""
+
     plain_retry: int = Field(default=0, ge=0)
     """How often a turn without an answer is asked once more with the bare system prompt and message (case J20)."""
 
@@ -196,6 +222,8 @@ class Policy(Rules):
     may say otherwise for itself."""
 
     retry: Retry = Retry()
+    """When a model request that failed is sent again."""
+
     on_failure: Literal["fail", "reply"] = "fail"
     """A turn that cannot go on rests in Failed (002), or ends with a reply that says why (001)."""
 
@@ -229,7 +257,10 @@ class Policy(Rules):
     leave it to the prompt (003, case D7)."""
 
     cancel_deadline: Seconds = 5.0
-    """How long a cancelled tool may take to stop before the turn ends without it."""
+    """How many seconds a cancelled tool may take to stop before the turn ends without it."""
 
     recovery: Recovery = Recovery()
+    """How a turn survives the death of its process."""
+
     texts: Texts = Texts()
+    """The words that the machine itself uses."""

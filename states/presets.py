@@ -1,4 +1,7 @@
-"""Ready sets of rules, one for each way of conversing that turnwise knows."""
+"""Ready sets of rules, one for each way of conversing that turnwise knows.
+
+Seeds and cases are numbers of turnwise's own requirements, which its tests quote.
+"""
 
 from __future__ import annotations
 

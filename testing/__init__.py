@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .laws import LAWS, LawBroken, check_laws, check_newest
     from .machine import ConversationMachine
     from .program import as_program
-    from .scripted import FunctionLlm, ScriptedLlm, call, calls, failure, reply
+    from .scripted import FunctionLlm, ScriptedLlm, call, calls, failure, reply, verdict
     from .shrink import shrink_trace
     from .simulation import Simulation, SimulationFailed, simulate
     from .strategies import effects, events, events_for, policies, states, traces
@@ -40,7 +40,7 @@ _HOMES = {
     "laws": ("LAWS", "LawBroken", "check_laws", "check_newest"),
     "machine": ("ConversationMachine",),
     "program": ("as_program",),
-    "scripted": ("FunctionLlm", "ScriptedLlm", "call", "calls", "failure", "reply"),
+    "scripted": ("FunctionLlm", "ScriptedLlm", "call", "calls", "failure", "reply", "verdict"),
     "shrink": ("shrink_trace",),
     "simulation": ("Simulation", "SimulationFailed", "simulate"),
     "strategies": ("effects", "events", "events_for", "policies", "states", "traces"),
@@ -83,13 +83,21 @@ __all__ = [
     "states",
     "trace_of",
     "traces",
+    "verdict",
 ]
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_HOME_OF[name]}", __name__), name)
+    try:
+        home = import_module(f".{_HOME_OF[name]}", __name__)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "hypothesis":
+            raise
+        sentence = f"{name} needs the package hypothesis: install turnwise[testing]."
+        raise ModuleNotFoundError(sentence, name=error.name) from None
+    return getattr(home, name)
 
 
 def __dir__() -> list[str]:

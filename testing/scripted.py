@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..states.failures import FailureKind
 from ..states.messages import Usage
 
 if TYPE_CHECKING:
-    from ..effects.model.port import LlmFailure, ModelAnswer, ModelRequest, Token
+    from ..effects.model.port import LlmFailure, ModelAnswer, ModelRequest, Purpose, Token
 
 
 def reply(text: str, *, thinking: str = "", finish_reason: str = "stop", usage: Usage | None = None) -> ModelAnswer:
@@ -40,6 +40,12 @@ def calls(*answers: ModelAnswer, text: str = "") -> ModelAnswer:
 
     made = tuple(made for answer in answers for made in answer.tool_calls)
     return ModelAnswer(content=text, tool_calls=made, finish_reason="tool_calls")
+
+
+def verdict(passed: bool, reason: str = "", missing: Iterable[str] = ()) -> ModelAnswer:
+    """The model answers the check of a claim that the work is complete: the claim holds, or why it does not, and what
+    is missing."""
+    return reply(json.dumps({"passed": passed, "reason": reason, "missing": list(missing)}, ensure_ascii=False))
 
 
 def failure(kind: FailureKind, sentence: str = "The model failed.", *, retry_after: float | None = None) -> LlmFailure:
@@ -82,22 +88,35 @@ class FunctionLlm:
 class ScriptedLlm(FunctionLlm):
     """A model that gives these answers (or failures, or texts), one to a request, in this order.
 
-    A request for which no answer is left fails; call `assert_finished` at the end of a test to be told of that, and
-    of answers that nobody asked for.
+    Every request takes one: those of the conversation itself, the check of a claim (answer it with `verdict`), and
+    summaries. A request for which no answer is left fails; call `assert_finished` at the end of a test to be told of
+    that, and of answers that nobody asked for.
     """
 
     def __init__(self, answers: Iterable[ModelAnswer | LlmFailure | str | Awaitable[Any]], *, name: str = "scripted"):
         super().__init__(self._next, name=name)
         self._answers = list(answers)
-        self._unexpected = 0
+        self._unexpected: list[str] = []
 
     def assert_finished(self) -> None:
         """Raises AssertionError unless every answer was asked for, and nothing else was."""
-        assert not self._unexpected, f"{self._unexpected} requests came for which the script has no answer"
+        assert not self._unexpected, " ".join(self._unexpected)
         assert not self._answers, f"{len(self._answers)} answers of the script were never asked for"
 
     def _next(self, request: ModelRequest) -> Any:
         if not self._answers:
-            self._unexpected += 1
-            return failure("internal", "The script has no answer to this request.")
+            self._unexpected.append(_unanswered(request, len(self.requests)))
+            return failure("internal", self._unexpected[-1])
         return self._answers.pop(0)
+
+
+def _unanswered(request: ModelRequest, number: int) -> str:
+    return f"The script has no answer to request {number}, {_WANTED[request.purpose]}."
+
+
+_WANTED: Mapping[Purpose, str] = {
+    "converse": "the next answer in the conversation",
+    "check": "the check of a claim that the work is complete",
+    "summarize": "the summary of a turn for display",
+    "condense": "the summary in place of what no longer fits the window",
+}

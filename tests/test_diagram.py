@@ -410,7 +410,7 @@ class TestCommand:
         status = main(["--check", str(page)])
 
         assert status == 1
-        assert capsys.readouterr() == ("", f"{page} is not what the table gives; run `make docs`.\n")
+        assert capsys.readouterr() == ("", f"{page} is not what the code gives; run `make docs`.\n")
 
     def test_a_page_that_cannot_be_written_is_told_in_a_sentence(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -1,6 +1,5 @@
 """The README tells the truth: its programs run, its picture is the table's, its links lead somewhere."""
 
-import re
 import signal
 import subprocess
 import sys
@@ -9,16 +8,14 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+from .pages import ROOT, Page
+
+README = Page("README.md")
+FRAGMENTS = [block for block in README.blocks if block.startswith("conversation = await")]
+PROGRAMS = [block for block in README.blocks if block not in FRAGMENTS]
 
 
-FRAGMENTS = [block for block in BLOCKS if block.startswith("conversation = await")]
-PROGRAMS = [block for block in BLOCKS if block not in FRAGMENTS]
-
-
-@pytest.mark.parametrize(("program", "shown"), [*zip(PROGRAMS, ["6:30 PM", "", "llm_requesting"], strict=True)])
+@pytest.mark.parametrize(("program", "shown"), [*zip(PROGRAMS, ["6:30 PM", "llm_requesting"], strict=True)])
 def test_its_programs_run(program: str, shown: str, tmp_path: Path) -> None:
     """Each Python block is a whole program that ends well and prints what it should."""
     ran = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=50)
@@ -79,8 +76,6 @@ def test_its_program_is_the_example() -> None:
 
 
 def test_its_links_lead_somewhere() -> None:
-    """Every relative link names a file or a folder of the repository."""
-    links = [link for link in re.findall(r"\]\(([^)]+)\)", README) if "://" not in link]
-
-    assert links
-    assert [link for link in links if not (ROOT / link).exists()] == []
+    """Every relative link names a file or a folder of the repository, or a heading of a page."""
+    assert README.links()
+    assert README.broken_links() == []

@@ -4,34 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from .pages import ROOT, Page, run_block, run_tests
+
 pytestmark = pytest.mark.timeout(240)  # a search in a process of its own, on a machine that may be busy
 
-ROOT = Path(__file__).parent.parent
-PAGE = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-FILES = {match[1]: block for block in BLOCKS if (match := re.match(r"# ([\w.]+(?:, mended)?)\n", block))}
-"""The blocks that are files of a project, by the name in their first line."""
-
-PROGRAMS = [block for block in BLOCKS if block not in FILES.values()]
-(OUTPUT,) = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
-
-
-def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run Python in a folder, as a reader would."""
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **environment}
-    command = [sys.executable, *arguments]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=200)
-
-
-def run_tests(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run pytest in a folder, without what only turnwise's own tests need."""
-    return run(folder, "-m", "pytest", "-p", "no:asyncio", "-p", "no:cacheprovider", *arguments, **environment)
+PAGE = Page("docs/testing.md")
+(OUTPUT,) = re.findall(r"```text\n(.*?)```", PAGE.text, re.DOTALL)
 
 
 def told(text: str) -> list[tuple[str, str]]:
@@ -42,7 +24,7 @@ def told(text: str) -> list[tuple[str, str]]:
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """The files on the page, in a folder, with the bug."""
-    for name, block in FILES.items():
+    for name, block in PAGE.files.items():
         if name.endswith(".py"):
             (tmp_path / name).write_text(block, encoding="utf-8")
     return tmp_path
@@ -63,17 +45,14 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def mend(project: Path) -> None:
     """Do what the page says about the bug."""
-    (project / "panel.py").write_text(FILES["panel.py, mended"], encoding="utf-8")
+    (project / "panel.py").write_text(PAGE.files["panel.py, mended"], encoding="utf-8")
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", PAGE.programs)
 def test_its_programs_run(program: str, tmp_path: Path) -> None:
     """Each block that is no file of the example is whole: a program that ends well, or tests that pass, with no more
     than what the extra `testing` brings."""
-    (tmp_path / "test_block.py").write_text(program, encoding="utf-8")
-    is_test = re.search(r"^(?:(?:async )?def test_|class Test)", program, re.MULTILINE)
-
-    ran = run_tests(tmp_path, "-q", "test_block.py") if is_test else run(tmp_path, "test_block.py")
+    ran = run_block(tmp_path, program)
 
     assert (ran.returncode, ran.stderr) == (0, "")
 
@@ -98,11 +77,8 @@ def test_its_planted_bug_is_found_and_kept_from_coming_back(project: Path, insta
 
 def test_its_links_lead_somewhere() -> None:
     """Every link names a file of the repository or a heading of the page."""
-    headings = {f"#{heading.lower().replace(' ', '-')}" for heading in re.findall(r"^## (.+)$", PAGE, re.MULTILINE)}
-    links = [link for link in re.findall(r"\]\(([^)]+)\)", PAGE) if link not in headings]
-
-    assert links
-    assert [link for link in links if not (ROOT / "docs" / link).exists()] == []
+    assert PAGE.links()
+    assert PAGE.broken_links() == []
 
 
 SEARCH = """

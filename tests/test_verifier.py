@@ -4,18 +4,19 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from turnwise import Conversation, Engine, Policy, Retry, Settings, presets, tool
-from turnwise.effects.model import summarize, verify
+from turnwise.effects.model import verify
 from turnwise.effects.model.port import ModelAnswer, ModelRequest
 from turnwise.effects.model.reading import LEAST
 from turnwise.effects.model.verdict import MALFORMED, NO_REASON, read_verdict
 from turnwise.states import SpeechRules, Usage
-from turnwise.testing import FunctionLlm, RecordingChannel, call, calls, failure, reply
+from turnwise.testing import FunctionLlm, RecordingChannel, call, calls, failure, reply, verdict
 
 from .openai_server import Body, OpenAiServer
 from .openai_server import calls as sends_calls
@@ -25,8 +26,8 @@ from .test_engine_over_a_socket import model_at
 
 QUICK = presets.explicit_response().model_copy(update={"retry": Retry(base=0.001)})
 TOOLS = ("respond_to_user", "mark_work_complete", "talk")
-PASSED = '{"passed": true, "reason": "It was read aloud."}'
-TO_VERIFY, TO_SUMMARIZE = (prompt.partition("\n")[0] for prompt in (verify.INSTRUCTION, summarize.INSTRUCTION))
+PASSED = verdict(True, "It was read aloud.")
+TO_VERIFY = verify.INSTRUCTION.partition("\n")[0]
 
 
 def respond(text: str) -> ModelAnswer:
@@ -39,9 +40,9 @@ def complete(summary: str = "All is done.") -> ModelAnswer:
     return call("mark_work_complete", summary=summary)
 
 
-def rejects(reason: str, *missing: str) -> str:
+def rejects(reason: str, *missing: str) -> ModelAnswer:
     """The claim does not hold."""
-    return json.dumps({"passed": False, "reason": reason, "missing": missing})
+    return verdict(False, reason, missing)
 
 
 def text_of(request: ModelRequest) -> str:
@@ -53,15 +54,13 @@ class Model:
     """A model that works by one script, and checks and summarizes by two others."""
 
     def __init__(self, works: list[Any], checks: list[Any] = (), summarizes: list[Any] = ()) -> None:  # type: ignore[assignment]
-        self.scripts = {"work": list(works), "check": list(checks), "summarize": list(summarizes)}
+        self.scripts = {"converse": list(works), "check": list(checks), "summarize": list(summarizes)}
         self.seen: dict[str, list[ModelRequest]] = {kind: [] for kind in self.scripts}
         self.llm = FunctionLlm(self._answer, name="it")
 
     def _answer(self, request: ModelRequest) -> Any:
-        first = text_of(request)
-        kind = "check" if TO_VERIFY in first else "summarize" if TO_SUMMARIZE in first else "work"
-        self.seen[kind].append(request)
-        return self.scripts[kind].pop(0)
+        self.seen[request.purpose].append(request)
+        return self.scripts[request.purpose].pop(0)
 
     @property
     def checks(self) -> list[str]:
@@ -78,7 +77,7 @@ async def scene(
     tools = options.pop("tools", TOOLS)
     async with Engine.open(database, model=model.llm, tools=tools, channels=[channel], **options) as engine:
         yield await engine.create(policy=policy, system="You read aloud."), channel
-    assert model.scripts == {"work": [], "check": [], "summarize": []}
+    assert model.scripts == {"converse": [], "check": [], "summarize": []}
 
 
 def section(text: str, title: str) -> str:
@@ -165,7 +164,7 @@ class TestTheCheck:
             turn = await conversation.send("Read me it")
             said = [message.text for message in await conversation.transcript()]
 
-        assert model.seen["work"][1].messages[-1]["content"] == "A tweet is missing.\n- tweet 2"
+        assert model.seen["converse"][1].messages[-1]["content"] == "A tweet is missing.\n- tweet 2"
         assert all("A tweet is missing." not in text for text in said)
         assert (turn.status, turn.reply) == ("completed", "One. Two.")
 
@@ -180,18 +179,20 @@ class TestTheCheck:
         assert (turn.status, turn.failure, turn.reply) == ("incomplete", "No 4.", "One.")
         assert channel.texts == ["One."]
 
-    @pytest.mark.parametrize("verdict", ["It looks good to me.", "", '{"passed": "yes"}', "[true]", '{"reason": "ok"}'])
-    async def test_a_malformed_verdict_is_a_failure(self, database: Path, verdict: str) -> None:
+    @pytest.mark.parametrize("words", ["It looks good to me.", "", '{"passed": "yes"}', "[true]", '{"reason": "ok"}'])
+    async def test_a_malformed_verdict_is_a_failure(self, database: Path, words: str) -> None:
         """S11: it never passes for a good one, and the model reads why it has to go on."""
         policy = QUICK.model_copy(update={"verify": 1})
-        async with scene(database, Model([calls(respond("A"), complete())], [reply(verdict)]), policy) as (it, _):
+        async with scene(database, Model([calls(respond("A"), complete())], [reply(words)]), policy) as (it, _):
             turn = await it.send("Hi")
 
         assert (turn.status, turn.failure) == ("incomplete", MALFORMED)
 
     async def test_what_it_costs_is_counted(self, database: Path) -> None:
         """The check is part of the turn's usage."""
-        model = Model([calls(respond("A"), complete())], [reply(PASSED, usage=Usage(input_tokens=7, output_tokens=3))])
+        model = Model(
+            [calls(respond("A"), complete())], [replace(PASSED, usage=Usage(input_tokens=7, output_tokens=3))]
+        )
         async with scene(database, model) as (conversation, _):
             turn = await conversation.send("Hi")
 
@@ -421,7 +422,7 @@ class TestReadingAVerdict:
 
     def test_what_is_passed_on_is_bounded(self) -> None:
         """It is stored with the turn, and shown."""
-        verdict = read_verdict(rejects("x" * 10_000, *["y" * 10_000, " "] * 100))
+        verdict = read_verdict(rejects("x" * 10_000, *["y" * 10_000, " "] * 100).content)
 
         assert len(verdict.reason or "") < 10_000
         assert len(verdict.missing or ()) == 20

@@ -83,7 +83,7 @@ class CondensePerformer:
             return self._nothing(effect, scene)
         model = model_for(None if effect.turn is None else scene.turn, scene)
         try:
-            answer = await read_by(model, self._asking, partial(_prompt, task, scene, _words(model)))
+            answer = await read_by(model, self._asking, "condense", partial(_prompt, task, scene, _words(model)))
             summary = summary_in(answer, model)
         except LlmFailure as failed:
             return failed_reading(effect.effect_id, failed, FAILED, self._clock)

@@ -12,19 +12,24 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from ...states.failures import FailureKind
 from ...states.messages import Usage
 
+Purpose = Literal["converse", "check", "summarize", "condense"]
+"""What a request is for: the next answer in the conversation, the check of a claim that the work is complete, the
+summary of a turn for display, or the summary in place of what no longer fits the window."""
+
 
 @dataclass(frozen=True)
 class ModelRequest:
     """What a model is sent: `messages` and `tools` in the shape of OpenAI's chat completions, as plain dicts.
 
     `tool_choice="none"` lists the tools but allows no call. The dicts are those of later requests, too: whoever has to
-    change them changes copies.
+    change them changes copies. `purpose` is not sent; it tells an `Llm` what is wanted of it.
     """
 
     model: str
     messages: tuple[dict[str, Any], ...]
     tools: tuple[dict[str, Any], ...] = ()
     tool_choice: Literal["auto", "none"] = "auto"
+    purpose: Purpose = "converse"
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from ..scene import Scene
 from ..text import encodable
 from .asking import Asking, sentence_of
 from .failures import failure
-from .port import LlmFailure, ModelAnswer, ModelRequest
+from .port import LlmFailure, ModelAnswer, ModelRequest, Purpose
 
 T = TypeVar("T")
 
@@ -47,13 +47,13 @@ def model_for(turn: int | None, scene: Scene) -> ModelSpec:
     return next((models[name] for name in answered if name in models), scene.context.policy.models[0])
 
 
-async def read_by(model: ModelSpec, asking: Asking, prompt: Callable[[int], str]) -> ModelAnswer:
+async def read_by(model: ModelSpec, asking: Asking, purpose: Purpose, prompt: Callable[[int], str]) -> ModelAnswer:
     """What the model answers to the prompt, one message without tools: `prompt` writes it in as many bytes as the model
     takes, or, where that is too long, in far fewer. Raises `LlmFailure`."""
 
     def ask(limit: int) -> Awaitable[ModelAnswer]:
         message = {"role": "user", "content": prompt(limit)}
-        return asking.ask(ModelRequest(model=model.name, messages=(message,)))
+        return asking.ask(ModelRequest(model=model.name, messages=(message,), purpose=purpose))
 
     *roomy, tightest = _limits(model)
     for limit in roomy:

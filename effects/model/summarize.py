@@ -47,7 +47,7 @@ class SummarizePerformer:
         for it, and can do without."""
         model = model_for(scene.turn, scene)
         try:
-            answer = await read_by(model, self._asking, partial(_prompt, scene))
+            answer = await read_by(model, self._asking, "summarize", partial(_prompt, scene))
             summary = summary_in(answer, model)
         except LlmFailure as failed:
             return failed_reading(effect.effect_id, failed, FAILED, self._clock)

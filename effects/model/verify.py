@@ -67,7 +67,7 @@ class VerifyPerformer:
 
         It ends in time: each request has a deadline, and the policy says how many there may be.
         """
-        ask = partial(read_by, model_for(scene.turn, scene), self._asking, partial(_prompt, effect, scene))
+        ask = partial(read_by, model_for(scene.turn, scene), self._asking, "check", partial(_prompt, effect, scene))
         try:
             answer = await patiently(scene.context.policy.retry, self._clock, ask)
         except LlmFailure as failed:
