@@ -8,19 +8,24 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from ...effects.channels.speech import SpeechChannel
 from ...engine.conversation import Conversation
 from ...engine.engine import Engine
+from ...engine.memory import Memory
+from ...persistence.summary import Summary
 from ...states.errors import ConfigurationError, TurnwiseError
 from ...states.events import HistoryCompacted
 from ...states.messages import Message
+from ...states.policy import Policy
 from ...states.states import Failed
+from .commands import way_back
 from .dialogue import Dialogue, dialogue
 from .event_lines import event_lines
 from .faults import INTERRUPTED
-from .lookup import tools_missing
-from .pen import Pen
+from .lookup import preset_named, tools_missing
+from .pen import DIM, Pen
 from .person import Commanded, Person, command_in
-from .printable import counted
-from .session import engine_for, pen_for_stdout, screen_for, speech_for, way_back, with_needed_tools
+from .printable import counted, one_line
+from .session import engine_for, pen_for_stdout, screen_for, speech_for, with_needed_tools
 from .settings import Settings
+from .stores import store_to_change
 
 FAILED = 1
 """The exit code of a chat through a pipe that ends with a turn that failed."""
@@ -33,36 +38,49 @@ async def chat(settings: Settings, conversation_id: str | None, resume: bool) ->
 
     Returns the exit code. Raises `TurnwiseError` for what cannot be begun.
     """
-    settings = with_needed_tools(settings)
+    policy = preset_named(settings.preset)
+    if resume or conversation_id is not None:
+        conversation_id, policy = await _stored(settings, conversation_id)
+    equipped = with_needed_tools(settings, policy)
     with pen_for_stdout() as pen:
         speech = speech_for(settings, pen)
-        async with engine_for(settings, pen, speech=speech) as engine:
-            conversation = await _conversation(engine, settings, conversation_id, resume)
-            return await _hold(conversation, settings, pen, speech)
+        async with engine_for(equipped, pen, speech=speech) as engine:
+            conversation = await _conversation(engine, settings, conversation_id)
+            return await _hold(conversation, settings, equipped.tools, pen, speech)
 
 
-async def _conversation(engine: Engine, settings: Settings, conversation_id: str | None, resume: bool) -> Conversation:
-    if conversation_id is None and not resume:
-        return await engine.create(system=settings.system)
-    if conversation_id is None:
-        conversation_id = await _newest(engine)
-    return await engine.get(conversation_id)
+async def _stored(settings: Settings, conversation_id: str | None) -> tuple[str, Policy]:
+    """The id of a stored conversation, with None of the one that moved last, and its rules: an engine must have the
+    tools that these need before it takes the conversation up."""
+    async with store_to_change(settings) as store:
+        if conversation_id is None:
+            conversation_id = _newest(await store.list())
+        loaded = await store.load(conversation_id)
+    return conversation_id, Memory(loaded.state, loaded.entries).context.policy
 
 
-async def _newest(engine: Engine) -> str:
-    for summary in await engine.list():
+def _newest(summaries: Iterable[Summary]) -> str:
+    for summary in summaries:
         return summary.id
     raise ConfigurationError("There is no conversation to go on with.")
 
 
-async def _hold(conversation: Conversation, settings: Settings, pen: Pen, speech: SpeechChannel | None) -> int:
+async def _conversation(engine: Engine, settings: Settings, conversation_id: str | None) -> Conversation:
+    if conversation_id is None:
+        return await engine.create(system=settings.system)
+    return await engine.get(conversation_id)
+
+
+async def _hold(
+    conversation: Conversation, settings: Settings, tools: Iterable[str], pen: Pen, speech: SpeechChannel | None
+) -> int:
     said = await conversation.transcript()
     back = way_back(conversation.id, settings)
     if not pen.lively:  # a script must know it whatever happens next; a person reads it when it is of use
-        pen.note(back)
-    if missing := tools_missing(settings.tools, said):
+        pen.command(back, DIM)
+    if missing := tools_missing(tools, said):
         pen.note(f"Tools that this conversation used are missing now: {', '.join(missing)}. Name them with --tools.")
-    person = _person(pen, said)
+    person = _person(conversation, pen, said)
     async with dialogue(conversation, screen_for(conversation, settings, pen), person, speech) as led:
         await Chat(led, settings).run()
     return _part(conversation, led, back)
@@ -74,17 +92,18 @@ def _part(conversation: Conversation, led: Dialogue, back: str) -> int:
     if in_the_middle:
         pen.note("You left in the middle of a turn; it goes on when you come back.")
     if pen.lively:
-        pen.note(back)
+        pen.command(back, DIM)
         return INTERRUPTED if in_the_middle else 0
     if led.left:
         return INTERRUPTED
     return FAILED if isinstance(conversation.state, Failed) else 0
 
 
-def _person(pen: Pen, said: Iterable[Message]) -> Person:
+def _person(conversation: Conversation, pen: Pen, said: Iterable[Message]) -> Person:
     if pen.lively:
         from .keyboard import Keyboard
 
+        pen.note(f"The model is {one_line(conversation.policy.models[0].name)}.")
         pen.note("/help lists the commands, Ctrl-C stops an answer, Ctrl-D leaves.")
         return Keyboard(pen, [message.text for message in said if message.role == "user" and message.text])
     from .lines import Lines
@@ -185,7 +204,7 @@ class Chat:
         """copy the conversation up to here; this one goes on"""
         copy = await self._conversation.fork()
         self._pen.line(f"Forked at step {copy.state.book.seq}.")
-        self._pen.note(way_back(copy.id, self._settings, called="the copy"))
+        self._pen.command(way_back(copy.id, self._settings, called="the copy"), DIM)
 
     async def _help(self) -> None:
         """this list"""

@@ -16,14 +16,16 @@ from ...engine.conversation import Conversation
 from ...engine.watching import history
 from ...states.questions import UserQuestion
 from ...states.states import Idle
+from .commands import command, options_of
 from .dialogue import Dialogue, dialogue
 from .event_lines import event_lines
 from .faults import INTERRUPTED
 from .lines import asked
+from .lookup import preset_named
 from .pen import Pen
 from .person import OTHER, Answer, Commanded, Other, Person
 from .replaying import verdict
-from .session import engine_for, own_name, pen_for_stdout, screen_for, speech_for, with_needed_tools
+from .session import engine_for, pen_for_stdout, screen_for, speech_for, with_needed_tools
 from .settings import Settings
 
 MESSAGE = "A table for two tonight, somewhere Japanese, and will I need an umbrella?"
@@ -62,7 +64,8 @@ async def demo(settings: Settings, *, keep: bool) -> int:
 
     Returns the exit code. Raises `TurnwiseError` for what cannot be begun.
     """
-    with pen_for_stdout() as pen, _database(with_needed_tools(settings), keep) as settings:
+    settings = with_needed_tools(settings, preset_named(settings.preset))
+    with pen_for_stdout() as pen, _database(settings, keep) as settings:
         speech = speech_for(settings, pen)
         async with engine_for(settings, pen, [find_table, check_weather, "ask_user_question"], speech) as engine:
             pen.note(f"A conversation with two tools and a question; the model is {settings.model}.\n")
@@ -75,7 +78,7 @@ async def demo(settings: Settings, *, keep: bool) -> int:
                 return INTERRUPTED
             answered = await _answered(conversation)
             await _look_back(conversation, pen)
-    _look_ahead(pen)
+    _look_ahead(pen, settings)
     return 0 if answered else NOT_ANSWERED
 
 
@@ -154,13 +157,13 @@ TOOLS = f"{_HERE}:find_table,{_HERE}:check_weather,ask_user_question"
 """The tools of the demo, as `--tools` names them."""
 
 
-def _look_ahead(pen: Pen) -> None:
-    command = own_name()
+def _look_ahead(pen: Pen, settings: Settings) -> None:
+    options = options_of(settings, "preset", "thoughts", "speak")
     pen.heading("What to do next")
-    for how, what in {
-        f"{command} chat --tools {TOOLS}": "Talk with the rehearsal yourself, about tables and the weather:",
-        f"OPENAI_API_KEY=… {command} chat --model openai/gpt-4.1-mini": "Talk with a real model:",
-        f"{command} chat --model ollama/llama3.2": "Or with one that runs on this computer:",
+    for what, how in {
+        "Talk with the rehearsal yourself, about tables and the weather:": command("chat", "--tools", TOOLS, *options),
+        "Talk with a real model:": f"OPENAI_API_KEY=… {command('chat', '--model', 'openai/gpt-4.1-mini', *options)}",
+        "Or with one that runs on this computer:": command("chat", "--model", "ollama/llama3.2", *options),
     }.items():
         pen.line(what)
-        pen.line(f"    {how}")
+        pen.command(f"    {how}")

@@ -20,6 +20,7 @@ from ...states.events import (
     ToolReconciled,
     UserMessage,
     UserQuestionResponse,
+    WorkVerified,
 )
 from ...states.log import LogEntry
 from .printable import one_line, with_images
@@ -83,6 +84,11 @@ def _resolved(event: DoubtResolved) -> str:
     return f"{event.call_id} {event.verdict.replace('_', ' ')}"
 
 
+def _checked(event: WorkVerified) -> str:
+    verdict = "passed" if event.passed else "failed"
+    return f"{verdict}: {text}" if (text := event.texts[0]) else verdict
+
+
 def _summary(event: HistoryCompacted) -> str:
     return event.summary
 
@@ -102,6 +108,7 @@ _SAYS: Mapping[type[Event], Callable[[Any], str]] = {
     LlmResponse: _response,
     AskUserQuestionPending: _questions,
     ToolComplete: _result,
+    WorkVerified: _checked,
     HistoryCompacted: _summary,
     LlmFailed: _failure,
     EffectFailed: _failure,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
+from .commands import command, options_of
 from .printable import counted, one_line
+from .remarks import remark
 from .stores import store_for, store_to_change
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ async def doctor(settings: Settings, fix: bool) -> int:
     _tell(result)
     mendable = sum(finding.mend is not None for finding in result.findings)
     if mendable:
-        print(f"{mendable} of these can be mended without guessing: turnwise doctor --fix", file=sys.stderr)
+        how = command("doctor", "--fix", *options_of(settings, "db"))
+        remark(f"{mendable} of these can be mended without guessing: {how}", copied=True)
     return WRONG if result.findings else 0
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from ...states.errors import TurnwiseError
 from .printable import one_line
+from .remarks import remark
 
 CANNOT = 2
 """The exit code for what cannot be done as it was asked: a wrong option, an unknown id, a database of others."""
@@ -86,6 +87,6 @@ def _forget_output() -> None:
 
 def _tell(sentence: str) -> None:
     try:
-        print(one_line(sentence), file=sys.stderr)
+        remark(one_line(sentence))
     except OSError:
         logger.debug("Nobody reads the errors.")

@@ -14,6 +14,7 @@ from ...persistence.errors import Damaged
 from ...states.errors import ConfigurationError, InvalidInput
 from ...states.value import MAX_QUOTED, shortened
 from .printable import one_line
+from .remarks import remark
 from .stores import store_for, store_to_change
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ async def export(settings: Settings, conversation_id: str | None) -> int:
         _write([lines.first_line()])
         async for each, told in lines.export_all(store):
             if isinstance(told, Damaged):
-                print(one_line(f"{each} is left out: {told.sentence}"), file=sys.stderr)
+                remark(one_line(f"{each} is left out: {told.sentence}"))
                 left_out = True
             else:
                 _write(told)

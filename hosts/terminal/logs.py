@@ -9,6 +9,7 @@ import warnings
 from typing_extensions import override
 
 from .printable import one_line
+from .remarks import remark
 
 LAYOUT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -31,4 +32,4 @@ class Notice(logging.Handler):
     @override
     def emit(self, record: logging.LogRecord) -> None:
         # sys.stderr is looked up each time: while something spins on the screen, it is another one.
-        print(one_line(record.getMessage()), file=sys.stderr)
+        remark(one_line(record.getMessage()))

@@ -11,7 +11,6 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from ...effects.tools.builtin import bare_name, names_of
 from ...effects.tools.registry import ToolRegistry
 from ...states import presets
 from ...states.errors import ConfigurationError
@@ -30,9 +29,9 @@ def tools_named(names: Iterable[str]) -> list[Any]:
 
 def tools_missing(names: Iterable[str], said: Iterable[Message]) -> list[str]:
     """The tools that were used in what was said, and that are not among those named. Raises `ConfigurationError`."""
-    there = {definition["function"]["name"] for definition in ToolRegistry(tools_named(names)).definitions()}
+    there = ToolRegistry(tools_named(names))
     used = dict.fromkeys(call.name for message in said for call in message.tool_calls if call.fault is None)
-    return [name for name in used if name not in there]
+    return [name for name in used if there.find(name) is None]
 
 
 def _import(name: str) -> Any:
@@ -67,16 +66,17 @@ def _why_not(module_name: str, error: BaseException) -> str:
     return f"The module {module_name} cannot be imported: {one_line(str(error) or type(error).__name__).rstrip('.')}."
 
 
-TOOLS_OF_PRESET = {"explicit_response": ("respond_to_user", "mark_work_complete"), "talk": ("talk",)}
-"""The tools without which nothing would reach the user under a preset."""
+def tools_for(policy: Policy, named: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of tools, and those of the built-in ones that the rules need besides. Raises `ConfigurationError`."""
+    there = ToolRegistry(tools_named(named))
+    return (*named, *(name for name in _needed(policy) if there.find(name) is None))
 
 
-def tools_for(preset: str, named: tuple[str, ...]) -> tuple[str, ...]:
-    """The names of tools, and those that the preset needs and that are not there, under another of their names or as a
-    function of the user's own. `Pure.`"""
-    there = {bare_name(name) for name in named}
-    needed = TOOLS_OF_PRESET.get(preset.replace("-", "_"), ())
-    return (*named, *(name for name in needed if there.isdisjoint(names_of(name))))
+def _needed(policy: Policy) -> tuple[str, ...]:
+    """The tools without which, under these rules, nothing would reach the user, or no turn would end well."""
+    if policy.ends_on == "work_complete":
+        return "respond_to_user", "mark_work_complete"
+    return ("talk",) if policy.text == "thought" and policy.speech.keep == "each" else ()
 
 
 def preset_named(name: str) -> Policy:

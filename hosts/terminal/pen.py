@@ -55,6 +55,11 @@ class Pen:
         """Write a remark of the program, beside what is said."""
         self.line(text, DIM)
 
+    def command(self, text: str, style: str = "") -> None:
+        """Write a line that is to be copied: it stays one line, and where that is full only the terminal breaks it."""
+        self.finish()
+        self._write(f"{printable(text)}\n", style)
+
     def row(self, text: str) -> None:
         """Write one line of a table; on a terminal it is cut off where the line is full."""
         self.finish()

@@ -6,7 +6,6 @@ it, and after one that crashed (case P42).
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ from ...states.messages import Message
 from ...states.transcript import transcript
 from .event_lines import event_lines
 from .printable import one_line, with_images
+from .remarks import remark
 from .stores import store_for
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ async def list_conversations(settings: Settings) -> int:
     async with store_for(settings) as store:
         summaries = await store.list()
     if not summaries:
-        print("There are no conversations yet.", file=sys.stderr)
+        remark("There are no conversations yet.")
     abandoned = any(summary.busy for summary in summaries) and not in_use(Address.of(settings.db))
     for summary in summaries:
         copied = "" if summary.origin is None else f"  {origin_told(summary.origin)}"

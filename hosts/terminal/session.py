@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 import sys
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from pathlib import Path
-from shutil import which
 from typing import Any
 
 from ...effects.channels.port import Delivery
 from ...effects.channels.speech import Outcome, SpeechChannel
 from ...engine.conversation import Conversation
 from ...engine.engine import Engine
-from ...persistence.address import Address
+from ...states.policy import Policy
 from .lookup import preset_named, tools_for, tools_named
 from .pen import Pen
 from .screen import Screen
-from .settings import Settings, settings_of_the_directory
-
-NAME = "turnwise"
+from .settings import Settings
 
 
 @contextmanager
@@ -42,9 +37,10 @@ def pen_for_stdout() -> Iterator[Pen]:
             pen.finish()
 
 
-def with_needed_tools(settings: Settings) -> Settings:
-    """The settings, with the tools that their preset needs to reach the user by."""
-    return settings.model_copy(update={"tools": tools_for(settings.preset, settings.tools)})
+def with_needed_tools(settings: Settings, policy: Policy) -> Settings:
+    """The settings, with the tools that a conversation under these rules needs to reach its user by. Raises
+    `ConfigurationError`."""
+    return settings.model_copy(update={"tools": tools_for(policy, settings.tools)})
 
 
 def speech_for(settings: Settings, pen: Pen) -> SpeechChannel | None:
@@ -101,26 +97,3 @@ async def _hear_out(engine: Engine, speech: SpeechChannel) -> None:
     except asyncio.CancelledError:
         speech.stop()
         raise
-
-
-def way_back(conversation_id: str, settings: Settings, called: str = "this conversation") -> str:
-    """How to take a conversation up again, in a line that needs nothing of this environment; `called` is how it is
-    spoken of."""
-    if Address.of(settings.db).path is None:
-        return f"There is no way back to {called}: it is held in memory only."
-    usual = settings_of_the_directory()
-    options = [
-        ("--db", settings.db, usual.db),
-        ("--model", settings.model, usual.model),
-        ("--tools", ",".join(settings.tools), ",".join(usual.tools)),
-    ]
-    given = [part for option, value, default in options if value != default for part in (option, value)]
-    return f"To come back to {called}: {own_name()} {shlex.join(['chat', conversation_id, *given])}"
-
-
-def own_name() -> str:
-    """What to type for this command: its name where the shell finds it, else its path."""
-    called, found = Path(sys.argv[0]), which(NAME)
-    if called.stem != NAME or (found is not None and Path(found).samefile(called)):
-        return NAME
-    return str(called.relative_to(Path.cwd()) if called.is_relative_to(Path.cwd()) else called)
