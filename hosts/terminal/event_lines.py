@@ -18,6 +18,7 @@ from ...states.events import (
     ToolComplete,
     ToolInterrupted,
     ToolReconciled,
+    TurnSummarized,
     UserMessage,
     UserQuestionResponse,
     WorkVerified,
@@ -89,7 +90,7 @@ def _checked(event: WorkVerified) -> str:
     return f"{verdict}: {text}" if (text := event.texts[0]) else verdict
 
 
-def _summary(event: HistoryCompacted) -> str:
+def _summary(event: HistoryCompacted | TurnSummarized) -> str:
     return event.summary
 
 
@@ -110,6 +111,7 @@ _SAYS: Mapping[type[Event], Callable[[Any], str]] = {
     ToolComplete: _result,
     WorkVerified: _checked,
     HistoryCompacted: _summary,
+    TurnSummarized: _summary,
     LlmFailed: _failure,
     EffectFailed: _failure,
 }

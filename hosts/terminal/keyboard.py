@@ -8,6 +8,7 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.patch_stdout import patch_stdout
 
 from ...states.questions import UserQuestion
 from .menus import Menus
@@ -37,7 +38,8 @@ class Keyboard:
         self._pen.line()
         while True:
             try:
-                text = await self._session.prompt_async(PROMPT)
+                with patch_stdout(raw=True):  # what is written meanwhile stands above the line
+                    text = await self._session.prompt_async(PROMPT)
             except EOFError:
                 return None
             except KeyboardInterrupt:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
+from typing import Any
 
 from typing_extensions import override
 
@@ -17,7 +18,7 @@ LAYOUT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 def set_up(debug: bool) -> None:
     """Send the logs of this process where they belong. Call it once, before anything is done."""
     if debug:
-        logging.basicConfig(level=logging.INFO, format=LAYOUT, stream=sys.stderr)
+        logging.basicConfig(level=logging.INFO, format=LAYOUT, handlers=[Log()])
         logging.getLogger("turnwise").setLevel(logging.DEBUG)
         return
     warnings.simplefilter("ignore")
@@ -26,10 +27,24 @@ def set_up(debug: bool) -> None:
     logging.getLogger("turnwise.mailbox").addHandler(Notice(logging.WARNING))
 
 
-class Notice(logging.Handler):
-    """Shows a message as one line on stderr: no traceback, no name of a logger."""
+class Log(logging.StreamHandler[Any]):
+    """Writes messages to stderr as it was in the beginning, unless that is a terminal: then as it is at that moment,
+    for while something spins on the screen, or a line is typed there, it is another one."""
+
+    def __init__(self) -> None:
+        super().__init__(sys.stderr)
+        self._on_a_terminal = sys.stderr is not None and sys.stderr.isatty()
 
     @override
     def emit(self, record: logging.LogRecord) -> None:
-        # sys.stderr is looked up each time: while something spins on the screen, it is another one.
+        if self._on_a_terminal:
+            self.setStream(sys.stderr)
+        super().emit(record)
+
+
+class Notice(logging.Handler):
+    """Shows a message as a remark: no traceback, no name of a logger."""
+
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
         remark(one_line(record.getMessage()))

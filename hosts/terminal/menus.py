@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import questionary
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
+from prompt_toolkit.patch_stdout import patch_stdout
 from questionary import Choice
 from questionary.prompts.common import InquirerControl
 from rich.cells import cell_len
@@ -103,7 +104,8 @@ class Menus:
             validate=lambda text: bool(text.strip()) or "Say something, or press Ctrl-C to answer nothing.",
             style=_STYLE,
         )
-        return str(await words.unsafe_ask_async())
+        with patch_stdout(raw=True):
+            return str(await words.unsafe_ask_async())
 
 
 async def _ask(asked: questionary.Question) -> Any:
@@ -115,7 +117,8 @@ async def _ask(asked: questionary.Question) -> Any:
         keys.add(Keys.BracketedPaste)(_take_typed)
         for marks_several in "ai":
             keys.add(marks_several, eager=True)(_take_typed)
-    return await asked.unsafe_ask_async()
+    with patch_stdout(raw=True):  # what is written meanwhile stands above the menu
+        return await asked.unsafe_ask_async()
 
 
 def _take_typed(event: KeyPressEvent) -> None:
