@@ -5,6 +5,7 @@ It needs no key, no network and no loudspeaker. `python examples/voice_assistant
 """
 
 import asyncio
+import logging
 import os
 import sys
 
@@ -17,8 +18,17 @@ async def read_note(title: str) -> str:
     return "Buy **rice**, [miso](https://example.com/miso) and tea."
 
 
+NO_VOICE = (
+    "No voice works here, so this is only printed: install the program espeak-ng, or with pip pyttsx3 "
+    "(and on Linux espeakng-loader)."
+)
+
+
 def tell(delivery: Delivery, outcome: str) -> None:
     """Say what became of what was spoken. Here an assistant would begin to listen again."""
+    if outcome == "failed":
+        print(NO_VOICE)
+        return
     print(f"({outcome}: delivery {delivery.ordinal} of turn {delivery.turn})")
 
 
@@ -47,4 +57,5 @@ async def main() -> None:
         print(f"The turn is {turn.status}.")
 
 
+logging.basicConfig(format="%(message)s")  # where no voice works, the log says why
 asyncio.run(main())

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from turnwise import ConfigurationError
-from turnwise.effects.channels.voices import ESPEAK, PYTTSX3, Voice, has_spoken, voices_here
+from turnwise.effects.channels.voices import ESPEAK, PYTTSX3, Voice, speak, voices_here
 
 WORDS = "The table is booked for two, at half past six."
 
@@ -35,8 +35,8 @@ def voice_that_works(name: str, folder: Path) -> Voice:
         voice = None
     if voice is None:
         pytest.skip(f"{name} is not installed")
-    if not has_spoken(voice.start(folder / "trial"), "a"):
-        pytest.skip(f"{name} does not work here")
+    if fault := speak(voice.start(folder / "trial"), "a"):
+        pytest.skip(f"{name} does not work here: {fault}")
     return voice
 
 

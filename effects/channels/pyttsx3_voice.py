@@ -29,7 +29,9 @@ def speak(text: str, file: Path | None) -> None:
         with TemporaryDirectory(prefix="turnwise-speech-") as folder:
             spoken = Path(folder, "speech.wav")
             _into(text, spoken)
-            subprocess.run([PLAYER, "-q", str(spoken)], check=True)
+            played = subprocess.run([PLAYER, "-q", str(spoken)])
+        if played.returncode:
+            sys.exit(played.returncode)  # the player has said why
     else:
         engine = _engine()
         engine.say(text)

@@ -22,12 +22,15 @@ from urllib.parse import quote
 
 from .port import Delivery
 from .speakable import CODE, speakable
-from .voices import Voice, cut_off, has_spoken, voices_here
+from .voices import Voice, cut_off, speak, voices_here
 
 logger = logging.getLogger("turnwise.channels")
 
 Outcome = Literal["spoken", "stopped", "failed"]
 """What became of a text."""
+
+STOPPED = "it was stopped"
+"""Why a voice does not speak a text that was taken back before it began."""
 
 OnEnd = Callable[[Delivery, Outcome], object]
 
@@ -124,8 +127,6 @@ class SpeechChannel:
         while more:
             utterance = self._line[0]
             outcome = self._speak(utterance)
-            if outcome == "failed":
-                logger.warning("The channel %s could not speak a delivery.", self.name)
             utterance.tell(outcome)
             with self._lock:
                 self._line.popleft()
@@ -137,34 +138,39 @@ class SpeechChannel:
     def _speak(self, utterance: _Utterance) -> Outcome:
         if not utterance.text and not utterance.stopped:
             return "spoken"
+        faults = []
         for voice in self._voices:
-            if self._has_spoken(voice, utterance):
+            fault = self._speak_with(voice, utterance)
+            if fault is None:
+                if faults:
+                    logger.debug("The channel %s speaks with %s. %s", self.name, voice.name, "; ".join(faults))
                 return "spoken"
             if utterance.stopped:
                 return "stopped"
+            faults.append(f"{voice.name}: {fault}")
+        logger.warning("The channel %s could not speak a delivery. %s", self.name, "; ".join(faults))
         return "failed"
 
-    def _has_spoken(self, voice: Voice, utterance: _Utterance) -> bool:
-        """Whether this voice has spoken the text to its end."""
+    def _speak_with(self, voice: Voice, utterance: _Utterance) -> str | None:
+        """Speak the text to its end. Returns None, or why this voice did not."""
         unfinished = None if utterance.file is None else utterance.file.with_suffix(".part")
         try:
             with self._lock:
                 if utterance.stopped:
-                    return False
+                    return STOPPED
                 self._process = voice.start(unfinished)
-            if not has_spoken(self._process, utterance.text):
-                return False
-            if unfinished is not None and utterance.file is not None:
+            fault = speak(self._process, utterance.text)
+            if fault is None and unfinished is not None and utterance.file is not None:
                 unfinished.replace(utterance.file)
         except Exception as error:  # a voice may be a host's own; nobody else speaks what waits in the line
             logger.warning("The voice %s cannot be used.", voice.name, exc_info=error)
-            return False
+            return getattr(error, "strerror", None) or type(error).__name__
         finally:
             with self._lock:
                 self._process = None
             if unfinished is not None:
                 unfinished.unlink(missing_ok=True)
-        return True
+        return fault
 
 
 def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arguments: object) -> None:

@@ -18,6 +18,8 @@ from pathlib import Path
 from shutil import which
 
 from ...states.errors import ConfigurationError
+from ...states.value import shortened
+from ..text import printable
 
 PYTTSX3, ESPEAK = "pyttsx3", "espeak-ng"
 _SCRIPT = Path(__file__).with_name("pyttsx3_voice.py")
@@ -28,8 +30,11 @@ PATIENCE, PATIENCE_PER_CHARACTER = 30.0, 0.2
 _SOUNDS = re.compile(r"\[(?=\[)")
 """Where text has two brackets together: to espeak-ng they mean sounds instead of words."""
 
-_FAILED = re.compile(rb"^error:", re.IGNORECASE | re.MULTILINE)
+_FAILED = re.compile(r"^error:", re.IGNORECASE)
 """How espeak-ng says that it was not heard; its exit code is 0 even so."""
+
+WIDEST = 300
+"""The most characters of what a voice complains of that are told. Ours."""
 
 
 @dataclass(frozen=True)
@@ -51,16 +56,22 @@ class Voice:
         )
 
 
-def has_spoken(process: subprocess.Popen[bytes], text: str) -> bool:
-    """Give a voice its text, wait for its end, and tell whether it has spoken. One that hangs is cut off."""
+def speak(process: subprocess.Popen[bytes], text: str) -> str | None:
+    """Give a voice its text, and wait for its end. Returns None if it has spoken, else why not, on one line. One that
+    hangs is cut off."""
     given = _SOUNDS.sub("[ ", text).encode()
     try:
         _, complaints = process.communicate(given, timeout=PATIENCE + PATIENCE_PER_CHARACTER * len(given))
     except subprocess.TimeoutExpired:
         cut_off(process)
         process.communicate()
-        return False
-    return process.returncode == 0 and not _FAILED.search(complaints)
+        return "it did not come to an end, and was cut off"
+    lines = [line for line in printable(complaints.decode(errors="replace")).splitlines() if line.strip()]
+    failures = [line for line in lines if _FAILED.match(line)]
+    if process.returncode == 0 and not failures:
+        return None
+    last = next(reversed(failures or lines), f"it ended with the exit code {process.returncode}")
+    return shortened(last.strip(), WIDEST)
 
 
 def cut_off(process: subprocess.Popen[bytes]) -> None:
@@ -78,5 +89,12 @@ def voices_here() -> tuple[Voice, ...]:
     if program:
         found.append(Voice(ESPEAK, (program, "--stdin", "-b", "1")))
     if not found:
-        raise ConfigurationError("There is nothing here to speak with: install pyttsx3, or the program espeak-ng.")
+        raise ConfigurationError(f"There is nothing here to speak with: install {_what_to_install()}.")
     return tuple(found)
+
+
+def _what_to_install() -> str:
+    """On Linux pyttsx3 speaks with espeak-ng too, which it does not bring."""
+    if sys.platform.startswith("linux"):
+        return f"the program {ESPEAK}, or with pip {PYTTSX3} and espeakng-loader"
+    return f"{PYTTSX3}, or the program {ESPEAK}"

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...states.texts import Texts
 from .condense import INSTRUCTION
 from .framing import SUMMARY
 from .guesses import choice_in, fill, first_mention, missing, options_in
@@ -54,6 +55,10 @@ SPEAKING = (TALK, *RESPOND, COMPLETE)
 
 ALOUD, SAID = "The user should hear this.", "The user was told."
 """What it thinks before it says something by tool, and after."""
+
+_TEXTS = Texts()
+NUDGES = (_TEXTS.nudge, _TEXTS.speak, _TEXTS.answer_missing, _TEXTS.relay, _TEXTS.fallback)
+"""What is said to a model in a user's place, in the words that turnwise has for it: it answers the user instead."""
 
 MOST_CALLS = 2
 LONGEST_HEADER = 12
@@ -196,7 +201,7 @@ def _has_said_it(messages: Sequence[dict[str, Any]]) -> bool:
 
 
 def _read(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> Conversation:
-    last = max((n for n, message in enumerate(messages) if message["role"] == "user" and _said(message)), default=-1)
+    last = max((place for place, message in enumerate(messages) if _is_said(message)), default=-1)
     called = {call["id"]: call["function"]["name"] for message in messages for call in message.get("tool_calls") or ()}
     said = _said(messages[last]) if last >= 0 else ""
     return Conversation(
@@ -212,6 +217,11 @@ def _read(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -
         begins=not said.startswith((_TO_CONDENSE, _STANDS_FOR_IT))
         and all(message["role"] != "assistant" for message in messages),
     )
+
+
+def _is_said(message: dict[str, Any]) -> bool:
+    """Whether a person said something, or showed it."""
+    return message["role"] == "user" and _said(message) not in ("", *NUDGES)
 
 
 def _said(message: dict[str, Any]) -> str:

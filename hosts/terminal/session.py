@@ -47,12 +47,13 @@ def speech_for(settings: Settings, pen: Pen) -> SpeechChannel | None:
     """What speaks, if that is wanted; that it could not is noted once. Raises `ConfigurationError` if there is nothing
     to speak with."""
     failed: list[Delivery] = []
+    why = "the log says why" if settings.debug else "with --debug the log says why"
 
     def note(delivery: Delivery, outcome: Outcome) -> None:
         if outcome == "failed":
             failed.append(delivery)
             if len(failed) == 1:
-                pen.note("This could not be spoken: no voice works here. With --debug it is shown why.")
+                pen.note(f"This could not be spoken: no voice works here; {why}.")
 
     return SpeechChannel(on_end=note) if settings.speak else None
 
