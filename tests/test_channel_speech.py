@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -206,9 +207,11 @@ class TestSpeaking:
         assert list(tmp_path.glob("*.part")) == []
 
     async def test_where_no_voice_can_it_is_told(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-        """In the log and to `on_end`; what comes next is tried again."""
+        """In the log, with what each voice complains of, and to `on_end`; what comes next is tried again."""
         ends = Ends()
-        channel = SpeechChannel(into=tmp_path, on_end=ends, voices=[BREAKS])
+        missing = voices.Voice("missing", (str(tmp_path / "missing"),))
+        complains = program("sys.exit('one\\n\\x1b[31mno ' + 'lib ' * 200)", "complains")
+        channel = SpeechChannel(into=tmp_path, on_end=ends, voices=[BREAKS, missing, complains])
 
         await channel.deliver(said("a", 1))
         await channel.deliver(said("b", 2))
@@ -216,7 +219,27 @@ class TestSpeaking:
         await asyncio.sleep(0)
 
         assert ends.told == [("a", "failed"), ("b", "failed")]
-        assert caplog.messages == ["The channel speech could not speak a delivery."] * 2
+        assert caplog.messages == [caplog.messages[0]] * 2
+        told, _, complaint = caplog.messages[0].partition("; complains: ")
+        assert told == (
+            "The channel speech could not speak a delivery. "
+            "breaks: it ended with the exit code 1; missing: No such file or directory"
+        )
+        assert complaint.startswith("no lib lib ")
+        assert len(complaint) == voices.WIDEST
+
+    async def test_a_voice_that_could_not_is_told_of_where_another_one_speaks(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """On the level debug: it was spoken, and in another voice than before."""
+        caplog.set_level("DEBUG", "turnwise.channels")
+        complains = program("print('error: no device\\nbye', file=sys.stderr)", "complains")
+
+        channel = SpeechChannel(into=tmp_path, voices=[complains, WRITES])
+        await channel.deliver(said("a"))
+        await channel.drain()
+
+        assert caplog.messages == ["The channel speech speaks with writes. complains: error: no device"]
 
     async def test_a_voice_that_raises_ends_nothing_but_its_own_try(self, tmp_path: Path) -> None:
         """Whatever it raises: the next one has its turn, and what waits in the line is spoken."""
@@ -304,12 +327,23 @@ class TestSpeaking:
 
         assert [file.read_text() for file in (tmp_path / "spoken").iterdir()] == ["a"]
 
-    def test_without_any_voice_it_cannot_be_made(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A host learns at once what to install."""
+    @pytest.mark.parametrize(
+        ("platform", "wanted"),
+        [
+            ("linux", "install the program espeak-ng, or with pip pyttsx3 and espeakng-loader."),
+            ("darwin", "install pyttsx3, or the program espeak-ng."),
+            ("win32", "install pyttsx3, or the program espeak-ng."),
+        ],
+    )
+    def test_without_any_voice_it_cannot_be_made(
+        self, platform: str, wanted: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A host learns at once what to install: on Linux pyttsx3 alone says nothing."""
+        monkeypatch.setattr(voices.sys, "platform", platform)
         monkeypatch.setattr(voices, "find_spec", lambda name: None)
         monkeypatch.setattr(voices, "which", lambda name: None)
 
-        with pytest.raises(ConfigurationError, match=r"install pyttsx3, or the program espeak-ng\.$"):
+        with pytest.raises(ConfigurationError, match=f"{re.escape(wanted)}$"):
             SpeechChannel()
 
 

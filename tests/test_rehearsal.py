@@ -12,6 +12,7 @@ from turnwise.effects.model.lite import LiteLlm
 from turnwise.effects.model.port import ModelAnswer, ModelRequest, Token
 from turnwise.effects.model.rehearsal import ASK, INTRODUCTION, SAID, Reply, reply_to
 from turnwise.states.questions import AskUserQuestionInput
+from turnwise.states.texts import Texts
 
 from .openai_server import violations
 
@@ -306,6 +307,19 @@ class TestByTool:
         assert [(call.name, *call.arguments) for call in said.calls] == wanted
         assert "You said: “hello”" in next(iter(said.calls[0].arguments.values()))
         assert "hello" not in said.text
+
+    @pytest.mark.parametrize("name", ["nudge", "speak", "answer_missing", "relay", "fallback"])
+    def test_a_nudge_is_nothing_that_a_person_said(self, name: str) -> None:
+        """S10: what it has to say is for the user, who has not seen the nudge; results stay results."""
+        result = {"role": "tool", "tool_call_id": "1", "content": "a bird"}
+        call = {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+        hello, nudge = {"role": "user", "content": "hello"}, {"role": "user", "content": getattr(Texts(), name)}
+
+        plain = reply_to([hello, {"role": "assistant", "content": "Hm."}, nudge], ())
+        looked = reply_to([hello, {"role": "assistant", "content": "", "tool_calls": [call]}, result, nudge], ())
+
+        assert plain.text.startswith("You said: “hello”")
+        assert looked.text == "Look: a bird"
 
     def test_then_it_ends(self) -> None:
         """Once it was said there is nothing more to say."""

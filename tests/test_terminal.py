@@ -74,13 +74,13 @@ async def run_beside(
 
 
 @contextmanager
-def terminal(*arguments: str | Path, cwd: Path) -> Iterator[pexpect.spawn]:
+def terminal(*arguments: str | Path, cwd: Path, **environment: str) -> Iterator[pexpect.spawn]:
     """Run the command on a terminal of its own."""
     child = pexpect.spawn(
         COMMAND[0],
         [*COMMAND[1:], *map(str, arguments)],
         cwd=str(cwd),
-        env={**ENVIRONMENT, "TERM": "xterm-256color", "PROMPT_TOOLKIT_NO_CPR": "1"},
+        env={**ENVIRONMENT, "TERM": "xterm-256color", "PROMPT_TOOLKIT_NO_CPR": "1", **environment},
         dimensions=(40, 100),
         encoding="utf-8",
         timeout=SECONDS,
@@ -155,6 +155,15 @@ class TestTheDemo:
 
             assert end_of(child) == 0
         assert len(run("list", "--db", "kept.db", cwd=tmp_path).stdout.splitlines()) == 1
+
+    def test_what_it_suggests_next_has_its_options(self, tmp_path: Path) -> None:
+        """The chats are under the same rules, with the same to see; each command is one line."""
+        done = run("demo", "--preset", "talk", "--thoughts", cwd=tmp_path)
+
+        suggested = re.findall(r"^    (?:OPENAI_API_KEY=… )?turnwise (chat .*)$", done.stdout, re.MULTILINE)
+        assert len(suggested) == 3
+        assert all(command.endswith(" --preset talk --thoughts") for command in suggested)
+        assert run(*suggested[0].split(), cwd=tmp_path).returncode == 0
 
     def test_the_example_of_a_host_program_runs(self, tmp_path: Path) -> None:
         """The smallest host program books a table with the rehearsal model."""
@@ -271,6 +280,12 @@ class TestChatThroughAPipe:
         assert back is not None
         assert back[1].split()[2:] == ["--db", "other.db"]
         assert run(*back[1].split(), cwd=tmp_path).returncode == 0
+
+    def test_the_way_back_keeps_what_is_seen_and_heard(self, tmp_path: Path) -> None:
+        """Thoughts that were asked for are shown to who comes back, too."""
+        done = run("chat", "--thoughts", cwd=tmp_path)
+
+        assert re.search(r"turnwise chat [0-9a-f-]{36} --thoughts$", done.stdout, re.MULTILINE)
 
     async def test_a_turn_that_fails_can_be_tried_again(self, tmp_path: Path) -> None:
         """P11, P33: its sentence is shown, /retry goes on, and a chat that ends in a failure exits with 1."""
@@ -735,6 +750,37 @@ class TestAtATerminal:
 
             assert end_of(child) == 0
         assert "and then?" not in run("export", newest(tmp_path), cwd=tmp_path).stdout
+
+    def test_it_says_which_model_it_is(self, tmp_path: Path) -> None:
+        """Before anything is said."""
+        with terminal("chat", cwd=tmp_path) as child:
+            shown = str(at_prompt(child).before)
+            child.sendeof()
+
+            assert end_of(child) == 0
+        assert "The model is rehearsal." in shown
+
+    def test_a_command_to_be_copied_stays_one_line(self, tmp_path: Path) -> None:
+        """However narrow the terminal is: what is copied from two lines is two commands."""
+        name = f"{'a-long-name-' * 8}.db"
+        with terminal("chat", "--tools", DEMO_TOOLS, "--db", name, cwd=tmp_path) as child:
+            at_prompt(child).sendline("/fork")
+            copy = re.escape(f" --db {name} --tools {DEMO_TOOLS}")
+            child.expect(rf"To come back to the copy: turnwise chat [0-9a-f-]{{36}}{copy}")
+            at_prompt(child).sendeof()
+            child.expect(rf"To come back to this conversation: turnwise chat [0-9a-f-]{{36}}{copy}")
+
+            assert end_of(child) == 0
+
+    def test_an_error_breaks_between_words(self, tmp_path: Path) -> None:
+        """P33: one sentence, on as many lines as it needs."""
+        with terminal("chat", "--preset", "nonsense", cwd=tmp_path) as child:
+            child.expect(pexpect.EOF)
+            shown = str(child.before).splitlines()
+
+        assert len(shown) == 2
+        assert max(map(len, shown)) <= 100
+        assert " ".join(shown).endswith("explicit_response, talk, foreground, background, sub_agent.")
 
     def test_other_takes_words_of_ones_own(self, tmp_path: Path) -> None:
         """P15: free text arrives as it was typed."""

@@ -28,7 +28,7 @@ from turnwise.states import Abort
 from turnwise.testing.scripted import FunctionLlm
 
 from .scenes import Gate, answers_after
-from .test_terminal import LEFT_OUT, assert_one_sentence, id_in, run, run_beside
+from .test_terminal import COMMAND, LEFT_OUT, assert_one_sentence, id_in, run, run_beside
 from .walks import Walk
 
 
@@ -380,6 +380,18 @@ class TestDoctor:
             "two step 5 The column waits does not agree with the state and the newest step.\n"
         )
         assert done.stderr == "1 of these can be mended without guessing: turnwise doctor --fix\n"
+
+    def test_the_way_to_mend_names_the_database(self, tmp_path: Path) -> None:
+        """It can be typed as it is told, and is told below the findings, where both go to one file."""
+        path = stored(tmp_path, Walk("one").turn("tonight"), name="other.db")
+        change(path, "UPDATE conversations SET waits = 1 WHERE id = 'one'")
+
+        command = [*COMMAND, "doctor", "--db", "other.db"]
+        done = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+        finding, told = done.stdout.splitlines()
+        assert finding.startswith("one step 5 ")
+        assert told.endswith(": turnwise doctor --fix --db other.db")
 
     def test_fix_mends_and_says_what_it_did(self, tmp_path: Path, typed: Typed) -> None:
         """What cannot be mended is told too, and then the exit code is 1; once all is well it is 0."""

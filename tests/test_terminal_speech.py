@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,12 +13,11 @@ import pexpect
 import pytest
 
 from turnwise import Engine, presets
-from turnwise.hosts.terminal.lookup import tools_for
 from turnwise.testing import ScriptedLlm, call
 from turnwise.testing import calls as call_several
 
 from .openai_server import OpenAiServer, calls, says
-from .test_terminal import DEMO_TOOLS, REQUEST, assert_one_sentence, at_prompt, end_of, run, run_beside, terminal
+from .test_terminal import DEMO_TOOLS, REQUEST, assert_one_sentence, at_prompt, end_of, id_in, run, run_beside, terminal
 
 LOOK = 'def look(place: str) -> str:\n    """Look somewhere."""\n    return "a bird"\n'
 TALK = """
@@ -122,9 +122,9 @@ class TestTalk:
 
     def test_who_comes_back_sees_what_was_said(self, tmp_path: Path) -> None:
         """P19: a conversation that is taken up again is recalled as the user knows it, without the model's text."""
-        back = run("chat", "--preset", "talk", cwd=tmp_path, lines=["hello"]).stdout.splitlines()[0]
+        run("chat", "--preset", "talk", cwd=tmp_path, lines=["hello"])
 
-        with terminal("chat", "--resume", *back.split()[-2:], cwd=tmp_path) as child:
+        with terminal("chat", "--resume", cwd=tmp_path) as child:
             shown = str(at_prompt(child).before)
             child.send("\x04")
 
@@ -133,13 +133,42 @@ class TestTalk:
         assert "The user should hear this" not in shown
 
 
+class TestComingBack:
+    """Rules are stored, and tools are not; those that the rules need come back with them."""
+
+    @pytest.mark.parametrize("preset", ["talk", "explicit-response"])
+    def test_the_model_can_still_reach_its_user(self, preset: str, tmp_path: Path) -> None:
+        """P19: by `--resume` and by the id, without a word of the tools, and without a preset."""
+        first = run("chat", "--preset", preset, cwd=tmp_path, lines=["hello"])
+
+        by_id = run("chat", id_in(first.stdout), cwd=tmp_path, lines=["and you?"])
+        newest = run("chat", "--resume", "--db", "turnwise.db", cwd=tmp_path, lines=["and now?"])
+
+        assert "--tools" not in first.stdout
+        assert below_the_way_back(by_id).count("You said: “and you?”") == 1
+        assert below_the_way_back(newest).count("You said: “and now?”") == 1
+        assert "missing" not in by_id.stdout + newest.stdout
+
+    def test_tools_that_are_named_come_beside_them(self, tmp_path: Path) -> None:
+        """One that is there already, by whichever name, is not there twice (S16)."""
+        (tmp_path / "mine.py").write_text(LOOK)
+        run("chat", "--preset", "explicit-response", cwd=tmp_path, lines=["hello"])
+        options = ("--tools", "mine:look,speak_to_user", "--thoughts")
+
+        done = run("chat", "--resume", *options, cwd=tmp_path, lines=["Look in Rome", "/events"])
+
+        assert '✓ look(place="Rome")' in done.stdout
+        assert 'speak_to_user({"text": ' in done.stdout
+        assert "missing" not in done.stdout
+
+    def test_without_a_conversation_nothing_is_made(self, tmp_path: Path) -> None:
+        """P33: a sentence, and no database left behind."""
+        assert_one_sentence(run("chat", "--resume", cwd=tmp_path), "There is no database to change: turnwise.db.")
+        assert list(tmp_path.iterdir()) == []
+
+
 class TestExplicitResponses:
     """`turnwise chat --preset explicit-response`."""
-
-    @pytest.mark.parametrize("named", ["speak_to_user", "x:respond_to_user"])
-    def test_what_is_there_under_another_name_is_not_brought_along(self, named: str) -> None:
-        """S16: it is the same tool."""
-        assert tools_for("explicit-response", (named,)) == (named, "mark_work_complete")
 
     async def test_the_answer_is_shown_and_no_status_line(self, tmp_path: Path) -> None:
         """S1, S2: the user receives what was said by tool, once; the text around it is shown with the thoughts only."""
@@ -182,6 +211,12 @@ class TestExplicitResponses:
         assert "Eight." in shown
         assert "Seven." not in shown and "Refused." not in shown
 
+    def test_the_events_tell_what_came_of_the_check(self, tmp_path: Path) -> None:
+        """S11: whether the claim holds, and why."""
+        done = run("chat", "--preset", "explicit-response", cwd=tmp_path, lines=["hello", "/events"])
+
+        assert re.search(r"\d  work_verified +passed: A rehearsal takes every claim at its word\.\n", done.stdout)
+
 
 class TestSpeaking:
     """`--speak`."""
@@ -212,6 +247,32 @@ class TestSpeaking:
         done = run("chat", "--speak", cwd=tmp_path, lines=["hello", "again"], **with_speaker(tmp_path))
 
         assert below_the_way_back(done).count("could not be spoken") == 1
+        assert "with --debug the log says why" in done.stdout
+
+    def test_the_log_says_why(self, tmp_path: Path) -> None:
+        """S20: `--debug` shows what the voice complains of; the way back speaks as well."""
+        speaker_in(tmp_path, ends="sys.exit('no such device')")
+
+        done = run("chat", "--speak", "--debug", cwd=tmp_path, lines=["hello"], **with_speaker(tmp_path))
+
+        assert "espeak-ng: no such device\n" in done.stderr
+        assert "no voice works here; the log says why." in done.stdout
+        assert done.stdout.splitlines()[0].endswith(" --speak")
+
+    def test_that_it_cannot_stands_above_the_line_that_is_typed(self, tmp_path: Path) -> None:
+        """What was typed by then stays, and is said."""
+        speaker_in(tmp_path, seconds=1, ends="sys.exit(1)")
+
+        with terminal("chat", "--speak", cwd=tmp_path, **with_speaker(tmp_path)) as child:
+            at_prompt(child).sendline("hello")
+            child.expect_exact("You said: “hello”")
+            at_prompt(child).send("and y")
+            child.expect_exact("This could not be spoken")
+            at_prompt(child).sendline("ou")
+            child.expect_exact("You said: “and you”")
+            at_prompt(child).sendeof()
+
+            assert end_of(child) == 0
 
     def test_where_there_is_nothing_to_speak_with_it_says_what_to_install(self, tmp_path: Path) -> None:
         """P33: in a sentence, before anything is begun."""
@@ -222,7 +283,7 @@ class TestSpeaking:
 
         done = run("chat", "--speak", cwd=tmp_path, PATH=str(empty))
 
-        assert_one_sentence(done, "install pyttsx3, or the program espeak-ng")
+        assert_one_sentence(done, "There is nothing here to speak with: install ")
 
     def test_ctrl_c_cuts_it_off(self, tmp_path: Path) -> None:
         """While it is spoken, a person need not listen to the end."""

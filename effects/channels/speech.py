@@ -161,6 +161,8 @@ class SpeechChannel:
                 self._process = voice.start(unfinished)
             fault = speak(self._process, utterance.text)
             if fault is None and unfinished is not None and utterance.file is not None:
+                if not unfinished.exists():
+                    return "it wrote nothing"
                 unfinished.replace(utterance.file)
         except Exception as error:  # a voice may be a host's own; nobody else speaks what waits in the line
             logger.warning("The voice %s cannot be used.", voice.name, exc_info=error)
