@@ -138,7 +138,7 @@ class SpeechChannel:
     def _speak(self, utterance: _Utterance) -> Outcome:
         if not utterance.text and not utterance.stopped:
             return "spoken"
-        faults = []
+        faults: list[str] = []
         for voice in self._voices:
             fault = self._speak_with(voice, utterance)
             if fault is None:
