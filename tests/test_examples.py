@@ -17,11 +17,16 @@ from .voices import any_voice_that_works, heard
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
-def run_example(name: str, folder: Path, **environment: str) -> str:
-    """What an example prints; nothing goes wrong."""
+def ran(name: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """An example, run to its end."""
     command = [sys.executable, str(EXAMPLES / name)]
     given = {**ENVIRONMENT, **environment}
-    done = subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, timeout=SECONDS)
+    return subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, timeout=SECONDS)
+
+
+def run_example(name: str, folder: Path, **environment: str) -> str:
+    """What an example prints; nothing goes wrong."""
+    done = ran(name, folder, **environment)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
@@ -56,10 +61,8 @@ def test_the_voice_assistant_speaks(tmp_path: Path) -> None:
 def test_where_no_voice_works_the_voice_assistant_says_so(tmp_path: Path) -> None:
     """S20: the answer is shown all the same, and a sentence tells how to get a voice; the log says what is wrong."""
     speaker_in(tmp_path, ends="sys.exit('no such library')")
-    command = [sys.executable, str(EXAMPLES / "voice_assistant.py")]
-    given = {**ENVIRONMENT, **with_speaker(tmp_path)}
 
-    done = subprocess.run(command, cwd=tmp_path, env=given, capture_output=True, text=True, timeout=SECONDS)
+    done = ran("voice_assistant.py", tmp_path, **with_speaker(tmp_path))
 
     shown, told, ended = done.stdout.splitlines()
     assert shown.startswith("Note: Buy **rice**")
@@ -91,6 +94,8 @@ async def test_the_voice_assistant_waits_for_no_channel_that_is_gone(tmp_path: P
         await (await engine.create()).send("Hi")
         assert await engine.store.outbox()
 
-    printed = await asyncio.to_thread(run_example, "voice_assistant.py", tmp_path, **with_speaker(tmp_path))
+    done = await asyncio.to_thread(ran, "voice_assistant.py", tmp_path, **with_speaker(tmp_path))
 
-    assert printed.endswith("The turn is completed.\n")
+    assert done.stdout.endswith("The turn is completed.\n")
+    assert done.stderr.endswith(" is still to be delivered to telephone, which is not there.\n")
+    assert (done.returncode, done.stderr.count("\n")) == (0, 1)
