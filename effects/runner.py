@@ -8,9 +8,9 @@ Every outcome becomes an event and goes in by the same door. One awaited effect 
 performer's, an acknowledgement when a tool or a sub-agent was stopped, or `EffectFailed` when the performer broke in
 whatever way, or when there is none. Other effects that are aborted are no longer awaited and give none.
 
-Effects start in the order in which they were asked for. What goes out to people is tried before the next effect starts,
-so that what is said before a tool runs is heard before it runs (case B2). This waiting is the starter's: events are
-handled meanwhile, and an effect that is aborted before its turn came never starts.
+What goes out to people is tried before a tool starts that was asked for behind it, so that what is said before a tool
+runs is heard before it runs (case B2). Models are asked meanwhile: nobody sees them think. This waiting is the
+starter's: events are handled, too, and an effect that is aborted before its turn came never starts.
 """
 
 from __future__ import annotations
@@ -50,6 +50,9 @@ CLOSING_GRACE = 1.0
 
 SENDING_GRACE = 5.0
 """Seconds that what was said gets to go out when the engine closes: a few attempts, or two that hang. Ours."""
+
+SEEN = (ExecuteTool, SpawnSubAgent)
+"""What people may see begin: it waits until what was said before it has been tried."""
 
 CANCELLED = "It was cancelled."
 """What a sub-agent that was stopped came to."""
@@ -112,12 +115,14 @@ class Runner:
                 yield from ((effect.effect_id, target) for target in sender.targets)
 
     def perform(self, effects: Iterable[Effect], scene: Scene) -> None:
-        """Start the effects that act on the world, in order. Call this only after the step was committed."""
+        """Start the effects that act on the world. Call this only after the step was committed."""
         for effect in effects:
             if isinstance(effect, Abort | CancelSubAgent):
                 self._abort(effect.effect_id)
-            elif isinstance(effect, AWAITED):
+            elif isinstance(effect, SEEN):
                 self._waiting.append((effect, scene))
+            elif isinstance(effect, AWAITED):
+                self._start(effect, scene)
             elif isinstance(effect, OUTGOING):
                 self._send_later(effect, scene)
         self._start_next()
@@ -159,10 +164,8 @@ class Runner:
             effect, scene = self._waiting.popleft()
             if isinstance(effect, OUTGOING):
                 self._send(effect, scene)
-            elif type(effect) in self._performers:
-                self._start(effect, scene)
             else:
-                self._post(self._unavailable(effect))
+                self._start(effect, scene)
 
     def _send(self, effect: Effect, scene: Scene) -> None:
         self._sending = asyncio.ensure_future(_contained(self._performers[type(effect)], effect, scene))
@@ -175,6 +178,9 @@ class Runner:
         self._start_next()
 
     def _start(self, effect: Any, scene: Scene) -> None:
+        if type(effect) not in self._performers:
+            self._post(self._unavailable(effect))
+            return
         task = asyncio.ensure_future(_contained(self._performers[type(effect)], effect, scene))
         self._tasks[effect.effect_id] = task
         task.add_done_callback(lambda done: self._finish(effect, done))
