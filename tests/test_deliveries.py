@@ -468,6 +468,26 @@ class TestLeaving:
         with pytest.raises(EngineClosed):
             await engine.delivered()
 
+    async def test_what_stood_behind_a_failure_is_tried_as_well_once_that_has_arrived(self, database: Path) -> None:
+        """The line is up again: what never had its turn has it now, also where the program is just leaving."""
+        clock, line, gate = ManualClock(), Line(), Gate()
+
+        async def deliver(delivery: Delivery) -> None:
+            line._check(delivery)
+            if delivery.text == "b":
+                await gate()
+
+        channel = RecordingChannel(deliver, name="line")
+        async with talking(database, "a", "b", clock=clock, channels=[channel]):
+            await clock.until_asleep()
+            line.down = False
+            await clock.advance(1)
+            await gate.arrived.wait()
+            asyncio.get_running_loop().call_later(0.02, gate.opened.set)
+
+        assert channel.texts == ["a", "b"]
+        assert await still_to_deliver(database) == []
+
     async def test_what_was_never_tried_is_tried_before_a_short_visit_ends(self, database: Path) -> None:
         """What a crash left goes out in the next process, however short that is; what has failed keeps its turn."""
         clock, line = ManualClock(), Line()

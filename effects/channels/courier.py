@@ -125,6 +125,9 @@ class Courier:
         fault = await (self._trying or attempt)(self._channels[target], parcel.delivery)
         if fault is None:
             line.popleft()
+            if parcel.attempts:
+                for waiting in line:
+                    waiting.tried = asyncio.Event()  # nothing that failed stands before it any longer
             parcel.receipts.acknowledge(parcel.effect_id, target)
         else:
             wait = min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(parcel.attempts, DOUBLINGS))
