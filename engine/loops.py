@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 from weakref import WeakValueDictionary
 
 from ..states.errors import TurnwiseError
@@ -28,7 +29,7 @@ class Loops:
         self._loading = asyncio.Lock()
         self._loops: WeakValueDictionary[str, Loop] = WeakValueDictionary()
         self._waiting: set[Loop] = set()
-        self._ending: set[asyncio.Task[None]] = set()
+        self._parting: dict[asyncio.Task[None], Loop] = {}
         self._recent: deque[Loop] = deque(maxlen=RECENT)
 
     def __len__(self) -> int:
@@ -60,34 +61,44 @@ class Loops:
         else:
             self._waiting.discard(loop)
         if isinstance(loop.state, Closed):
-            self._forget(loop)
+            self._part_with(loop, loop.sent())
 
     def lose(self, loop: Loop, why: TurnwiseError) -> None:
         """Let go of a loop that cannot go on; who asks for the conversation next gets what is stored."""
-        self._forget(loop)
-        ending = asyncio.ensure_future(loop.close(why))
-        self._ending.add(ending)
-        ending.add_done_callback(self._ending.discard)
+        self._part_with(loop, loop.close(why))
 
     async def drop(self, conversation_id: str, why: TurnwiseError, *, at_once: bool = True) -> None:
         """Stop driving this conversation; whoever waits for it gets `why`. Nothing more of it goes out, unless not all
         is to happen `at_once`."""
-        loop = self._loops.get(conversation_id)
-        if loop is not None:
+        loops = {loop for loop in self._all() if loop.conversation_id == conversation_id}
+        for loop in loops:
             self._forget(loop)
-            await loop.close(why, at_once=at_once)
+        await asyncio.gather(*(loop.close(why, at_once=at_once) for loop in loops))
+
+    def _all(self) -> set[Loop]:
+        return {*self._loops.values(), *self._parting.values()}
+
+    def _part_with(self, loop: Loop, parting: Coroutine[Any, Any, None]) -> None:
+        """Let go of a loop, but hold on to it until its `parting` is over: what was said in it still goes out."""
+        self._forget(loop)
+        task = asyncio.ensure_future(parting)
+        self._parting[task] = loop
+        task.add_done_callback(self._parting.pop)
 
     def _forget(self, loop: Loop) -> None:
-        self._loops.pop(loop.conversation_id, None)
+        if self._loops.get(loop.conversation_id) is loop:
+            del self._loops[loop.conversation_id]
         self._waiting.discard(loop)
         if loop in self._recent:
             self._recent.remove(loop)
 
     async def sent(self) -> None:
         """Return when all that was said so far has been tried on every channel."""
-        await asyncio.gather(*(loop.sent() for loop in list(self._loops.values())))
+        await asyncio.gather(*(loop.sent() for loop in self._all()))
 
     async def close(self, why: TurnwiseError, *, at_once: bool = False) -> None:
         """Stop driving all conversations. What was said in them goes out first, unless all is to happen `at_once`."""
-        dropping = (self.drop(conversation_id, why, at_once=at_once) for conversation_id in list(self._loops))
-        await asyncio.gather(*dropping, *self._ending)
+        conversation_ids = {loop.conversation_id for loop in self._all()}
+        await asyncio.gather(*(self.drop(one, why, at_once=at_once) for one in conversation_ids))
+        while self._parting:
+            await asyncio.wait(self._parting)

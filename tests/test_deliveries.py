@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from turnwise import Conversation, Delivery, Engine, EngineClosed, presets, tool
+from turnwise import Conversation, Delivery, Engine, EngineClosed, Speech, StoreError, presets, tool
 from turnwise.effects import runner
 from turnwise.effects.channels import attempt, courier
+from turnwise.effects.receipts import Receipts
 from turnwise.persistence.doctor import examine, mend
 from turnwise.persistence.errors import Damaged
 from turnwise.persistence.store import Store
+from turnwise.states.policy import SpeechRules
 from turnwise.testing import ManualClock, RecordingChannel, ScriptedLlm, call, calls, reply
 from turnwise.testing.scripted import FunctionLlm
 
-from .scenes import Gate, Watcher, talk, until
+from .scenes import Gate, Watcher, said, talk, until
 from .test_doctor import change
 
 
@@ -366,6 +368,110 @@ class TestTheNextProcess:
         assert await still_to_deliver(database) == []
 
 
+@tool(crash="idempotent", acts=("speech",))
+async def say_last(text: str) -> Speech:
+    """Say something to the user when the turn ends."""
+    return Speech(text=text)
+
+
+EACH = presets.talk().replace(speech=SpeechRules(keep="each", empty="deliver"))
+"""Rules under which one step delivers several texts."""
+
+
+def says_three() -> ScriptedLlm:
+    """A model that says three things at the end of its turn."""
+    return ScriptedLlm([calls(*(call("say_last", text=text) for text in "abc")), reply("…")])
+
+
+class TestConversationsThatAreOver:
+    """What was said in them is on its way all the same, and the engine still answers for it."""
+
+    @staticmethod
+    @asynccontextmanager
+    async def over(database: Path, gate: Gate, channel: RecordingChannel) -> AsyncIterator[tuple[Engine, Conversation]]:
+        """A conversation that was closed while the first of three deliveries stands at the gate."""
+        async with Engine.open(database, model=says_three(), tools=[say_last], channels=[channel]) as engine:
+            conversation = await engine.create(policy=EACH)
+            await conversation.send("Hi")
+            await gate.arrived.wait()
+            await conversation.close()
+            yield engine, conversation
+
+    async def test_all_of_it_is_tried_before_the_engine_closes(self, database: Path) -> None:
+        """P31: also what still stands behind a slow delivery when nothing more can be asked."""
+        gate = Gate()
+
+        async def deliver(delivery: Delivery) -> None:
+            await gate()
+            await asyncio.sleep(0.02)
+
+        channel = RecordingChannel(deliver)
+        async with self.over(database, gate, channel):
+            gate.opened.set()
+
+        assert channel.texts == ["a", "b", "c"]
+        assert await still_to_deliver(database) == []
+
+    async def test_a_program_can_wait_for_all_of_it(self, database: Path) -> None:
+        """`delivered` counts it."""
+        gate = Gate()
+        channel = RecordingChannel(lambda delivery: gate())
+
+        async with self.over(database, gate, channel) as (engine, _):
+            asyncio.get_running_loop().call_soon(gate.opened.set)
+            await engine.delivered()
+            assert channel.texts == ["a", "b", "c"]
+
+    async def test_none_of_it_goes_out_once_it_is_deleted(self, database: Path) -> None:
+        """It is gone, and so is what it was about to say."""
+        gate, arrived = Gate(), list[str]()
+
+        async def deliver(delivery: Delivery) -> None:
+            arrived.append(delivery.text)
+            await gate()
+
+        async with self.over(database, gate, RecordingChannel(deliver)) as (engine, conversation):
+            await engine.delete(conversation.id)
+            gate.opened.set()
+            await engine.delivered()
+
+        assert arrived == ["a"]
+
+    async def test_one_that_was_lost_to_another_process_counts_too(
+        self, database: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Who said it delivers it, whoever goes on with the conversation."""
+        monkeypatch.setattr("turnwise.persistence.database.sole_use", lambda address: nullcontext())
+        gate = Gate()
+        channel = RecordingChannel(lambda delivery: gate())
+        opening = Engine.open(database, model=says_three(), tools=[say_last], channels=[channel])
+        async with opening as engine, Engine.open(database, model=ScriptedLlm([reply("…")])) as other:
+            conversation = await engine.create(policy=EACH)
+            await conversation.send("Hi")
+            await gate.arrived.wait()
+            await (await other.get(conversation.id)).send("And?")
+            with pytest.raises(StoreError):
+                await conversation.send("Well?")
+            asyncio.get_running_loop().call_soon(gate.opened.set)
+            await engine.delivered()
+            assert channel.texts == ["a", "b", "c"]
+
+
+async def test_a_line_that_is_dropped_before_its_first_attempt_holds_nobody_up() -> None:
+    """What a deleted conversation left is not waited for, however soon that is."""
+    channel = RecordingChannel(name="line")
+    carrying = courier.Courier([channel], ManualClock())
+    parcel = courier.Parcel(said("a"), 1, cast(Receipts, None), lambda sentence: None)
+
+    async with asyncio.timeout(5):
+        carrying.take_up("line", parcel)
+        await carrying.drop(parcel.delivery.conversation_id)
+        await carrying.tried()
+        await parcel.tried.wait()
+
+    assert channel.texts == []
+
+
 class TestLeaving:
     """A program that asks and ends at once: what it was told to say goes out before it is gone."""
 
@@ -401,6 +507,26 @@ class TestLeaving:
         assert await still_to_deliver(database) == [("line", 1)]
         with pytest.raises(EngineClosed):
             await engine.delivered()
+
+    async def test_what_stood_behind_a_failure_is_tried_as_well_once_that_has_arrived(self, database: Path) -> None:
+        """The line is up again: what never had its turn has it now, also where the program is just leaving."""
+        clock, line, gate = ManualClock(), Line(), Gate()
+
+        async def deliver(delivery: Delivery) -> None:
+            line._check(delivery)
+            if delivery.text == "b":
+                await gate()
+
+        channel = RecordingChannel(deliver, name="line")
+        async with talking(database, "a", "b", clock=clock, channels=[channel]):
+            await clock.until_asleep()
+            line.down = False
+            await clock.advance(1)
+            await gate.arrived.wait()
+            asyncio.get_running_loop().call_later(0.02, gate.opened.set)
+
+        assert channel.texts == ["a", "b"]
+        assert await still_to_deliver(database) == []
 
     async def test_what_was_never_tried_is_tried_before_a_short_visit_ends(self, database: Path) -> None:
         """What a crash left goes out in the next process, however short that is; what has failed keeps its turn."""

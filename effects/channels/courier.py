@@ -114,9 +114,7 @@ class Courier:
             while line:
                 await self._bring(target, line)
         finally:
-            for parcel in line:
-                parcel.tried.set()
-            del self._lines[key], self._carrying[key]
+            self._put_down(key, line)
 
     async def _bring(self, target: str, line: deque[Parcel]) -> None:
         """Try the first parcel of the line once, when its time has come."""
@@ -127,6 +125,9 @@ class Courier:
         fault = await (self._trying or attempt)(self._channels[target], parcel.delivery)
         if fault is None:
             line.popleft()
+            if parcel.attempts:
+                for waiting in line:
+                    waiting.tried = asyncio.Event()  # nothing that failed stands before it any longer
             parcel.receipts.acknowledge(parcel.effect_id, target)
         else:
             wait = min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(parcel.attempts, DOUBLINGS))
@@ -140,10 +141,18 @@ class Courier:
 
     async def _stop(self, keys: list[tuple[str, str]]) -> None:
         tasks = [self._carrying[key] for key in keys]
-        for task in tasks:
+        for key, task in zip(keys, tasks, strict=True):
             task.cancel()
+            self._put_down(key, self._lines[key])  # also where the task has not begun, and so never ends its line
         if tasks:
             await asyncio.wait(tasks, timeout=CLOSING_GRACE)
+
+    def _put_down(self, key: tuple[str, str], line: deque[Parcel]) -> None:
+        """Carry no more of this line; nobody waits for it any longer."""
+        for parcel in line:
+            parcel.tried.set()
+        if self._lines.get(key) is line:
+            del self._lines[key], self._carrying[key]
 
 
 def _by_name(channels: Iterable[Channel]) -> dict[str, Channel]:
