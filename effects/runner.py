@@ -45,8 +45,8 @@ Performer = Callable[[Any, Scene], Awaitable[Answer | None]]
 
 One for an effect that nobody awaits is a `Sender`, if the effect is to survive a crash; any other tries it once."""
 
-CLOSING_GRACE = 1.0
-"""Seconds that effects get to stop when the engine closes. Ours."""
+CLOSING_GRACE = 1.5
+"""Seconds that effects get to stop when the engine closes: more than a tool gets to clean up. Ours."""
 
 SENDING_GRACE = 5.0
 """Seconds that what was said gets to go out when the engine closes: a few attempts, or two that hang. Ours."""
@@ -103,6 +103,7 @@ class Runner:
         self._sending: asyncio.Task[Answer | None] | None = None
         self._tasks: dict[int, asyncio.Task[Answer | None]] = {}
         self._aborted: set[int] = set()
+        self._stopping = False
 
     async def commit(self, event: Event, step: Step) -> None:
         """Write the step down; until this returns nothing of it has happened. Raises what the log raises."""
@@ -117,14 +118,16 @@ class Runner:
     def perform(self, effects: Iterable[Effect], scene: Scene) -> None:
         """Start the effects that act on the world. Call this only after the step was committed."""
         for effect in effects:
-            if isinstance(effect, Abort | CancelSubAgent):
+            if isinstance(effect, OUTGOING):
+                self._send_later(effect, scene)
+            elif self._stopping:
+                continue
+            elif isinstance(effect, Abort | CancelSubAgent):
                 self._abort(effect.effect_id)
             elif isinstance(effect, SEEN):
                 self._waiting.append((effect, scene))
             elif isinstance(effect, AWAITED):
                 self._start(effect, scene)
-            elif isinstance(effect, OUTGOING):
-                self._send_later(effect, scene)
         self._start_next()
 
     async def sent(self) -> None:
@@ -132,23 +135,32 @@ class Runner:
         while self._sending is not None:
             await asyncio.wait([self._sending])
 
-    async def close(self, *, at_once: bool = False) -> None:
-        """Stop whatever runs; its answers are lost, as they would be in a crash. What was to go out is tried before,
-        or with `at_once` it is not: it was said, and whoever said it may be gone for long."""
-        self._waiting = deque(() if at_once else (one for one in self._waiting if isinstance(one[0], OUTGOING)))
+    async def stop(self, *, keeps: bool = True) -> None:
+        """Begin nothing more but to send, and tell whatever runs to stop. Return when it has, or will not.
+
+        What finishes all the same is answered, unless `keeps` is false; all other answers are lost, as they would be in
+        a crash.
+        """
+        self._stopping = True
+        self._waiting = deque(one for one in self._waiting if isinstance(one[0], OUTGOING))
         tasks = list(self._tasks.values())
-        self._tasks.clear()
+        if not keeps:
+            self._tasks.clear()
         for task in tasks:
             task.cancel()
-        if not at_once:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self.sent(), SENDING_GRACE)
-            self._waiting.clear()
-        if self._sending is not None:
-            self._sending.cancel()
-            tasks.append(self._sending)
         if tasks:
             await asyncio.wait(tasks, timeout=CLOSING_GRACE)
+        self._tasks.clear()
+
+    async def close(self, *, sends: bool = True) -> None:
+        """Stop sending, too: once all that was to go out has been tried, or at once. To be called after `stop`."""
+        if sends:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.sent(), SENDING_GRACE)
+        self._waiting.clear()
+        if self._sending is not None:
+            self._sending.cancel()
+            await asyncio.wait([self._sending], timeout=CLOSING_GRACE)
 
     # --- starting
 
@@ -210,6 +222,8 @@ class Runner:
         self._aborted.discard(effect.effect_id)
         if not task.cancelled() and error is None:
             self._post(self._exact(effect, task.result()))
+        elif self._stopping:
+            return
         elif not (task.cancelled() and aborted):
             # Also a performer that was cancelled by nobody here: some library's own cancellation leaked out of it.
             self._post(self._failure(effect, error))
