@@ -287,7 +287,7 @@ class Conversation:
         """What happens, as it happens: first a snapshot, or with `after` (the id of an update) all that came since.
 
         Ends when the conversation or its engine is closed. A watcher that is slow loses nothing that is stored.
-        Raises `InvalidInput` for an id that is none.
+        Raises `InvalidInput` for an id that is none, or that no update of this conversation has had yet.
         """
         async for update in Watcher(self._loop, self._engine.store).updates(after):
             self._was_shown(update)

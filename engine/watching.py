@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..states.context import Context
-from ..states.errors import Refused, StoreError
+from ..states.errors import InvalidInput, Refused, StoreError
 from ..states.events import Opened
 from ..states.log import LogEntry
 from ..states.machine import begin, transition
@@ -31,7 +31,7 @@ class Watcher:
     async def updates(self, after: str | None) -> AsyncIterator[Update]:
         """A snapshot, or all that came behind the update `after`; then what comes. Each once, in order."""
         if after is not None:
-            self._last = parse_id(after)
+            self._last = self._seen(after)
         for update in await self._begin(after):
             yield update
         while True:
@@ -46,6 +46,14 @@ class Watcher:
             if self._loop.feed.closed and self._loop.feed.end <= self._place:
                 return
             await self._loop.feed.beyond(self._place)
+
+    def _seen(self, after: str) -> tuple[int, int]:
+        """The place of an update that somebody was shown. Raises `InvalidInput` for one that nobody was: a watcher
+        behind it would wait for steps of which it is shown nothing."""
+        seen = parse_id(after)
+        if seen > (self._loop.state.book.seq + 1, 0):  # the id of a snapshot of how things stand
+            raise InvalidInput(f"This conversation has had no update {seen[0]}.{seen[1]} yet.")
+        return seen
 
     async def _begin(self, after: str | None) -> tuple[Update, ...]:
         return self._new(await self._missed() if after is not None else (await self._snapshot(),))

@@ -172,3 +172,30 @@ class TestUpdates:
 
             with pytest.raises(InvalidInput):
                 await anext(conversation.updates("yesterday"))
+
+    async def test_an_id_that_no_update_has_had_yet_is_refused(self, database: Path) -> None:
+        """Nobody waits for ever behind an update that was never shown. The ids of the newest update, and of a snapshot,
+        which lies before the next step, are taken."""
+        async with Engine.open(database, model=ScriptedLlm([reply("One."), reply("Two.")])) as engine:
+            conversation = await engine.create()
+            await conversation.send("First")
+            shown = Watcher(conversation, after="0.0")
+            newest = (await shown.until("turn_ended")).id
+            snapshot = (await anext(conversation.updates())).id
+
+            for unseen in ("99999.1", f"{conversation.state.book.seq + 1}.1"):
+                with pytest.raises(InvalidInput) as refused:
+                    await anext(conversation.updates(unseen))
+                assert refused.value.sentence == f"This conversation has had no update {unseen} yet."
+
+            later = [Watcher(conversation, after=seen) for seen in (newest, snapshot)]
+            turn = await conversation.send("Second")
+            for watcher in later:
+                await watcher.until("turn_ended")
+                await watcher.stop()
+            await shown.stop()
+
+        for watcher in later:
+            stored = [update for update in watcher.updates if update.id]
+            assert {update.data.get("turn", turn.number) for update in stored} == {turn.number}
+            assert stored[0].type == "message"
