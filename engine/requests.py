@@ -19,6 +19,10 @@ texts of the greatest length."""
 LONGEST_ID = 200
 """Characters. Ours: the ids that the engine makes have 36."""
 
+AS_GIVEN = {"event_id": "message_id"}
+"""Fields whose name hosts do not know, and what they gave instead: the only id of a request that is theirs is that of
+a message."""
+
 R = TypeVar("R", bound=Event)
 
 
@@ -29,7 +33,8 @@ def make(kind: type[R], **fields: object) -> R:
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
         # Of a union pydantic also names the branches that it tried, in its own words.
-        where = ".".join(shortened(str(part), MAX_QUOTED) for part in fault["loc"] if "[" not in str(part))
+        path = (AS_GIVEN.get(str(part), str(part)) for part in fault["loc"] if "[" not in str(part))
+        where = ".".join(shortened(part, MAX_QUOTED) for part in path)
         raise InvalidInput(shortened(f"{where}: {fault['msg']}.")) from None
 
 

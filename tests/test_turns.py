@@ -132,6 +132,14 @@ class TestATurn:
             assert "\n" not in invalid.value.sentence
             assert len(await conversation.events()) == 1
 
+    async def test_what_is_wrong_is_named_as_the_host_named_it(self, database: Path) -> None:
+        """The id of a message is its event's; who hands it over knows it as `message_id`."""
+        async with Engine.open(database, model=ScriptedLlm([])) as engine:
+            conversation = await engine.create()
+
+            with pytest.raises(InvalidInput, match=r"^message_id: Input should be a valid string\.$"):
+                await conversation.send("Hi", message_id=5)  # type: ignore[arg-type]
+
     async def test_the_model_that_failed_is_tried_again(self, database: Path) -> None:
         """P11: a failure that passes, once, then success: one answer."""
         policy = Policy(retry=Retry(base=0.001))
