@@ -419,7 +419,7 @@ class TestWhatCannotBeDone:
 
         done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
 
-        assert_one_sentence(done, "pip install prompt_toolkit pydantic-settings questionary rich typer")
+        assert_one_sentence(done, 'pip install "turnwise[terminal]"')
 
     def test_a_full_disk_under_the_output_is_one_sentence(self, tmp_path: Path) -> None:
         """What cannot be written is said once, and not again when Python ends."""

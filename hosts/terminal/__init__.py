@@ -11,14 +11,8 @@ import sys
 from importlib.util import find_spec
 from io import TextIOWrapper
 
-EXTRA = {
-    "prompt_toolkit": "prompt_toolkit",
-    "pydantic_settings": "pydantic-settings",
-    "questionary": "questionary",
-    "rich": "rich",
-    "typer": "typer",
-}
-"""What the extra `terminal` installs: the names to import and to install."""
+EXTRA = ("prompt_toolkit", "pydantic_settings", "questionary", "rich", "typer")
+"""What the extra `terminal` installs, by the names to import."""
 
 
 def main() -> None:
@@ -41,7 +35,5 @@ def main() -> None:
 
 
 def _say_what_is_missing() -> int:
-    # By the packages themselves: where turnwise came from, and so how to name its extra, is not known here.
-    packages = " ".join(EXTRA.values())
-    print(f"The command turnwise needs what its extra `terminal` brings: pip install {packages}", file=sys.stderr)
+    print('The command turnwise needs its extra `terminal`: pip install "turnwise[terminal]"', file=sys.stderr)
     return 2
