@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import inspect
 import re
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import get_args
 
 import pytest
 
-from turnwise import Engine, Update, presets
+from turnwise import Engine, ToolContext, Update, presets
 from turnwise.effects.tools.builtin import BUILT_IN
 from turnwise.engine.turn import Status
 from turnwise.engine.updates import UpdateType
@@ -97,6 +98,13 @@ def test_its_statuses_are_those_of_the_code() -> None:
     named = [status for row in table(PAGE.text, "`turn.status`") for status in re.findall(r"\w+", row)]
 
     assert sorted(named) == sorted(get_args(Status))
+
+
+def test_what_a_tool_may_know_is_listed() -> None:
+    """The table of `ToolContext` has all its members."""
+    named = [member.partition("(")[0] for member in table(PAGE.text, "`ToolContext`")]
+
+    assert named == [field.name for field in dataclasses.fields(ToolContext)]
 
 
 def test_its_presets_bring_the_tools_that_their_rules_ask_for() -> None:

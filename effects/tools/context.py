@@ -10,8 +10,9 @@ from dataclasses import dataclass
 class ToolContext:
     """Given to a tool function that has a parameter of this type; the model neither sees nor fills that parameter.
 
-    `key` is `<conversation id>/<effect id>`, the same each time this call is run: a tool that acts on the world hands
-    it on as its idempotency key. `progress` shows a line to whoever watches, and may be called from any thread.
+    `key` is `<conversation id>/<effect id>`, the same when this call is run again after a crash: a tool that acts on
+    the world hands it on as its idempotency key. Where a person in doubt says that it is to run again, that run has a
+    key of its own. `progress` shows a line to whoever watches, and may be called from any thread.
     """
 
     conversation_id: str
