@@ -100,5 +100,6 @@ class Loops:
         """Stop driving all conversations. What was said in them goes out first, unless all is to happen `at_once`."""
         conversation_ids = {loop.conversation_id for loop in self._all()}
         await asyncio.gather(*(self.drop(one, why, at_once=at_once) for one in conversation_ids))
-        while self._parting:
-            await asyncio.wait(self._parting)
+        for parting in self._parting:
+            parting.cancel()  # nothing is left of it: its loop is closed with the others
+        await asyncio.gather(*self._parting, return_exceptions=True)
