@@ -8,9 +8,9 @@ Every outcome becomes an event and goes in by the same door. One awaited effect 
 performer's, an acknowledgement when a tool or a sub-agent was stopped, or `EffectFailed` when the performer broke in
 whatever way, or when there is none. Other effects that are aborted are no longer awaited and give none.
 
-Effects start in the order in which they were asked for. What goes out to people is tried before the next effect starts,
-so that what is said before a tool runs is heard before it runs (case B2). This waiting is the starter's: events are
-handled meanwhile, and an effect that is aborted before its turn came never starts.
+What goes out to people is tried before a tool starts that was asked for behind it, so that what is said before a tool
+runs is heard before it runs (case B2). Models are asked meanwhile: nobody sees them think. This waiting is the
+starter's: events are handled, too, and an effect that is aborted before its turn came never starts.
 """
 
 from __future__ import annotations
@@ -45,11 +45,14 @@ Performer = Callable[[Any, Scene], Awaitable[Answer | None]]
 
 One for an effect that nobody awaits is a `Sender`, if the effect is to survive a crash; any other tries it once."""
 
-CLOSING_GRACE = 1.0
-"""Seconds that effects get to stop when the engine closes. Ours."""
+CLOSING_GRACE = 1.5
+"""Seconds that effects get to stop when the engine closes: more than a tool gets to clean up. Ours."""
 
 SENDING_GRACE = 5.0
 """Seconds that what was said gets to go out when the engine closes: a few attempts, or two that hang. Ours."""
+
+SEEN = (ExecuteTool, SpawnSubAgent)
+"""What people may see begin: it waits until what was said before it has been tried."""
 
 CANCELLED = "It was cancelled."
 """What a sub-agent that was stopped came to."""
@@ -100,6 +103,7 @@ class Runner:
         self._sending: asyncio.Task[Answer | None] | None = None
         self._tasks: dict[int, asyncio.Task[Answer | None]] = {}
         self._aborted: set[int] = set()
+        self._stopping = False
 
     async def commit(self, event: Event, step: Step) -> None:
         """Write the step down; until this returns nothing of it has happened. Raises what the log raises."""
@@ -112,14 +116,18 @@ class Runner:
                 yield from ((effect.effect_id, target) for target in sender.targets)
 
     def perform(self, effects: Iterable[Effect], scene: Scene) -> None:
-        """Start the effects that act on the world, in order. Call this only after the step was committed."""
+        """Start the effects that act on the world. Call this only after the step was committed."""
         for effect in effects:
-            if isinstance(effect, Abort | CancelSubAgent):
-                self._abort(effect.effect_id)
-            elif isinstance(effect, AWAITED):
-                self._waiting.append((effect, scene))
-            elif isinstance(effect, OUTGOING):
+            if isinstance(effect, OUTGOING):
                 self._send_later(effect, scene)
+            elif self._stopping:
+                continue
+            elif isinstance(effect, Abort | CancelSubAgent):
+                self._abort(effect.effect_id)
+            elif isinstance(effect, SEEN):
+                self._waiting.append((effect, scene))
+            elif isinstance(effect, AWAITED):
+                self._start(effect, scene)
         self._start_next()
 
     async def sent(self) -> None:
@@ -127,23 +135,32 @@ class Runner:
         while self._sending is not None:
             await asyncio.wait([self._sending])
 
-    async def close(self, *, at_once: bool = False) -> None:
-        """Stop whatever runs; its answers are lost, as they would be in a crash. What was to go out is tried before,
-        or with `at_once` it is not: it was said, and whoever said it may be gone for long."""
-        self._waiting = deque(() if at_once else (one for one in self._waiting if isinstance(one[0], OUTGOING)))
+    async def stop(self, *, keeps: bool = True) -> None:
+        """Begin nothing more but to send, and tell whatever runs to stop. Return when it has, or will not.
+
+        What finishes all the same is answered, unless `keeps` is false; all other answers are lost, as they would be in
+        a crash.
+        """
+        self._stopping = True
+        self._waiting = deque(one for one in self._waiting if isinstance(one[0], OUTGOING))
         tasks = list(self._tasks.values())
-        self._tasks.clear()
+        if not keeps:
+            self._tasks.clear()
         for task in tasks:
             task.cancel()
-        if not at_once:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self.sent(), SENDING_GRACE)
-            self._waiting.clear()
-        if self._sending is not None:
-            self._sending.cancel()
-            tasks.append(self._sending)
         if tasks:
             await asyncio.wait(tasks, timeout=CLOSING_GRACE)
+        self._tasks.clear()
+
+    async def close(self, *, sends: bool = True) -> None:
+        """Stop sending, too: once all that was to go out has been tried, or at once. To be called after `stop`."""
+        if sends:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.sent(), SENDING_GRACE)
+        self._waiting.clear()
+        if self._sending is not None:
+            self._sending.cancel()
+            await asyncio.wait([self._sending], timeout=CLOSING_GRACE)
 
     # --- starting
 
@@ -159,10 +176,8 @@ class Runner:
             effect, scene = self._waiting.popleft()
             if isinstance(effect, OUTGOING):
                 self._send(effect, scene)
-            elif type(effect) in self._performers:
-                self._start(effect, scene)
             else:
-                self._post(self._unavailable(effect))
+                self._start(effect, scene)
 
     def _send(self, effect: Effect, scene: Scene) -> None:
         self._sending = asyncio.ensure_future(_contained(self._performers[type(effect)], effect, scene))
@@ -175,6 +190,9 @@ class Runner:
         self._start_next()
 
     def _start(self, effect: Any, scene: Scene) -> None:
+        if type(effect) not in self._performers:
+            self._post(self._unavailable(effect))
+            return
         task = asyncio.ensure_future(_contained(self._performers[type(effect)], effect, scene))
         self._tasks[effect.effect_id] = task
         task.add_done_callback(lambda done: self._finish(effect, done))
@@ -204,6 +222,8 @@ class Runner:
         self._aborted.discard(effect.effect_id)
         if not task.cancelled() and error is None:
             self._post(self._exact(effect, task.result()))
+        elif self._stopping:
+            return
         elif not (task.cancelled() and aborted):
             # Also a performer that was cancelled by nobody here: some library's own cancellation leaked out of it.
             self._post(self._failure(effect, error))

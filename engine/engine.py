@@ -160,18 +160,20 @@ class Engine:
         await self._take_up(self._store)
 
     async def _take_up(self, store: Store) -> None:
-        """Go on with what an earlier process left in the middle."""
+        """Go on with what an earlier process left in the middle. When this returns, what is in doubt is listed so."""
         for one in await store.outbox():
             self._left.setdefault(one.conversation_id, []).append(one)
+        loops: list[Loop] = []
         for conversation_id in await store.waiting():
             try:
-                await self._loops.get(conversation_id)
+                loops.append(await self._loops.get(conversation_id))
             except EngineClosed:
                 return
             except UnknownConversation:
                 continue  # deleted meanwhile
             except StoreError as error:
                 logger.warning("The conversation %s cannot be taken up: %s", conversation_id, error)
+        await asyncio.gather(*(loop.handled() for loop in loops))
 
     def _warm(self) -> None:
         try:

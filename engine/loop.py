@@ -167,17 +167,23 @@ class Loop:
             self._mailbox.post(report)
         self._keeper.keep(self)
 
+    async def handled(self) -> None:
+        """Return when all that has happened so far is stored, or the store takes nothing."""
+        await self._mailbox.handled()
+
     async def sent(self) -> None:
         """Return when all that was said so far has been tried on every channel."""
         await self._runner.sent()
 
-    async def close(self, why: TurnwiseError, *, at_once: bool = False) -> None:
-        """Stop driving: the step in hand is finished, what was said goes out, whatever else runs is dropped as in a
-        crash. With `at_once` nothing goes out any more.
+    async def close(self, why: TurnwiseError, *, keeps: bool = True, sends: bool = True) -> None:
+        """Stop driving. What is under way is told to stop; what finishes all the same is stored, if this `keeps`, and
+        what was said goes out, if it `sends`. Everything else is dropped as in a crash.
 
         Whoever waits, or asks for something later, gets `why`.
         """
-        await self._mailbox.close(why)
+        self._mailbox.shut(why)
+        await self._runner.stop(keeps=keeps)
+        await self._mailbox.close(keeps=keeps)
         self.outcomes.close(why)
         self.feed.close()
-        await self._runner.close(at_once=at_once)
+        await self._runner.close(sends=sends)

@@ -65,15 +65,12 @@ class Loops:
 
     def lose(self, loop: Loop, why: TurnwiseError) -> None:
         """Let go of a loop that cannot go on; who asks for the conversation next gets what is stored."""
-        self._part_with(loop, loop.close(why))
+        self._part_with(loop, loop.close(why, keeps=False))
 
-    async def drop(self, conversation_id: str, why: TurnwiseError, *, at_once: bool = True) -> None:
-        """Stop driving this conversation; whoever waits for it gets `why`. Nothing more of it goes out, unless not all
-        is to happen `at_once`."""
-        loops = {loop for loop in self._all() if loop.conversation_id == conversation_id}
-        for loop in loops:
-            self._forget(loop)
-        await asyncio.gather(*(loop.close(why, at_once=at_once) for loop in loops))
+    async def drop(self, conversation_id: str, why: TurnwiseError) -> None:
+        """Stop driving a conversation that is gone: nothing more of it is stored, or goes out. Whoever waits for it
+        gets `why`."""
+        await self._close({loop for loop in self._all() if loop.conversation_id == conversation_id}, why, at_once=True)
 
     def _all(self) -> set[Loop]:
         return {*self._loops.values(), *self._parting.values()}
@@ -97,9 +94,13 @@ class Loops:
         await asyncio.gather(*(loop.sent() for loop in self._all()))
 
     async def close(self, why: TurnwiseError, *, at_once: bool = False) -> None:
-        """Stop driving all conversations. What was said in them goes out first, unless all is to happen `at_once`."""
-        conversation_ids = {loop.conversation_id for loop in self._all()}
-        await asyncio.gather(*(self.drop(one, why, at_once=at_once) for one in conversation_ids))
-        for parting in self._parting:
-            parting.cancel()  # nothing is left of it: its loop is closed with the others
-        await asyncio.gather(*self._parting, return_exceptions=True)
+        """Stop driving all conversations. What still finishes is stored, and what was said in them goes out, unless all
+        is to happen `at_once`."""
+        await self._close(self._all(), why, at_once=at_once)
+        while self._parting:
+            await asyncio.wait(self._parting)
+
+    async def _close(self, loops: set[Loop], why: TurnwiseError, *, at_once: bool) -> None:
+        for loop in loops:
+            self._forget(loop)
+        await asyncio.gather(*(loop.close(why, keeps=not at_once, sends=not at_once) for loop in loops))

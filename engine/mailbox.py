@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ..persistence.errors import StorageFailed
@@ -26,10 +27,12 @@ FIRST_WAIT, LONGEST_WAIT = 0.05, 5.0
 
 @dataclass
 class _Letter:
-    event: Event
-    future: asyncio.Future[Step] | None = None
+    """An event, or a mark behind those that came before it; and who waits for it."""
 
-    def succeed(self, step: Step) -> None:
+    event: Event | None
+    future: asyncio.Future[Step | None] | None = None
+
+    def succeed(self, step: Step | None) -> None:
         if self.future is not None and not self.future.done():
             self.future.set_result(step)
 
@@ -56,10 +59,11 @@ class Mailbox:
         self._draining: asyncio.Task[None] | None = None
         self._stuck = False
         self._closed: TurnwiseError | None = None
+        self._over = False
 
     def post(self, event: Event) -> None:
         """Drop an answer in."""
-        if self._closed is None:
+        if not self._over:
             self._put(_Letter(event))
 
     async def request(self, event: Event) -> Step:
@@ -72,16 +76,33 @@ class Mailbox:
         letter = _Letter(event, asyncio.get_running_loop().create_future())
         self._put(letter)
         assert letter.future is not None
-        return await letter.future
+        step = await letter.future
+        assert step is not None
+        return step
 
-    async def close(self, why: TurnwiseError) -> None:
-        """Take nothing more; return when the event in hand is done, or once more could not be stored.
+    async def handled(self) -> None:
+        """Return when all that has come in so far is handled, or cannot be."""
+        if self._letters and not self._stuck:
+            mark = _Letter(None, asyncio.get_running_loop().create_future())
+            self._put(mark)
+            assert mark.future is not None
+            with suppress(TurnwiseError):
+                await mark.future
 
-        Requests that still wait, and those that come later, fail with `why`.
-        """
+    def shut(self, why: TurnwiseError) -> None:
+        """Take no more requests: those that wait, and those that come later, fail with `why`."""
         self._closed = why
-        while len(self._letters) > 1:
-            self._letters.pop().fail(why)
+        in_hand, waiting = list(self._letters)[:1], list(self._letters)[1:]
+        for letter in waiting:
+            letter.fail(why)
+        self._letters = deque(in_hand + [letter for letter in waiting if letter.future is None])
+
+    async def close(self, *, keeps: bool = True) -> None:
+        """Take no more answers either; return when those that have come in are stored, or once more could not be. If
+        not `keeps`, only the event in hand is. To be called after `shut`."""
+        self._over = True
+        if not keeps or self._stuck:
+            self._letters = deque(list(self._letters)[:1])
         if self._draining is not None:
             if self._stuck:
                 self._draining.cancel()
@@ -104,7 +125,7 @@ class Mailbox:
         wait = FIRST_WAIT
         while True:
             try:
-                letter.succeed(await self._take(letter.event))
+                letter.succeed(None if letter.event is None else await self._take(letter.event))
                 return
             except StorageFailed as error:
                 if letter.future is not None:
@@ -115,6 +136,7 @@ class Mailbox:
                 letter.lose(error)
                 return
             if self._closed is not None:
+                self._letters = deque([letter])  # what came behind it could not be stored either
                 return
             await self._wait_for_the_store(wait)
             wait = min(LONGEST_WAIT, 2 * wait)

@@ -84,13 +84,13 @@ class Memory:
         return True
 
     def turn_of(self, message_id: str) -> int | None:
-        """The turn that took this message, or None while it waits.
+        """The turn that took this message, or tried again what took it, whichever came last; None while it waits.
 
         Raises `Refused` once no turn will take it by itself: `withdrawn`, `closed`, or `failed` if the turn before it
         failed, in which case it still waits.
         """
         if message_id in self.transcript.taken:
-            return self.transcript.taken[message_id]
+            return self.transcript.newest_try(self.transcript.taken[message_id])
         if isinstance(self.state, Closed):
             raise Refused("closed")
         if all(waiting.event_id != message_id for waiting in getattr(self.state, "inbox", ())):

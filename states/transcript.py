@@ -134,6 +134,12 @@ class Transcript:
             turn -= 1
         return turn
 
+    def newest_try(self, turn: int) -> int:
+        """The turn that answers the message which this one answers, or fails to, now. `Pure.`"""
+        while turn + 1 in self._retries:
+            turn += 1
+        return turn
+
     # --- telling it
 
     def add(self, entry: LogEntry) -> tuple[Message, ...]:

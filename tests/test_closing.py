@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,82 @@ class TestClosing:
             again = await engine.get(conversation.id)
             await until(lambda: again.state.type == "idle")
             assert [message.text for message in await again.transcript()] == ["Hi", "Hello."]
+
+
+class TestWhatFinishesAllTheSame:
+    """A tool that is told to stop, because its engine closes, and comes to its end: what it did is not forgotten."""
+
+    @pytest.mark.parametrize("says", ["paid", ""])
+    async def test_its_result_is_kept(self, says: str, database: Path) -> None:
+        """P28: a payment that came through is not in doubt; the model reads it in the next process, and nothing that
+        follows from it begins in this one."""
+        begun = asyncio.Event()
+
+        @tool
+        async def pay() -> str:
+            """Pay."""
+            begun.set()
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            await asyncio.sleep(0.05)
+            return says
+
+        llm = ScriptedLlm([call("pay")])
+        engine = await Engine.open(database, model=llm, tools=[pay])
+        conversation = await engine.create()
+        sending = asyncio.ensure_future(conversation.send("Pay, please"))
+        await begun.wait()
+        await engine.close()
+        with pytest.raises(EngineClosed):
+            await sending
+
+        model = ScriptedLlm([reply("It is paid.")])
+        async with Engine.open(database, model=model, tools=[pay]) as engine:
+            again = await engine.get(conversation.id)
+            await until(lambda: again.state.type == "idle")
+            assert [message.text for message in await again.transcript()][2:] == [says, "It is paid."]
+
+    async def test_one_that_is_cut_off_is_in_doubt(self, database: Path) -> None:
+        """As after a crash: nobody knows how far it came."""
+        begun = asyncio.Event()
+
+        @tool
+        async def pay() -> str:
+            """Pay."""
+            begun.set()
+            await asyncio.Event().wait()
+            return "paid"
+
+        engine = await Engine.open(database, model=ScriptedLlm([call("pay")]), tools=[pay])
+        conversation = await engine.create()
+        await conversation.send("Pay, please", wait=False)
+        await begun.wait()
+        await engine.close()
+
+        async with Engine.open(database, model=ScriptedLlm([]), tools=[pay]) as engine:
+            assert [summary.state for summary in await engine.list()] == ["in_doubt"]
+
+    async def test_of_a_deleted_conversation_nothing_is_kept(
+        self, database: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """There is nowhere to keep it, and nothing to complain of."""
+        begun = asyncio.Event()
+
+        @tool
+        async def pay() -> str:
+            """Pay."""
+            begun.set()
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            return "paid"
+
+        async with Engine.open(database, model=ScriptedLlm([call("pay")]), tools=[pay]) as engine:
+            conversation = await engine.create()
+            await conversation.send("Pay, please", wait=False)
+            await begun.wait()
+            await engine.delete(conversation.id)
+
+        assert [record.message for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
 
 
 class TestClosingWhileSomethingBegins:

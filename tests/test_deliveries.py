@@ -184,6 +184,46 @@ class TestChannelsThatAreDown:
         assert await still_to_deliver(database) == []
 
 
+class TestWaiting:
+    """What waits for the first attempt of what was said before it, and what does not."""
+
+    async def test_a_model_is_asked_while_a_delivery_is_under_way(self, database: Path) -> None:
+        """S20: a channel that is slow, or hangs, holds up neither this turn nor the next."""
+        gate = Gate()
+        channel = RecordingChannel(lambda delivery: gate())
+
+        async with Engine.open(database, model=ScriptedLlm([reply("a"), reply("b")]), channels=[channel]) as engine:
+            conversation = await engine.create()
+            await conversation.send("Hi")
+            await gate.arrived.wait()
+            turn = await conversation.send("Again")
+            assert (turn.reply, channel.texts) == ("b", [])
+            gate.opened.set()
+
+        assert channel.texts == ["a", "b"]
+
+    async def test_a_tool_waits(self, database: Path) -> None:
+        """B2: also one of the next turn."""
+        gate, ran = Gate(), asyncio.Event()
+        channel = RecordingChannel(lambda delivery: gate())
+
+        @tool
+        async def work() -> str:
+            """Do something."""
+            ran.set()
+            return "done"
+
+        llm = ScriptedLlm([reply("a"), call("work"), reply("b")])
+        async with Engine.open(database, model=llm, tools=[work], channels=[channel]) as engine:
+            conversation = await engine.create()
+            await conversation.send("Hi")
+            sending = asyncio.ensure_future(conversation.send("Again"))
+            await until(lambda: len(llm.requests) == 2 and conversation.state.type == "tool_executing")
+            assert not ran.is_set()
+            gate.opened.set()
+            assert (await sending).reply == "b"
+
+
 class TestTheNextProcess:
     """What had not arrived when a process ended is delivered by the next one."""
 

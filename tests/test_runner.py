@@ -50,7 +50,7 @@ class TestEndings:
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             runner.perform((REQUEST, Abort(effect_id=1)), SCENE)
-            await runner.close()
+            await runner.stop()
             gc.collect()
 
         assert begun == []
@@ -72,7 +72,7 @@ class TestEndings:
         runner = Runner(NoStore(), {RequestLlm: perform}, ManualClock(), answers.append)
         runner.perform((REQUEST,), SCENE)
         await asyncio.sleep(0)
-        await runner.close()
+        await runner.stop()
         gc.collect()
 
         assert answers == []

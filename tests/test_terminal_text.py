@@ -9,6 +9,7 @@ from rich.cells import cell_len
 
 from turnwise.effects.text import printable
 from turnwise.hosts.terminal.lines import answer_in
+from turnwise.hosts.terminal.pen import Pen
 from turnwise.hosts.terminal.printable import one_line
 from turnwise.hosts.terminal.wrapping import Wrapping
 from turnwise.states.questions import UserQuestion
@@ -87,3 +88,15 @@ class TestAnswersInALine:
     def test_several_choices(self, line: str, answer: list[str]) -> None:
         """Commas stand between choices, unless the line as a whole is a label or holds something else."""
         assert answer_in(line, SEVERAL) == answer
+
+
+def test_an_aside_waits_for_the_end_of_what_flows(capsys: pytest.CaptureFixture[str]) -> None:
+    """It does not break a sentence that is being said; where nothing flows it is written at once."""
+    pen = Pen(lively=False)
+    pen.aside("The line is down.")
+    pen.flow("The table ")
+    pen.aside("The line is down again.")
+    pen.flow("is booked.")
+    pen.finish()
+
+    assert capsys.readouterr().out == "The line is down.\nThe table is booked.\nThe line is down again.\n"

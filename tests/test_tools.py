@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import dataclasses
 import enum
@@ -994,6 +995,40 @@ class TestCancelling:
         with pytest.raises(asyncio.CancelledError):
             await task
         assert cleaned == [True]
+
+    async def test_one_that_finishes_all_the_same_has_finished(self) -> None:
+        """What it did is done, and its result says so."""
+        begun = asyncio.Event()
+
+        async def pay() -> str:
+            begun.set()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            return "paid"
+
+        task = asyncio.create_task(outcome_of(pay))
+        await begun.wait()
+        task.cancel()
+
+        assert (await task).text == "paid"
+
+    async def test_one_that_breaks_while_it_is_stopped_was_stopped(self) -> None:
+        """That it could not clean up is no result of what it was asked for."""
+        begun = asyncio.Event()
+
+        async def pay() -> str:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                raise RuntimeError("the connection is gone")
+
+        task = asyncio.create_task(outcome_of(pay))
+        await begun.wait()
+        task.cancel()
+
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
     async def test_a_thread_is_left_to_itself(self, never: threading.Event) -> None:
         """The caller goes on at once; what the thread returns later reaches nobody."""

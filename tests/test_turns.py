@@ -158,6 +158,26 @@ class TestATurn:
             assert (again.status, again.reply, again.number) == ("completed", "Here.", 2)
             assert [m.text for m in await conversation.transcript()] == ["Hi", "Here."]
 
+    async def test_a_message_sent_again_finds_the_newest_try(self, database: Path) -> None:
+        """P28, P11: whoever lost the answer sends the message again, and gets what came of it in the end."""
+        policy = Policy(retry=Retry(attempts=1))
+        llm = ScriptedLlm([failure("timeout"), failure("timeout"), reply("Here."), reply("Other.")])
+
+        async with Engine.open(database, model=llm) as engine:
+            conversation = await engine.create(policy=policy)
+            failed = await conversation.send("Hi", message_id="m")
+            assert failed == await conversation.send("Hi", message_id="m")
+            await conversation.retry()
+            again = await conversation.retry()
+            await conversation.send("And now?")
+
+        async with Engine.open(database, model=ScriptedLlm([])) as engine:
+            sent_again = await (await engine.get(conversation.id)).send("Hi", message_id="m")
+
+        assert (failed.number, failed.status) == (1, "failed")
+        assert (sent_again.number, sent_again.reply) == (3, "Here.")
+        assert sent_again == again
+
     async def test_the_next_model_is_asked_when_the_first_fails(self, database: Path) -> None:
         """P11: with two models the second takes over when the first has failed three times."""
         policy = Policy(retry=Retry(base=0.001))

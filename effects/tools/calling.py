@@ -43,7 +43,8 @@ async def ending_of(tool: AnyTool, arguments: dict[str, object]) -> Ending | Non
     """How a call of the tool's function ends; None if it does not within the tool's timeout.
 
     Takes no longer than that and `GRACE`. Raises nothing but CancelledError, when the caller's task is cancelled: a
-    coroutine is then told to stop and awaited for `GRACE`, a thread is left to itself.
+    coroutine is then told to stop and awaited for `GRACE`, a thread is left to itself. One that returns all the same
+    has truly finished, and this is how it ended.
     """
     return await _within(tool.timeout, _attempt(tool, arguments))
 
@@ -53,13 +54,24 @@ async def _within(seconds: float, attempt: Coroutine[object, object, Ending]) ->
     task = asyncio.create_task(attempt)
     try:
         await asyncio.wait({task}, timeout=seconds)
-        if not task.done():
-            return None
-        return Raised(asyncio.CancelledError()) if task.cancelled() else task.result()
-    finally:
-        if not task.done():
-            task.cancel()
-            await asyncio.wait({task}, timeout=GRACE)
+        if task.done():
+            return _ending(task)
+        await _stop(task)
+        return None
+    except asyncio.CancelledError:
+        await _stop(task)
+        if task.done() and isinstance(ending := _ending(task), Returned):
+            return ending
+        raise
+
+
+async def _stop(task: asyncio.Task[Ending]) -> None:
+    task.cancel()
+    await asyncio.wait({task}, timeout=GRACE)
+
+
+def _ending(task: asyncio.Task[Ending]) -> Ending:
+    return Raised(asyncio.CancelledError()) if task.cancelled() else task.result()
 
 
 async def _attempt(tool: AnyTool, arguments: dict[str, object]) -> Ending:

@@ -145,6 +145,9 @@ def tool(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
     What it returns is what the model reads: a text as it is, an `Image` or a list with images as images, anything else
     as JSON. Of an act, or several in a list, it reads that they are carried out.
 
+    A coroutine whose turn is cancelled, or whose engine closes, is cancelled. It has a second to clean up; if it
+    returns in that time it has finished, and its result counts. A thread cannot be stopped: it is left to itself.
+
     Raises ConfigurationError, with the name of the function and the parameter, if a model could not call it.
     """
     if function is not None:

@@ -39,6 +39,7 @@ class Pen:
         self._output = _Output(highlight=False, force_terminal=None if lively else False)
         self._waiting: Status | None = None
         self._flowing: tuple[str, Wrapping] | None = None
+        self._asides: list[str] = []
 
     @property
     def width(self) -> int:
@@ -54,6 +55,13 @@ class Pen:
     def note(self, text: str) -> None:
         """Write a remark of the program, beside what is said."""
         self.line(text, DIM)
+
+    def aside(self, text: str) -> None:
+        """The same for a remark that comes at any moment: it waits until what flows has ended."""
+        if self._flowing is None:
+            self.note(text)
+        else:
+            self._asides.append(text)
 
     def command(self, text: str, style: str = "") -> None:
         """Write a line that is to be copied: it stays one line, and where that is full only the terminal breaks it."""
@@ -107,6 +115,9 @@ class Pen:
         if flowing is not None:
             style, wrapping = flowing
             self._write(f"{wrapping.finish()}\n", style)
+        asides, self._asides = self._asides, []
+        for aside in asides:
+            self.note(aside)
 
     def _wrapping(self) -> Wrapping:
         return Wrapping(self.width if self.lively else None)

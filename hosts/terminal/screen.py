@@ -137,7 +137,7 @@ class Screen:
             self._said = data["text"]
 
     def _delivery_failed(self, data: dict[str, Any]) -> None:
-        self.pen.note(data["sentence"])
+        self.pen.aside(data["sentence"])
 
     def _token(self, data: dict[str, Any]) -> None:
         text, kind = data["text"], data["kind"]

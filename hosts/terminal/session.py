@@ -53,7 +53,7 @@ def speech_for(settings: Settings, pen: Pen) -> SpeechChannel | None:
         if outcome == "failed":
             failed.append(delivery)
             if len(failed) == 1:
-                pen.note(f"This could not be spoken: no voice works here; {why}.")
+                pen.aside(f"This could not be spoken: no voice works here; {why}.")
 
     return SpeechChannel(on_end=note) if settings.speak else None
 

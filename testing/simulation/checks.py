@@ -159,8 +159,10 @@ def _is_stored(event: Event, step: Step, rows: Sequence[Row]) -> bool:
 
 
 def who_called_was_told_the_truth(ending: Ending) -> Iterator[str]:
-    """Nobody waits any more; who sent a message was told of the turn that took it, and how that turn ended."""
-    taken = ending.transcript().taken
+    """Nobody waits any more; who sent a message was told of the turn that took it, or of one that tried it again, and
+    how that turn ended."""
+    transcript = ending.transcript()
+    taken = transcript.taken
     ended = {row.ended.turn: row.ended.status for row in ending.rows if row.ended is not None}
     for call in ending.notebook.calls:
         if call.told == "waits":
@@ -168,8 +170,8 @@ def who_called_was_told_the_truth(ending: Ending) -> Iterator[str]:
         elif call.told == "told" and call.what.startswith("send "):
             turn: Turn = call.result
             message_id = call.what.split()[1]
-            entered = taken.get(message_id) if turn.status != "queued" else 0
-            if turn.number != entered:
+            entered = taken.get(message_id, 0) if turn.status != "queued" else 0
+            if not entered <= turn.number <= transcript.newest_try(entered):
                 yield f"{message_id} was told of turn {turn.number}, and entered turn {entered}"
             if turn.status in ("queued", "running") and not call.what.endswith("go on"):
                 yield f"{message_id} was told that turn {turn.number} is {turn.status}, and wanted to wait"
