@@ -13,6 +13,7 @@ from shutil import which
 from typing import TYPE_CHECKING
 
 from ...persistence.address import Address
+from .printable import one_line
 
 if TYPE_CHECKING:
     from .settings import Settings
@@ -29,8 +30,23 @@ def way_back(conversation_id: str, settings: Settings, called: str = "this conve
 
 
 def command(*arguments: str) -> str:
-    """This command with these arguments, as a shell reads them."""
-    return f"{own_name()} {shlex.join(arguments)}"
+    """This command with these arguments, as a shell reads them, in one line."""
+    return " ".join(map(_word, (own_name(), *arguments)))
+
+
+def _word(argument: str) -> str:
+    """One word of a command. What is not seen, or ends the line, is written by its bytes, as bash and zsh read them."""
+    if argument == one_line(argument):
+        return shlex.quote(argument)
+    return f"$'{''.join(map(_spelled, argument))}'"
+
+
+def _spelled(character: str) -> str:
+    if character in "\\'":
+        return f"\\{character}"
+    if character == " " or character == one_line(character):
+        return character
+    return "".join(f"\\{byte:03o}" for byte in character.encode(errors="surrogateescape"))
 
 
 def options_of(settings: Settings, *names: str) -> list[str]:
@@ -54,4 +70,5 @@ def own_name() -> str:
     called, found = Path(sys.argv[0]), which(NAME)
     if called.stem != NAME or (found is not None and Path(found).samefile(called)):
         return NAME
-    return str(called.relative_to(Path.cwd()) if called.is_relative_to(Path.cwd()) else called)
+    short = called.relative_to(Path.cwd()) if called.is_relative_to(Path.cwd()) else called
+    return str(short) if len(short.parts) > 1 else f"./{short}"  # a name alone is looked for elsewhere
