@@ -124,6 +124,8 @@ class Loop:
             self._observer.stepped(self.conversation_id, self.state, event, step)
         self._publish(self.memory.advance(event, step))
         self._runner.perform(step.effects, self.scene())
+        if isinstance(step.state, Closed):
+            self.memory.release()
         self._keeper.keep(self)
         return step
 
@@ -139,7 +141,6 @@ class Loop:
         self.outcomes.tell()
         if isinstance(self.state, Closed):
             self.feed.close()
-            self.memory.release()
 
     def scene(self) -> Scene:
         """What a performer may look at now."""

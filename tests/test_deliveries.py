@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -555,6 +555,29 @@ class TestLeaving:
 
         assert channel.texts == []  # it takes longer than that as well
         assert sorted(await still_to_deliver(database)) == [("hangs", 1), ("slow", 1)]
+
+    async def test_what_is_said_in_the_step_that_closes_a_conversation_goes_out(self, database: Path) -> None:
+        """S8: a tool that says something now, and is not to be stopped, is the last to end."""
+        begun, go_on, channel = asyncio.Event(), asyncio.Event(), RecordingChannel()
+
+        @tool(acts=("speech",), exclusive=True)
+        async def announce() -> Speech:
+            """Say goodbye."""
+            begun.set()
+            with suppress(asyncio.CancelledError):
+                await go_on.wait()
+            return Speech(text="Goodbye.", when="now")
+
+        async with Engine.open(
+            database, model=ScriptedLlm([call("announce")]), tools=[announce], channels=[channel]
+        ) as engine:
+            conversation = await engine.create()
+            sending = asyncio.ensure_future(conversation.send("Hi"))
+            await begun.wait()
+            await conversation.close()
+            turn = await sending
+
+        assert (turn.status, turn.deliveries, channel.texts) == ("cancelled", ("Goodbye.",), ["Goodbye."])
 
     async def test_nothing_of_a_deleted_conversation_goes_out_any_more(self, database: Path) -> None:
         """It is gone, and so is what it was about to say."""
