@@ -194,7 +194,7 @@ class TestFork:
             (["walk", "--at", "9" * 5_000], "is none."),
             (["walk", "--at", "last"], "A step has a number, and last is none."),
             (["nobody"], "There is no conversation with the id nobody."),
-            (["walk", "--db", "missing.db"], "There is no database to change: missing.db."),
+            (["walk", "--db", "missing.db"], "There is no database called missing.db."),
             (["walk", "--db", ":memory:"], "A database in memory is gone when this command ends"),
         ],
     )
@@ -329,8 +329,8 @@ class TestExportAndImport:
             (["import", "."], ". cannot be read: Is a directory."),
             (["export", "--all"], "There is no database to read: turnwise.db."),
             (["doctor"], "There is no database to read: turnwise.db."),
-            (["doctor", "--fix"], "There is no database to change: turnwise.db."),
-            (["resolve", "nobody", "ran"], "There is no database to change: turnwise.db."),
+            (["doctor", "--fix"], "There is no database called turnwise.db."),
+            (["resolve", "nobody", "ran"], "There is no database called turnwise.db."),
         ],
     )
     def test_files_that_are_none(self, arguments: list[str], sentence: str, tmp_path: Path, typed: Typed) -> None:

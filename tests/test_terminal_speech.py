@@ -163,7 +163,7 @@ class TestComingBack:
 
     def test_without_a_conversation_nothing_is_made(self, tmp_path: Path) -> None:
         """P33: a sentence, and no database left behind."""
-        assert_one_sentence(run("chat", "--resume", cwd=tmp_path), "There is no database to change: turnwise.db.")
+        assert_one_sentence(run("chat", "--resume", cwd=tmp_path), "There is no database called turnwise.db.")
         assert list(tmp_path.iterdir()) == []
 
 

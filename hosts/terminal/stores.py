@@ -34,7 +34,7 @@ async def store_to_change(settings: Settings, *, make: bool = False) -> AsyncIte
     if address.path is None:
         raise StoreError("A database in memory is gone when this command ends; name a file with --db.")
     if not make and not address.path.exists():
-        raise StoreError(f"There is no database to change: {address.name}.")
+        raise StoreError(f"There is no database called {address.name}.")
     store = await Store.open(settings.db)
     try:
         yield store
