@@ -97,6 +97,8 @@ class Runner:
     ) -> None:
         self._log = log
         self._performers = performers
+        going_out = ((kind, performers.get(kind)) for kind in OUTGOING)
+        self._senders: dict[type[Effect], Sender] = {kind: one for kind, one in going_out if isinstance(one, Sender)}
         self._clock = clock
         self._post = post
         self._waiting: deque[tuple[Effect, Scene]] = deque()
@@ -111,8 +113,8 @@ class Runner:
 
     def _targets(self, effects: Iterable[Effect]) -> Iterator[tuple[int, str]]:
         for effect in effects:
-            sender = self._performers.get(type(effect))
-            if isinstance(effect, OUTGOING) and isinstance(sender, Sender):
+            sender = self._senders.get(type(effect))
+            if sender is not None and isinstance(effect, OUTGOING):
                 yield from ((effect.effect_id, target) for target in sender.targets)
 
     def perform(self, effects: Iterable[Effect], scene: Scene) -> None:
@@ -165,10 +167,11 @@ class Runner:
     # --- starting
 
     def _send_later(self, effect: Effect, scene: Scene) -> None:
-        performer = self._performers.get(type(effect))
-        if performer is None:
+        if type(effect) not in self._performers:
             logger.error("Nobody here carries out %s; it is lost.", effect.type)
-        elif not isinstance(performer, Sender) or performer.targets:
+            return
+        sender = self._senders.get(type(effect))
+        if sender is None or sender.targets:
             self._waiting.append((effect, scene))
 
     def _start_next(self) -> None:
