@@ -488,8 +488,10 @@ class TestMoments:
         held = len(engine._loops._waiting)
         await engine.close()
 
-        async with Engine.open(database, model=ScriptedLlm([reply("Hello.")] * 4)) as engine:
+        gate = Gate()
+        async with Engine.open(database, model=FunctionLlm(answers_after(gate, "Hello."), name="scripted")) as engine:
             taken_up = len(engine._loops._waiting)
+            gate.opened.set()
             await until(lambda: not engine._loops._waiting)
 
             assert held == taken_up == 4
