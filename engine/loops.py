@@ -70,7 +70,8 @@ class Loops:
     async def drop(self, conversation_id: str, why: TurnwiseError) -> None:
         """Stop driving a conversation that is gone: nothing more of it is stored, or goes out. Whoever waits for it
         gets `why`."""
-        await self._close({loop for loop in self._all() if loop.conversation_id == conversation_id}, why, at_once=True)
+        loops = {loop for loop in self._all() if loop.conversation_id == conversation_id}
+        await asyncio.gather(*(self._end(loop, why, keeps=False, sends=False) for loop in loops))
 
     def _all(self) -> set[Loop]:
         return {*self._loops.values(), *self._parting.values()}
@@ -93,14 +94,12 @@ class Loops:
         """Return when all that was said so far has been tried on every channel."""
         await asyncio.gather(*(loop.sent() for loop in self._all()))
 
-    async def close(self, why: TurnwiseError, *, at_once: bool = False) -> None:
-        """Stop driving all conversations. What still finishes is stored, and what was said in them goes out, unless all
-        is to happen `at_once`."""
-        await self._close(self._all(), why, at_once=at_once)
+    async def close(self, why: TurnwiseError) -> None:
+        """Stop driving all conversations. What still finishes is stored, and what was said in them goes out."""
+        await asyncio.gather(*(self._end(loop, why) for loop in self._all()))
         while self._parting:
             await asyncio.wait(self._parting)
 
-    async def _close(self, loops: set[Loop], why: TurnwiseError, *, at_once: bool) -> None:
-        for loop in loops:
-            self._forget(loop)
-        await asyncio.gather(*(loop.close(why, keeps=not at_once, sends=not at_once) for loop in loops))
+    async def _end(self, loop: Loop, why: TurnwiseError, **how: bool) -> None:
+        self._forget(loop)
+        await loop.close(why, **how)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from turnwise import (
     StoreError,
     tool,
 )
+from turnwise.effects.tools.tool import AnyTool
 from turnwise.engine.loops import RECENT
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, reply
 
@@ -99,6 +100,21 @@ class TestClosing:
             assert [message.text for message in await again.transcript()] == ["Hi", "Hello."]
 
 
+def payment(begun: asyncio.Event, says: str = "paid", *, stubborn: bool = True) -> AnyTool:
+    """A tool that is under way until it is told to stop; then a stubborn one comes to its end."""
+
+    @tool
+    async def pay() -> str:
+        """Pay."""
+        begun.set()
+        with suppress(asyncio.CancelledError) if stubborn else nullcontext():
+            await asyncio.Event().wait()
+        await asyncio.sleep(0.05)
+        return says
+
+    return pay
+
+
 class TestWhatFinishesAllTheSame:
     """A tool that is told to stop, because its engine closes, and comes to its end: what it did is not forgotten."""
 
@@ -107,16 +123,7 @@ class TestWhatFinishesAllTheSame:
         """P28: a payment that came through is not in doubt; the model reads it in the next process, and nothing that
         follows from it begins in this one."""
         begun = asyncio.Event()
-
-        @tool
-        async def pay() -> str:
-            """Pay."""
-            begun.set()
-            with suppress(asyncio.CancelledError):
-                await asyncio.Event().wait()
-            await asyncio.sleep(0.05)
-            return says
-
+        pay = payment(begun, says)
         llm = ScriptedLlm([call("pay")])
         engine = await Engine.open(database, model=llm, tools=[pay])
         conversation = await engine.create()
@@ -135,14 +142,7 @@ class TestWhatFinishesAllTheSame:
     async def test_one_that_is_cut_off_is_in_doubt(self, database: Path) -> None:
         """As after a crash: nobody knows how far it came."""
         begun = asyncio.Event()
-
-        @tool
-        async def pay() -> str:
-            """Pay."""
-            begun.set()
-            await asyncio.Event().wait()
-            return "paid"
-
+        pay = payment(begun, stubborn=False)
         engine = await Engine.open(database, model=ScriptedLlm([call("pay")]), tools=[pay])
         conversation = await engine.create()
         await conversation.send("Pay, please", wait=False)
@@ -157,15 +157,7 @@ class TestWhatFinishesAllTheSame:
     ) -> None:
         """There is nowhere to keep it, and nothing to complain of."""
         begun = asyncio.Event()
-
-        @tool
-        async def pay() -> str:
-            """Pay."""
-            begun.set()
-            with suppress(asyncio.CancelledError):
-                await asyncio.Event().wait()
-            return "paid"
-
+        pay = payment(begun)
         async with Engine.open(database, model=ScriptedLlm([call("pay")]), tools=[pay]) as engine:
             conversation = await engine.create()
             await conversation.send("Pay, please", wait=False)

@@ -91,11 +91,10 @@ class Courier:
         fresh = [takewhile(lambda parcel: not parcel.attempts, line) for line in self._lines.values()]
         await asyncio.gather(*(parcel.tried.wait() for line in fresh for parcel in line))
 
-    async def close(self, *, at_once: bool = False) -> None:
-        """Carry nothing more, once each parcel was tried, or `at_once`. What has not arrived stays in the outbox."""
-        if not at_once:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self.tried(), LAST_ATTEMPT)
+    async def close(self) -> None:
+        """Carry nothing more, once each parcel was tried. What has not arrived stays in the outbox."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.tried(), LAST_ATTEMPT)
         await self._stop(list(self._carrying))
 
     def _queue(self, target: str, parcel: Parcel) -> asyncio.Event:

@@ -113,8 +113,8 @@ class House:
             self.notebook.story.tell("host", "dies" if by_crash else "closes the engine")
             if by_crash:
                 await self._die()
-                await engine._loops.close(EngineClosed(), at_once=True)
-                await engine._courier.close(at_once=True)
+                await engine._loops.drop(self._id, EngineClosed())
+                await engine._courier.drop(self._id)
             self.store = None
             await engine.close()
             self.notebook.story.tell("host", "is gone" if by_crash else "has closed the engine")
