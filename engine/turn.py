@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..states.handlers.ending import reached
+from ..states.deliveries import spoken_and_received
 from ..states.messages import Said, ToolCall, Usage
 from ..states.policy import Policy
 from ..states.questions import UserQuestion
@@ -90,7 +90,7 @@ class Turn:
             questions=state.questions if isinstance(state, AwaitingUserResponse) else (),
             call_id=state.call.call_id,
             call=None if asks else transcript.call(state.call.call_id),
-            **_received(reached(state.turn), state.turn.deliveries, transcript, policy),
+            **_received(spoken_and_received(state.turn), state.turn.deliveries, transcript, policy),
             usage=state.turn.usage,
         )
 

@@ -100,12 +100,13 @@ class RecallMemory(Effect):
 
 
 class VerifyWork(Effect):
-    """Check the claim that the work is complete against what was asked. `said` are the texts to deliver (case S11)."""
+    """Check the claim that the work is complete against what was asked. `received` is what the user has received of the
+    turn if it ends with this claim (case S11)."""
 
     type: Literal["verify_work"] = "verify_work"
     effect_id: int
     claim: Heard
-    said: tuple[Heard, ...] = ()
+    received: tuple[Said, ...] = ()
 
 
 class SummarizeTurn(Effect):

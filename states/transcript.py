@@ -101,16 +101,6 @@ class Transcript:
         event = self._heard[said.seq] if isinstance(said, Heard) and said.index == 0 else None
         return event.result.images if isinstance(event, ToolComplete | ToolReconciled) and event.result else ()
 
-    def waits(self, said: Heard) -> bool:
-        """Whether this speech waits for the end of its turn. Raises LookupError for what is no speech. `Pure.`"""
-        event = self._heard[said.seq]
-        result = event.result if isinstance(event, ToolComplete | ToolReconciled) else None
-        if result is None:
-            raise LookupError("no result of a tool was brought by this step")
-        speeches = (act for act in result.acts if isinstance(act, Speech))
-        spoken = dict(zip(speeches_of(said.seq, result), speeches, strict=True))
-        return spoken[said].when == "turn_end"
-
     def origin(self, said: Said) -> str:
         """The agent that said this; empty for everybody else. `Pure.`"""
         event = self._heard[said.seq] if isinstance(said, Heard) else None

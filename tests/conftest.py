@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from turnwise.persistence.store import Store
 
 # Slow machines are no news, so no profile measures time; the limit for one test stands in pyproject.toml. A failure is
-# told as a program; Hypothesis' own explanation would watch each line of a run and take minutes. A build server searches
-# as everybody does: what Hypothesis loads there by itself would choose the same examples each time, whatever the seed.
+# told as a program; Hypothesis' own explanation would watch each line of a run and take minutes. Build servers search
+# like everybody else: what Hypothesis loads there by itself tries the same examples each time, whatever the seed.
 unhurried = settings(
     settings.get_profile("default"),
     deadline=None,

@@ -17,6 +17,8 @@ from turnwise.states import (
     Opened,
     PersistToolResults,
     Policy,
+    PolicyChanged,
+    Speech,
     State,
     Step,
     SubAgentFinished,
@@ -26,13 +28,18 @@ from turnwise.states import (
     ToolResult,
     UserCancel,
     UserMessage,
+    VerifyWork,
+    WorkComplete,
+    WorkVerified,
     pending,
+    presets,
     transition,
 )
 from turnwise.testing import History, LawBroken
 from turnwise.testing.laws import (
     Law,
     can_be_left,
+    checks_what_is_delivered,
     delivers_what_was_chosen,
     is_replayed_by_its_log,
     loses_no_message,
@@ -42,6 +49,7 @@ from turnwise.testing.strategies import NOON
 
 from .planted import Transition, plant
 
+WORK = ToolCall(call_id="work", name="work", acts=("speech", "work_complete"))
 SPAWN = ToolCall(call_id="spawn", name="spawn", exclusive=True, acts=("children",))
 
 
@@ -80,6 +88,13 @@ def delivers_twice(state: State, event: Event, context: Context) -> Step:
     return replace(step, effects=(*step.effects, *again))
 
 
+def checks_the_claim_by_itself(state: State, event: Event, context: Context) -> Step:
+    """Whoever checks a claim is shown the claim in place of what the user hears."""
+    step = transition(state, event, context)
+    blind = (each.replace(received=(each.claim,)) if isinstance(each, VerifyWork) else each for each in step.effects)
+    return replace(step, effects=tuple(blind))
+
+
 def loses_an_outcome(state: State, event: Event, context: Context) -> Step:
     """Of several sub-agents, the last has worked for nothing."""
     step = transition(state, event, context)
@@ -105,6 +120,16 @@ def answers(story: Story) -> None:
     story.happens(LlmResponse, content="Good day.")
 
 
+def claims(story: Story) -> None:
+    """The model says something by tool, claims that its work is complete, and it is."""
+    story.happens(PolicyChanged, policy=presets.explicit_response())
+    story.happens(UserMessage, text="Read me it")
+    story.happens(LlmResponse, tool_calls=(WORK,))
+    acts = (Speech(text="Rice and tea."), WorkComplete(summary="Read it aloud."))
+    story.happens(ToolComplete, result=ToolResult(text="", acts=acts))
+    story.happens(WorkVerified, passed=True)
+
+
 def spawns(story: Story) -> None:
     """Two sub-agents are started, and both finish."""
     story.happens(UserMessage, text="Hello")
@@ -119,6 +144,7 @@ def spawns(story: Story) -> None:
     [
         pytest.param(ignores_cancels, queues, can_be_left, id="9"),
         pytest.param(delivers_twice, answers, delivers_what_was_chosen, id="11"),
+        pytest.param(checks_the_claim_by_itself, claims, checks_what_is_delivered, id="11, before"),
         pytest.param(empties_the_inbox, queues, loses_no_message, id="13"),
         pytest.param(loses_an_outcome, spawns, loses_no_sub_agent, id="14"),
     ],

@@ -632,18 +632,3 @@ def test_each_speech_of_a_result_has_a_place_of_its_own() -> None:
     result = ToolResult(text="done", acts=(Speech(text="one"), Speech(text="two"), Speech(text="three")))
 
     assert list(speeches_of(7, result)) == [Heard(seq=7, index=index) for index in (1, 2, 3)]
-
-
-def test_a_speech_waits_for_the_end_of_its_turn_or_was_said_at_once() -> None:
-    """S3, B2: of what waits the policy chooses; what no tool said is no speech."""
-    conversation = Conversation()
-    conversation.says()
-    conversation.model_calls(call("say", acts=("speech", "work_complete"), exclusive=True))
-    acts = (Speech(text="now", when="now"), WorkComplete(summary="done"), Speech(text="later"))
-    step = conversation.tool_ends("say", acts=acts)
-    now, claim, later = (Heard(seq=step.state.book.seq, index=index) for index in (1, 2, 3))
-
-    assert [conversation.said.waits(speech) for speech in (now, later)] == [False, True]
-    for other in (claim, Heard(seq=1), Heard(seq=99)):
-        with pytest.raises(LookupError):
-            conversation.said.waits(other)

@@ -1,8 +1,10 @@
 """Claims that the work is complete: which of them count, and what a check makes of them (seed 000)."""
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from turnwise.states import (
@@ -20,6 +22,8 @@ from turnwise.states import (
     PersistToolResults,
     Refused,
     RequestLlm,
+    Speech,
+    SpeechRules,
     SummarizeTurn,
     Summarizing,
     Texts,
@@ -29,6 +33,7 @@ from turnwise.states import (
     WorkComplete,
     presets,
 )
+from turnwise.states.roles import Role
 
 from .conversation import Conversation, asking, call, completing, responding, talking
 
@@ -201,9 +206,10 @@ class TestWhatCountsAsAClaim:
 class TestTheCheck:
     """Case S11."""
 
-    def test_the_verifier_sees_what_was_said(self) -> None:
-        """S11: what was said is the deliverable, in call order, and all of it."""
-        conversation = working()
+    @pytest.mark.parametrize(("keep", "deliverable"), [("each", ["A", "B"]), ("last", ["B"])])
+    def test_the_verifier_sees_what_was_said(self, keep: str, deliverable: list[str]) -> None:
+        """S3, S11: what was said is the deliverable, in call order; of what is not kept the user hears nothing."""
+        conversation = working(speech=SpeechRules(keep=keep))
         conversation.model_calls(responding("a"), responding("b"), completing())
         conversation.tool_responds("a", "A")
         conversation.tool_responds("b", "B")
@@ -213,7 +219,11 @@ class TestTheCheck:
         check = conversation.step.effects[-1]
         assert isinstance(check, VerifyWork)
         assert conversation.words(check.claim) == ["Read it aloud."]
-        assert conversation.words(*check.said) == ["A", "B"]
+        assert conversation.words(*check.received) == deliverable
+
+        conversation.verifier_says(True)
+
+        assert conversation.delivered() == deliverable
 
     def test_a_claim_that_holds_ends_the_turn(self) -> None:
         """S11: passed → delivered, completed."""
@@ -555,7 +565,7 @@ def test_a_talk_at_once_counts_as_said() -> None:
     conversation.tool_claims()
 
     check = conversation.step.effects[-1]
-    assert isinstance(check, VerifyWork) and conversation.words(*check.said) == ["A"]
+    assert isinstance(check, VerifyWork) and conversation.words(*check.received) == ["A"]
     conversation.verifier_says(True)
     assert conversation.delivered() == ["A"]
 
@@ -628,3 +638,41 @@ def test_a_request_that_is_told_something_keeps_its_tools() -> None:
     conversation.verifier_says(False, "Nothing was read.")
 
     assert not conversation.requests()[-1].plain
+
+
+@given(
+    st.fixed_dictionaries(
+        {
+            "text": st.sampled_from(["reply", "fallback", "thought"]),
+            "silent": st.sampled_from(["allow", "fallback"]),
+            "speech": st.builds(SpeechRules, keep=st.sampled_from(["last", "each"])),
+            "relay": st.sampled_from(["prompt_only", "nudge_then_deliver"]),
+        }
+    ),
+    st.sampled_from(get_args(Role)),
+    st.booleans(),
+    st.lists(st.sampled_from(["now", "turn_end"]), max_size=3),
+    st.sampled_from(["", "Done!"]),
+)
+def test_what_is_checked_is_what_the_user_receives(
+    rules: dict[str, Any], role: Role, relays: bool, moments: list[str], text: str
+) -> None:
+    """S2, S3, S11, D7: under whatever rules, whether words of the model wait, are out already or are missing. An agent
+    without a user delivers none, and is checked by its result."""
+    conversation = Conversation(role=role, ends_on="work_complete", verify=1, summarize=False, **rules)
+    conversation.agent_says("Rice is cheap.", audience="user") if relays else conversation.says("Read me it")
+    speeches = [call(f"say-{place}", acts=("speech",), exclusive=when == "now") for place, when in enumerate(moments)]
+    conversation.model_calls(*speeches, completing(), content=text)
+    for speech, when in zip(speeches, moments, strict=True):
+        conversation.tool_ends(speech.name, acts=[Speech(text=speech.name, when=when)])
+    conversation.tool_claims()
+    if isinstance(conversation.state, LlmRequesting):  # it is asked to say something first (S17)
+        conversation.model_calls(completing())
+        conversation.tool_claims("complete-2")
+
+    (check,) = (effect for effect in conversation.step.effects if isinstance(effect, VerifyWork))
+    conversation.verifier_says(True)
+
+    delivered = conversation.delivered()
+    result = [text or "All is done."] if role != "foreground" else []
+    assert conversation.words(*check.received) == (delivered or result)

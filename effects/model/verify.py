@@ -7,13 +7,12 @@ was read (cases S6, S11).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 
 from ...states.dialogue import of_turn
 from ...states.effects import VerifyWork
 from ...states.events import EffectFailed, WorkVerified
-from ...states.messages import Heard
 from ...states.replies import text_of_reply
 from ..clock import Clock
 from ..scene import Scene
@@ -105,22 +104,6 @@ def _asked(scene: Scene) -> str:
 
 
 def _received(effect: VerifyWork, scene: Scene) -> Iterator[str]:
-    """What the turn would deliver if it ended now: of what waits for its end all, or the last, and the model's text
-    where the policy has it so (cases S2, S3)."""
-    policy, words = scene.context.policy, scene.transcript.words
-    yield from (words(said) for said in _chosen(effect.said, scene))
-    if policy.text == "reply" or (not effect.said and "fallback" in (policy.text, policy.silent)):
-        yield _written(scene) or words(effect.claim)
-
-
-def _chosen(said: Sequence[Heard], scene: Scene) -> Sequence[Heard]:
-    waiting = [one for one in said if scene.transcript.waits(one)]
-    dropped = waiting[:-1] if scene.context.policy.speech.keep == "last" else []
-    return [one for one in said if one not in dropped]
-
-
-def _written(scene: Scene) -> str:
-    """The newest text of the model in this turn; empty if there is none."""
-    messages = (message for message in reversed(scene.transcript.messages) if message.turn == scene.turn)
-    texts = (text_of_reply(message.text, scene.context.policy) for message in messages if message.role == "assistant")
-    return next((text for text in texts if text.strip()), "")
+    """What the user has received in the end, as they read it."""
+    for said in effect.received:
+        yield text_of_reply(scene.transcript.words(said), scene.context.policy)

@@ -1,19 +1,19 @@
 """END_TURN and GIVE_UP: what a turn came to, what of it reaches the user, and how it is left.
 
-Whatever ends a turn first says how (`Draft.conclude`); here the ends meet. What is delivered is settled once, by the
-rules of the policy, and the step that leaves the turn says so.
+Whatever ends a turn first says how (`Draft.conclude`); here the ends meet, and the step that leaves the turn says what
+was delivered.
 """
 
 from __future__ import annotations
 
 from ..context import Context
+from ..deliveries import must_relay, outstanding, spoken_and_received
 from ..draft import Draft
 from ..effects import NotifyParent, SummarizeTurn
 from ..events import Event
-from ..messages import Heard, Made, Said
-from ..policy import Policy
+from ..messages import Heard, Made
 from ..states import Failed, State, Summarizing
-from ..turn import Spoken, TurnEnded, TurnRecord
+from ..turn import TurnEnded
 from .asking import conclude_with
 
 
@@ -78,7 +78,7 @@ def leave_turn(draft: Draft[State], context: Context) -> None:
     draft.ended = ending.replace(
         usage=turn.usage,
         deliveries=turn.deliveries,
-        user_response=reached(turn),
+        user_response=spoken_and_received(turn),
         silent=not turn.deliveries,
     )
     if context.role == "sub_agent":
@@ -95,47 +95,10 @@ def notify_parent(draft: Draft[State], ending: TurnEnded) -> None:
 
 
 def deliver(draft: Draft[State], context: Context) -> None:
-    """Hand over what the policy chooses of the turn, in the order in which it was said; what was said for now has
-    been handed over already. A turn that failed delivers nothing but its error (cases S8, S21)."""
-    ending, policy = draft.ending, context.policy
-    assert ending is not None, "whoever ends a turn says how"
-    if ending.status != "failed":
-        for spoken in chosen(draft.turn, policy):
-            draft.deliver(spoken.said)
-    text = ending.final_content
-    if text is not None and shows_text(ending, draft.turn, context):
-        draft.deliver(text)
-    if must_relay(draft.turn, policy):
-        for message in draft.turn.relay:
-            draft.deliver(message, relayed=True)
-
-
-def must_relay(turn: TurnRecord, policy: Policy) -> bool:
-    """Whether a message for the user has yet to reach them: the turn delivered no words of its agent. A sentence of
-    ours, at a limit say, does not tell the user what the message does (case D7). `Pure.`"""
-    is_told = any(isinstance(delivered.said, Heard) for delivered in turn.deliveries)
-    return bool(turn.relay) and not is_told and policy.relay == "nudge_then_deliver"
-
-
-def chosen(turn: TurnRecord, policy: Policy) -> tuple[Spoken, ...]:
-    """Of what was said for the end of the turn, what reaches the user (case S3). `Pure.`"""
-    waiting = tuple(spoken for spoken in turn.said if not spoken.now)
-    return waiting[-1:] if policy.speech.keep == "last" else waiting
-
-
-def shows_text(ending: TurnEnded, turn: TurnRecord, context: Context) -> bool:
-    """Whether the text that ends the turn is for the user (cases S2, B1, B6), if the agent has one (D12). `Pure.`"""
-    policy = context.policy
-    if context.role != "foreground":
-        return False
-    if ending.status == "failed" or policy.text == "reply":
-        return True
-    return not turn.deliveries and (policy.text == "fallback" or policy.silent == "fallback")
-
-
-def reached(turn: TurnRecord) -> tuple[Said, ...]:
-    """What was said by tool and reached the user, in order. `Pure.`"""
-    if not turn.said:
-        return ()
-    spoken = {spoken.said for spoken in turn.said}
-    return tuple(delivered.said for delivered in turn.deliveries if delivered.said in spoken)
+    """Hand over what the turn has yet to hand over."""
+    assert draft.ending is not None, "whoever ends a turn says how"
+    own, relayed = outstanding(draft.turn, draft.ending, context)
+    for said in own:
+        draft.deliver(said)
+    for message in relayed:
+        draft.deliver(message, relayed=True)

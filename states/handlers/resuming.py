@@ -99,7 +99,7 @@ _AGAIN: dict[type[Busy], Again] = {
         *_at_work(state.round),
         *_timer(state.deadline, "deadline_reached"),
     ],
-    Verifying: lambda state, at, context: [verify_effect(state.effect_id, state.turn)],
+    Verifying: lambda state, at, context: [verify_effect(state.effect_id, state.turn, context)],
     Summarizing: lambda state, at, context: [SummarizeTurn(effect_id=state.effect_id)],
     Compacting: lambda state, at, context: [compact_effect(state.effect_id, state.up_to, state.turn)],
     Cancelling: lambda state, at, context: [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..context import Context
+from ..deliveries import received
 from ..draft import Draft
 from ..effects import VerifyWork
 from ..events import EffectFailed, Event, WorkVerified
@@ -20,14 +21,14 @@ def ask_for_answer(draft: Draft[State], event: Event, context: Context) -> None:
 def verify(draft: Draft[State], event: Event, context: Context) -> Verifying:
     """Have the claim checked, with what was said as the deliverable (case S11)."""
     effect_id = draft.next_id()
-    draft.act(verify_effect(effect_id, draft.turn))
+    draft.act(verify_effect(effect_id, draft.turn, context))
     return draft.within_turn(Verifying, effect_id=effect_id)
 
 
-def verify_effect(effect_id: int, turn: TurnRecord) -> VerifyWork:
+def verify_effect(effect_id: int, turn: TurnRecord, context: Context) -> VerifyWork:
     """The check that this turn wants. `Pure.`"""
     assert turn.claim is not None, "only a claim is checked"
-    return VerifyWork(effect_id=effect_id, claim=turn.claim, said=tuple(spoken.said for spoken in turn.said))
+    return VerifyWork(effect_id=effect_id, claim=turn.claim, received=received(turn, context))
 
 
 def end_verified(draft: Draft[Verifying], event: WorkVerified, context: Context) -> None:

@@ -28,7 +28,13 @@ from .steps import (
     is_taken_or_refused,
     takes_answers_by_their_effect,
 )
-from .turns import delivers_what_was_chosen, ends_each_turn_once, keeps_within_limits, loses_no_message
+from .turns import (
+    checks_what_is_delivered,
+    delivers_what_was_chosen,
+    ends_each_turn_once,
+    keeps_within_limits,
+    loses_no_message,
+)
 from .ways_out import can_be_left, can_be_stopped, stays_closed
 
 __all__ = [
@@ -40,6 +46,7 @@ __all__ = [
     "changes_nothing_unless_taken",
     "check_laws",
     "check_newest",
+    "checks_what_is_delivered",
     "delivers_what_was_chosen",
     "ends_each_turn_once",
     "hands_on_answers_exactly",
@@ -71,6 +78,7 @@ LAWS: tuple[Law, ...] = (
     stays_closed,
     ends_each_turn_once,
     delivers_what_was_chosen,
+    checks_what_is_delivered,
     keeps_within_limits,
     loses_no_message,
     loses_no_sub_agent,

@@ -13,8 +13,9 @@ from ...states.effects import (
     NotifyParent,
     RequestLlm,
     SelectProfile,
+    VerifyWork,
 )
-from ...states.events import ToolInterrupted, ToolReconciled
+from ...states.events import ToolInterrupted, ToolReconciled, WorkVerified
 from ...states.messages import Heard, Said, Usage
 from ...states.policy import Limits
 from ...states.states import Compacting, Failed, InTurn, State, Summarizing
@@ -79,6 +80,19 @@ def delivers_what_was_chosen(history: History) -> None:
     require([(one.said, one.relayed) for one in here] == wanted, "other deliveries than the policy chooses", history)
     if newest.step.ended is not None:
         _require_told(history, turn, newest.step.ended)
+
+
+def checks_what_is_delivered(history: History) -> None:
+    """Law 11: a claim is checked by what the user receives. If it holds, they have received that and nothing else; an
+    agent without a user delivers nothing, and its result was checked."""
+    newest, check = history.newest, history.flights.answered
+    if not isinstance(check, VerifyWork) or not isinstance(newest.event, WorkVerified) or not newest.event.passed:
+        return
+    delivered = tuple(effect.said for effect in history.speech.turns[newest.before.book.turn].delivered)
+    if newest.context.role == "foreground" or delivered:
+        require(check.received == delivered, "something else was checked than the user receives", history)
+    else:
+        require(len(check.received) == 1, "an agent without a user was not checked by its result", history)
 
 
 def _ending(history: History) -> TurnEnded | None:
