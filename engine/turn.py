@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..states.deliveries import spoken_and_received
 from ..states.messages import Said, ToolCall, Usage
 from ..states.policy import Policy
 from ..states.questions import UserQuestion
+from ..states.reaching import spoken_and_delivered
 from ..states.replies import text_of_reply
 from ..states.states import AwaitingApproval, AwaitingPerson, AwaitingUserResponse, InDoubt, State
 from ..states.transcript import Transcript
@@ -90,7 +90,7 @@ class Turn:
             questions=state.questions if isinstance(state, AwaitingUserResponse) else (),
             call_id=state.call.call_id,
             call=None if asks else transcript.call(state.call.call_id),
-            **_received(spoken_and_received(state.turn), state.turn.deliveries, transcript, policy),
+            **_received(spoken_and_delivered(state.turn), state.turn.deliveries, transcript, policy),
             usage=state.turn.usage,
         )
 

@@ -57,7 +57,7 @@ class Update:
 
     | type | data |
     |---|---|
-    | snapshot | `state` as in state_change, `transcript`: messages as dicts |
+    | snapshot | `state` as in state_change, `transcript`: messages as dicts, with their `deliveries` if there are any |
     | state_change | `type`: the state in snake_case, `data`: the `turn`, and what it tells (the questions, say) |
     | message | `role`, `text`, `turn`, and of a user the `message_id`, and `images` if there are any, as {`url`} |
     | thought | `text`, `turn`: thinking, and text that the rules keep from the user |
@@ -88,10 +88,20 @@ def parse_id(text: object) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def snapshot(state: State, transcript: Transcript) -> Update:
+def snapshot(state: State, transcript: Transcript, policy: Policy) -> Update:
     """How things stand, for a watcher that comes late. Its id lies behind all updates so far. `Pure.`"""
-    messages = [message.model_dump(mode="json", exclude_defaults=True) for message in transcript.messages]
+    shown = (_without_marked_lines(message, policy) for message in transcript.messages)
+    messages = [message.model_dump(mode="json", exclude_defaults=True) for message in shown]
     return Update("snapshot", {"state": describe(state, transcript), "transcript": messages}, f"{state.book.seq + 1}.0")
+
+
+def _without_marked_lines(message: Message, policy: Policy) -> Message:
+    """The words of a model, and what was handed over, as people see them (case J13)."""
+    if not policy.marker:
+        return message
+    deliveries = tuple(text_of_reply(text, policy) for text in message.deliveries)
+    text = text_of_reply(message.text, policy) if message.role == "assistant" else message.text
+    return message.replace(text=text, deliveries=deliveries)
 
 
 def updates_of(
@@ -132,7 +142,7 @@ def _said(messages: Iterable[Message], policy: Policy) -> Iterator[Shown]:
 
 
 def _told(message: Message, policy: Policy) -> dict[str, Any]:
-    text = text_of_reply(message.text, policy) if message.role == "assistant" else message.text
+    text = _without_marked_lines(message, policy).text
     told: dict[str, Any] = {"role": message.role, "text": text, "turn": message.turn}
     told |= {"message_id": message.message_id} if message.message_id else {}
     told |= {"origin": message.origin} if message.origin else {}

@@ -80,12 +80,13 @@ class Watcher:
             return (await self._snapshot(),)
 
     async def _snapshot(self) -> Update:
+        policy = self._loop.memory.context.policy
         if not isinstance(self._loop.state, Closed):
-            return snapshot(self._loop.state, self._loop.memory.transcript)
+            return snapshot(self._loop.state, self._loop.memory.transcript, policy)
         said = Transcript()
         for entry in await self._store.entries(self._loop.conversation_id):
             said.add(entry)
-        return snapshot(self._loop.state, said)
+        return snapshot(self._loop.state, said, policy)
 
 
 def history(entries: Iterable[LogEntry]) -> Iterator[Update]:

@@ -8,6 +8,7 @@ start must not hang on which tool was faster.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
@@ -91,3 +92,11 @@ class SubAgents(Tagged):
 
 Act = Annotated[Speech | WorkComplete | AgentMail | SubAgents, Field(discriminator="type")]
 """Every act that a result carries. A question is an event of its own (`AskUserQuestionPending`)."""
+
+
+def in_place(acts: Iterable[Act]) -> Iterator[tuple[Act, int]]:
+    """The acts of a result, each with the place of its first text among the texts of the result. `Pure.`"""
+    index = 1
+    for act in acts:
+        yield act, index
+        index += len(act.texts)

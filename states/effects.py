@@ -100,13 +100,13 @@ class RecallMemory(Effect):
 
 
 class VerifyWork(Effect):
-    """Check the claim that the work is complete against what was asked. `received` is what the user has received of the
-    turn if it ends with this claim (case S11)."""
+    """Check the claim that the work is complete against what was asked. `deliverable` is all that was handed over to
+    the user, or is when the turn ends with this claim (case S11)."""
 
     type: Literal["verify_work"] = "verify_work"
     effect_id: int
     claim: Heard
-    received: tuple[Said, ...] = ()
+    deliverable: tuple[Said, ...] = ()
 
 
 class SummarizeTurn(Effect):

@@ -122,8 +122,9 @@ class Message(Part):
     `origin`, and says for whom it is. `thinking` and `opaque` (a provider's sealed thinking blocks) are the model's
     own; `model` is who said it.
     `tool_call_id` and `error` are set on a tool's result; `stopped` says of an error that it tells of no fault: a
-    person stopped the turn, or did not allow the call. `undelivered` says that it holds a speech that never reached
-    the user, because its turn ended without it.
+    person stopped the turn, or did not allow the call. `deliveries` are what was handed over to the user of it: its own
+    text, or what a result brought to be said. `undelivered` says that it holds a speech that never was, because its
+    turn ended without it.
     """
 
     role: Role
@@ -138,6 +139,7 @@ class Message(Part):
     tool_call_id: str | None = None
     error: bool = False
     stopped: Stopped | None = None
+    deliveries: tuple[Text, ...] = ()
     undelivered: bool = False
     turn: int = 0
     seq: int = 0

@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from .acts import Speech
-from .effects import CompactHistory, PersistMessage, PersistToolResults, SettledCall
+from .acts import Speech, in_place
+from .effects import CompactHistory, DeliverToUser, PersistMessage, PersistToolResults, SettledCall
 from .events import (
     AgentMessage,
     DeadlineReached,
@@ -31,7 +31,7 @@ from .events import (
 )
 from .images import Image
 from .log import LogEntry
-from .messages import Heard, Joined, Made, Message, Said, Stopped, ToolCall, ToolResult
+from .messages import Heard, Joined, Made, Message, Said, Stopped, ToolCall
 from .step import Step
 from .turn import TurnEnded
 
@@ -67,8 +67,12 @@ class Transcript:
     """The events that brought a text, by their step."""
     _waiting: dict[int, UserMessage | AgentMessage] = field(default_factory=dict)
     """Those of them that are messages and have not entered yet."""
-    _speeches: dict[Heard, str] = field(default_factory=dict)
-    """The call that brought each speech of the turn under way."""
+    _places: dict[Said, int] = field(default_factory=dict)
+    """Where the messages stand whose text may still be delivered."""
+    _results: dict[int, str] = field(default_factory=dict)
+    """The call that each step of the turn under way brought the result of."""
+    _speeches: set[Heard] = field(default_factory=set)
+    """What these results brought to be said, and was not delivered."""
     _round: int = 0
     """Where the results of the newest round begin."""
     _condensing: tuple[int, int | None] = (0, None)
@@ -143,6 +147,9 @@ class Transcript:
                 brought += [self._add_result(entry, result) for result in effect.results]
             elif isinstance(effect, CompactHistory):
                 self._condensing = (effect.up_to, effect.turn)
+        for effect in entry.effects:
+            if isinstance(effect, DeliverToUser):
+                self._deliver(effect.said)
         if entry.ended is not None:
             self._end_turn(entry.ended)
         return tuple(brought)
@@ -171,6 +178,7 @@ class Transcript:
             message = self._person(entry, self._waiting.pop(said.seq))
         else:
             message = self._assistant(entry, said)
+        self._places[said] = len(self.messages)
         self.messages.append(message)
         if message.tool_calls:
             self._calls = {call.call_id: call for call in message.tool_calls}
@@ -217,39 +225,47 @@ class Transcript:
             seq=entry.seq,
         )
         self.messages.insert(place, message)
-        self._note_speech(entry, result)
+        if result.said == Heard(seq=entry.seq) and not result.error:
+            self._results[entry.seq] = result.call_id
+            self._speeches.update(_speeches(entry))
         return message
 
-    # --- speech that was not delivered
+    # --- what the user received of it
 
-    def _note_speech(self, entry: LogEntry, result: SettledCall) -> None:
-        event = entry.event
-        if isinstance(event, ToolComplete | ToolReconciled) and event.result is not None and not result.error:
-            for said in speeches_of(entry.seq, event.result):
-                self._speeches[said] = result.call_id
+    def _deliver(self, said: Said) -> None:
+        """Note on the message that holds this text that it was handed over."""
+        place = self._places.get(said)
+        if place is None:
+            assert isinstance(said, Heard), "what is delivered stands in a message"
+            place = self._place_of_result(self._results[said.seq])
+        message = self.messages[place]
+        self.messages[place] = message.replace(deliveries=(*message.deliveries, self.words(said)))
+        self._speeches.discard(said)
+
+    def _place_of_result(self, call_id: str) -> int:
+        """Where the result of a call of this turn stands; the newest are looked through first."""
+        places = range(len(self.messages) - 1, -1, -1)
+        return next(place for place in places if self.messages[place].tool_call_id == call_id)
 
     def _end_turn(self, ended: TurnEnded) -> None:
-        """Mark the results whose speech never reached the user."""
-        delivered = {one.said for one in ended.deliveries}
-        lost = {call_id for said, call_id in self._speeches.items() if said not in delivered}
+        """Mark the results whose speech was never handed over; what a failed turn was to pass on, the next may."""
+        for call_id in {self._results[speech.seq] for speech in self._speeches}:
+            place = self._place_of_result(call_id)
+            self.messages[place] = self.messages[place].replace(undelivered=True)
+            self.is_verbatim = False
         self._speeches.clear()
-        for place in range(len(self.messages) - 1, -1, -1) if lost else ():
-            message = self.messages[place]
-            if message.tool_call_id in lost:
-                self.messages[place] = message.replace(undelivered=True)
-                self.is_verbatim = False
-                lost.discard(message.tool_call_id)
-            if not lost:
-                break
+        self._results.clear()
+        if ended.status != "failed":
+            self._places = {said: at for said, at in self._places.items() if self.messages[at].turn > ended.turn}
 
 
-def speeches_of(seq: int, result: ToolResult) -> Iterator[Heard]:
-    """The speeches that a result brings, by reference. `Pure.`"""
-    index = 1
-    for act in result.acts:
-        if isinstance(act, Speech):
-            yield Heard(seq=seq, index=index)
-        index += len(act.texts)
+def _speeches(entry: LogEntry) -> Iterator[Heard]:
+    """What the result that this step brought has to say to the user, by reference."""
+    event = entry.event
+    if isinstance(event, ToolComplete | ToolReconciled) and event.result is not None:
+        for act, index in in_place(event.result.acts):
+            if isinstance(act, Speech):
+                yield Heard(seq=entry.seq, index=index)
 
 
 def _why_stopped(entry: LogEntry, result: SettledCall) -> Stopped | None:

@@ -12,19 +12,20 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 
-def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run Python in a folder, as a reader would."""
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **environment}
+def run(folder: Path, *arguments: str, **environment: str | None) -> subprocess.CompletedProcess[str]:
+    """Run Python in a folder, as a reader would. What the environment says is None is not set there."""
+    changed = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **environment}
+    given = {name: value for name, value in changed.items() if value is not None}
     command = [sys.executable, *arguments]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=200)
+    return subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, timeout=200)
 
 
-def run_tests(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_tests(folder: Path, *arguments: str, **environment: str | None) -> subprocess.CompletedProcess[str]:
     """Run pytest in a folder, without what only turnwise's own tests need."""
     return run(folder, "-m", "pytest", "-p", "no:asyncio", "-p", "no:cacheprovider", *arguments, **environment)
 
 
-def run_block(folder: Path, block: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_block(folder: Path, block: str, **environment: str | None) -> subprocess.CompletedProcess[str]:
     """Run a block of a page: with pytest if there are tests in it, else as a program."""
     (folder / "test_block.py").write_text(block, encoding="utf-8")
     is_test = re.search(r"^(?:(?:async )?def test_|class Test)", block, re.MULTILINE)

@@ -520,6 +520,18 @@ class TestRelay:
 
         assert flow.delivered() == ["Your build is ready!"]
 
+    def test_beside_what_waits_to_be_said_an_empty_end_is_told_like_any_other(self) -> None:
+        """D7: the agent's own words come, so the message is not passed on, and there is something to tell instead."""
+        flow = relaying(nudges=0)
+        flow.model_calls(responding())
+        flow.tool_responds("respond", "Your build is ready!")
+
+        for _ in range(2):  # after results it is asked once more
+            flow.model_says("")
+
+        flow.rests_in(Idle)
+        assert flow.delivered() == ["Your build is ready!", TEXTS.empty]
+
     def test_left_to_the_prompt_nothing_is_relayed(self) -> None:
         """D7: policy `prompt_only`, the seed's."""
         flow = relaying(relay="prompt_only")

@@ -91,7 +91,7 @@ def delivers_twice(state: State, event: Event, context: Context) -> Step:
 def checks_the_claim_by_itself(state: State, event: Event, context: Context) -> Step:
     """Whoever checks a claim is shown the claim in place of what the user hears."""
     step = transition(state, event, context)
-    blind = (each.replace(received=(each.claim,)) if isinstance(each, VerifyWork) else each for each in step.effects)
+    blind = (each.replace(deliverable=(each.claim,)) if isinstance(each, VerifyWork) else each for each in step.effects)
     return replace(step, effects=tuple(blind))
 
 

@@ -596,7 +596,7 @@ class TestAClaimWithNothingSaid:
         conversation.verifier_says(True)
 
         assert isinstance(check, VerifyWork)
-        assert conversation.words(check.claim, *check.received) == ["Read it aloud.", "A"]
+        assert conversation.words(check.claim, *check.deliverable) == ["Read it aloud.", "A"]
         assert (conversation.ended.status, conversation.delivered()) == ("completed", ["A"])
 
     def test_a_text_in_answer_completes_the_turn(self) -> None:

@@ -13,7 +13,7 @@ import pexpect
 import pytest
 
 from turnwise import Engine, presets
-from turnwise.testing import ScriptedLlm, call
+from turnwise.testing import ScriptedLlm, call, reply
 from turnwise.testing import calls as call_several
 
 from .openai_server import OpenAiServer, calls, says
@@ -210,6 +210,21 @@ class TestExplicitResponses:
         assert turn.deliveries == ("Eight.",)
         assert "Eight." in shown
         assert "Seven." not in shown and "Refused." not in shown
+
+    async def test_who_comes_back_sees_a_text_that_stood_in(self, tmp_path: Path) -> None:
+        """S2, P19: nothing was said by tool, so the text was the answer; the one before it was a thought."""
+        policy = presets.explicit_response().replace(nudges=1)
+        llm = ScriptedLlm([reply("Let me see."), reply("Eight it is.")])
+        async with Engine.open(tmp_path / "turnwise.db", model=llm) as engine:
+            turn = await (await engine.create(policy=policy)).send("How many?")
+
+        with terminal("chat", "--resume", cwd=tmp_path) as child:
+            shown = str(at_prompt(child).before)
+            child.send("\x04")
+
+            assert end_of(child) == 0
+        assert turn.deliveries == ("Eight it is.",)
+        assert "Eight it is." in shown and "Let me see." not in shown
 
     def test_the_events_tell_what_came_of_the_check(self, tmp_path: Path) -> None:
         """S11: whether the claim holds, and why."""

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from turnwise.states import (
     AgentMail,
+    DeliverToUser,
     Heard,
     Image,
     Joined,
@@ -34,7 +35,7 @@ from turnwise.states import (
     transcript,
 )
 from turnwise.states.events import RecentText
-from turnwise.states.transcript import Transcript, speeches_of
+from turnwise.states.transcript import Transcript
 from turnwise.testing import Trace, traces
 from turnwise.testing.laws import unpaired
 
@@ -227,8 +228,8 @@ class TestTheProjection:
 
     @given(traces())
     def test_it_is_the_same_in_one_go_and_entry_by_entry(self, trace: Trace) -> None:
-        """From pairs of event and step, from log entries, and told one entry at a time; that a speech never reached
-        the user is marked later, when its turn ends without it."""
+        """From pairs of event and step, from log entries, and told one entry at a time; what of it reached the user,
+        and what did not, is noted later."""
         pairs = [(each.event, each.step) for each in trace if each.step is not None]
         entries = [LogEntry.of(event, step) for event, step in pairs]
         told = Transcript()
@@ -236,7 +237,8 @@ class TestTheProjection:
         brought = [message for entry in entries for message in told.add(entry)]
 
         assert transcript(pairs) == transcript(entries) == tuple(told.messages)
-        assert sorted(map(repr, brought)) == sorted(repr(m.replace(undelivered=False)) for m in told.messages)
+        as_brought = (message.replace(deliveries=(), undelivered=False) for message in told.messages)
+        assert sorted(map(repr, brought)) == sorted(map(repr, as_brought))
 
     @given(traces())
     def test_what_was_said_is_never_taken_back(self, trace: Trace) -> None:
@@ -476,6 +478,76 @@ class TestAgentMessages:
         assert conversation.said.taken == {"m1": 1}
 
 
+class TestDeliveries:
+    """`deliveries` holds what was handed over to the user of a message (S19)."""
+
+    def noted(self, conversation: Conversation) -> list[tuple[str, tuple[str, ...]]]:
+        """Of each message of which something was handed over, whose it is and what that was."""
+        return [(message.role, message.deliveries) for message in conversation.transcript if message.deliveries]
+
+    @given(traces())
+    def test_each_stands_on_the_message_that_holds_it(self, trace: Trace) -> None:
+        """In whatever way it came about, and as often as it was handed over."""
+        told, handed_over = Transcript(), []
+        for each in trace:
+            if each.step is not None:
+                told.add(LogEntry.of(each.event, each.step))
+                handed_over += [told.words(one.said) for one in each.effects if isinstance(one, DeliverToUser)]
+
+        assert sorted(text for message in told.messages for text in message.deliveries) == sorted(handed_over)
+
+    @pytest.mark.parametrize(("text", "noted"), [("reply", [("assistant", ("Hi.",))]), ("thought", [])])
+    def test_a_text_is_noted_if_it_is_for_the_user(self, text: str, noted: list[Any]) -> None:
+        """B1: what is no more than a thought was not handed over."""
+        conversation = Conversation(text=text)
+        conversation.says()
+        conversation.model_says("Hi.")
+
+        assert self.noted(conversation) == noted
+
+    def test_a_text_may_stand_in_for_speech(self) -> None:
+        """S2: nothing was said by tool."""
+        conversation = Conversation(presets.explicit_response(), nudges=0)
+        conversation.says()
+        conversation.model_says("Hi.")
+
+        assert self.noted(conversation) == [("assistant", ("Hi.",))]
+
+    def test_so_may_a_claim(self) -> None:
+        """S17: neither was anything said nor written; the summary stands in the result of the claim."""
+        conversation = Conversation(presets.explicit_response(), verify=0)
+        conversation.says()
+        for name in ("complete", "complete-2"):
+            conversation.model_calls(completing())
+            conversation.tool_claims(name, "All is done.")
+
+        assert self.noted(conversation) == [("tool", ("All is done.",))]
+
+    def test_speech_stands_on_its_result(self) -> None:
+        """S3: of several the one that was chosen, and what was said at once, in the order of its result."""
+        conversation = Conversation(presets.explicit_response(), nudges=0)
+        conversation.says()
+        conversation.model_calls(responding("a"), responding("b"), talking("now"))
+        conversation.tool_responds("a", "A")
+        conversation.tool_responds("b", "B", "C")
+        conversation.tool_talks("now", "Now", "and now")
+        conversation.model_says("Done.")
+
+        assert self.noted(conversation) == [("tool", ("C",)), ("tool", ("Now", "and now"))]
+
+    def test_what_a_failed_turn_left_is_noted_where_it_entered(self) -> None:
+        """D7: the turn that tries again passes the message on."""
+        conversation = Conversation(text="thought", nudges=0, on_failure="fail")
+        conversation.agent_says("Rice is cheap.", audience="user")
+        conversation.model_fails("authentication")
+        assert self.noted(conversation) == []
+
+        conversation.tries_again()
+        conversation.model_says("Hm.")
+
+        assert self.noted(conversation) == [("user", ("Rice is cheap.",))]
+
+
 class TestUndelivered:
     """`undelivered` marks what the user never heard, once its turn has ended (S19, S21)."""
 
@@ -625,10 +697,3 @@ class TestReadingIt:
         conversation.says("Thanks")
 
         assert [conversation.said.first_try(turn) for turn in range(1, 6)] == [1, 2, 2, 2, 5]
-
-
-def test_each_speech_of_a_result_has_a_place_of_its_own() -> None:
-    """In the order in which they were said, behind the text of the result."""
-    result = ToolResult(text="done", acts=(Speech(text="one"), Speech(text="two"), Speech(text="three")))
-
-    assert list(speeches_of(7, result)) == [Heard(seq=7, index=index) for index in (1, 2, 3)]

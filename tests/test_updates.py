@@ -123,6 +123,24 @@ class TestUpdates:
         assert snapshot.data["state"]["type"] == "idle"
         assert [u.data["text"] for u in watcher.updates if u.type == "message"] == ["Second", "Two."]
 
+    async def test_a_snapshot_tells_what_the_user_received(self, database: Path) -> None:
+        """S2, J13: of each message what was handed over, as people read it."""
+        policy = Policy(text="fallback", marker="TOOL")
+        llm = ScriptedLlm([reply("Hm."), reply("TOOL: look\nOne.")])
+        async with Engine.open(database, model=llm, policy=policy) as engine:
+            conversation = await engine.create()
+            await conversation.set_policy(policy.replace(text="thought"))
+            await conversation.send("First")
+            await conversation.set_policy(policy)
+            turn = await conversation.send("Second")
+            watcher = Watcher(conversation)
+            snapshot = await watcher.until("snapshot")
+            await watcher.stop()
+
+        told = [(message["text"], message.get("deliveries")) for message in snapshot.data["transcript"]]
+        assert told == [("First", None), ("Hm.", None), ("Second", None), ("One.", ["One."])]
+        assert turn.deliveries == ("One.",)
+
     async def test_a_watcher_resumes_behind_what_it_saw(self, database: Path) -> None:
         """`updates(after=id)` gives exactly what came since, also from before this process began."""
         async with Engine.open(database, model=ScriptedLlm([reply("One."), reply("Two.")])) as engine:

@@ -219,11 +219,7 @@ class TestTheCheck:
         check = conversation.step.effects[-1]
         assert isinstance(check, VerifyWork)
         assert conversation.words(check.claim) == ["Read it aloud."]
-        assert conversation.words(*check.received) == deliverable
-
-        conversation.verifier_says(True)
-
-        assert conversation.delivered() == deliverable
+        assert conversation.words(*check.deliverable) == deliverable
 
     def test_a_claim_that_holds_ends_the_turn(self) -> None:
         """S11: passed → delivered, completed."""
@@ -565,7 +561,7 @@ def test_a_talk_at_once_counts_as_said() -> None:
     conversation.tool_claims()
 
     check = conversation.step.effects[-1]
-    assert isinstance(check, VerifyWork) and conversation.words(*check.received) == ["A"]
+    assert isinstance(check, VerifyWork) and conversation.words(*check.deliverable) == ["A"]
     conversation.verifier_says(True)
     assert conversation.delivered() == ["A"]
 
@@ -644,7 +640,7 @@ def test_a_request_that_is_told_something_keeps_its_tools() -> None:
     st.fixed_dictionaries(
         {
             "text": st.sampled_from(["reply", "fallback", "thought"]),
-            "silent": st.sampled_from(["allow", "fallback"]),
+            "silent": st.sampled_from(["allow", "nudge", "fallback"]),
             "speech": st.builds(SpeechRules, keep=st.sampled_from(["last", "each"])),
             "relay": st.sampled_from(["prompt_only", "nudge_then_deliver"]),
         }
@@ -658,7 +654,7 @@ def test_what_is_checked_is_what_the_user_receives(
     rules: dict[str, Any], role: Role, relays: bool, moments: list[str], text: str
 ) -> None:
     """S2, S3, S11, D7: under whatever rules, whether words of the model wait, are out already or are missing. An agent
-    without a user delivers none, and is checked by its result."""
+    without a user hands its result to another."""
     conversation = Conversation(role=role, ends_on="work_complete", verify=1, summarize=False, **rules)
     conversation.agent_says("Rice is cheap.", audience="user") if relays else conversation.says("Read me it")
     speeches = [call(f"say-{place}", acts=("speech",), exclusive=when == "now") for place, when in enumerate(moments)]
@@ -673,6 +669,5 @@ def test_what_is_checked_is_what_the_user_receives(
     (check,) = (effect for effect in conversation.step.effects if isinstance(effect, VerifyWork))
     conversation.verifier_says(True)
 
-    delivered = conversation.delivered()
     result = [text or "All is done."] if role != "foreground" else []
-    assert conversation.words(*check.received) == (delivered or result)
+    assert conversation.words(*check.deliverable) == [*conversation.delivered(), *result]

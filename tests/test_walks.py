@@ -1,18 +1,21 @@
 """Every pair of rows that can be taken in sequence is taken by some walk, and the laws hold along all of them."""
 
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from turnwise.states import Context, Policy, transition
-from turnwise.testing import check_laws, observe
+from turnwise.states import Context, Policy, Verifying, WorkVerified, transition
+from turnwise.testing import Trace, check_laws, observe
+from turnwise.testing.laws import checks_what_is_delivered
 from turnwise.testing.observation import NOTHING
 from turnwise.testing.walking import Coverage, Curious, Recorded, possible_pairs, read_walks, walk, write_walks
 from turnwise.testing.walking.__main__ import main, needed, take
 from turnwise.testing.walking.pairs import rows
 from turnwise.testing.walking.rules import some_opening
+from turnwise.testing.walking.walk import Stride
 
 from .conftest import TOLD
 
@@ -27,6 +30,12 @@ def coverage(pytestconfig: pytest.Config) -> Coverage:
     covered = take(read_walks(WALKS))
     pytestconfig.stash[TOLD].append(f"Walks through the table take {covered}.")
     return covered
+
+
+def along(seed: int, strides: Iterable[Stride]) -> Trace:
+    """What was observed along a walk."""
+    first = observe(NOTHING, some_opening(seed), Context())
+    return first, *(observe(stride.state, stride.event, stride.context) for stride in strides)
 
 
 class TestTheKeptWalks:
@@ -51,14 +60,19 @@ class TestTheKeptWalks:
     def test_the_laws_hold_along_them(self, part: int) -> None:
         """Every thirtieth walk is held to every law, step by step."""
         for seed, choices in read_walks(WALKS)[part * 30 :: 120]:
-            strides = walk(seed, Recorded(choices))
+            check_laws(along(seed, walk(seed, Recorded(choices))))
 
-            check_laws(
-                [
-                    observe(NOTHING, some_opening(seed), Context()),
-                    *(observe(stride.state, stride.event, stride.context) for stride in strides),
-                ]
-            )
+    def test_each_claim_is_checked_by_what_is_delivered(self) -> None:
+        """Law 11, case S11: along every walk that leads through a check, since those are few."""
+        ends = 0
+        for seed, choices in read_walks(WALKS):
+            strides = list(walk(seed, Recorded(choices)))
+            checks = [stride for stride in strides if isinstance(stride.state, Verifying)]
+            if checks:
+                check_laws(along(seed, strides), checks_what_is_delivered)
+            ends += sum(isinstance(stride.event, WorkVerified) for stride in checks)
+
+        assert ends > 20
 
     def test_none_of_them_is_idle(self) -> None:
         """Each covers something that no longer one does."""

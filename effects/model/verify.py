@@ -1,8 +1,8 @@
 """Checks the claim that the work is complete: a model reads what was asked, what was done and what the user receives.
 
-It is asked in a request of its own, without tools, and answers with a verdict. What the user receives is what was said
-to them by tool, not what the model wrote beside it: who wanted to hear a text must get that text, not the news that it
-was read (cases S6, S11).
+It is asked in a request of its own, without tools, and answers with a verdict. What the user receives goes by the rules
+of the policy: under those of `explicit_response` what was said to them by tool, not what the model wrote beside it. Who
+wanted to hear a text must get that text, not the news that it was read (cases S6, S11).
 """
 
 from __future__ import annotations
@@ -104,6 +104,6 @@ def _asked(scene: Scene) -> str:
 
 
 def _received(effect: VerifyWork, scene: Scene) -> Iterator[str]:
-    """What the user has received in the end, as they read it."""
-    for said in effect.received:
-        yield text_of_reply(scene.transcript.words(said), scene.context.policy)
+    """What the user has received in the end, as they read it; without words they receive nothing (case B5)."""
+    texts = (text_of_reply(scene.transcript.words(said), scene.context.policy) for said in effect.deliverable)
+    yield from (text for text in texts if text.strip())

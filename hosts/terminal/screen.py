@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -82,9 +82,7 @@ class Screen:
 
     def _recall(self, transcript: list[dict[str, Any]]) -> None:
         """Remind a person of what was said last; a script knows."""
-        unheard = _unheard(transcript)
-        said = [(message["role"], self._words(message, unheard)) for message in transcript if message["role"] != "tool"]
-        said = [(role, text) for role, text in said if text]
+        said = [(message["role"], text) for message in transcript if (text := self._words(message))]
         if len(said) > RECALLED:
             self.pen.note(f"… {len(said) - RECALLED} earlier messages")
         for role, text in said[-RECALLED:]:
@@ -92,9 +90,11 @@ class Screen:
                 self.pen.line()
             self._write(role, text)
 
-    def _words(self, message: dict[str, Any], unheard: Collection[str]) -> str:
-        """What the user received of a message."""
-        return _spoken(message, unheard) if self._by_tool and message["role"] == "assistant" else _text(message)
+    def _words(self, message: dict[str, Any]) -> str:
+        """What the user knows of a message: what they said, what they were shown while it was written, and what was
+        said to them."""
+        is_shown = message["role"] == "user" or (message["role"] == "assistant" and not self._by_tool)
+        return _text(message) if is_shown else "\n".join(message.get("deliveries", ()))
 
     def _move(self, data: dict[str, Any]) -> None:
         self._heard = {"text": "", "thinking": ""}
@@ -199,20 +199,6 @@ def _not_drawn(data: dict[str, Any]) -> None:
 def _text(message: dict[str, Any]) -> str:
     """What a message says, with a sign for the images that it shows."""
     return with_images(message.get("text", ""), len(message.get("images", ())))
-
-
-def _unheard(transcript: list[dict[str, Any]]) -> set[str]:
-    """The calls by which the user heard nothing: they failed, or what they said was not delivered."""
-    results = [message for message in transcript if message["role"] == "tool"]
-    return {result["tool_call_id"] for result in results if result.get("error") or result.get("undelivered")}
-
-
-def _spoken(message: dict[str, Any], unheard: Collection[str]) -> str:
-    """What an assistant's message says by tool, without the calls that were not heard."""
-    calls = [call for call in message.get("tool_calls", ()) if "speech" in call.get("acts", ())]
-    calls = [call for call in calls if call["call_id"] not in unheard]
-    given = [_arguments(call["arguments"]) for call in calls]
-    return "\n".join(words for arguments in given for words in arguments.values() if isinstance(words, str))
 
 
 def _call(name: str, arguments: str) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from ..acts import Act, AgentMail, Speech, SubAgents, WorkComplete
+from ..acts import AgentMail, Speech, SubAgents, WorkComplete, in_place
 from ..draft import Draft
 from ..effects import SendToAgent
 from ..messages import ToolResult
@@ -12,14 +10,6 @@ from ..policy import Policy
 from ..round import RoundCall
 from ..states import InRound
 from ..turn import Spoken
-
-
-def acts_of(result: ToolResult) -> Iterator[tuple[Act, int]]:
-    """The acts of a result, each with the place of its first text among the result's. `Pure.`"""
-    index = 1
-    for act in result.acts:
-        yield act, index
-        index += len(act.texts)
 
 
 def fault_of(call: RoundCall, result: ToolResult, policy: Policy, *, cancelled: bool) -> str | None:
@@ -45,7 +35,7 @@ def carry_out(draft: Draft[InRound], call: RoundCall, result: ToolResult) -> Non
     """Record what was said, deliver what was said for now, post what was written, note what was claimed."""
     if result.error:
         return
-    for act, index in acts_of(result):
+    for act, index in in_place(result.acts):
         said = draft.heard(index)
         if isinstance(act, Speech):
             place = (call.seq, draft.open_round.place(call.call_id), index)

@@ -7,11 +7,11 @@ was delivered.
 from __future__ import annotations
 
 from ..context import Context
-from ..deliveries import must_relay, outstanding, spoken_and_received
 from ..draft import Draft
 from ..effects import NotifyParent, SummarizeTurn
 from ..events import Event
 from ..messages import Heard, Made
+from ..reaching import outstanding, spoken_and_delivered
 from ..states import Failed, State, Summarizing
 from ..turn import TurnEnded
 from .asking import conclude_with
@@ -34,7 +34,8 @@ def end_turn(draft: Draft[State], event: Event, context: Context) -> None:
 def end_empty(draft: Draft[State], event: Event, context: Context) -> None:
     """The model said nothing: the turn ends with a sentence of ours, so a person is never left with silence, unless the
     rules have it so. Where a message for the user waits to be passed on, that is what they hear (case D7)."""
-    conclude_with(draft, "" if must_relay(draft.turn, context.policy) else context.policy.texts.empty)
+    relays = any(is_relayed for _, is_relayed in outstanding(draft.turn, None, context))
+    conclude_with(draft, "" if relays else context.policy.texts.empty)
 
 
 def end_complete(draft: Draft[State], event: Event, context: Context) -> None:
@@ -78,7 +79,7 @@ def leave_turn(draft: Draft[State], context: Context) -> None:
     draft.ended = ending.replace(
         usage=turn.usage,
         deliveries=turn.deliveries,
-        user_response=spoken_and_received(turn),
+        user_response=spoken_and_delivered(turn),
         silent=not turn.deliveries,
     )
     if context.role == "sub_agent":
@@ -96,9 +97,8 @@ def notify_parent(draft: Draft[State], ending: TurnEnded) -> None:
 
 def deliver(draft: Draft[State], context: Context) -> None:
     """Hand over what the turn has yet to hand over."""
-    assert draft.ending is not None, "whoever ends a turn says how"
-    own, relayed = outstanding(draft.turn, draft.ending, context)
-    for said in own:
-        draft.deliver(said)
-    for message in relayed:
-        draft.deliver(message, relayed=True)
+    ending = draft.ending
+    assert ending is not None, "whoever ends a turn says how"
+    failed = ending.status == "failed"
+    for said, relayed in outstanding(draft.turn, ending.final_content, context, failed=failed):
+        draft.deliver(said, relayed=relayed)

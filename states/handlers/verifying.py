@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ..context import Context
-from ..deliveries import received
 from ..draft import Draft
 from ..effects import VerifyWork
 from ..events import EffectFailed, Event, WorkVerified
 from ..messages import Made
+from ..reaching import deliverable
 from ..states import State, Verifying
 from ..turn import Failure, TurnRecord
 
@@ -19,7 +19,7 @@ def ask_for_answer(draft: Draft[State], event: Event, context: Context) -> None:
 
 
 def verify(draft: Draft[State], event: Event, context: Context) -> Verifying:
-    """Have the claim checked, with what was said as the deliverable (case S11)."""
+    """Have the claim checked against what the user receives (case S11)."""
     effect_id = draft.next_id()
     draft.act(verify_effect(effect_id, draft.turn, context))
     return draft.within_turn(Verifying, effect_id=effect_id)
@@ -28,11 +28,11 @@ def verify(draft: Draft[State], event: Event, context: Context) -> Verifying:
 def verify_effect(effect_id: int, turn: TurnRecord, context: Context) -> VerifyWork:
     """The check that this turn wants. `Pure.`"""
     assert turn.claim is not None, "only a claim is checked"
-    return VerifyWork(effect_id=effect_id, claim=turn.claim, received=received(turn, context))
+    return VerifyWork(effect_id=effect_id, claim=turn.claim, deliverable=deliverable(turn, context))
 
 
 def end_verified(draft: Draft[Verifying], event: WorkVerified, context: Context) -> None:
-    """The claim holds: the turn ends with what was said in it (case S6)."""
+    """The claim holds: the turn ends with what was checked (case S6)."""
     draft.spend(event.usage)
     draft.conclude("completed", draft.turn.final or draft.turn.claim)
 

@@ -15,7 +15,7 @@ from ...states.effects import (
     SelectProfile,
     VerifyWork,
 )
-from ...states.events import ToolInterrupted, ToolReconciled, WorkVerified
+from ...states.events import ToolInterrupted, ToolReconciled
 from ...states.messages import Heard, Said, Usage
 from ...states.policy import Limits
 from ...states.states import Compacting, Failed, InTurn, State, Summarizing
@@ -83,16 +83,14 @@ def delivers_what_was_chosen(history: History) -> None:
 
 
 def checks_what_is_delivered(history: History) -> None:
-    """Law 11: a claim is checked by what the user receives. If it holds, they have received that and nothing else; an
-    agent without a user delivers nothing, and its result was checked."""
-    newest, check = history.newest, history.flights.answered
-    if not isinstance(check, VerifyWork) or not isinstance(newest.event, WorkVerified) or not newest.event.passed:
+    """Law 11: a claim is checked against what the user receives. When the turn ends with its claim they have received
+    just that; who answers an agent without a user was checked with its result besides (case S11)."""
+    check, ending = history.flights.answered, _ending(history)
+    if not isinstance(check, VerifyWork) or ending is None:
         return
-    delivered = tuple(effect.said for effect in history.speech.turns[newest.before.book.turn].delivered)
-    if newest.context.role == "foreground" or delivered:
-        require(check.received == delivered, "something else was checked than the user receives", history)
-    else:
-        require(len(check.received) == 1, "an agent without a user was not checked by its result", history)
+    delivered = tuple(effect.said for effect in history.speech.turns[ending.turn].delivered)
+    result = (ending.final_content,) if history.context.role != "foreground" else ()
+    require(check.deliverable == (*delivered, *result), "something else was checked than is handed over", history)
 
 
 def _ending(history: History) -> TurnEnded | None:

@@ -85,7 +85,7 @@ _FIELDS: dict[type[Effect], Callable[[Chance], dict[str, Any]]] = {
         "search": chance.often(),
         "recent": chance.pick((None, *SECONDS)),
     },
-    VerifyWork: lambda chance: {"claim": one_heard(chance), "received": (one_said(chance),) * chance.below(3)},
+    VerifyWork: lambda chance: {"claim": one_heard(chance), "deliverable": (one_said(chance),) * chance.below(3)},
     SummarizeTurn: lambda chance: {},
     CompactHistory: lambda chance: {"up_to": chance.below(30), "turn": chance.pick((None, 1))},
     SpawnSubAgent: lambda chance: {"task": one_heard(chance)},
