@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .effects.channels.port import Channel, Delivery
+    from .effects.channels.port import Channel, Delivery, NotTaken
     from .effects.channels.speech import SpeechChannel
     from .effects.channels.stream import Lagged, StreamChannel, Subscription
     from .effects.channels.terminal import TerminalChannel
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 logging.getLogger("turnwise").addHandler(logging.NullHandler())
 
 _HOMES = {
-    "effects.channels.port": ("Channel", "Delivery"),
+    "effects.channels.port": ("Channel", "Delivery", "NotTaken"),
     "effects.channels.speech": ("SpeechChannel",),
     "effects.channels.stream": ("Lagged", "StreamChannel", "Subscription"),
     "effects.channels.terminal": ("TerminalChannel",),
@@ -136,6 +136,7 @@ __all__ = [
     "ModelCall",
     "ModelRequest",
     "ModelSpec",
+    "NotTaken",
     "Policy",
     "Profile",
     "Question",

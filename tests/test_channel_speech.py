@@ -181,13 +181,14 @@ class TestSpeaking:
         await channel.deliver(said("b", 2))
         await until(lambda: pids.exists() and pids.read_text() != "")
 
-        channel.stop()
+        stopped = [channel.stop(), channel.stop()]
         await channel.drain()
         await channel.deliver(said("c", 3))
         await channel.drain()
         await asyncio.sleep(0)
 
         assert ends.told == [("a", "stopped"), ("b", "stopped"), ("c", "spoken")]
+        assert stopped == [True, False]
         await until(lambda: not _lives(int(pids.read_text())))
 
     async def test_a_voice_that_cannot_is_followed_by_the_next(self, tmp_path: Path) -> None:
@@ -327,6 +328,15 @@ class TestSpeaking:
         await channel.drain()
 
         assert [file.read_text() for file in (tmp_path / "spoken").iterdir()] == ["a"]
+
+    def test_what_nobody_would_await_is_not_taken(self) -> None:
+        """A callback that never runs would be missed too late."""
+
+        async def ends(delivery: Delivery, outcome: str) -> None:
+            """Tell somebody."""
+
+        with pytest.raises(ConfigurationError, match="must be a plain function"):
+            SpeechChannel(on_end=ends, voices=[WRITES])
 
     @pytest.mark.parametrize(
         ("platform", "wanted"),

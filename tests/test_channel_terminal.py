@@ -70,6 +70,25 @@ async def test_what_an_encoding_does_not_know_is_a_question_mark(encoding: str, 
     assert output.read() == shown
 
 
+async def test_an_output_without_an_encoding_takes_any_text() -> None:
+    """All that is needed of it is that it can be written to."""
+
+    class Collector:
+        text = ""
+
+        def write(self, text: str) -> None:
+            self.text += text
+
+        def flush(self) -> None:
+            pass
+
+    output = Collector()
+
+    await TerminalChannel(output).deliver(said("é 🙂"))  # type: ignore[arg-type]
+
+    assert output.text == "é 🙂\n"
+
+
 async def test_an_output_that_is_closed_fails_the_delivery(database: Path) -> None:
     """B4: the turn goes on, and watchers are told; what was said is still in the outbox."""
     output = io.StringIO()

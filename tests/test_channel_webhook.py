@@ -15,8 +15,8 @@ import pytest
 
 from turnwise import ConfigurationError, Delivery, Engine, WebhookChannel, presets
 from turnwise.effects.channels import attempt, courier
+from turnwise.effects.channels.port import NotTaken
 from turnwise.effects.channels.signing import WebhookSecret
-from turnwise.effects.channels.webhook import NotTaken
 from turnwise.testing import (
     FunctionLlm,
     ManualClock,
@@ -145,7 +145,7 @@ async def test_it_is_posted_again_until_it_is_taken_and_in_order(database: Path)
                 await until(lambda posts=posts: len(receiver.posts) == posts)
             await watcher.stop()
 
-    assert failed.data["sentence"] == "The channel webhook failed on a delivery."
+    assert failed.data["sentence"] == "The webhook webhook answered 500."
     assert known == ("completed", ["a", "b"], {})
     assert [post.data["text"] for post in receiver.posts] == ["a", "a", "b", "b"]
     assert list(receiver.taken.values()) == ["a", "b"]

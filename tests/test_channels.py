@@ -12,6 +12,7 @@ from turnwise import (
     ConfigurationError,
     Delivery,
     Engine,
+    NotTaken,
     Policy,
     Profile,
     Speech,
@@ -21,7 +22,7 @@ from turnwise import (
     tool,
 )
 from turnwise.effects.channels import attempt
-from turnwise.states import ToolResult
+from turnwise.states import Texts, ToolResult
 from turnwise.testing import RecordingChannel, ScriptedLlm, call, calls, reply
 
 from .scenes import Gate, Watcher, results, talk
@@ -72,7 +73,7 @@ class TestDelivery:
 
         assert channel.texts == ["B"]
         assert (turn.status, turn.reply, turn.user_response, turn.final_content) == ("completed", "B", "B", "Speaking.")
-        assert json.loads(said[0]) == {"success": True, "message": "Message delivered to user"}
+        assert json.loads(said[0]) == {"success": True, "message": Texts().recorded_last}
 
     async def test_what_is_said_now_is_heard_before_the_next_tool_runs(self, database: Path) -> None:
         """B2: the first attempt of a delivery ends before the tool behind it starts, inside one response too."""
@@ -119,6 +120,24 @@ class TestDelivery:
         failed = next(update for update in watcher.updates if update.type == "delivery_failed")
         assert failed.data["sentence"] == "The channel speaker failed on a delivery."
         assert (turn.status, whole.texts, len(broken.failed)) == ("completed", ["a"], 1)
+
+    async def test_a_channel_may_say_why_it_does_not_take_it(self, database: Path) -> None:
+        """B4: `NotTaken` is a reason for people; anything else that is raised may hold secrets."""
+
+        def refuses(delivery: Delivery) -> None:
+            raise NotTaken("The mailbox is full.")
+
+        channel = RecordingChannel(refuses)
+        llm = ScriptedLlm([call("talk", text="a"), reply("…")])
+        async with Engine.open(database, model=llm, tools=[talk], channels=[channel]) as engine:
+            conversation = await engine.create(policy=presets.talk())
+            watcher = Watcher(conversation)
+            await watcher.until("snapshot")
+            await conversation.send("Hi")
+            failed = await watcher.until("delivery_failed")
+            await watcher.stop()
+
+        assert failed.data["sentence"] == "The mailbox is full."
 
     async def test_a_channel_that_hangs_delays_by_its_deadline_only(
         self, database: Path, monkeypatch: pytest.MonkeyPatch

@@ -300,6 +300,26 @@ class TestSpeaking:
 
         assert_one_sentence(done, "There is nothing here to speak with: install ")
 
+    def test_ctrl_c_at_the_prompt_cuts_it_off(self, tmp_path: Path) -> None:
+        """The turn is over and the voice is not: the first Ctrl-C silences it, the next two leave."""
+        spoken = speaker_in(tmp_path, seconds=60, ends=f"open({str(tmp_path / 'to the end')!r}, 'w')")
+
+        with terminal("chat", "--speak", cwd=tmp_path, **with_speaker(tmp_path)) as child:
+            at_prompt(child).send("hello\r")
+            at_prompt(child)
+            while not spoken.exists():
+                child.expect([pexpect.TIMEOUT], timeout=0.1)
+            child.send("\x03")
+            child.expect([pexpect.TIMEOUT], timeout=0.5)
+            silenced = str(child.before)
+            child.send("\x03")
+            child.expect_exact("Press Ctrl-C again to leave")
+            child.send("\x03")
+
+            assert end_of(child) == 0
+        assert "Press Ctrl-C" not in silenced
+        assert not (tmp_path / "to the end").exists()
+
     def test_ctrl_c_cuts_it_off(self, tmp_path: Path) -> None:
         """While it is spoken, a person need not listen to the end."""
         spoken = speaker_in(tmp_path, seconds=60)

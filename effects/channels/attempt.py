@@ -10,7 +10,7 @@ import asyncio
 import inspect
 import logging
 
-from .port import Channel, Delivery
+from .port import Channel, Delivery, NotTaken
 
 logger = logging.getLogger("turnwise.channels")
 
@@ -37,6 +37,8 @@ async def attempt(channel: Channel, delivery: Delivery) -> str | None:
         return None
     if not in_time:
         return f"The channel {channel.name} did not take a delivery within {ATTEMPT:g} s."
+    if isinstance(error, NotTaken):
+        return str(error)
     logger.warning("The channel %s failed on a delivery.", channel.name, exc_info=error)
     return f"The channel {channel.name} failed on a delivery."
 

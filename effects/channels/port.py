@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 
+class NotTaken(Exception):
+    """A channel did not take a delivery. Why not stands in the error: a sentence without secrets, for watchers."""
+
+
 @dataclass(frozen=True)
 class Delivery:
     """Something to hand over to the user.
@@ -35,8 +39,8 @@ class Channel(Protocol):
     async def deliver(self, delivery: Delivery) -> None:
         """Hand it over; return when the user has it, or will have it without fail.
 
-        Whatever this raises says that it was not delivered. It is given two seconds: a channel that takes longer to
-        reach its user takes the text over and returns. Do not wait here for the same conversation (`send`,
-        `compact`): it waits for this; say `wait=False`.
+        Whatever this raises says that it was not delivered; `NotTaken` tells watchers why. It is given two seconds: a
+        channel that takes longer to reach its user takes the text over and returns. Do not wait here for the same
+        conversation (`send`, `compact`): it waits for this; say `wait=False`.
         """
         ...

@@ -15,11 +15,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from inspect import iscoroutinefunction
 from pathlib import Path
 from subprocess import Popen
 from typing import Literal
 from urllib.parse import quote
 
+from ...states.errors import ConfigurationError
 from .port import Delivery
 from .speakable import CODE, speakable
 from .voices import Voice, cut_off, speak, voices_here
@@ -50,9 +52,10 @@ class SpeechChannel:
     With `into`, a folder, nothing is heard: each delivery becomes a file in it, named after its key and in the voice's
     own format, which is WAV on Linux and Windows. It is there, whole, when it is spoken.
 
-    `on_end` is called in the engine's event loop with each delivery and what became of it: spoken (also if there was
-    nothing to say), stopped, or failed, which is logged. Without `voices` those of the machine are taken; each text is
-    tried with one after the other. Raises `ConfigurationError` if there is none.
+    `on_end`, a plain function, is called in the engine's event loop with each delivery and what became of it: spoken
+    (also if there was nothing to say), stopped, or failed, which is logged. Without `voices` those of the machine are
+    taken; each text is tried with one after the other. Raises `ConfigurationError` if there is none, or for an `on_end`
+    that wants to be awaited.
 
     To display what is spoken (case S20), give the engine a `TerminalChannel` or the like beside this one.
     """
@@ -66,6 +69,8 @@ class SpeechChannel:
         code: str = CODE,
         voices: Sequence[Voice] | None = None,
     ) -> None:
+        if iscoroutinefunction(on_end):
+            raise ConfigurationError("What is called as on_end must be a plain function: nobody awaits it.")
         self.name = name
         self._into = None if into is None else Path(into)
         self._on_end = on_end
@@ -97,14 +102,16 @@ class SpeechChannel:
                     self._line.clear()  # or the next one would wait behind what nobody speaks
                     raise
 
-    def stop(self) -> None:
-        """Fall silent at once, in the middle of a word, and drop what waits. What is delivered from now on is spoken.
-        May be called in any thread."""
+    def stop(self) -> bool:
+        """Fall silent at once, in the middle of a word, and drop what waits. Returns whether there was anything.
+        What is delivered from now on is spoken. May be called in any thread."""
         with self._lock:
+            spoke = any(not utterance.stopped for utterance in self._line)
             for utterance in self._line:
                 utterance.stopped = True
             if self._process is not None:
                 cut_off(self._process)
+        return spoke
 
     async def drain(self) -> None:
         """Return when all that was delivered is spoken, or was stopped. Of a program that ends before, what is being

@@ -28,7 +28,7 @@ class TerminalChannel:
         output = self._output or sys.stdout
         if output is None:
             raise OSError("There is no stdout to write on.")
-        output.write(f"{_known(printable(delivery.text), output.encoding)}\n")
+        output.write(f"{_known(printable(delivery.text), getattr(output, 'encoding', None))}\n")
         output.flush()
 
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from ...states.errors import ConfigurationError
 from ..clock import Clock, SystemClock
 from .attempt import ATTEMPT
-from .port import Delivery
+from .port import Delivery, NotTaken
 from .signing import WebhookSecret
 
 TYPE = "delivery"
@@ -23,10 +23,6 @@ TYPE = "delivery"
 
 _IS_ONE_WORD = re.compile(r"[^\s\x00-\x1f\x7f]{1,65536}")
 """Text without blanks and control characters, as short as httpx takes it. `urlsplit` would leave some of them out."""
-
-
-class NotTaken(Exception):
-    """The receiver answered, and did not take the delivery."""
 
 
 class WebhookChannel:

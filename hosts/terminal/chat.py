@@ -80,7 +80,7 @@ async def _hold(
         pen.command(back, DIM)
     if missing := tools_missing(tools, said):
         pen.note(f"Tools that this conversation used are missing now: {', '.join(missing)}. Name them with --tools.")
-    person = _person(conversation, pen, said)
+    person = _person(conversation, pen, said, speech)
     async with dialogue(conversation, screen_for(conversation, settings, pen), person, speech) as led:
         await Chat(led, settings).run()
     return _part(conversation, led, back)
@@ -99,13 +99,14 @@ def _part(conversation: Conversation, led: Dialogue, back: str) -> int:
     return FAILED if isinstance(conversation.state, Failed) else 0
 
 
-def _person(conversation: Conversation, pen: Pen, said: Iterable[Message]) -> Person:
+def _person(conversation: Conversation, pen: Pen, said: Iterable[Message], speech: SpeechChannel | None) -> Person:
     if pen.lively:
         from .keyboard import Keyboard
 
         pen.note(f"The model is {one_line(conversation.policy.models[0].name)}.")
         pen.note("/help lists the commands, Ctrl-C stops an answer, Ctrl-D leaves.")
-        return Keyboard(pen, [message.text for message in said if message.role == "user" and message.text])
+        lines = [message.text for message in said if message.role == "user" and message.text]
+        return Keyboard(pen, lines) if speech is None else Keyboard(pen, lines, speech.stop)
     from .lines import Lines
 
     return Lines(pen)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.formatted_text import FormattedText
@@ -22,12 +22,14 @@ PROMPT = FormattedText([("bold ansicyan", "> ")])
 class Keyboard:
     """Reads what is typed. `said` is what was said before, for the arrow keys: it is kept in the database only.
 
-    Enter sends; Alt-Enter begins a new line, and so do the lines of a text that is pasted. Ctrl-C empties the line;
-    on an empty one it leaves when it comes right after another, or after one that cancelled something.
+    Enter sends; Alt-Enter begins a new line, and so do the lines of a text that is pasted. Ctrl-C first calls `hush`,
+    which says whether it has silenced anything. If not it empties the line; on an empty one it leaves when it comes
+    right after another, or after one that cancelled something.
     """
 
-    def __init__(self, pen: Pen, said: Iterable[str] = ()) -> None:
+    def __init__(self, pen: Pen, said: Iterable[str] = (), hush: Callable[[], bool] = lambda: False) -> None:
         self.commands: Collection[str] = ()
+        self._hush = hush
         self._pen = pen
         self._menus = Menus(pen)
         self._session: PromptSession[str] = PromptSession(history=InMemoryHistory(list(said)), key_bindings=_keys())
@@ -54,6 +56,8 @@ class Keyboard:
         """What is chosen in a menu or typed there; None after Ctrl-C. Raises EOFError after Ctrl-D, and `Commanded`."""
         given = await self._menus.answer(question, other, self.commands)
         self._was_interrupted = given is None
+        if self._was_interrupted:
+            self._hush()
         return given
 
     def interrupted(self) -> bool:
@@ -68,6 +72,8 @@ class Keyboard:
 
     def _stays(self) -> bool:
         """Whether to go on reading after Ctrl-C."""
+        if self._hush():
+            return True
         if self._session.default_buffer.text:
             self._was_interrupted = False
             return True
