@@ -12,12 +12,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from ..states.context import Context
-from ..states.effects import Effect
+from ..states.effects import DeliverToUser, Effect
 from ..states.errors import Refused
 from ..states.events import Event, Opened
 from ..states.machine import begin, transition
+from ..states.replies import text_of_reply
 from ..states.states import State
 from ..states.step import Step
+from ..states.transcript import Transcript
 from ..states.turn import TurnEnded
 from .codec import decode, decode_state
 from .digests import GENESIS, digest
@@ -56,10 +58,12 @@ class Divergence:
 
 @dataclass(frozen=True)
 class ReplayReport:
-    """How many steps came out as they were stored, and the first that did not, if there is one."""
+    """How many steps came out as they were stored, and the first that did not, if there is one. `deliveries` is what
+    these steps handed over to the user, in order; nothing is delivered again (case B9)."""
 
     events: int
     divergence: Divergence | None = None
+    deliveries: tuple[str, ...] = ()
 
 
 def replay(log: Iterable[StoredEntry]) -> ReplayReport:
@@ -87,6 +91,8 @@ class Fold:
     chain: bytes = GENESIS
     state: State | None = None
     context: Context = field(default_factory=Context)
+    said: Transcript = field(default_factory=Transcript)
+    deliveries: list[str] = field(default_factory=list)
 
     def take(self, entry: StoredEntry) -> Divergence | None:
         """Go on by one step, unless it comes out differently."""
@@ -102,6 +108,7 @@ class Fold:
             return Divergence(entry.seq, entry.event, _kept(entry), actual, reason)
         self.seq, self.chain, self.state = entry.seq, entry.chain, actual.state
         self.context = self.context.after(entry.event)
+        self._deliver(entry)
         return None
 
     def end(self, rest: RestRow) -> Divergence | None:
@@ -115,6 +122,15 @@ class Fold:
             return None
         reason = f"The conversation does not rest in the state that step {self.seq} leads to."
         return Divergence(self.seq, expected=_resting(stored), actual=_resting(self.state), reason=reason)
+
+    def report(self, divergence: Divergence | None = None) -> ReplayReport:
+        """What came of the steps so far."""
+        return ReplayReport(self.seq, divergence, tuple(self.deliveries))
+
+    def _deliver(self, entry: StoredEntry) -> None:
+        self.said.add(entry)
+        handed_over = (self.said.words(effect.said) for effect in entry.effects if isinstance(effect, DeliverToUser))
+        self.deliveries += (text_of_reply(text, self.context.policy) for text in handed_over)
 
     def _outcome(self, entry: StoredEntry) -> tuple[Outcome, str | None]:
         """What comes of the event now, or why nothing does."""
@@ -139,10 +155,10 @@ def _run(fold: Fold, log: Iterable[StoredEntry]) -> ReplayReport:
         for entry in log:
             divergence = fold.take(entry)
             if divergence is not None:
-                return ReplayReport(fold.seq, divergence)
+                return fold.report(divergence)
     except Damaged as damaged:
-        return ReplayReport(fold.seq, Divergence(damaged.seq, reason=damaged.sentence))
-    return ReplayReport(fold.seq)
+        return fold.report(Divergence(damaged.seq, reason=damaged.sentence))
+    return fold.report()
 
 
 def judge(stored: StoredRows) -> ReplayReport:
@@ -150,8 +166,8 @@ def judge(stored: StoredRows) -> ReplayReport:
     fold = Fold()
     report = _run(fold, map(decode, stored.steps))
     if report.divergence is None:
-        return ReplayReport(fold.seq, fold.end(stored.rest))
-    return ReplayReport(report.events, _in_full(report.divergence, stored.rest))
+        return fold.report(fold.end(stored.rest))
+    return fold.report(_in_full(report.divergence, stored.rest))
 
 
 def _in_full(divergence: Divergence, rest: RestRow) -> Divergence:

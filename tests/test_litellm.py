@@ -496,6 +496,13 @@ class TestCheck:
             f"The model '{name}' is not known: name provider and model, as in openai/gpt-4.1-mini."
         )
 
+    def test_what_is_not_a_hosts_to_choose_is_refused(self) -> None:
+        """P33: it would be left out in silence."""
+        with pytest.raises(ConfigurationError) as caught:
+            LiteLlm("openai/gpt-4.1-mini", stream=False, num_retries=3, temperature=0.0)
+
+        assert caught.value.sentence == "LiteLlm chooses by itself what litellm gets as num_retries and stream."
+
     def test_a_missing_key_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The sentence says which environment variable to set."""
         monkeypatch.delenv("OPENAI_API_KEY", raising=False)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from turnwise import Engine, presets
 from turnwise.persistence.codec import decode, encode
 from turnwise.persistence.digests import GENESIS, digest
 from turnwise.persistence.entry import StoredEntry
@@ -22,6 +23,7 @@ from turnwise.persistence.store import Store
 from turnwise.states import (
     Abort,
     CloseRequested,
+    DeliverToUser,
     Event,
     Idle,
     Opened,
@@ -38,7 +40,7 @@ from turnwise.states import (
     UserCancel,
     UserMessage,
 )
-from turnwise.testing import strategies
+from turnwise.testing import RecordingChannel, ScriptedLlm, call, calls, reply, strategies
 from turnwise.testing.history import Trace
 
 from .walks import NOON, Walk
@@ -78,14 +80,32 @@ class TestACleanLog:
 
         report = await replay_conversation(store, "walk")
 
-        assert report == ReplayReport(events=len(walk.steps))
+        assert (report.events, report.divergence) == (len(walk.steps), None)
 
     @given(trace=strategies.traces())
     def test_replays_whatever_happened(self, trace: Trace) -> None:
         """Each conversation that the machine can have, under any rules."""
         steps = [(seen.event, seen.step) for seen in trace if seen.step is not None]
 
-        assert replay(stored(steps)) == ReplayReport(events=len(steps))
+        report = replay(stored(steps))
+
+        assert (report.events, report.divergence) == (len(steps), None)
+        assert len(report.deliveries) == sum(isinstance(each, DeliverToUser) for _, s in steps for each in s.effects)
+
+    async def test_shows_what_was_delivered(self, database: Path) -> None:
+        """B9, J13: in order and as the user read it, and delivers nothing."""
+        channel = RecordingChannel()
+        llm = ScriptedLlm([calls(call("talk", message="a"), call("talk", message="b\nTOOL: x")), reply("A thought.")])
+        policy = presets.talk().replace(marker="TOOL")
+        async with Engine.open(database, model=llm, tools=["talk"], channels=[channel], policy=policy) as engine:
+            conversation = await engine.create()
+            await conversation.send("Hi")
+            await engine.delivered()
+
+            report = await conversation.replay()
+
+        assert report.deliveries == ("a", "b\n")
+        assert channel.texts == ["a", "b\n"]
 
     def test_may_be_empty(self) -> None:
         """A log without steps has none that differ."""

@@ -26,15 +26,21 @@ from .windows import window_of
 
 _SECRETS = ("key", "token", "secret", "password")
 
+_OWN = frozenset({"model", "messages", "tools", "stream", "stream_options", "num_retries", "max_retries"})
+"""The arguments of litellm that are not a host's to choose: what is asked is the machine's, and so are retries."""
+
 
 class LiteLlm:
     """The model `name`, as litellm names it: `openai/gpt-4.1-mini`, `anthropic/…`, `ollama/…`, or `rehearsal`.
 
     `options` go to litellm as they are: `api_key`, `api_base`, `temperature`, `timeout` (seconds of silence) and so on.
-    `window` is how many tokens one request may hold; it need not be given for models that litellm lists.
+    `window` is how many tokens one request may hold; it need not be given for models that litellm lists. Raises
+    `ConfigurationError` for an option that is not a host's to choose.
     """
 
     def __init__(self, name: str, *, window: int | None = None, **options: Any) -> None:
+        if taken := sorted(_OWN & options.keys()):
+            raise ConfigurationError(f"LiteLlm chooses by itself what litellm gets as {' and '.join(taken)}.")
         self.name = name
         self._window = window
         self._options = options
