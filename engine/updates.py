@@ -170,8 +170,7 @@ def _came_to(result: Message) -> str:
 
 def _call(transcript: Transcript, call_id: str) -> dict[str, Any]:
     call = transcript.call(call_id)
-    speaks = {"speaks": True} if "speech" in call.acts else {}
-    return {"call_id": call_id, "name": call.name, **speaks}
+    return {"call_id": call_id, "name": call.name, "speaks": "speech" in call.acts}
 
 
 def describe(state: State, transcript: Transcript) -> dict[str, Any]:

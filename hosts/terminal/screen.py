@@ -184,7 +184,7 @@ class Screen:
             self.pen.wait_for(self._calls[call_id])
         elif call_id != self._asking:
             call = self._calls.pop(call_id, data["name"])
-            if self._by_tool and (not self._thoughts or (status == "completed" and data.get("speaks"))):
+            if self._by_tool and (not self._thoughts or (status == "completed" and data["speaks"])):
                 return  # what was said stands there
             self.pen.line(f"  ✓ {call}" if status == "completed" else f"  ✗ {call} {status}", DIM)
 
