@@ -98,7 +98,7 @@ class Draft(Generic[S_co]):
         if usage.is_anything:
             self.change_turn(spent=self.turn.spent + usage, usage=self.turn.usage + usage)
 
-    def tell(self, nudge: Said) -> None:
+    def tell(self, nudge: Made) -> None:
         """The next request is told this in passing."""
         self.change_turn(nudge=nudge)
 

@@ -29,14 +29,14 @@ def reply_flow() -> Policy:
         redact=True,
         marker="TOOL",
         plain_retry=1,
-        texts=Texts(empty=""),
+        texts=Texts(ending=""),
     )
 
 
 def explicit_response() -> Policy:
     """An agent that works until it claims to be done and says by tool what the user receives; the claim is checked,
     and a last text is delivered only if nothing was said (seed 000). `Pure.`"""
-    return Policy(text="fallback", ends_on="work_complete", silent="fallback", verify=5, on_failure="reply")
+    return Policy(text="fallback", ends_on="work_complete", silent="fallback", verify=5)
 
 
 def talk() -> Policy:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .context import Context
 from .messages import Made
+from .policy import Policy
 from .replies import text_of_reply
 from .turn import TurnRecord
 
@@ -30,19 +31,30 @@ def _is_silent(turn: TurnRecord, context: Context, text: str) -> bool:
     """Whether nothing would reach the user."""
     if turn.said or turn.deliveries:
         return False
+    return _hides_text(context.policy) or not text_of_reply(text, context.policy).strip()
+
+
+def _hides_text(policy: Policy) -> bool:
+    return policy.text == "thought" and policy.silent != "fallback"
+
+
+def wants_text(context: Context) -> bool:
+    """Whether a turn that ends without words misses something. Where text is only a thought it does not, be the thought
+    written down or not (case B7); but a sub-agent answers by its text (case P25). `Pure.`"""
     policy = context.policy
-    is_hidden = policy.text == "thought" and policy.silent != "fallback"
-    return is_hidden or not text_of_reply(text, policy).strip()
+    return not _hides_text(policy) or policy.ends_on != "text" or context.role == "sub_agent"
 
 
 def after_empty(turn: TurnRecord, context: Context) -> dict[str, object] | None:
     """How the next request differs after a response with nothing in it, as changes to the turn's record; None if there
-    is no further way to ask (cases J11, J20). `Pure.`"""
-    policy = context.policy
-    if turn.worked and not turn.fell_back:
+    is no further way to ask (cases J11, J20). Who ends by a claim is reminded of it instead (case S10), and once it is
+    made of the answer that is missing (S17). `Pure.`"""
+    policy, is_claimed = context.policy, turn.claim is not None
+    if turn.worked and not turn.fell_back and (policy.ends_on == "text" or is_claimed):
         if turn.empties < policy.empty.in_a_row:
             return {}
-        return {"nudge": Made(text=policy.texts.fallback), "fell_back": True}
+        words = policy.texts.answer_missing if is_claimed else policy.texts.fallback
+        return {"nudge": Made(text=words), "fell_back": True}
     if turn.fell_back and turn.plain_retries < policy.plain_retry:
         return {"plain": True, "plain_retries": turn.plain_retries + 1}
     nudge = due_nudge(turn, context, text="")

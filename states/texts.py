@@ -42,8 +42,11 @@ class Texts(Rules):
     did_run: Text = "This ran, but its result is lost: the program stopped while it was running."
     did_not_run: Text = "This did not run: the program stopped before it could."
     interrupted: Text = "Not run: the program was interrupted too often."
-    undelivered: Text = "(This was not delivered: the turn ended before the user could receive it.)"
-    acknowledged: Text = "Message delivered to user"
+    undelivered: Text = "(The user did not receive this.)"
+    acknowledgement: Text = "Message delivered to user"
+    recorded: Text = "Recorded: the user receives it when the turn ends."
+    recorded_last: Text = "Recorded: the user receives it when the turn ends, unless you say something else by then."
+    claimed: Text = "Noted. It counts unless another call of this response failed or a check finds something missing."
 
     # Nudges
     nudge: Text = (
@@ -79,7 +82,7 @@ class Texts(Rules):
     )
 
     # Endings
-    empty: Text = "I have no answer to that."
+    ending: Text = "I have no answer to that."
     limit: Text = "I stopped here: the limit of this turn is reached."
     error: Text = "I could not answer:"
 

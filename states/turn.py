@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 from .failures import FailureKind
-from .messages import Heard, Said, Usage
+from .messages import Heard, Made, Said, Usage
 from .value import Instant, Part
 
 TurnStatus = Literal["completed", "incomplete", "failed", "cancelled"]
@@ -56,7 +56,7 @@ class TurnRecord(Part):
     memory: Heard | None = None
     """The answer that holds what was recalled."""
 
-    nudge: Said | None = None
+    nudge: Made | None = None
     plain: bool = False
     """What the newest request is told in passing, and whether it is sent bare: system prompt and message alone."""
 
@@ -96,7 +96,8 @@ class TurnRecord(Part):
     """Whether the model was asked for its answer, after a claim with nothing said (case S17)."""
 
     rejections: int = 0
-    """How often the check of a claim failed."""
+    rejected: Heard | None = None
+    """How often the check of a claim failed, and the answer that says why the newest did."""
 
 
 class Failure(Part):

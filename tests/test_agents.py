@@ -439,7 +439,7 @@ class TestSilentMessages:
         flow.model_says("")
 
         assert flow.entered(DONE) == 1
-        assert flow.delivered() == ["Hello!", TEXTS.empty]
+        assert flow.delivered() == ["Hello!", TEXTS.ending]
 
     def test_when_the_conversation_closes_it_is_withdrawn(self) -> None:
         """D14: the sender learns that it came to nothing."""
@@ -520,8 +520,9 @@ class TestRelay:
 
         assert flow.delivered() == ["Your build is ready!"]
 
-    def test_beside_what_waits_to_be_said_an_empty_end_is_told_like_any_other(self) -> None:
-        """D7: the agent's own words come, so the message is not passed on, and there is something to tell instead."""
+    def test_with_words_of_its_own_nothing_need_be_passed_on(self) -> None:
+        """D7: what waits to be said tells the user enough, where the turn ends without a text; no sentence of ours
+        stands beside it either."""
         flow = relaying(nudges=0)
         flow.model_calls(responding())
         flow.tool_responds("respond", "Your build is ready!")
@@ -530,7 +531,7 @@ class TestRelay:
             flow.model_says("")
 
         flow.rests_in(Idle)
-        assert flow.delivered() == ["Your build is ready!", TEXTS.empty]
+        assert flow.delivered() == ["Your build is ready!"]
 
     def test_left_to_the_prompt_nothing_is_relayed(self) -> None:
         """D7: policy `prompt_only`, the seed's."""
@@ -539,7 +540,7 @@ class TestRelay:
         flow.model_says("")
 
         flow.rests_in(Idle)
-        assert flow.delivered() == [TEXTS.empty]
+        assert flow.delivered() == [TEXTS.ending]
         assert len(flow.requests()) == 1
 
     def test_without_reminders_the_text_is_delivered_at_once(self) -> None:
@@ -570,7 +571,7 @@ class TestRelay:
 
     def test_an_internal_message_may_be_answered_with_nothing(self) -> None:
         """D8: it is not for the user."""
-        flow = Flow(foreground(), texts=Texts(empty=""))
+        flow = Flow(foreground(), texts=Texts(ending=""))
         flow.agent_says(DONE)
 
         flow.model_says("")
@@ -590,7 +591,7 @@ class TestRelay:
         flow.says("What was that?")
         assert sent(flow) == [write_message_for_user(DONE, BUILDER), "What was that?"]
         flow.model_says("")
-        assert flow.delivered() == [TEXTS.empty]
+        assert flow.delivered() == [TEXTS.ending]
 
     def test_a_relay_cancelled_while_tools_run_delivers_nothing(self) -> None:
         """D7, S8: also when what ran acknowledges later."""
@@ -758,7 +759,7 @@ class TestAgentsWithoutAUser:
         ("ends", "status", "said"),
         [
             (lambda flow: flow.model_says(DONE), "completed", [DONE]),
-            (lambda flow: flow.model_says(""), "failed", [TEXTS.empty]),
+            (lambda flow: flow.model_says(""), "failed", [TEXTS.ending]),
             (lambda flow: flow.model_fails("authentication"), "failed", [f"{TEXTS.error} The model is not well."]),
             (lambda flow: flow.cancels(), "cancelled", []),
         ],
@@ -919,7 +920,7 @@ FULL = Usage(input_tokens=100)
 ANY_RULES = st.sampled_from(
     [
         foreground().model_copy(update={"models": (ModelSpec(name="m", window=100),)}),
-        foreground().model_copy(update={"on_failure": "reply", "texts": Texts(empty="", limit="")}),
+        foreground().model_copy(update={"on_failure": "reply", "texts": Texts(ending="", limit="")}),
         reply_flow().model_copy(update={"profiles": (COOK, GUIDE), "when_busy": "queue"}),
         reply_flow().model_copy(update={"on_failure": "fail", "limits": Limits(requests=2, last="plain")}),
         talk().model_copy(update={"when_busy": "steer", "limits": Limits(requests=3)}),

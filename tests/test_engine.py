@@ -166,7 +166,7 @@ class TestTheStoreBelow:
             conversation = await engine.create()
             first = await conversation.send("Hi")
             changed = presets.assistant().model_copy(
-                update={"texts": presets.assistant().texts.model_copy(update={"empty": "Nothing comes to mind."})}
+                update={"texts": presets.assistant().texts.model_copy(update={"ending": "Nothing comes to mind."})}
             )
             await conversation.set_policy(changed)
             second = await conversation.send("Hi")

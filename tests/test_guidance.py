@@ -1,5 +1,6 @@
 """What a request tells the model of how to reach its user, and what it is reminded of in passing."""
 
+import json
 from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
@@ -175,4 +176,4 @@ class TestReminders:
 
         said, result = requests[2].messages[2:4]
         assert said["tool_calls"][0]["function"] == {"name": "respond_to_user", "arguments": '{"text": "A"}'}
-        assert result["content"] == '{"success": true, "message": "Message delivered to user"}'
+        assert json.loads(result["content"]) == {"success": True, "message": Texts().recorded_last}

@@ -54,6 +54,7 @@ from turnwise.states import (
     UserQuestion,
     UserQuestionResponse,
     next_events,
+    presets,
     transition,
 )
 from turnwise.testing.strategies import NOON
@@ -891,8 +892,8 @@ class TestEndings:
 
         conversation.rests_in(Idle)
         assert step.ended is not None
-        assert (step.ended.status, step.ended.final_content) == ("incomplete", Made(text=TEXTS.empty))
-        assert conversation.transcript[-1].text == TEXTS.empty
+        assert (step.ended.status, step.ended.final_content) == ("incomplete", Made(text=TEXTS.ending))
+        assert conversation.transcript[-1].text == TEXTS.ending
 
     def test_an_empty_response_after_tools_is_asked_for_in_other_words(self) -> None:
         """P30, J11: empty content after tools → the fallback prompt, once; empty again → a defined ending."""
@@ -906,8 +907,22 @@ class TestEndings:
         step = conversation.model_says("")
 
         conversation.rests_in(Idle)
-        assert step.ended is not None and step.ended.final_content == Made(text=TEXTS.empty)
-        assert conversation.delivered() == [TEXTS.empty]
+        assert step.ended is not None and step.ended.final_content == Made(text=TEXTS.ending)
+        assert conversation.delivered() == [TEXTS.ending]
+
+    def test_who_ends_by_a_claim_is_not_asked_for_plain_words(self) -> None:
+        """S10, P30: they would not be delivered where something was said by tool; the nudge says what is wanted."""
+        conversation = Conversation(presets.explicit_response())
+        conversation.says()
+        conversation.model_calls("a")
+        conversation.tool_ends("a")
+
+        for _ in range(2):
+            conversation.model_says("")
+            assert conversation.nudge() == TEXTS.nudge
+        conversation.model_says("")
+
+        assert (conversation.ended.status, conversation.delivered()) == ("incomplete", [TEXTS.ending])
 
     def test_an_answer_to_the_fallback_prompt_is_an_answer(self) -> None:
         """P30: the prompt is in no other request, and not in the transcript."""
@@ -924,7 +939,7 @@ class TestEndings:
 
     def test_an_empty_response_may_be_silence_by_policy(self) -> None:
         """P30: an empty ending says nothing; the turn is incomplete, and says that it is silent."""
-        conversation = Conversation(texts=Texts(empty=""))
+        conversation = Conversation(texts=Texts(ending=""))
         conversation.says()
 
         step = conversation.model_says("")
@@ -954,7 +969,7 @@ class TestEndings:
         step = conversation.model_says(" \n", thinking="Hm?")
 
         assert step.ended is not None and step.ended.status == "incomplete"
-        assert conversation.transcript[-1].text == TEXTS.empty
+        assert conversation.transcript[-1].text == TEXTS.ending
 
     def test_a_response_cut_off_while_thinking_is_not_followed_up(self) -> None:
         """It would only think again, until the limit."""

@@ -70,7 +70,7 @@ RULES: dict[Callable[[], Policy], dict[str, Any]] = {
         "transcription_note": True,
         "redact": True,
         "marker": "TOOL",
-        "texts.empty": "",
+        "texts.ending": "",
     },
     # Only what is said by tool is delivered, the last of it; text is the fallback; completion is claimed and verified.
     presets.explicit_response: {
@@ -92,7 +92,7 @@ RULES: dict[Callable[[], Policy], dict[str, Any]] = {
         "speech.never_fail": True,
         "silent": "allow",
         "verify": 0,
-        "texts.acknowledged": "Message delivered to user",
+        "texts.acknowledgement": "Message delivered to user",
     },
     # It has a user, and must present to that user what background agents send.
     presets.foreground: {"text": "reply", "when_busy": "queue", "relay": "nudge_then_deliver"},

@@ -601,7 +601,7 @@ class TestEmptyResponses:
 
         flow.model_says("")
 
-        assert flow.delivered() == [TEXTS.empty]
+        assert flow.delivered() == [TEXTS.ending]
 
     def test_what_was_said_beside_a_call_is_no_reply(self) -> None:
         """J20: nothing after the results → ends with no reply, though something was said on the way."""

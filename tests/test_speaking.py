@@ -362,7 +362,7 @@ class TestStoppedTurns:
 
     def test_a_turn_that_ends_with_an_error_reply_delivers_that_alone(self) -> None:
         """S8: where a failure is a reply, the user learns of it, and hears nothing of what was said before it."""
-        conversation = working()
+        conversation = working(on_failure="reply")
         says_by_tool(conversation, "A")
 
         conversation.model_fails("authentication")

@@ -27,8 +27,8 @@ RESPONDING = presets.explicit_response().model_copy(update={"verify": 0})
 """The rules of seed 000, where a claim is taken at its word."""
 
 TALKING = presets.talk()
-REFUSED = '{"success": false, "error": "text is required"}'
 DELIVERED = '{"success": true, "message": "Message delivered to user"}'
+REFUSED = '{"success": false, "error": "text is required"}'
 
 
 def respond(text: str) -> Any:
@@ -110,14 +110,31 @@ class TestRespondToUser:
     """What is said for the end of the turn (seed 000)."""
 
     async def test_what_is_said_is_delivered_once(self, database: Path) -> None:
-        """S1: trimmed, apart from `final_content`; the result is JSON with the acknowledgement."""
+        """S1: trimmed, apart from `final_content`; the result is JSON, and does not say that the user has it yet."""
         async with scene(database, RESPONDING, [respond(" \n A "), calls(complete("Done."), text="Saying A.")]) as it:
             turn = await it.says()
 
             assert await it.heard() == ["A"]
             assert (turn.status, turn.user_response, turn.reply) == ("completed", "A", "A")
             assert turn.final_content == "Saying A."
-            assert await it.results() == [DELIVERED, '{"success": true}']
+            told = [json.loads(result) for result in await it.results()]
+            assert told == [{"success": True, "message": words} for words in (TEXTS.recorded_last, TEXTS.claimed)]
+
+    @pytest.mark.parametrize(("keep", "words"), [("last", TEXTS.recorded_last), ("each", TEXTS.recorded)])
+    async def test_the_result_tells_what_becomes_of_it(self, database: Path, keep: str, words: str) -> None:
+        """S1, S3: of several, the last is delivered or each."""
+        policy = RESPONDING.model_copy(update={"speech": SpeechRules(keep=keep)})
+        async with scene(database, policy, [calls(respond("A"), complete())]) as it:
+            await it.says()
+
+            assert json.loads((await it.results())[0]) == {"success": True, "message": words}
+
+    async def test_a_refusal_reads_as_json(self, database: Path) -> None:
+        """S7: in the request, too, where other errors are marked as such."""
+        async with scene(database, RESPONDING, [respond(""), calls(respond("A"), complete())]) as it:
+            await it.says()
+
+            assert it.llm.requests[1].messages[-1]["content"] == REFUSED
 
     @pytest.mark.parametrize(("keep", "heard"), [("last", ["B"]), ("each", ["A", "B"])])
     @pytest.mark.parametrize(
@@ -330,7 +347,7 @@ class TestTalk:
     @pytest.mark.parametrize("text", ["Message delivered to user", 'It was "heard".'])
     async def test_the_acknowledgement_is_a_setting(self, database: Path, text: str) -> None:
         """B11: the default is "Message delivered to user"."""
-        policy = TALKING.model_copy(update={"texts": Texts(acknowledged=text)})
+        policy = TALKING.model_copy(update={"texts": Texts(acknowledgement=text)})
         async with scene(database, policy, [talk("a"), reply("Done.")]) as it:
             await it.says()
 

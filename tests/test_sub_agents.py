@@ -490,7 +490,7 @@ class TestBeingOne:
 
         conversation.model_says("")
 
-        assert self.notice(conversation) == ("failed", [TEXTS.empty])
+        assert self.notice(conversation) == ("failed", [TEXTS.ending])
 
     def test_a_failure_is_told_with_its_reason(self) -> None:
         """P25, J16: the preset ends with a reply that says why."""

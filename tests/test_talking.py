@@ -241,8 +241,8 @@ class TestWords:
 
     def test_the_acknowledgement_is_a_setting(self) -> None:
         """B11: default "Message delivered to user"; the tool's performer reads it from the policy."""
-        assert Texts().acknowledged == "Message delivered to user"
-        assert presets.talk().texts.acknowledged == "Message delivered to user"
+        assert Texts().acknowledgement == "Message delivered to user"
+        assert presets.talk().texts.acknowledgement == "Message delivered to user"
         assert presets.talk().speech.never_fail
 
 
@@ -313,14 +313,39 @@ class TestSilentTurns:
         assert conversation.nudge() is None
 
     def test_nothing_at_all_ends_silently_too(self) -> None:
-        """B6, P30: an empty response has a defined ending, which only the transcript shows."""
+        """B6, P30: a thought that is not written down ends the turn like any other, and no words are made up."""
         conversation = talking_agent()
 
         conversation.model_says("")
 
         assert conversation.delivered() == []
-        assert (conversation.ended.silent, conversation.ended.status) == (True, "incomplete")
-        assert conversation.transcript[-1].text == TEXTS.empty
+        assert (conversation.ended.silent, conversation.ended.status) == (True, "completed")
+        assert conversation.ended.final_content is None
+        assert [message.text for message in conversation.transcript] == ["Clean up, and tell me how it goes", ""]
+
+    @pytest.mark.parametrize("thinking", ["", "They know it now."])
+    def test_who_has_talked_may_end_without_a_word(self, thinking: str) -> None:
+        """B7: there is nothing left to say, so nobody is asked to say it."""
+        conversation = talking_agent()
+        conversation.model_calls(talking())
+        conversation.tool_talks("talk", "Good day.")
+
+        conversation.model_says("", thinking=thinking)
+
+        conversation.rests_in(Idle)
+        assert (conversation.delivered(), conversation.ended.status) == (["Good day."], "completed")
+        assert len(conversation.requests()) == 2
+
+    def test_a_sub_agent_is_asked_for_words(self) -> None:
+        """P25, J11: its text is its result, however it may talk."""
+        conversation = Conversation(presets.talk(), role="sub_agent")
+        conversation.says()
+        conversation.model_calls("look")
+        conversation.tool_ends("look")
+
+        conversation.model_says("")
+
+        assert conversation.nudge() == TEXTS.fallback
 
 
 class TestStopped:

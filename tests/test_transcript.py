@@ -167,7 +167,7 @@ class TestMessages:
 
     def test_the_words_of_the_machine_come_from_the_policy(self) -> None:
         """An ending without an answer says what `Policy.texts` says."""
-        conversation = Conversation(texts=Texts(empty="Nichts."))
+        conversation = Conversation(texts=Texts(ending="Nichts."))
         conversation.says()
         conversation.model_says("")
 

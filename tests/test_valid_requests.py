@@ -432,7 +432,7 @@ class TestSilence:
         def script(body: Body) -> Reply:
             return empty if "tool" in roles(body) else calls(FIND)
 
-        policy = Policy(texts=Texts(empty="Nothing came to my mind."))
+        policy = Policy(texts=Texts(ending="Nothing came to my mind."))
         async with (
             OpenAiServer(script) as server,
             Engine.open(database, model=model_at(server), tools=[find_table], policy=policy) as engine,

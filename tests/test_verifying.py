@@ -296,13 +296,28 @@ class TestTheCheck:
         assert conversation.ended.failure == Failure(kind="unverified", sentence="The verifier took too long.")
 
     def test_a_text_after_a_failed_check_is_nudged_as_any_other(self) -> None:
-        """S10, S11: the claim is gone, so text alone does not end the turn."""
+        """S10, S11: the claim is gone, so text alone does not end the turn; why it did not hold is still told."""
         conversation = checked()
         conversation.verifier_says(False, "Not yet.")
 
         conversation.model_says("It is done, really.")
 
-        assert conversation.nudge() == TEXTS.nudge
+        assert conversation.nudge() == f"Not yet.\n\n{TEXTS.nudge}"
+
+    def test_why_it_does_not_hold_is_told_until_the_next_claim(self) -> None:
+        """S11: to mend it may take several requests; a new claim is judged for itself."""
+        conversation = checked()
+        conversation.verifier_says(False, "Tea is missing.")
+        assert conversation.nudge() == "Tea is missing."
+
+        conversation.model_calls("look")
+        conversation.tool_ends("look")
+        assert conversation.nudge() == "Tea is missing."
+
+        conversation.model_calls(completing())
+        conversation.tool_claims("complete-2")
+        conversation.verifier_says(False, "Milk is missing.")
+        assert conversation.nudge() == "Milk is missing."
 
     def test_what_the_check_cost_is_counted(self) -> None:
         """The usage of the turn holds the check's."""
@@ -359,7 +374,7 @@ class TestTheCheck:
 
         conversation.history_is_condensed()
 
-        assert conversation.nudge() == TEXTS.nudge
+        assert conversation.nudge() == f"Not yet.\n\n{TEXTS.nudge}"
         conversation.model_calls(completing())
         conversation.tool_claims()
         conversation.verifier_says(True)
@@ -537,7 +552,7 @@ class TestSummarizing:
         failed.model_fails("authentication")
         cancelled.cancels()
 
-        assert [each.state.type for each in (incomplete, failed, cancelled)] == ["idle"] * 3
+        assert [each.state.type for each in (incomplete, failed, cancelled)] == ["idle", "failed", "idle"]
 
     def test_a_text_that_ends_a_turn_is_summarized_as_well(self) -> None:
         """`summarize` with `ends_on="text"`: the text is delivered, then the summary takes its place on display."""
@@ -584,11 +599,11 @@ def test_an_ending_of_ours_is_no_claim() -> None:
     conversation.model_calls(completing())
     conversation.tool_claims()
     conversation.model_says("")
-    assert conversation.nudge() == TEXTS.fallback
+    assert conversation.nudge() == TEXTS.answer_missing
 
     conversation.model_says("")
 
-    assert (conversation.ended.status, conversation.ended.final_content) == ("incomplete", Made(text=TEXTS.empty))
+    assert (conversation.ended.status, conversation.ended.final_content) == ("incomplete", Made(text=TEXTS.ending))
 
 
 def test_a_rejected_claim_is_the_content_of_the_turn_that_it_ends() -> None:

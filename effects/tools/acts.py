@@ -8,14 +8,15 @@ that speaks at once, must be exclusive.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import ClassVar
 
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 from ...states.acts import Act, ActKind, AgentMail, Speech, SubAgents, WorkComplete
+from ...states.policy import Policy
 from ...states.questions import QuestionSet
-from ...states.texts import Texts
 
 NEEDS_TO_BE_ALONE: frozenset[ActKind] = frozenset({"question", "children"})
 """Kinds of act that only an exclusive tool may declare."""
@@ -40,9 +41,21 @@ def acts_in(value: object) -> tuple[Act, ...] | None:
     return tuple(several) if are_acts else None
 
 
-def acknowledgement(texts: Texts, *, speaks: bool) -> str:
-    """What the model reads of acts that are carried out, speech among them or not (cases S1, B11). `Pure.`"""
-    return json.dumps({"success": True, **({"message": texts.acknowledged} if speaks else {})}, ensure_ascii=False)
+def acknowledgement(acts: Sequence[Act], policy: Policy) -> str:
+    """What the model reads of acts that are carried out: of speech, whether it is out already (cases S1, B11); of a
+    claim, what it depends on (case S9). `Pure.`"""
+    texts, keeps_last = policy.texts, policy.speech.keep == "last"
+    moments = {act.when for act in acts if isinstance(act, Speech)}
+    if "turn_end" in moments:
+        return success(texts.recorded_last if keeps_last else texts.recorded)
+    if moments:
+        return success(texts.acknowledgement)
+    return success(texts.claimed if any(isinstance(act, WorkComplete) for act in acts) else "")
+
+
+def success(message: str) -> str:
+    """What the model reads where all is well, with a message unless it is empty. `Pure.`"""
+    return json.dumps({"success": True, **({"message": message} if message else {})}, ensure_ascii=False)
 
 
 def refusal(sentence: str) -> str:

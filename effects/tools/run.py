@@ -13,12 +13,11 @@ from dataclasses import replace
 
 from pydantic import ValidationError
 
-from ...states.acts import Speech
 from ...states.messages import ToolResult
 from ...states.policy import Policy
 from ...states.value import shortened
 from ..text import encodable
-from .acts import Question, acknowledgement, acts_in
+from .acts import Question, acknowledgement, acts_in, success
 from .calling import Ending, Raised, Returned, ending_of
 from .context import ToolContext
 from .faults import InvalidArguments, fault
@@ -50,7 +49,7 @@ async def run(tool: AnyTool, arguments_json: str, context: ToolContext, policy: 
     except InvalidArguments as invalid:
         return _error(invalid.sentence)
     except NothingToSay:
-        return ToolResult(text=acknowledgement(policy.texts, speaks=True))
+        return ToolResult(text=success(policy.texts.acknowledgement))
     finally:
         progress.over = True
     return _outcome(tool, ending, policy)
@@ -92,8 +91,7 @@ def _meant(tool: AnyTool, value: object, policy: Policy) -> ToolOutcome:
         declared = value.kind in tool.acts
         return value if declared else _error(f"{tool.name} may not ask the user: it does not declare that it asks.")
     if (acts := acts_in(value)) is not None:
-        speaks = any(isinstance(act, Speech) for act in acts)
-        return ToolResult(text=acknowledgement(policy.texts, speaks=speaks), acts=acts)
+        return ToolResult(text=acknowledgement(acts, policy), acts=acts)
     return _told(tool, value)
 
 

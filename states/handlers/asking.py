@@ -8,7 +8,7 @@ from ..context import Context
 from ..draft import Draft
 from ..effects import CompactHistory, RequestLlm
 from ..events import Event
-from ..messages import Made
+from ..messages import Joined, Made, Said
 from ..prompting import after_empty
 from ..states import Compacting, LlmRequesting, State
 from ..turn import TurnRecord
@@ -40,11 +40,18 @@ def llm_request(effect_id: int, turn: TurnRecord, at: datetime, context: Context
         model=context.policy.models[turn.model].name,
         profile=turn.profile,
         memory=turn.memory,
-        nudge=turn.nudge,
+        nudge=_in_passing(turn),
         plain=turn.plain,
         tool_choice="none" if is_last or turn.plain else "auto",
         at=at,
     )
+
+
+def _in_passing(turn: TurnRecord) -> Said | None:
+    """What the model is told besides: why its last claim did not hold, and what it is reminded of."""
+    if turn.rejected is None or turn.claim is not None:
+        return turn.nudge
+    return turn.rejected if turn.nudge is None else Joined(parts=(turn.rejected, turn.nudge))
 
 
 def condense(draft: Draft[State], event: Event, context: Context) -> Compacting:

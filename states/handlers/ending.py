@@ -33,9 +33,10 @@ def end_turn(draft: Draft[State], event: Event, context: Context) -> None:
 
 def end_empty(draft: Draft[State], event: Event, context: Context) -> None:
     """The model said nothing: the turn ends with a sentence of ours, so a person is never left with silence, unless the
-    rules have it so. Where a message for the user waits to be passed on, that is what they hear (case D7)."""
-    relays = any(is_relayed for _, is_relayed in outstanding(draft.turn, None, context))
-    conclude_with(draft, "" if relays else context.policy.texts.empty)
+    rules have it so. Nothing need be told to who hears something: what was said by tool, or a message that is passed on
+    (case D7)."""
+    is_told = draft.turn.deliveries or outstanding(draft.turn, None, context)
+    conclude_with(draft, "" if is_told else context.policy.texts.ending)
 
 
 def end_complete(draft: Draft[State], event: Event, context: Context) -> None:

@@ -104,10 +104,11 @@ def take_text(draft: Draft[LlmRequesting], event: LlmResponse, context: Context)
 
 
 def end_with_text(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> None:
-    """The text is the answer, unless the rules want a claim of completed work that never came (case S10)."""
+    """The text is the answer, unless the rules want a claim of completed work that never came (case S10). There may be
+    none where it would be no more than a thought."""
     take_response(draft, event, context)
     is_answer = context.policy.ends_on == "text"
-    draft.conclude("completed" if is_answer else "incomplete", draft.heard())
+    draft.conclude("completed" if is_answer else "incomplete", draft.heard() if event.content.strip() else None)
 
 
 def nudge(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> None:

@@ -38,10 +38,10 @@ def end_verified(draft: Draft[Verifying], event: WorkVerified, context: Context)
 
 
 def send_back(draft: Draft[Verifying], event: WorkVerified | EffectFailed, context: Context) -> None:
-    """The claim does not hold: why, and what is missing, goes back to the model (case S11)."""
+    """The claim does not hold: why, and what is missing, goes back to the model (case S11). It is told until it claims
+    again that the work is complete, since mending it may take several requests."""
     reject(draft, event)
-    draft.tell(draft.heard())
-    draft.change_turn(claim=None)
+    draft.change_turn(claim=None, rejected=draft.heard())
 
 
 def end_unverified(draft: Draft[Verifying], event: WorkVerified | EffectFailed, context: Context) -> None:

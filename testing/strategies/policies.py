@@ -63,7 +63,7 @@ _RETRIES = _all(Retry, attempts=(1, 2, 3), base=(1.0, 0.0, 1e308), factor=(2.0, 
 _SPEECH = _all(SpeechRules, keep=("last", "each"), empty=("error", "deliver"), never_fail=(False, True))
 _TEXTS = (
     *[Texts()] * 6,
-    Texts(empty="", limit=" "),
+    Texts(ending="", limit=" "),
     Texts(error="", full="", nudge="", fallback=""),
     Texts(cancelled="\u2028", not_run="{0}", child="", child_late="", denied=""),
 )

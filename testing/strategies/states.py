@@ -110,11 +110,12 @@ def _tried(chance: Chance) -> Fields:
     names = ("plain", "only_thought", "worked", "fell_back", "condensed", "asked_to_speak")
     return {
         **dict(zip(names, chance.flags(len(names)), strict=True)),
-        "nudge": chance.pick((None, Made(text="Go on"), Heard(seq=3))),
+        "nudge": chance.pick((None, Made(text="Go on"))),
         "nudges": chance.below(3),
         "empties": chance.below(3),
         "plain_retries": chance.below(3),
         "rejections": chance.below(3),
+        "rejected": chance.pick((None, Heard(seq=3))),
         "earlier_calls": chance.pick(((), (_SEEN,), ((), _SEEN[:1]))),
     }
 

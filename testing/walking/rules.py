@@ -49,7 +49,7 @@ _CHANGES: tuple[tuple[dict[str, Any], ...], ...] = (
         {"limits": Limits(tool_calls=1)},
         {"limits": Limits(tokens=40)},
     ),
-    ({"empty": Empty(in_a_row=2)}, {"plain_retry": 1}, {"texts": Texts(empty="", limit="")}),
+    ({"empty": Empty(in_a_row=2)}, {"plain_retry": 1}, {"texts": Texts(ending="", limit="")}),
     ({"when_busy": "queue"}, {"when_busy": "steer"}),
     ({"retry": Retry(attempts=1)}, {"retry": Retry(attempts=2)}),
     ({"on_failure": "reply"},),
