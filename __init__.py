@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .effects.channels.webhook import WebhookChannel
     from .effects.model.lite import LiteLlm
     from .effects.model.port import Llm, LlmFailure, ModelAnswer, ModelCall, ModelRequest, Token
+    from .effects.model.rewording import Rewording
     from .effects.tools.acts import Question
     from .effects.tools.context import ToolContext
     from .effects.tools.tool import Tool, tool
@@ -72,6 +73,7 @@ _HOMES = {
     "effects.channels.webhook": ("WebhookChannel",),
     "effects.model.lite": ("LiteLlm",),
     "effects.model.port": ("Llm", "LlmFailure", "ModelAnswer", "ModelCall", "ModelRequest", "Token"),
+    "effects.model.rewording": ("Rewording",),
     "effects.tools.acts": ("Question",),
     "effects.tools.context": ("ToolContext",),
     "effects.tools.tool": ("Tool", "tool"),
@@ -148,6 +150,7 @@ __all__ = [
     "Repeats",
     "ReplayReport",
     "Retry",
+    "Rewording",
     "Settings",
     "Speech",
     "SpeechChannel",

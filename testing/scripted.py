@@ -119,4 +119,5 @@ _WANTED: Mapping[Purpose, str] = {
     "check": "the check of a claim that the work is complete",
     "summarize": "the summary of a turn for display",
     "condense": "the summary in place of what no longer fits the window",
+    "reword": "words for a voice",
 }

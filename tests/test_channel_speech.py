@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise import ConfigurationError, Delivery, Engine, SpeechChannel, TerminalChannel, presets
-from turnwise.effects.channels import voices
+from turnwise import ConfigurationError, Delivery, Engine, Rewording, SpeechChannel, TerminalChannel, presets
+from turnwise.effects.channels import speech, voices
 from turnwise.effects.channels.speakable import CODE, speakable
 from turnwise.effects.channels.voices import ESPEAK, PYTTSX3
-from turnwise.testing import FunctionLlm, ScriptedLlm, call, calls, reply
+from turnwise.testing import FunctionLlm, ScriptedLlm, call, calls, failure, reply
 from turnwise.testing.crashes import Process
 
 from .scenes import said, talk, until
@@ -35,6 +35,11 @@ class Ends:
         """Take it down."""
         self.told.append((delivery.text, outcome))
         self.threads.add(threading.get_ident())
+
+
+def spoken_in(folder: Path) -> list[str]:
+    """What `WRITES` made of the deliveries, in their order."""
+    return [file.read_text() for file in sorted(folder.iterdir())]
 
 
 class TestRealVoices:
@@ -328,6 +333,58 @@ class TestSpeaking:
         await channel.drain()
 
         assert [file.read_text() for file in (tmp_path / "spoken").iterdir()] == ["a"]
+
+    async def test_a_model_may_put_it_in_words_for_the_ear(self, tmp_path: Path) -> None:
+        """S20: a rewrite by a model; what markup it leaves is taken out, and the order is kept."""
+        slow = asyncio.get_running_loop().create_future()
+        llm = ScriptedLlm([slow, reply("And *milk*.")])
+        channel = SpeechChannel(into=tmp_path, rewrite=Rewording(llm), voices=[WRITES])
+
+        await channel.deliver(said("| rice | tea |", 1))
+        await channel.deliver(said("- milk", 2))
+        await until(lambda: len(llm.requests) == 2)
+        slow.set_result(reply("Rice, and tea."))
+        await channel.drain()
+
+        assert spoken_in(tmp_path) == ["Rice, and tea.", "And milk."]
+        assert [request.purpose for request in llm.requests] == ["reword"] * 2
+        assert "| rice | tea |" in llm.requests[0].messages[0]["content"]
+
+    @pytest.mark.parametrize("answer", [failure("server_error"), reply(" "), reply("```\n```"), "hangs"])
+    async def test_without_other_words_the_markup_is_taken_out(
+        self, answer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """S20: it falls back to the plain removal, whatever becomes of the model."""
+        monkeypatch.setattr(speech, "REWRITE", 0.05 if answer == "hangs" else 10.0)
+        answers = [asyncio.get_running_loop().create_future() if answer == "hangs" else answer]
+        channel = SpeechChannel(into=tmp_path, code="", rewrite=Rewording(ScriptedLlm(answers)), voices=[WRITES])
+
+        await channel.deliver(said("**Rice**", 1))
+        await channel.drain()
+
+        assert spoken_in(tmp_path) == ["Rice"]
+
+    async def test_what_waits_for_other_words_can_be_stopped(self, tmp_path: Path) -> None:
+        """Nobody waits for words that nobody will hear."""
+        ends = Ends()
+        llm = ScriptedLlm([asyncio.get_running_loop().create_future()])
+        channel = SpeechChannel(into=tmp_path, on_end=ends, rewrite=Rewording(llm), voices=[WRITES])
+        await channel.deliver(said("Rice", 1))
+
+        assert channel.stop()
+        await channel.drain()
+        await asyncio.sleep(0)
+
+        assert ends.told == [("Rice", "stopped")]
+
+    def test_other_words_are_not_waited_for_when_the_event_loop_is_over(self, tmp_path: Path) -> None:
+        """It is spoken as it was written."""
+        channel = SpeechChannel(into=tmp_path, rewrite=lambda text: asyncio.sleep(60, "Never"), voices=[WRITES])
+
+        asyncio.run(channel.deliver(said("Rice", 1)))
+        asyncio.run(channel.drain())
+
+        assert spoken_in(tmp_path) == ["Rice"]
 
     def test_what_nobody_would_await_is_not_taken(self) -> None:
         """A callback that never runs would be missed too late."""

@@ -11,7 +11,8 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -36,18 +37,26 @@ STOPPED = "it was stopped"
 
 OnEnd = Callable[[Delivery, Outcome], object]
 
+Rewrite = Callable[[str], Awaitable[str]]
+"""Puts a text in words to be spoken; `Rewording` has a model do so."""
+
+REWRITE = 10.0
+"""Seconds that a text may take to be rewritten. Ours: a listener waits no longer for a better wording."""
+
 
 @dataclass(eq=False)
 class _Utterance:
     delivery: Delivery
-    text: str
     file: Path | None
     tell: Callable[[Outcome], None]
+    wording: Future[str] | None
     stopped: bool = False
 
 
 class SpeechChannel:
-    """Speaks each delivery, in order, without its markup; `code` is said in place of a block of code.
+    """Speaks each delivery, in order, without its markup; `code` is said in place of a block of code. With `rewrite` it
+    is spoken in the words that this makes of it; where it fails, takes ten seconds or comes to nothing, the markup is
+    taken out as ever (case S20).
 
     With `into`, a folder, nothing is heard: each delivery becomes a file in it, named after its key and in the voice's
     own format, which is WAV on Linux and Windows. It is there, whole, when it is spoken.
@@ -67,6 +76,7 @@ class SpeechChannel:
         into: str | Path | None = None,
         on_end: OnEnd | None = None,
         code: str = CODE,
+        rewrite: Rewrite | None = None,
         voices: Sequence[Voice] | None = None,
     ) -> None:
         if iscoroutinefunction(on_end):
@@ -75,6 +85,7 @@ class SpeechChannel:
         self._into = None if into is None else Path(into)
         self._on_end = on_end
         self._code = code
+        self._rewrite = rewrite
         self._voices = voices_here() if voices is None else tuple(voices)
         self._lock = threading.Lock()
         self._line: deque[_Utterance] = deque()  # the first is being spoken
@@ -90,8 +101,11 @@ class SpeechChannel:
         RuntimeError if there is no thread to be had; then it is not taken over."""
         if self._into is not None:
             self._into.mkdir(parents=True, exist_ok=True)
-        tell = partial(_call_in, asyncio.get_running_loop(), partial(self._end, delivery))
-        utterance = _Utterance(delivery, speakable(delivery.text, self._code), self.file_of(delivery), tell)
+        loop, wording = asyncio.get_running_loop(), None
+        if self._rewrite is not None:  # while what came before is spoken
+            wording = asyncio.run_coroutine_threadsafe(self._reworded(self._rewrite, delivery.text), loop)
+        tell = partial(_call_in, loop, partial(self._end, delivery))
+        utterance = _Utterance(delivery, self.file_of(delivery), tell, wording)
         with self._lock:
             self._line.append(utterance)
             if len(self._line) == 1:
@@ -109,6 +123,8 @@ class SpeechChannel:
             spoke = any(not utterance.stopped for utterance in self._line)
             for utterance in self._line:
                 utterance.stopped = True
+                if utterance.wording is not None:
+                    utterance.wording.cancel()
             if self._process is not None:
                 cut_off(self._process)
         return spoke
@@ -127,6 +143,15 @@ class SpeechChannel:
         if self._on_end is not None:
             self._on_end(delivery, outcome)
 
+    async def _reworded(self, rewrite: Rewrite, text: str) -> str:
+        """The text in other words; empty if there are none in time."""
+        try:
+            async with asyncio.timeout(REWRITE):
+                return await rewrite(text)
+        except Exception:
+            logger.warning("The channel %s speaks a delivery as it was written.", self.name, exc_info=True)
+            return ""
+
     # --- in the thread that speaks
 
     def _speak_all(self) -> None:
@@ -143,11 +168,12 @@ class SpeechChannel:
                 wake()
 
     def _speak(self, utterance: _Utterance) -> Outcome:
-        if not utterance.text and not utterance.stopped:
+        text = self._words(utterance)
+        if not text and not utterance.stopped:
             return "spoken"
         faults: list[str] = []
         for voice in self._voices:
-            fault = self._speak_with(voice, utterance)
+            fault = self._speak_with(voice, utterance, text)
             if fault is None:
                 if faults:
                     logger.debug("The channel %s speaks with %s. %s", self.name, voice.name, "; ".join(faults))
@@ -158,7 +184,15 @@ class SpeechChannel:
         logger.warning("The channel %s could not speak a delivery. %s", self.name, "; ".join(faults))
         return "failed"
 
-    def _speak_with(self, voice: Voice, utterance: _Utterance) -> str | None:
+    def _words(self, utterance: _Utterance) -> str:
+        """What is to be heard of it. The event loop that was to put it in other words may be over."""
+        other = ""
+        if utterance.wording is not None:
+            with suppress(TimeoutError, CancelledError):
+                other = utterance.wording.result(REWRITE + 1.0)
+        return speakable(other, self._code) or speakable(utterance.delivery.text, self._code)
+
+    def _speak_with(self, voice: Voice, utterance: _Utterance, text: str) -> str | None:
         """Speak the text to its end. Returns None, or why this voice did not."""
         unfinished = None if utterance.file is None else utterance.file.with_suffix(".part")
         try:
@@ -166,7 +200,7 @@ class SpeechChannel:
                 if utterance.stopped:
                     return STOPPED
                 self._process = voice.start(unfinished)
-            fault = speak(self._process, utterance.text)
+            fault = speak(self._process, text)
             if fault is None and unfinished is not None and utterance.file is not None:
                 if not unfinished.exists():
                     return "it wrote nothing"

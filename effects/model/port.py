@@ -12,9 +12,9 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from ...states.failures import FailureKind
 from ...states.messages import Usage
 
-Purpose = Literal["converse", "check", "summarize", "condense"]
+Purpose = Literal["converse", "check", "summarize", "condense", "reword"]
 """What a request is for: the next answer in the conversation, the check of a claim that the work is complete, the
-summary of a turn for display, or the summary in place of what no longer fits the window."""
+summary of a turn for display, the summary in place of what no longer fits the window, or words for a voice."""
 
 
 @dataclass(frozen=True)
