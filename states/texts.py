@@ -12,8 +12,9 @@ from .value import Text
 
 class Texts(Rules):
     """Results are read by the model in place of what a call would have given; nudges are read by the model once and
-    never stored as dialogue; guidance is part of the system message of each request that offers the tool it is about,
-    by the name that stands in it as `{tool}`; endings are read by people. An empty ending or guidance says nothing."""
+    never stored as dialogue, with the name under which `respond_to_user` is offered; guidance is part of the system
+    message of each request that offers the tool it is about, by the name that stands in it as `{tool}`; endings are
+    read by people. An empty ending or guidance says nothing."""
 
     # Results
     cancelled: Text = "Cancelled by user"

@@ -147,6 +147,18 @@ class TestReminders:
         sent = [[message.get("content") for message in request.messages] for request in requests]
         assert [contents.count("Go on, or claim.") for contents in sent] == [0, 1, 0, 0, 0]
 
+    async def test_a_reminder_names_the_tool_as_it_is_offered(self, database: Path) -> None:
+        """S10, S16: under its other name."""
+        claim = call("mark_work_complete", summary="Done.")
+
+        requests = await requests_of(
+            database, RESPONDING, ["speak_to_user", "mark_work_complete"], [reply("Hm."), claim, claim]
+        )
+
+        told = [request.messages[-1]["content"] for request in requests[1:]]
+        expected = (TEXTS.nudge, TEXTS.answer_missing)
+        assert told == [text.replace("respond_to_user", "speak_to_user") for text in expected]
+
     async def test_a_claim_with_nothing_said_is_asked_for_the_answer_once(self, database: Path) -> None:
         """S17: the answer, once given, is what is delivered; no summary is made up."""
         channel = RecordingChannel()

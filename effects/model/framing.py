@@ -15,7 +15,7 @@ from ...states.context import Context
 from ...states.dialogue import of_turn
 from ...states.effects import RequestLlm
 from ...states.mail import text_for_model
-from ...states.messages import Message
+from ...states.messages import Joined, Made, Message
 from ...states.policy import Recent
 from ...states.texts import Texts
 from ...states.transcript import Transcript
@@ -46,6 +46,9 @@ class Speaking:
 
 NONE_SPEAKS = Speaking()
 
+RESPOND = "respond_to_user"
+"""How nudges name the tool for saying something at the end of the turn; it may be offered under another name."""
+
 
 def frame(
     effect: RequestLlm, context: Context, transcript: Transcript, turn: int, speaking: Speaking = NONE_SPEAKS
@@ -57,7 +60,7 @@ def frame(
     """
     return Frame(
         system=_system(effect, context, transcript, speaking),
-        messages=(*_past(effect, context, transcript, turn), *_told(effect, transcript)),
+        messages=(*_past(effect, context, transcript, turn), *_told(effect, transcript, speaking)),
     )
 
 
@@ -109,7 +112,10 @@ def _as_read(message: Message, context: Context) -> Message:
     return message
 
 
-def _told(effect: RequestLlm, transcript: Transcript) -> Iterator[Message]:
-    """What the model is told in passing, as the last message."""
+def _told(effect: RequestLlm, transcript: Transcript, speaking: Speaking) -> Iterator[Message]:
+    """What the model is told in passing, as the last message. Words of the machine name the tool as it is offered."""
     if effect.nudge is not None:
-        yield Message(role="user", text=transcript.words(effect.nudge))
+        name = speaking.respond or RESPOND
+        parts = effect.nudge.parts if isinstance(effect.nudge, Joined) else (effect.nudge,)
+        named = (Made(text=one.text.replace(RESPOND, name)) if isinstance(one, Made) else one for one in parts)
+        yield Message(role="user", text=transcript.words(Joined(parts=tuple(named))))

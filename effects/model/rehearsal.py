@@ -57,7 +57,8 @@ ALOUD, SAID = "The user should hear this.", "The user was told."
 """What it thinks before it says something by tool, and after."""
 
 _TEXTS = Texts()
-NUDGES = (_TEXTS.nudge, _TEXTS.speak, _TEXTS.answer_missing, _TEXTS.relay, _TEXTS.fallback)
+_NUDGES = (_TEXTS.nudge, _TEXTS.speak, _TEXTS.answer_missing, _TEXTS.relay, _TEXTS.fallback)
+_IS_NUDGE = re.compile("|".join(re.escape(nudge).replace(RESPOND[0], r"\S+") for nudge in _NUDGES))
 """What is said to a model in a user's place, in the words that turnwise has for it: it answers the user instead."""
 
 MOST_CALLS = 2
@@ -221,7 +222,8 @@ def _read(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -
 
 def _is_said(message: dict[str, Any]) -> bool:
     """Whether a person said something, or showed it."""
-    return message["role"] == "user" and _said(message) not in ("", *NUDGES)
+    said = _said(message)
+    return message["role"] == "user" and said != "" and not _IS_NUDGE.fullmatch(said)
 
 
 def _said(message: dict[str, Any]) -> str:
