@@ -13,7 +13,7 @@ from ..effects.model.asking import Asking
 from ..effects.model.condense import CondensePerformer
 from ..effects.model.lite import LiteLlm
 from ..effects.model.performer import ModelPerformer
-from ..effects.model.port import Llm
+from ..effects.model.port import Llm, name_of
 from ..effects.model.summarize import SummarizePerformer
 from ..effects.model.verify import VerifyPerformer
 from ..effects.runner import Performer
@@ -99,7 +99,7 @@ def _model_of(given: str | ModelSpec | Llm) -> Llm:
 
 
 def _spec_of(model: Llm) -> ModelSpec:
-    name = str(getattr(model, "name", type(model).__name__))
+    name = name_of(model)
     if not name.strip() or not is_encodable(name):
         raise ConfigurationError("A model needs a name.")
     window = getattr(model, "window", None)

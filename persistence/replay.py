@@ -91,7 +91,7 @@ class Fold:
     chain: bytes = GENESIS
     state: State | None = None
     context: Context = field(default_factory=Context)
-    said: Transcript = field(default_factory=Transcript)
+    transcript: Transcript = field(default_factory=Transcript)
     deliveries: list[str] = field(default_factory=list)
 
     def take(self, entry: StoredEntry) -> Divergence | None:
@@ -108,7 +108,7 @@ class Fold:
             return Divergence(entry.seq, entry.event, _kept(entry), actual, reason)
         self.seq, self.chain, self.state = entry.seq, entry.chain, actual.state
         self.context = self.context.after(entry.event)
-        self._deliver(entry)
+        self._note_deliveries(entry)
         return None
 
     def end(self, rest: RestRow) -> Divergence | None:
@@ -127,10 +127,10 @@ class Fold:
         """What came of the steps so far."""
         return ReplayReport(self.seq, divergence, tuple(self.deliveries))
 
-    def _deliver(self, entry: StoredEntry) -> None:
-        self.said.add(entry)
-        handed_over = (self.said.words(effect.said) for effect in entry.effects if isinstance(effect, DeliverToUser))
-        self.deliveries += (text_of_reply(text, self.context.policy) for text in handed_over)
+    def _note_deliveries(self, entry: StoredEntry) -> None:
+        self.transcript.add(entry)
+        delivered = (effect.said for effect in entry.effects if isinstance(effect, DeliverToUser))
+        self.deliveries += (text_of_reply(self.transcript.words(said), self.context.policy) for said in delivered)
 
     def _outcome(self, entry: StoredEntry) -> tuple[Outcome, str | None]:
         """What comes of the event now, or why nothing does."""

@@ -16,7 +16,7 @@ Glossary
 - *call*: one use of a tool that the model asked for. It is *settled* by exactly one *result*.
 - *act*: what a tool's result does beside being read: *speech* to the user, a *claim* of completed work, *mail* to
   another agent, *children* (sub-agents) at work for the turn.
-- *nudge*: what the model is told in passing, in one request and nowhere else.
+- *nudge*: what the model is told in passing, in a request and nowhere else.
 - *delivery*: what is handed over to the user. A turn that delivers nothing is *silent*.
 - *reply*: what the user receives of a turn, as one text.
 - *channel*: a way to the user. *outbox*: what is still to be delivered, stored with the step that said it, once for

@@ -94,8 +94,9 @@ Act = Annotated[Speech | WorkComplete | AgentMail | SubAgents, Field(discriminat
 """Every act that a result carries. A question is an event of its own (`AskUserQuestionPending`)."""
 
 
-def in_place(acts: Iterable[Act]) -> Iterator[tuple[Act, int]]:
-    """The acts of a result, each with the place of its first text among the texts of the result. `Pure.`"""
+def with_indexes(acts: Iterable[Act]) -> Iterator[tuple[Act, int]]:
+    """The acts of a result, each with the index of its first text among all texts of the result; 0 is what is read.
+    `Pure.`"""
     index = 1
     for act in acts:
         yield act, index

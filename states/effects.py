@@ -48,10 +48,11 @@ class PersistToolResults(Effect):
 class RequestLlm(Effect):
     """Ask the model. What it is sent is built when the request is made, from the committed transcript.
 
-    `memory` is the answer that holds what was recalled. `nudge` is told to the model in passing: it stands in this
-    request and nowhere else. A `plain` request holds the system prompt and what the user said, nothing more (case J20).
-    `tool_choice="none"`: tools stay listed, since some providers refuse a history with calls otherwise, but none
-    may be called. `at` is the moment that fresh context tells.
+    `memory` is the answer that holds what was recalled. `nudge` is told to the model in passing, and is no part of the
+    dialogue: what it is reminded of, why the check of its newest claim failed, or both. A `plain` request holds the
+    system prompt and what the user said, nothing more (case J20). `tool_choice="none"`: tools stay listed, since some
+    providers refuse a history with calls otherwise, but none may be called. `at` is the moment that fresh context
+    tells.
     """
 
     type: Literal["request_llm"] = "request_llm"
@@ -100,8 +101,8 @@ class RecallMemory(Effect):
 
 
 class VerifyWork(Effect):
-    """Check the claim that the work is complete against what was asked. `deliverable` is all that was handed over to
-    the user, or is when the turn ends with this claim (case S11)."""
+    """Check the claim that the work is complete against what was asked. `deliverable` is what the user has received
+    when the turn ends with this claim; of an agent without a user also its result (case S11)."""
 
     type: Literal["verify_work"] = "verify_work"
     effect_id: int

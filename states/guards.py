@@ -88,14 +88,14 @@ def wants_tools(draft: Draft[LlmRequesting], event: LlmResponse, context: Contex
 def only_thinks(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> bool:
     """The model reasoned and is not done (seed 001). Cut off, or asked the same again, it would think for ever; and who
     has said by tool what there was to say is done (case B7)."""
-    is_done = bool(draft.turn.said) and not wants_text(context)
+    is_done = bool(draft.turn.said) and not wants_text(draft.turn, context)
     goes_on = event.finish_reason != "length" and not draft.turn.only_thought and not is_done
     return goes_on and not event.content.strip() and bool(event.thinking.strip())
 
 
 def says_nothing(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> bool:
     """The response has no text, and one is wanted; seen after calls and thoughts, it has nothing at all (case J13)."""
-    return wants_text(context) and not text_of_reply(event.content, context.policy).strip()
+    return wants_text(draft.turn, context) and not text_of_reply(event.content, context.policy).strip()
 
 
 def must_be_nudged(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> bool:

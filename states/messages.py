@@ -122,9 +122,9 @@ class Message(Part):
     `origin`, and says for whom it is. `thinking` and `opaque` (a provider's sealed thinking blocks) are the model's
     own; `model` is who said it.
     `tool_call_id` and `error` are set on a tool's result; `stopped` says of an error that it tells of no fault: a
-    person stopped the turn, or did not allow the call. `deliveries` are what was handed over to the user of it: its own
-    text, or what a result brought to be said. `undelivered` says that it holds a speech that never was, because its
-    turn ended without it.
+    person stopped the turn, or did not allow the call. `deliveries` are the texts of this message that went to the
+    user: its own, or the speeches of a result. `undelivered` says that it holds a speech that did not, because its turn
+    ended without it.
     """
 
     role: Role

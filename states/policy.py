@@ -127,7 +127,8 @@ class Empty(Rules):
     """What becomes of a response without text and calls (seed 001, case J11)."""
 
     in_a_row: int = Field(default=1, ge=1)
-    """After tool results: how many in a row until the model is given the fallback prompt, once."""
+    """After tool results: how many in a row until the model is given the fallback prompt, once; where a turn ends by a
+    claim it is reminded of that at once."""
 
 
 class Recovery(Rules):

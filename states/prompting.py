@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .context import Context
 from .messages import Made
-from .policy import Policy
+from .reaching import may_show_text
 from .replies import text_of_reply
 from .turn import TurnRecord
 
@@ -31,24 +31,22 @@ def _is_silent(turn: TurnRecord, context: Context, text: str) -> bool:
     """Whether nothing would reach the user."""
     if turn.said or turn.deliveries:
         return False
-    return _hides_text(context.policy) or not text_of_reply(text, context.policy).strip()
+    return not may_show_text(context.policy) or not text_of_reply(text, context.policy).strip()
 
 
-def _hides_text(policy: Policy) -> bool:
-    return policy.text == "thought" and policy.silent != "fallback"
-
-
-def wants_text(context: Context) -> bool:
-    """Whether a turn that ends without words misses something. Where text is only a thought it does not, be the thought
-    written down or not (case B7); but a sub-agent answers by its text (case P25). `Pure.`"""
+def wants_text(turn: TurnRecord, context: Context) -> bool:
+    """Whether a turn misses something that goes on without words: an answer, or the claim that is to end it. Where text
+    is only a thought nothing is missed (case B7), unless another agent waits for it (case P25). `Pure.`"""
     policy = context.policy
-    return not _hides_text(policy) or policy.ends_on != "text" or context.role == "sub_agent"
+    if turn.claim is not None and (turn.said or turn.deliveries):
+        return False  # what is left is the check
+    return may_show_text(policy) or policy.ends_on != "text" or context.role == "sub_agent"
 
 
 def after_empty(turn: TurnRecord, context: Context) -> dict[str, object] | None:
     """How the next request differs after a response with nothing in it, as changes to the turn's record; None if there
-    is no further way to ask (cases J11, J20). Who ends by a claim is reminded of it instead (case S10), and once it is
-    made of the answer that is missing (S17). `Pure.`"""
+    is no further way to ask (cases J11, J20). Under rules that want a claim the model is reminded of that instead (case
+    S10); once it has claimed, of the answer that is missing (case S17). `Pure.`"""
     policy, is_claimed = context.policy, turn.claim is not None
     if turn.worked and not turn.fell_back and (policy.ends_on == "text" or is_claimed):
         if turn.empties < policy.empty.in_a_row:

@@ -28,13 +28,19 @@ def outstanding(turn: TurnRecord, text: Said | None, context: Context, *, failed
 
 
 def deliverable(turn: TurnRecord, context: Context) -> tuple[Said, ...]:
-    """All that was handed over, or is when the turn ends with its claim. An agent without a user hands its result to
-    the one that it works for. `Pure.`"""
+    """All that the user has by the end of a turn that ends with its claim. An agent without a user is checked by its
+    result besides: nobody else would see it but another agent. `Pure.`"""
     assert turn.claim is not None, "only a claim is checked"
     result = turn.final or turn.claim
     delivered = tuple(delivery.said for delivery in turn.deliveries)
     due = tuple(said for said, _ in outstanding(turn, result, context))
-    return (*delivered, *due) if context.role == "foreground" else (*delivered, *due, result)
+    shown = () if context.role == "foreground" else (result,)
+    return *delivered, *due, *shown
+
+
+def may_show_text(policy: Policy) -> bool:
+    """Whether the text that ends a turn reaches a user who has received nothing else. `Pure.`"""
+    return policy.text == "reply" or "fallback" in (policy.text, policy.silent)
 
 
 def spoken_and_delivered(turn: TurnRecord) -> tuple[Said, ...]:
@@ -54,8 +60,8 @@ def _chosen(turn: TurnRecord, policy: Policy) -> tuple[Spoken, ...]:
 def _shows_text(context: Context, *, is_silent: bool, failed: bool) -> bool:
     """Whether the text that ends the turn is for the user (cases S2, B1, B6), if the agent has one (D12)."""
     policy = context.policy
-    falls_back = is_silent and "fallback" in (policy.text, policy.silent)
-    return context.role == "foreground" and (failed or policy.text == "reply" or falls_back)
+    shows = failed or policy.text == "reply" or (is_silent and may_show_text(policy))
+    return context.role == "foreground" and shows
 
 
 def _passed_on(turn: TurnRecord, own: Sequence[Said], policy: Policy) -> Outstanding:

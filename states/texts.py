@@ -47,7 +47,7 @@ class Texts(Rules):
     acknowledgement: Text = "Message delivered to user"
     recorded: Text = "Recorded: the user receives it when the turn ends."
     recorded_last: Text = "Recorded: the user receives it when the turn ends, unless you say something else by then."
-    claimed: Text = "Noted. It counts unless another call of this response failed or a check finds something missing."
+    claimed: Text = "Noted. It counts unless another call of this response fails or a check finds something missing."
 
     # Nudges
     nudge: Text = (

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from .acts import Speech, in_place
+from .acts import Speech, with_indexes
 from .effects import CompactHistory, DeliverToUser, PersistMessage, PersistToolResults, SettledCall
 from .events import (
     AgentMessage,
@@ -70,9 +70,9 @@ class Transcript:
     _places: dict[Said, int] = field(default_factory=dict)
     """Where the messages stand whose text may still be delivered."""
     _results: dict[int, str] = field(default_factory=dict)
-    """The call that each step of the turn under way brought the result of."""
-    _speeches: set[Heard] = field(default_factory=set)
-    """What these results brought to be said, and was not delivered."""
+    """By step, the call whose result it brought; of the turn under way."""
+    _undelivered: set[Heard] = field(default_factory=set)
+    """Speeches of the turn under way that were not delivered yet."""
     _round: int = 0
     """Where the results of the newest round begin."""
     _condensing: tuple[int, int | None] = (0, None)
@@ -227,7 +227,7 @@ class Transcript:
         self.messages.insert(place, message)
         if result.said == Heard(seq=entry.seq) and not result.error:
             self._results[entry.seq] = result.call_id
-            self._speeches.update(_speeches(entry))
+            self._undelivered.update(_speeches_in(entry))
         return message
 
     # --- what the user received of it
@@ -240,7 +240,7 @@ class Transcript:
             place = self._place_of_result(self._results[said.seq])
         message = self.messages[place]
         self.messages[place] = message.replace(deliveries=(*message.deliveries, self.words(said)))
-        self._speeches.discard(said)
+        self._undelivered.discard(said)
 
     def _place_of_result(self, call_id: str) -> int:
         """Where the result of a call of this turn stands; the newest are looked through first."""
@@ -248,22 +248,23 @@ class Transcript:
         return next(place for place in places if self.messages[place].tool_call_id == call_id)
 
     def _end_turn(self, ended: TurnEnded) -> None:
-        """Mark the results whose speech was never handed over; what a failed turn was to pass on, the next may."""
-        for call_id in {self._results[speech.seq] for speech in self._speeches}:
+        """Mark the results whose speech was never delivered. After a failed turn its messages stay within reach: the
+        next one may pass them on."""
+        for call_id in {self._results[speech.seq] for speech in self._undelivered}:
             place = self._place_of_result(call_id)
             self.messages[place] = self.messages[place].replace(undelivered=True)
             self.is_verbatim = False
-        self._speeches.clear()
+        self._undelivered.clear()
         self._results.clear()
         if ended.status != "failed":
             self._places = {said: at for said, at in self._places.items() if self.messages[at].turn > ended.turn}
 
 
-def _speeches(entry: LogEntry) -> Iterator[Heard]:
+def _speeches_in(entry: LogEntry) -> Iterator[Heard]:
     """What the result that this step brought has to say to the user, by reference."""
     event = entry.event
     if isinstance(event, ToolComplete | ToolReconciled) and event.result is not None:
-        for act, index in in_place(event.result.acts):
+        for act, index in with_indexes(event.result.acts):
             if isinstance(act, Speech):
                 yield Heard(seq=entry.seq, index=index)
 

@@ -96,8 +96,10 @@ class TurnRecord(Part):
     """Whether the model was asked for its answer, after a claim with nothing said (case S17)."""
 
     rejections: int = 0
-    rejected: Heard | None = None
-    """How often the check of a claim failed, and the answer that says why the newest did."""
+    """How often the check of a claim failed."""
+
+    rejection: Heard | None = None
+    """The answer that says why the check of the newest claim failed, until the next claim."""
 
 
 class Failure(Part):

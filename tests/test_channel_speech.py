@@ -338,7 +338,7 @@ class TestSpeaking:
         """S20: a rewrite by a model; what markup it leaves is taken out, and the order is kept."""
         slow = asyncio.get_running_loop().create_future()
         llm = ScriptedLlm([slow, reply("And *milk*.")])
-        channel = SpeechChannel(into=tmp_path, rewrite=Rewording(llm), voices=[WRITES])
+        channel = SpeechChannel(into=tmp_path, reword=Rewording(llm), voices=[WRITES])
 
         await channel.deliver(said("| rice | tea |", 1))
         await channel.deliver(said("- milk", 2))
@@ -355,20 +355,31 @@ class TestSpeaking:
         self, answer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """S20: it falls back to the plain removal, whatever becomes of the model."""
-        monkeypatch.setattr(speech, "REWRITE", 0.05 if answer == "hangs" else 10.0)
+        monkeypatch.setattr(speech, "REWORDING", 0.05 if answer == "hangs" else 10.0)
         answers = [asyncio.get_running_loop().create_future() if answer == "hangs" else answer]
-        channel = SpeechChannel(into=tmp_path, code="", rewrite=Rewording(ScriptedLlm(answers)), voices=[WRITES])
+        channel = SpeechChannel(into=tmp_path, code="", reword=Rewording(ScriptedLlm(answers)), voices=[WRITES])
 
         await channel.deliver(said("**Rice**", 1))
         await channel.drain()
 
         assert spoken_in(tmp_path) == ["Rice"]
 
+    @pytest.mark.parametrize("answer", [None, 7, ["Rice"]])
+    async def test_what_is_no_text_is_not_spoken(self, answer: Any, tmp_path: Path) -> None:
+        """A host's function may return anything, and what comes next is spoken all the same."""
+        channel = SpeechChannel(into=tmp_path, reword=lambda text: asyncio.sleep(0, answer), voices=[WRITES])
+
+        for ordinal, text in enumerate(["**Rice**", "**Tea**"], start=1):
+            await channel.deliver(said(text, ordinal))
+        await channel.drain()
+
+        assert spoken_in(tmp_path) == ["Rice", "Tea"]
+
     async def test_what_waits_for_other_words_can_be_stopped(self, tmp_path: Path) -> None:
         """Nobody waits for words that nobody will hear."""
         ends = Ends()
         llm = ScriptedLlm([asyncio.get_running_loop().create_future()])
-        channel = SpeechChannel(into=tmp_path, on_end=ends, rewrite=Rewording(llm), voices=[WRITES])
+        channel = SpeechChannel(into=tmp_path, on_end=ends, reword=Rewording(llm), voices=[WRITES])
         await channel.deliver(said("Rice", 1))
 
         assert channel.stop()
@@ -379,7 +390,7 @@ class TestSpeaking:
 
     def test_other_words_are_not_waited_for_when_the_event_loop_is_over(self, tmp_path: Path) -> None:
         """It is spoken as it was written."""
-        channel = SpeechChannel(into=tmp_path, rewrite=lambda text: asyncio.sleep(60, "Never"), voices=[WRITES])
+        channel = SpeechChannel(into=tmp_path, reword=lambda text: asyncio.sleep(60, "Never"), voices=[WRITES])
 
         asyncio.run(channel.deliver(said("Rice", 1)))
         asyncio.run(channel.drain())

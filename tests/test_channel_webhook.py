@@ -61,7 +61,7 @@ async def test_a_delivery_is_posted_and_signed() -> None:
 
 async def test_a_receiver_that_knows_another_secret_refuses() -> None:
     """And the one who posts notices."""
-    with Receiver() as receiver, pytest.raises(NotTaken, match=r"^The webhook webhook answered 401\.$"):
+    with Receiver() as receiver, pytest.raises(NotTaken, match=r"^The channel webhook got the answer 401\.$"):
         await WebhookChannel(receiver.url, OTHER_SECRET).deliver(HELLO)
 
     assert receiver.taken == {}
@@ -145,7 +145,7 @@ async def test_it_is_posted_again_until_it_is_taken_and_in_order(database: Path)
                 await until(lambda posts=posts: len(receiver.posts) == posts)
             await watcher.stop()
 
-    assert failed.data["sentence"] == "The webhook webhook answered 500."
+    assert failed.data["sentence"] == "The channel webhook got the answer 500."
     assert known == ("completed", ["a", "b"], {})
     assert [post.data["text"] for post in receiver.posts] == ["a", "a", "b", "b"]
     assert list(receiver.taken.values()) == ["a", "b"]

@@ -587,6 +587,21 @@ class TestAClaimWithNothingSaid:
         assert conversation.wanted() == [PersistToolResults, RequestLlm]
         assert conversation.nudge() == TEXTS.answer_missing
 
+    def test_who_has_answered_by_then_is_not_asked_again(self) -> None:
+        """S17: nothing is left but the check, whether the model says that it is done or says nothing."""
+        for words in ("It is done.", ""):
+            conversation = working()
+            conversation.model_calls(completing())
+            conversation.tool_claims()
+            assert conversation.nudge() == TEXTS.answer_missing
+            conversation.model_calls(responding(), "work")
+            conversation.tool_responds("respond", "A")
+            conversation.tool_ends("work", "It broke.", error=True)
+
+            conversation.model_says(words)
+
+            conversation.rests_in(Verifying)
+
     def test_speech_in_the_next_round_completes_the_turn(self) -> None:
         """S17: a claim in one round, speech in the next: the claim once made stays, and is checked with the speech."""
         conversation = self.claimed()

@@ -69,12 +69,12 @@ def test_its_planted_bug_is_found_and_kept_from_coming_back(machine: Machine, pr
 
     ways = (search(project, seed, machine) for seed in range(10))
     found = next((seed for seed, way in enumerate(ways) if way == told(OUTPUT) != []), None)
+    assert found is not None, "no seed takes the way on the page"
     (project / f"fixtures-{found}").rename(project / "fixtures")
     again = run_tests(project, "test_fixtures.py", "test_pasted.py", **machine)
     mend(project)
     mended = run_tests(project, **machine)
 
-    assert found is not None
     assert "2 failed" in again.stdout
     assert "3 passed" in mended.stdout
 

@@ -319,6 +319,17 @@ class TestTheCheck:
         conversation.verifier_says(False, "Milk is missing.")
         assert conversation.nudge() == "Milk is missing."
 
+    def test_a_plain_request_holds_nothing_of_it(self) -> None:
+        """J20: the system prompt and what the user said, also where a claim was made in vain before."""
+        conversation = working(plain_retry=1, nudges=0, ends_on="text")
+        claims(conversation)
+        conversation.verifier_says(False, "Tea is missing.")
+        for _ in range(2):
+            conversation.model_says("")
+
+        request = conversation.requests()[-1]
+        assert (request.plain, request.nudge) == (True, None)
+
     def test_what_the_check_cost_is_counted(self) -> None:
         """The usage of the turn holds the check's."""
         conversation = checked()

@@ -70,9 +70,9 @@ class TestTheKeptWalks:
             checks = [stride for stride in strides if isinstance(stride.state, Verifying)]
             if checks:
                 check_laws(along(seed, strides), checks_what_is_delivered)
-            ends += sum(isinstance(stride.event, WorkVerified) for stride in checks)
+            ends += sum(isinstance(stride.event, WorkVerified) and stride.event.passed for stride in checks)
 
-        assert ends > 20
+        assert ends > 10
 
     def test_none_of_them_is_idle(self) -> None:
         """Each covers something that no longer one does."""

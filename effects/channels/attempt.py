@@ -37,7 +37,7 @@ async def attempt(channel: Channel, delivery: Delivery) -> str | None:
         return None
     if not in_time:
         return f"The channel {channel.name} did not take a delivery within {ATTEMPT:g} s."
-    if isinstance(error, NotTaken):
+    if isinstance(error, NotTaken) and str(error):
         return str(error)
     logger.warning("The channel %s failed on a delivery.", channel.name, exc_info=error)
     return f"The channel {channel.name} failed on a delivery."

@@ -37,11 +37,14 @@ STOPPED = "it was stopped"
 
 OnEnd = Callable[[Delivery, Outcome], object]
 
-Rewrite = Callable[[str], Awaitable[str]]
+Reword = Callable[[str], Awaitable[str]]
 """Puts a text in words to be spoken; `Rewording` has a model do so."""
 
-REWRITE = 10.0
-"""Seconds that a text may take to be rewritten. Ours: a listener waits no longer for a better wording."""
+REWORDING = 10.0
+"""Seconds that a text may take to be reworded. Ours: a listener waits no longer for a better wording."""
+
+LOOP_GRACE = 1.0
+"""Seconds on top, after which the event loop that was to keep that time is taken to be over. Ours."""
 
 
 @dataclass(eq=False)
@@ -54,9 +57,9 @@ class _Utterance:
 
 
 class SpeechChannel:
-    """Speaks each delivery, in order, without its markup; `code` is said in place of a block of code. With `rewrite` it
-    is spoken in the words that this makes of it; where it fails, takes ten seconds or comes to nothing, the markup is
-    taken out as ever (case S20).
+    """Speaks each delivery, in order, without its markup; `code` is said in place of a block of code. With `reword` it
+    is first put in words for the ear; where that fails, takes ten seconds or gives nothing, the text is spoken as it
+    was written, without its markup (case S20).
 
     With `into`, a folder, nothing is heard: each delivery becomes a file in it, named after its key and in the voice's
     own format, which is WAV on Linux and Windows. It is there, whole, when it is spoken.
@@ -76,7 +79,7 @@ class SpeechChannel:
         into: str | Path | None = None,
         on_end: OnEnd | None = None,
         code: str = CODE,
-        rewrite: Rewrite | None = None,
+        reword: Reword | None = None,
         voices: Sequence[Voice] | None = None,
     ) -> None:
         if iscoroutinefunction(on_end):
@@ -85,7 +88,7 @@ class SpeechChannel:
         self._into = None if into is None else Path(into)
         self._on_end = on_end
         self._code = code
-        self._rewrite = rewrite
+        self._reword = reword
         self._voices = voices_here() if voices is None else tuple(voices)
         self._lock = threading.Lock()
         self._line: deque[_Utterance] = deque()  # the first is being spoken
@@ -102,8 +105,8 @@ class SpeechChannel:
         if self._into is not None:
             self._into.mkdir(parents=True, exist_ok=True)
         loop, wording = asyncio.get_running_loop(), None
-        if self._rewrite is not None:  # while what came before is spoken
-            wording = asyncio.run_coroutine_threadsafe(self._reworded(self._rewrite, delivery.text), loop)
+        if self._reword is not None:  # while what came before is spoken
+            wording = asyncio.run_coroutine_threadsafe(self._reworded(self._reword, delivery.text), loop)
         tell = partial(_call_in, loop, partial(self._end, delivery))
         utterance = _Utterance(delivery, self.file_of(delivery), tell, wording)
         with self._lock:
@@ -117,8 +120,8 @@ class SpeechChannel:
                     raise
 
     def stop(self) -> bool:
-        """Fall silent at once, in the middle of a word, and drop what waits. Returns whether there was anything.
-        What is delivered from now on is spoken. May be called in any thread."""
+        """Fall silent at once, in the middle of a word, and drop what waits; what is delivered from now on is spoken.
+        Returns whether there was anything to stop. May be called in any thread."""
         with self._lock:
             spoke = any(not utterance.stopped for utterance in self._line)
             for utterance in self._line:
@@ -143,11 +146,11 @@ class SpeechChannel:
         if self._on_end is not None:
             self._on_end(delivery, outcome)
 
-    async def _reworded(self, rewrite: Rewrite, text: str) -> str:
-        """The text in other words; empty if there are none in time."""
+    async def _reworded(self, reword: Reword, text: str) -> str:
+        """The text in other words, as they are spoken; empty if there are none in time."""
         try:
-            async with asyncio.timeout(REWRITE):
-                return await rewrite(text)
+            async with asyncio.timeout(REWORDING):
+                return speakable(await reword(text), self._code)
         except Exception:
             logger.warning("The channel %s speaks a delivery as it was written.", self.name, exc_info=True)
             return ""
@@ -189,8 +192,8 @@ class SpeechChannel:
         other = ""
         if utterance.wording is not None:
             with suppress(TimeoutError, CancelledError):
-                other = utterance.wording.result(REWRITE + 1.0)
-        return speakable(other, self._code) or speakable(utterance.delivery.text, self._code)
+                other = utterance.wording.result(REWORDING + LOOP_GRACE)
+        return other or speakable(utterance.delivery.text, self._code)
 
     def _speak_with(self, voice: Voice, utterance: _Utterance, text: str) -> str | None:
         """Speak the text to its end. Returns None, or why this voice did not."""

@@ -59,7 +59,7 @@ class WebhookChannel:
             client.stream("POST", url, auth=login, content=body, headers=headers) as answer,
         ):
             if not answer.is_success:
-                raise NotTaken(f"The webhook {self.name} answered {answer.status_code}.")
+                raise NotTaken(f"The channel {self.name} got the answer {answer.status_code}.")
 
     @cached_property
     def _certificates(self) -> ssl.SSLContext | bool:

@@ -26,7 +26,13 @@ from .windows import window_of
 
 _SECRETS = ("key", "token", "secret", "password")
 
-_OWN = frozenset({"model", "messages", "tools", "stream", "stream_options", "num_retries", "max_retries"})
+_FIXED: dict[str, Any] = {
+    "stream": True,
+    "stream_options": {"include_usage": True},
+    "num_retries": 0,
+    "max_retries": 0,
+}
+_OWN = frozenset({"model", "messages", "tools", "tool_choice", *_FIXED})
 """The arguments of litellm that are not a host's to choose: what is asked is the machine's, and so are retries."""
 
 
@@ -125,10 +131,7 @@ class LiteLlm:
             "model": self._route,
             # litellm rewrites messages and tools in place for some providers.
             "messages": copy.deepcopy(list(request.messages)),
-            "stream": True,
-            "stream_options": {"include_usage": True},
-            "num_retries": 0,
-            "max_retries": 0,
+            **copy.deepcopy(_FIXED),
         }
         if request.tools:
             arguments["tools"] = copy.deepcopy(list(request.tools))

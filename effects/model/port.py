@@ -88,3 +88,8 @@ class Llm(Protocol):
         `CancelledError` pass.
         """
         ...
+
+
+def name_of(model: Llm) -> str:
+    """The name under which policies and logs know this model. `Pure.`"""
+    return str(getattr(model, "name", type(model).__name__))

@@ -185,13 +185,18 @@ def _result(result: Message | None, call_id: str) -> Body:
 
 
 def _told(result: Message) -> str:
-    """What the model reads as a result: at least a word. An error says that it is one, unless it is JSON of a tool that
-    has a way of its own to say so (case S7)."""
-    is_marked = result.error and not _is_json_object(result.text)
-    text = f"Error: {result.text}" if is_marked else result.text
+    """What the model reads as a result: at least a word. An error says that it is one."""
+    marked = result.error and not _tells_of_failure(result.text)
+    text = f"Error: {result.text}" if marked else result.text
     count = len(result.images)
     below = f"({count} {'images' if count > 1 else 'image'}: see below.)" if count else ""
     return "\n\n".join(part for part in (text, below) if part.strip()) or _NOTHING
+
+
+def _tells_of_failure(text: str) -> bool:
+    """Whether the text itself says that something failed, as a refused act does: in JSON, whose `success` is false
+    (case S7)."""
+    return _is_json_object(text) and from_json(text).get("success") is False
 
 
 def _is_json_object(text: str) -> bool:

@@ -41,7 +41,7 @@ def acts_in(value: object) -> tuple[Act, ...] | None:
     return tuple(several) if are_acts else None
 
 
-def acknowledgement(acts: Sequence[Act], policy: Policy) -> str:
+def acknowledge(acts: Sequence[Act], policy: Policy) -> str:
     """What the model reads of acts that are carried out: of speech, whether it is out already (cases S1, B11); of a
     claim, what it depends on (case S9). `Pure.`"""
     texts, keeps_last = policy.texts, policy.speech.keep == "last"

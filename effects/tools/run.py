@@ -17,7 +17,7 @@ from ...states.messages import ToolResult
 from ...states.policy import Policy
 from ...states.value import shortened
 from ..text import encodable
-from .acts import Question, acknowledgement, acts_in, success
+from .acts import Question, acknowledge, acts_in, success
 from .calling import Ending, Raised, Returned, ending_of
 from .context import ToolContext
 from .faults import InvalidArguments, fault
@@ -91,7 +91,7 @@ def _meant(tool: AnyTool, value: object, policy: Policy) -> ToolOutcome:
         declared = value.kind in tool.acts
         return value if declared else _error(f"{tool.name} may not ask the user: it does not declare that it asks.")
     if (acts := acts_in(value)) is not None:
-        return ToolResult(text=acknowledgement(acts, policy), acts=acts)
+        return ToolResult(text=acknowledge(acts, policy), acts=acts)
     return _told(tool, value)
 
 

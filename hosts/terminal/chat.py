@@ -106,7 +106,7 @@ def _person(conversation: Conversation, pen: Pen, said: Iterable[Message], speec
         pen.note(f"The model is {one_line(conversation.policy.models[0].name)}.")
         pen.note("/help lists the commands, Ctrl-C stops an answer, Ctrl-D leaves.")
         lines = [message.text for message in said if message.role == "user" and message.text]
-        return Keyboard(pen, lines) if speech is None else Keyboard(pen, lines, speech.stop)
+        return Keyboard(pen, lines, speech)
     from .lines import Lines
 
     return Lines(pen)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.formatted_text import FormattedText
@@ -10,6 +10,7 @@ from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.patch_stdout import patch_stdout
 
+from ...effects.channels.speech import SpeechChannel
 from ...states.questions import UserQuestion
 from .menus import Menus
 from .pen import Pen
@@ -22,14 +23,14 @@ PROMPT = FormattedText([("bold ansicyan", "> ")])
 class Keyboard:
     """Reads what is typed. `said` is what was said before, for the arrow keys: it is kept in the database only.
 
-    Enter sends; Alt-Enter begins a new line, and so do the lines of a text that is pasted. Ctrl-C first calls `hush`,
-    which says whether it has silenced anything. If not it empties the line; on an empty one it leaves when it comes
-    right after another, or after one that cancelled something.
+    Enter sends; Alt-Enter begins a new line, and so do the lines of a text that is pasted. At the line Ctrl-C first
+    silences the `speech`, if it is heard; else it empties the line, and on an empty one it leaves when it comes right
+    after another, or after one that cancelled something. In a menu it silences and gives no answer at once.
     """
 
-    def __init__(self, pen: Pen, said: Iterable[str] = (), hush: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, pen: Pen, said: Iterable[str] = (), speech: SpeechChannel | None = None) -> None:
         self.commands: Collection[str] = ()
-        self._hush = hush
+        self._speech = speech
         self._pen = pen
         self._menus = Menus(pen)
         self._session: PromptSession[str] = PromptSession(history=InMemoryHistory(list(said)), key_bindings=_keys())
@@ -65,6 +66,10 @@ class Keyboard:
         if forget():
             self._pen.note(DROPPED)
         return self._again()
+
+    def _hush(self) -> bool:
+        """Fall silent; whether anything was heard."""
+        return self._speech is not None and self._speech.stop()
 
     def _again(self) -> bool:
         again, self._was_interrupted = self._was_interrupted, True

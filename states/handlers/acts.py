@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..acts import AgentMail, Speech, SubAgents, WorkComplete, in_place
+from ..acts import AgentMail, Speech, SubAgents, WorkComplete, with_indexes
 from ..draft import Draft
 from ..effects import SendToAgent
 from ..messages import ToolResult
@@ -35,7 +35,7 @@ def carry_out(draft: Draft[InRound], call: RoundCall, result: ToolResult) -> Non
     """Record what was said, deliver what was said for now, post what was written, note what was claimed."""
     if result.error:
         return
-    for act, index in in_place(result.acts):
+    for act, index in with_indexes(result.acts):
         said = draft.heard(index)
         if isinstance(act, Speech):
             place = (call.seq, draft.open_round.place(call.call_id), index)

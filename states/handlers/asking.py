@@ -48,10 +48,10 @@ def llm_request(effect_id: int, turn: TurnRecord, at: datetime, context: Context
 
 
 def _in_passing(turn: TurnRecord) -> Said | None:
-    """What the model is told besides: why its last claim did not hold, and what it is reminded of."""
-    if turn.rejected is None or turn.claim is not None:
-        return turn.nudge
-    return turn.rejected if turn.nudge is None else Joined(parts=(turn.rejected, turn.nudge))
+    """What the model is told besides: why its newest claim did not hold, and what it is reminded of. A plain request
+    holds nothing of the kind."""
+    told = () if turn.plain else tuple(one for one in (turn.rejection, turn.nudge) if one is not None)
+    return Joined(parts=told) if len(told) > 1 else next(iter(told), None)
 
 
 def condense(draft: Draft[State], event: Event, context: Context) -> Compacting:

@@ -32,11 +32,10 @@ def end_turn(draft: Draft[State], event: Event, context: Context) -> None:
 
 
 def end_empty(draft: Draft[State], event: Event, context: Context) -> None:
-    """The model said nothing: the turn ends with a sentence of ours, so a person is never left with silence, unless the
-    rules have it so. Nothing need be told to who hears something: what was said by tool, or a message that is passed on
-    (case D7)."""
-    is_told = draft.turn.deliveries or outstanding(draft.turn, None, context)
-    conclude_with(draft, "" if is_told else context.policy.texts.ending)
+    """The model said nothing. So that nobody is left with silence the turn ends with a sentence of ours, unless the
+    rules have none, or the user receives something all the same: speech, or a message that is passed on (case D7)."""
+    receives = draft.turn.deliveries or outstanding(draft.turn, None, context)
+    conclude_with(draft, "" if receives else context.policy.texts.ending)
 
 
 def end_complete(draft: Draft[State], event: Event, context: Context) -> None:

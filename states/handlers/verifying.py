@@ -41,7 +41,7 @@ def send_back(draft: Draft[Verifying], event: WorkVerified | EffectFailed, conte
     """The claim does not hold: why, and what is missing, goes back to the model (case S11). It is told until it claims
     again that the work is complete, since mending it may take several requests."""
     reject(draft, event)
-    draft.change_turn(claim=None, rejected=draft.heard())
+    draft.change_turn(claim=None, rejection=draft.heard())
 
 
 def end_unverified(draft: Draft[Verifying], event: WorkVerified | EffectFailed, context: Context) -> None:

@@ -84,7 +84,7 @@ def delivers_what_was_chosen(history: History) -> None:
 
 def checks_what_is_delivered(history: History) -> None:
     """Law 11: a claim is checked against what the user receives. When the turn ends with its claim they have received
-    just that; who answers an agent without a user was checked with its result besides (case S11)."""
+    just that; an agent without a user is checked by its result besides (case S11)."""
     check, ending = history.flights.answered, _ending(history)
     if not isinstance(check, VerifyWork) or ending is None:
         return

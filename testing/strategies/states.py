@@ -115,7 +115,7 @@ def _tried(chance: Chance) -> Fields:
         "empties": chance.below(3),
         "plain_retries": chance.below(3),
         "rejections": chance.below(3),
-        "rejected": chance.pick((None, Heard(seq=3))),
+        "rejection": chance.pick((None, Heard(seq=3))),
         "earlier_calls": chance.pick(((), (_SEEN,), ((), _SEEN[:1]))),
     }
 
