@@ -222,8 +222,10 @@ def _read(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -
 
 def _is_said(message: dict[str, Any]) -> bool:
     """Whether a person said something, or showed it."""
+    if message["role"] != "user":
+        return False
     said = _said(message)
-    return message["role"] == "user" and said != "" and not _IS_NUDGE.fullmatch(said)
+    return said != "" and not _IS_NUDGE.fullmatch(said)
 
 
 def _said(message: dict[str, Any]) -> str:
