@@ -38,7 +38,7 @@ def wants_text(turn: TurnRecord, context: Context) -> bool:
     """Whether a turn misses something that goes on without words: an answer, or the claim that is to end it. Where text
     is only a thought nothing is missed (case B7), unless another agent waits for it (case P25). `Pure.`"""
     policy = context.policy
-    if turn.claim is not None and (turn.said or turn.deliveries):
+    if turn.claim is not None and (turn.said or turn.deliveries or turn.final):
         return False  # what is left is the check
     return may_show_text(policy) or policy.ends_on != "text" or context.role == "sub_agent"
 

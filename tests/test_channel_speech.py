@@ -6,6 +6,8 @@ import asyncio
 import os
 import re
 import threading
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -374,6 +376,45 @@ class TestSpeaking:
         await channel.drain()
 
         assert spoken_in(tmp_path) == ["Rice", "Tea"]
+
+    async def test_half_a_rewording_is_not_spoken(self, tmp_path: Path) -> None:
+        """P41: a model that was cut off leaves the rest of the text unsaid."""
+        cut_off = replace(reply("Take the first"), finish_reason="length")
+        channel = SpeechChannel(into=tmp_path, reword=Rewording(ScriptedLlm([cut_off])), voices=[WRITES])
+
+        await channel.deliver(said("Take the *first* pill.", 1))
+        await channel.drain()
+
+        assert spoken_in(tmp_path) == ["Take the first pill."]
+
+    async def test_whatever_a_function_of_a_hosts_raises_the_next_text_is_spoken(self, tmp_path: Path) -> None:
+        """Not every exception is an `Exception`."""
+
+        class Halt(BaseException):
+            pass
+
+        async def halts(text: str) -> str:
+            raise Halt
+
+        channel = SpeechChannel(into=tmp_path, reword=halts, voices=[WRITES])
+        with suppress(Halt):  # a task that ends so is the event loop's to tell of
+            for ordinal, text in enumerate(["Rice", "Tea"], start=1):
+                await channel.deliver(said(text, ordinal))
+            await channel.drain()
+
+        await until(lambda: len(spoken_in(tmp_path)) == 2)
+        assert spoken_in(tmp_path) == ["Rice", "Tea"]
+
+    async def test_a_text_that_has_ended_cannot_be_stopped(self, tmp_path: Path) -> None:
+        """`stop` tells whether anything was heard, also while the end is told."""
+        stopped: list[bool] = []
+        channel = SpeechChannel(into=tmp_path, on_end=lambda *_: stopped.append(channel.stop()), voices=[WRITES])
+
+        await channel.deliver(said("Rice", 1))
+        await channel.drain()
+        await until(lambda: bool(stopped))
+
+        assert stopped == [False]
 
     async def test_what_waits_for_other_words_can_be_stopped(self, tmp_path: Path) -> None:
         """Nobody waits for words that nobody will hear."""

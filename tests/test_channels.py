@@ -28,6 +28,13 @@ from turnwise.testing import RecordingChannel, ScriptedLlm, call, calls, reply
 from .scenes import Gate, Watcher, results, talk
 
 
+class Wordless(NotTaken):
+    """A reason that cannot be read."""
+
+    def __str__(self) -> str:
+        raise AttributeError("reason")
+
+
 @tool(acts=("speech",))
 async def respond(text: str) -> Speech:
     """Say something to the user once the turn has ended."""
@@ -121,11 +128,21 @@ class TestDelivery:
         assert failed.data["sentence"] == "The channel speaker failed on a delivery."
         assert (turn.status, whole.texts, len(broken.failed)) == ("completed", ["a"], 1)
 
-    async def test_a_channel_may_say_why_it_does_not_take_it(self, database: Path) -> None:
+    @pytest.mark.parametrize(
+        ("error", "sentence"),
+        [
+            (NotTaken("The mailbox\nis \x1b[31mfull."), "The mailbox is full."),
+            (NotTaken(), "The channel recording failed on a delivery."),
+            (Wordless(), "The channel recording failed on a delivery."),
+        ],
+    )
+    async def test_a_channel_may_say_why_it_does_not_take_it(
+        self, database: Path, error: NotTaken, sentence: str
+    ) -> None:
         """B4: `NotTaken` is a reason for people; anything else that is raised may hold secrets."""
 
         def refuses(delivery: Delivery) -> None:
-            raise NotTaken("The mailbox is full.")
+            raise error
 
         channel = RecordingChannel(refuses)
         llm = ScriptedLlm([call("talk", text="a"), reply("…")])
@@ -137,7 +154,7 @@ class TestDelivery:
             failed = await watcher.until("delivery_failed")
             await watcher.stop()
 
-        assert failed.data["sentence"] == "The mailbox is full."
+        assert failed.data["sentence"] == sentence
 
     async def test_a_channel_that_hangs_delays_by_its_deadline_only(
         self, database: Path, monkeypatch: pytest.MonkeyPatch

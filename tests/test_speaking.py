@@ -267,10 +267,10 @@ class TestWhatReachesTheUser:
 class TestSpeechWithoutText:
     """Case S7: under `empty="error"` nothing is said, and the model learns why."""
 
-    @pytest.mark.parametrize("text", ["", "  ", "\n\t"])
+    @pytest.mark.parametrize("text", ["", "  ", "\n\t", "TOOL find()\n TOOL look()"])
     def test_it_is_an_error(self, text: str) -> None:
-        """S7: text "" or blanks → error result, nothing recorded."""
-        conversation = working(nudges=0)
+        """S7: text "" or blanks → error result, nothing recorded; so it is with lines that are for nobody (J13)."""
+        conversation = working(nudges=0, marker="TOOL")
         conversation.model_calls(responding())
 
         conversation.tool_responds("respond", text)
@@ -601,6 +601,19 @@ class TestAClaimWithNothingSaid:
             conversation.model_says(words)
 
             conversation.rests_in(Verifying)
+
+    def test_a_text_to_fall_back_to_is_an_answer_too(self) -> None:
+        """S2, S17: asked for the answer once, the model may say nothing: its text is checked, and then delivered."""
+        conversation = working()
+        conversation.model_calls(completing(), content="The answer is 42.")
+        conversation.tool_claims()
+        assert conversation.nudge() == TEXTS.answer_missing
+
+        conversation.model_says("")
+
+        conversation.rests_in(Verifying)
+        conversation.verifier_says(True)
+        assert conversation.delivered() == ["The answer is 42."]
 
     def test_speech_in_the_next_round_completes_the_turn(self) -> None:
         """S17: a claim in one round, speech in the next: the claim once made stays, and is checked with the speech."""

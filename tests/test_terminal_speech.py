@@ -301,7 +301,7 @@ class TestSpeaking:
         assert_one_sentence(done, "There is nothing here to speak with: install ")
 
     def test_ctrl_c_at_the_prompt_cuts_it_off(self, tmp_path: Path) -> None:
-        """The turn is over and the voice is not: the first Ctrl-C silences it, the next two leave."""
+        """The turn is over and the voice is not: the first Ctrl-C silences it, and what was typed is kept."""
         spoken = speaker_in(tmp_path, seconds=60, ends=f"open({str(tmp_path / 'to the end')!r}, 'w')")
 
         with terminal("chat", "--speak", cwd=tmp_path, **with_speaker(tmp_path)) as child:
@@ -309,10 +309,15 @@ class TestSpeaking:
             at_prompt(child)
             while not spoken.exists():
                 child.expect([pexpect.TIMEOUT], timeout=0.1)
+            child.send("and ")
+            child.expect_exact("and ")
             child.send("\x03")
-            child.expect([pexpect.TIMEOUT], timeout=0.5)
+            at_prompt(child).expect_exact("and ")
             silenced = str(child.before)
-            child.send("\x03")
+            child.send("now?\r")
+            child.expect_exact("You said: “and now?”")
+            at_prompt(child).send("\x03")  # what it says now is silenced, too
+            at_prompt(child).send("\x03")
             child.expect_exact("Press Ctrl-C again to leave")
             child.send("\x03")
 

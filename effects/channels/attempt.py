@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import logging
 
+from ..text import encodable, printable
 from .port import Channel, Delivery, NotTaken
 
 logger = logging.getLogger("turnwise.channels")
@@ -37,8 +38,8 @@ async def attempt(channel: Channel, delivery: Delivery) -> str | None:
         return None
     if not in_time:
         return f"The channel {channel.name} did not take a delivery within {ATTEMPT:g} s."
-    if isinstance(error, NotTaken) and str(error):
-        return str(error)
+    if isinstance(error, NotTaken) and (reason := _sentence_of(error)):
+        return reason
     logger.warning("The channel %s failed on a delivery.", channel.name, exc_info=error)
     return f"The channel {channel.name} failed on a delivery."
 
@@ -52,3 +53,11 @@ async def _error_of(channel: Channel, delivery: Delivery) -> BaseException | Non
     except BaseException as error:
         return error
     return None
+
+
+def _sentence_of(error: NotTaken) -> str:
+    """What a channel says of its failure, on one line; empty if it says nothing that can be read."""
+    try:
+        return " ".join(printable(encodable(str(error))).split())
+    except Exception:
+        return ""

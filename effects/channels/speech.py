@@ -12,7 +12,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -54,6 +54,7 @@ class _Utterance:
     tell: Callable[[Outcome], None]
     wording: Future[str] | None
     stopped: bool = False
+    over: bool = False
 
 
 class SpeechChannel:
@@ -123,7 +124,7 @@ class SpeechChannel:
         """Fall silent at once, in the middle of a word, and drop what waits; what is delivered from now on is spoken.
         Returns whether there was anything to stop. May be called in any thread."""
         with self._lock:
-            spoke = any(not utterance.stopped for utterance in self._line)
+            spoke = any(not (utterance.stopped or utterance.over) for utterance in self._line)
             for utterance in self._line:
                 utterance.stopped = True
                 if utterance.wording is not None:
@@ -162,6 +163,8 @@ class SpeechChannel:
         while more:
             utterance = self._line[0]
             outcome = self._speak(utterance)
+            with self._lock:
+                utterance.over = True
             utterance.tell(outcome)
             with self._lock:
                 self._line.popleft()
@@ -191,7 +194,7 @@ class SpeechChannel:
         """What is to be heard of it. The event loop that was to put it in other words may be over."""
         other = ""
         if utterance.wording is not None:
-            with suppress(TimeoutError, CancelledError):
+            with suppress(BaseException):  # a host's own, which may end in any way; this thread goes on
                 other = utterance.wording.result(REWORDING + LOOP_GRACE)
         return other or speakable(utterance.delivery.text, self._code)
 

@@ -115,7 +115,7 @@ def _as_read(message: Message, context: Context) -> Message:
 def _told(effect: RequestLlm, transcript: Transcript, speaking: Speaking) -> Iterator[Message]:
     """What the model is told in passing, as the last message. Words of the machine name the tool as it is offered."""
     if effect.nudge is not None:
-        name = speaking.respond or RESPOND
+        name = speaking.respond or speaking.talk or RESPOND
         parts = effect.nudge.parts if isinstance(effect.nudge, Joined) else (effect.nudge,)
         named = (Made(text=one.text.replace(RESPOND, name)) if isinstance(one, Made) else one for one in parts)
         yield Message(role="user", text=transcript.words(Joined(parts=tuple(named))))

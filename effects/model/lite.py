@@ -32,7 +32,7 @@ _FIXED: dict[str, Any] = {
     "num_retries": 0,
     "max_retries": 0,
 }
-_OWN = frozenset({"model", "messages", "tools", "tool_choice", *_FIXED})
+_OWN = frozenset({"model", "messages", "tools", "tool_choice", "fallbacks", *_FIXED})
 """The arguments of litellm that are not a host's to choose: what is asked is the machine's, and so are retries."""
 
 

@@ -25,8 +25,8 @@ class Rewording:
         self._model = model
 
     async def __call__(self, text: str) -> str:
-        """The text in words to be spoken, empty if the model has none. Raises what the model raises."""
+        """The text in words to be spoken; empty if the model has none, or is cut off. Raises what the model raises."""
         message = {"role": "user", "content": INSTRUCTION.format(text=text)}
         request = ModelRequest(model=name_of(self._model), messages=(message,), purpose="reword")
         answer = await self._model.complete(request, lambda token: None)
-        return answer.content
+        return "" if answer.finish_reason == "length" else answer.content

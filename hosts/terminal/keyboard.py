@@ -39,14 +39,17 @@ class Keyboard:
     async def says(self) -> str | None:
         """What is typed next; None after Ctrl-D, or after Ctrl-C twice."""
         self._pen.line()
+        typed = ""
         while True:
             try:
                 with patch_stdout(raw=True):  # what is written meanwhile stands above the line
-                    text = await self._session.prompt_async(PROMPT)
+                    text = await self._session.prompt_async(PROMPT, default=typed)
             except EOFError:
                 return None
             except KeyboardInterrupt:
-                if not self._stays():
+                silenced = self._hush()
+                typed = self._session.default_buffer.text if silenced else ""
+                if not silenced and not self._stays():
                     return None
                 continue
             self._was_interrupted = False
@@ -77,8 +80,6 @@ class Keyboard:
 
     def _stays(self) -> bool:
         """Whether to go on reading after Ctrl-C."""
-        if self._hush():
-            return True
         if self._session.default_buffer.text:
             self._was_interrupted = False
             return True

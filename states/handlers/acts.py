@@ -7,6 +7,7 @@ from ..draft import Draft
 from ..effects import SendToAgent
 from ..messages import ToolResult
 from ..policy import Policy
+from ..replies import text_of_reply
 from ..round import RoundCall
 from ..states import InRound
 from ..turn import Spoken
@@ -26,7 +27,7 @@ def fault_of(call: RoundCall, result: ToolResult, policy: Policy, *, cancelled: 
             return texts.cancelled if cancelled else texts.act_not_exclusive
         if isinstance(act, Speech) and act.when == "now" and not call.exclusive:
             return texts.act_not_exclusive
-        if isinstance(act, Speech) and not act.text.strip() and policy.speech.empty == "error":
+        if isinstance(act, Speech) and policy.speech.empty == "error" and not text_of_reply(act.text, policy).strip():
             return texts.nothing_said
     return None
 

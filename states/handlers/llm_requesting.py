@@ -108,7 +108,8 @@ def end_with_text(draft: Draft[LlmRequesting], event: LlmResponse, context: Cont
     none where it would be no more than a thought."""
     take_response(draft, event, context)
     is_answer = context.policy.ends_on == "text"
-    draft.conclude("completed" if is_answer else "incomplete", draft.heard() if event.content.strip() else None)
+    has_text = bool(text_of_reply(event.content, context.policy).strip())
+    draft.conclude("completed" if is_answer else "incomplete", draft.heard() if has_text else None)
 
 
 def nudge(draft: Draft[LlmRequesting], event: LlmResponse, context: Context) -> None:
