@@ -99,7 +99,7 @@ class TurnRecord(Part):
     """How often the check of a claim failed."""
 
     rejection: Heard | None = None
-    """The answer that says why the check of the newest claim failed, until the next claim."""
+    """The answer that says why the check of the newest claim failed."""
 
 
 class Failure(Part):

@@ -336,6 +336,20 @@ class TestSilentTurns:
         assert (conversation.delivered(), conversation.ended.status) == (["Good day."], "completed")
         assert len(conversation.requests()) == 2
 
+    def test_who_only_thinks_goes_on_where_something_is_missing(self) -> None:
+        """Nothing was said yet; or something was, where a text is the answer."""
+        silent = talking_agent()
+        answering = Conversation()
+        answering.says()
+        answering.model_calls(talking())
+        answering.tool_talks("talk", "Good day.")
+
+        for conversation in (silent, answering):
+            conversation.model_says("", thinking="Let me see.")
+
+            conversation.rests_in(LlmRequesting)
+            assert conversation.nudge() is None
+
     def test_a_sub_agent_is_asked_for_words(self) -> None:
         """P25, J11: its text is its result, however it may talk."""
         conversation = Conversation(presets.talk(), role="sub_agent")

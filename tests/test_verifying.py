@@ -14,6 +14,7 @@ from turnwise.states import (
     DeliverToUser,
     Failed,
     Failure,
+    Heard,
     Idle,
     Limits,
     LlmRequesting,
@@ -309,6 +310,7 @@ class TestTheCheck:
         conversation = checked()
         conversation.verifier_says(False, "Tea is missing.")
         assert conversation.nudge() == "Tea is missing."
+        assert isinstance(conversation.requests()[-1].nudge, Heard)
 
         conversation.model_calls("look")
         conversation.tool_ends("look")

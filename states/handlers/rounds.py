@@ -44,5 +44,5 @@ def leave_round(draft: Draft[State], event: Event, context: Context) -> None:
     draft.settle_unrun(context.policy.texts.not_run)
     round_, turn = draft.open_round, draft.turn
     claim = turn.claim if round_.failed else round_.claim or turn.claim
-    draft.change_turn(worked=True, claim=claim, rejection=None if claim is not None else turn.rejection)
+    draft.change_turn(worked=True, claim=claim)
     draft.set_round(None)
