@@ -7,7 +7,7 @@ message that asked for them, in the order of its calls, whatever order they came
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from .acts import Speech, with_indexes
@@ -147,9 +147,7 @@ class Transcript:
                 brought += [self._add_result(entry, result) for result in effect.results]
             elif isinstance(effect, CompactHistory):
                 self._condensing = (effect.up_to, effect.turn)
-        for effect in entry.effects:
-            if isinstance(effect, DeliverToUser):
-                self._deliver(effect.said)
+        self._note_deliveries([effect.said for effect in entry.effects if isinstance(effect, DeliverToUser)])
         if entry.ended is not None:
             self._end_turn(entry.ended)
         return tuple(brought)
@@ -232,26 +230,34 @@ class Transcript:
 
     # --- what the user received of it
 
-    def _deliver(self, said: Said) -> None:
-        """Note on the message that holds this text that it was handed over."""
-        place = self._places.get(said)
-        if place is None:
-            assert isinstance(said, Heard), "what is delivered stands in a message"
-            place = self._place_of_result(self._results[said.seq])
-        message = self.messages[place]
-        self.messages[place] = message.replace(deliveries=(*message.deliveries, self.words(said)))
-        self._undelivered.discard(said)
+    def _note_deliveries(self, delivered: Sequence[Said]) -> None:
+        """Note on the messages that hold these texts that they were handed over."""
+        by_result: dict[Said, str] = {
+            said: self._results[said.seq] for said in delivered if said not in self._places and isinstance(said, Heard)
+        }
+        places = self._places_of_results(set(by_result.values()))
+        for said in delivered:
+            place = self._places[said] if said in self._places else places[by_result[said]]
+            message = self.messages[place]
+            self.messages[place] = message.replace(deliveries=(*message.deliveries, self.words(said)))
+        self._undelivered.difference_update(by_result)
 
-    def _place_of_result(self, call_id: str) -> int:
-        """Where the result of a call of this turn stands; the newest are looked through first."""
-        places = range(len(self.messages) - 1, -1, -1)
-        return next(place for place in places if self.messages[place].tool_call_id == call_id)
+    def _places_of_results(self, call_ids: Collection[str]) -> dict[str, int]:
+        """Where the results of these calls stand. Found in one walk from the end, so it takes as long as their turn."""
+        found: dict[str, int] = {}
+        for place in range(len(self.messages) - 1, -1, -1):
+            if len(found) == len(call_ids):
+                break
+            call_id = self.messages[place].tool_call_id
+            if call_id is not None and call_id in call_ids:
+                found[call_id] = place
+        return found
 
     def _end_turn(self, ended: TurnEnded) -> None:
         """Mark the results whose speech was never delivered. After a failed turn its messages stay within reach: the
         next one may pass them on."""
-        for call_id in {self._results[speech.seq] for speech in self._undelivered}:
-            place = self._place_of_result(call_id)
+        lost = {self._results[speech.seq] for speech in self._undelivered}
+        for place in self._places_of_results(lost).values():
             self.messages[place] = self.messages[place].replace(undelivered=True)
             self.is_verbatim = False
         self._undelivered.clear()

@@ -55,6 +55,16 @@ def with_speaker(folder: Path) -> dict[str, str]:
     return {"PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": path}
 
 
+def recalled(folder: Path) -> str:
+    """What a chat shows a person who comes back, before they type."""
+    with terminal("chat", "--resume", cwd=folder) as child:
+        shown = str(at_prompt(child).before)
+        child.send("\x04")
+
+        assert end_of(child) == 0
+    return shown
+
+
 def below_the_way_back(done: subprocess.CompletedProcess[str]) -> str:
     """What a chat wrote under its first line, which tells how to come back."""
     assert (done.returncode, done.stderr) == (0, "")
@@ -124,11 +134,8 @@ class TestTalk:
         """P19: a conversation that is taken up again is recalled as the user knows it, without the model's text."""
         run("chat", "--preset", "talk", cwd=tmp_path, lines=["hello"])
 
-        with terminal("chat", "--resume", cwd=tmp_path) as child:
-            shown = str(at_prompt(child).before)
-            child.send("\x04")
+        shown = recalled(tmp_path)
 
-            assert end_of(child) == 0
         assert "You said: “hello”" in shown
         assert "The user should hear this" not in shown
 
@@ -202,11 +209,8 @@ class TestExplicitResponses:
         async with Engine.open(tmp_path / "turnwise.db", model=llm, tools=tools) as engine:
             turn = await (await engine.create(policy=policy)).send("How many?")
 
-        with terminal("chat", "--resume", cwd=tmp_path) as child:
-            shown = str(at_prompt(child).before)
-            child.send("\x04")
+        shown = recalled(tmp_path)
 
-            assert end_of(child) == 0
         assert turn.deliveries == ("Eight.",)
         assert "Eight." in shown
         assert "Seven." not in shown and "Refused." not in shown
@@ -218,11 +222,8 @@ class TestExplicitResponses:
         async with Engine.open(tmp_path / "turnwise.db", model=llm) as engine:
             turn = await (await engine.create(policy=policy)).send("How many?")
 
-        with terminal("chat", "--resume", cwd=tmp_path) as child:
-            shown = str(at_prompt(child).before)
-            child.send("\x04")
+        shown = recalled(tmp_path)
 
-            assert end_of(child) == 0
         assert turn.deliveries == ("Eight it is.",)
         assert "Eight it is." in shown and "Let me see." not in shown
 
