@@ -20,7 +20,7 @@ check: $(ready)  ## lint, format, types, floors, and whether what is made in the
 	$(bin)/ruff format --check
 	$(bin)/mypy -p turnwise
 	$(bin)/lint-imports
-	$(bin)/python -m turnwise.states.diagram --check docs/machine.md docs/host.md README.md
+	$(bin)/python -m turnwise.hosts.diagrams.mermaid --check docs/machine.md docs/host.md README.md
 
 deep: $(ready)  ## the property tests with many more examples: minutes to hours
 	TURNWISE_PROFILE=deep $(bin)/python -m pytest -m hypothesis --timeout=0
@@ -35,7 +35,7 @@ mutants: $(ready)  ## break states/ on purpose, thousands of times, and list wha
 	$(bin)/python tests/mutants.py
 
 docs: $(ready)  ## make docs/machine.md, the picture in README.md and the tables in docs/host.md again
-	$(bin)/python -m turnwise.states.diagram --write docs/machine.md docs/host.md README.md
+	$(bin)/python -m turnwise.hosts.diagrams.mermaid --write docs/machine.md docs/host.md README.md
 
 clean:  ## back to a fresh clone: remove .venv, caches and build artefacts
 	rm -rf .venv build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

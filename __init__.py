@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .effects.channels.port import Channel, Delivery, NotTaken
-    from .effects.channels.speech import SpeechChannel
+    from .effects.channels.speech.channel import SpeechChannel
     from .effects.channels.stream import Lagged, StreamChannel, Subscription
     from .effects.channels.terminal import TerminalChannel
     from .effects.channels.webhook import WebhookChannel
-    from .effects.model.lite import LiteLlm
+    from .effects.model.litellm.llm import LiteLlm
+    from .effects.model.performers.rewording import Rewording
     from .effects.model.port import Llm, LlmFailure, ModelAnswer, ModelCall, ModelRequest, Token
-    from .effects.model.rewording import Rewording
     from .effects.tools.acts import Question
     from .effects.tools.context import ToolContext
     from .effects.tools.tool import Tool, tool
@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from .engine.settings import Settings
     from .engine.turn import Turn
     from .engine.updates import Update
-    from .persistence.replay import Divergence, ReplayReport, replay
-    from .states import presets
-    from .states.acts import AgentMail, Speech, SubAgents, WorkComplete
+    from .persistence.maintenance.replay import Divergence, ReplayReport, replay
     from .states.errors import (
         CompactionFailed,
         ConfigurationError,
@@ -44,9 +42,8 @@ if TYPE_CHECKING:
         TurnwiseError,
         UnknownConversation,
     )
-    from .states.images import Image
-    from .states.messages import Message, Usage
-    from .states.policy import (
+    from .states.policy import presets
+    from .states.policy.policy import (
         Empty,
         Limits,
         ModelSpec,
@@ -59,21 +56,24 @@ if TYPE_CHECKING:
         Retry,
         SpeechRules,
     )
-    from .states.questions import QuestionOption, UserQuestion
-    from .states.texts import Texts
+    from .states.policy.texts import Texts
+    from .states.values.acts import AgentMail, Speech, SubAgents, WorkComplete
+    from .states.values.images import Image
+    from .states.values.messages import Message, Usage
+    from .states.values.questions import QuestionOption, UserQuestion
 
 # Where a host has set up no log Python would print warnings at people.
 logging.getLogger("turnwise").addHandler(logging.NullHandler())
 
 _HOMES = {
     "effects.channels.port": ("Channel", "Delivery", "NotTaken"),
-    "effects.channels.speech": ("SpeechChannel",),
+    "effects.channels.speech.channel": ("SpeechChannel",),
     "effects.channels.stream": ("Lagged", "StreamChannel", "Subscription"),
     "effects.channels.terminal": ("TerminalChannel",),
     "effects.channels.webhook": ("WebhookChannel",),
-    "effects.model.lite": ("LiteLlm",),
+    "effects.model.litellm.llm": ("LiteLlm",),
     "effects.model.port": ("Llm", "LlmFailure", "ModelAnswer", "ModelCall", "ModelRequest", "Token"),
-    "effects.model.rewording": ("Rewording",),
+    "effects.model.performers.rewording": ("Rewording",),
     "effects.tools.acts": ("Question",),
     "effects.tools.context": ("ToolContext",),
     "effects.tools.tool": ("Tool", "tool"),
@@ -82,8 +82,8 @@ _HOMES = {
     "engine.settings": ("Settings",),
     "engine.turn": ("Turn",),
     "engine.updates": ("Update",),
-    "persistence.replay": ("Divergence", "ReplayReport", "replay"),
-    "states.acts": ("AgentMail", "Speech", "SubAgents", "WorkComplete"),
+    "persistence.maintenance.replay": ("Divergence", "ReplayReport", "replay"),
+    "states.values.acts": ("AgentMail", "Speech", "SubAgents", "WorkComplete"),
     "states.errors": (
         "CompactionFailed",
         "ConfigurationError",
@@ -94,9 +94,9 @@ _HOMES = {
         "TurnwiseError",
         "UnknownConversation",
     ),
-    "states.images": ("Image",),
-    "states.messages": ("Message", "Usage"),
-    "states.policy": (
+    "states.values.images": ("Image",),
+    "states.values.messages": ("Message", "Usage"),
+    "states.policy.policy": (
         "Empty",
         "Limits",
         "ModelSpec",
@@ -109,10 +109,10 @@ _HOMES = {
         "Retry",
         "SpeechRules",
     ),
-    "states.questions": ("QuestionOption", "UserQuestion"),
-    "states.texts": ("Texts",),
+    "states.values.questions": ("QuestionOption", "UserQuestion"),
+    "states.policy.texts": ("Texts",),
 }
-_MODULES = {"presets": "states.presets"}
+_MODULES = {"presets": "states.policy.presets"}
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [

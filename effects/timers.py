@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..states.effects import StartTimer
 from ..states.events import Answer, DeadlineReached, RetryDue
 from .clock import Clock
-from .scene import Scene
+from .context import EffectContext
 
 _WAKES: dict[str, type[RetryDue | DeadlineReached]] = {"retry_due": RetryDue, "deadline_reached": DeadlineReached}
 
@@ -16,7 +16,7 @@ class TimerPerformer:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    async def __call__(self, effect: StartTimer, scene: Scene) -> Answer:
+    async def __call__(self, effect: StartTimer, scene: EffectContext) -> Answer:
         """Answer when the effect is due."""
         await self._clock.sleep_until(effect.due)
         return _WAKES[effect.wakes](effect_id=effect.effect_id, at=self._clock.now())

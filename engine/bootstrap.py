@@ -6,17 +6,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..effects.channels.courier import Courier
+from ..effects.channels.delivery_dispatcher import DeliveryDispatcher
 from ..effects.channels.performer import DeliveryPerformer
 from ..effects.clock import Clock
-from ..effects.model.asking import Asking
-from ..effects.model.condense import CondensePerformer
-from ..effects.model.lite import LiteLlm
-from ..effects.model.performer import ModelPerformer
+from ..effects.dispatcher import Performer
+from ..effects.model.litellm.llm import LiteLlm
+from ..effects.model.performers.compaction import CondensePerformer
+from ..effects.model.performers.model import ModelPerformer
+from ..effects.model.performers.model_caller import ModelCaller
+from ..effects.model.performers.summary import SummarizePerformer
+from ..effects.model.performers.verification import VerifyPerformer
 from ..effects.model.port import Llm, name_of
-from ..effects.model.summarize import SummarizePerformer
-from ..effects.model.verify import VerifyPerformer
-from ..effects.runner import Performer
 from ..effects.text import is_encodable
 from ..effects.timers import TimerPerformer
 from ..effects.tools.performer import ToolPerformer
@@ -34,13 +34,13 @@ from ..states.effects import (
     VerifyWork,
 )
 from ..states.errors import ConfigurationError
-from ..states.policy import ModelSpec
+from ..states.policy.policy import ModelSpec
 from .settings import Settings
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
-    from .tracing import Tracing
+    from .tracing.tracing import Tracing
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def build_tracing(provider: TracerProvider | None) -> Tracing | None:
     if provider is None:
         return None
     try:
-        from .tracing import Tracing
+        from .tracing.tracing import Tracing
     except ModuleNotFoundError:
         raise ConfigurationError("Tracing needs the package opentelemetry-api: install turnwise[otel].") from None
     return Tracing(provider)
@@ -122,13 +122,13 @@ def build_tracing(provider: TracerProvider | None) -> Tracing | None:
 def build_performers(
     models: Models,
     registry: ToolRegistry,
-    courier: Courier,
+    courier: DeliveryDispatcher,
     clock: Clock,
     settings: Settings,
     tracing: Tracing | None = None,
 ) -> Mapping[type[Effect], Performer]:
     """Who carries out what; the runner answers an effect that nobody carries out with a failure."""
-    asking = Asking(models.find, settings.llm_chat_timeout_sec)
+    asking = ModelCaller(models.find, settings.llm_chat_timeout_sec)
     if tracing is not None:
         asking = tracing.asking(asking)
     performers: dict[type[Effect], Performer] = {

@@ -23,22 +23,22 @@ from ..states.events import (
     UserMessage,
     UserQuestionResponse,
 )
-from ..states.images import Image
-from ..states.messages import Message
-from ..states.policy import Policy, WhenBusy
+from ..states.policy.policy import Policy, WhenBusy
+from ..states.projections.transcript import transcript
 from ..states.states import AwaitingPerson, AwaitingUserResponse, Cancelling, Compacting, State
 from ..states.step import Step
-from ..states.transcript import transcript
+from ..states.values.images import Image
+from ..states.values.messages import Message
 from .compaction import failure_of, goes_on
-from .memory import Memory
+from .projection import ConversationProjection
 from .requests import checked, make
 from .turn import Turn
 from .updates import Update
 from .watching import Watcher
 
 if TYPE_CHECKING:
-    from ..persistence.entry import StoredEntry
-    from ..persistence.replay import ReplayReport
+    from ..persistence.maintenance.replay import ReplayReport
+    from ..persistence.records.entry import StoredEntry
     from .engine import Engine
     from .loop import Loop
 
@@ -244,7 +244,7 @@ class Conversation:
         This conversation is not touched, also while it is busy; what is still to be delivered stays with it alone.
         Deleting it does not delete the copy. Raises `InvalidInput` for a step that there is not.
         """
-        from ..persistence.fork import fork
+        from ..persistence.maintenance.fork import fork
 
         new_id = _new_id()
         await fork(self._engine.store, self.id, new_id, at, self._engine.now())
@@ -303,11 +303,11 @@ class Conversation:
 
     async def turns(self) -> tuple[Turn, ...]:
         """The turns that have ended, oldest first."""
-        return tuple(Memory(self._loop.state, await self.events()).turns.values())
+        return tuple(ConversationProjection(self._loop.state, await self.events()).turns.values())
 
     async def replay(self) -> ReplayReport:
         """Fold the stored log again, and compare every step with what was stored."""
-        from ..persistence.replay import replay_conversation
+        from ..persistence.maintenance.replay import replay_conversation
 
         return await replay_conversation(self._engine.store, self.id)
 

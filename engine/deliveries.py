@@ -6,19 +6,21 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ..effects.channels.courier import Courier
+from ..effects.channels.delivery_dispatcher import DeliveryDispatcher
 from ..effects.channels.performer import parcel_of
-from ..effects.scene import Scene
+from ..effects.context import EffectContext
 from ..states.effects import DeliverToUser, Effect
 from ..states.log import LogEntry
 
 if TYPE_CHECKING:
-    from ..persistence.outbox import Undelivered
+    from ..persistence.records.outbox import Undelivered
 
 logger = logging.getLogger("turnwise.engine")
 
 
-def take_up(left: Iterable[Undelivered], entries: Sequence[LogEntry], scene: Scene, courier: Courier) -> None:
+def take_up(
+    left: Iterable[Undelivered], entries: Sequence[LogEntry], scene: EffectContext, courier: DeliveryDispatcher
+) -> None:
     """Hand what was left of one conversation to the courier, in the order in which it was said. What is for a channel
     that this engine does not have is reported, and stays in the outbox."""
     for one in left:

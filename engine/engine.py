@@ -13,39 +13,39 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, get_args
 
-from ..effects.channels.courier import Courier
+from ..effects.channels.delivery_dispatcher import DeliveryDispatcher
 from ..effects.clock import Clock, SystemClock
-from ..effects.runner import Log, Performer
+from ..effects.dispatcher import Log, Performer
 from ..effects.tools.registry import ToolRegistry
-from ..states import presets
-from ..states.acts import ActKind
 from ..states.effects import Effect
 from ..states.errors import ConfigurationError, EngineClosed, StoreError, UnknownConversation
 from ..states.events import Opened
 from ..states.log import LogEntry
 from ..states.machine import begin
-from ..states.policy import ModelSpec, Policy
+from ..states.policy import presets
+from ..states.policy.policy import ModelSpec, Policy
 from ..states.states import pending
+from ..states.values.acts import ActKind
 from .bootstrap import Models, build_performers, build_tracing
 from .conversation import Conversation
 from .deliveries import take_up
 from .loop import Loop
-from .loops import Loops
-from .memory import Memory
+from .policy_warnings import policy_warnings
+from .projection import ConversationProjection
+from .registry import ConversationRegistry
 from .requests import checked_id, checked_policy, make
 from .settings import Settings
-from .unmet import unmet
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
     from ..effects.channels.port import Channel
     from ..effects.model.port import Llm
-    from ..persistence.outbox import Undelivered
-    from ..persistence.store import Store
-    from ..persistence.summary import Summary
+    from ..persistence.records.outbox import Undelivered
+    from ..persistence.records.summary import Summary
+    from ..persistence.sqlite.store import Store
     from .blocking import BlockingEngine
-    from .tracing import Tracing
+    from .tracing.tracing import Tracing
 
 logger = logging.getLogger("turnwise.engine")
 
@@ -61,7 +61,7 @@ class Engine:
         url: str | Path,
         models: Models,
         performers: Mapping[type[Effect], Performer],
-        courier: Courier,
+        courier: DeliveryDispatcher,
         policy: Policy,
         clock: Clock,
         tracing: Tracing | None = None,
@@ -79,7 +79,7 @@ class Engine:
         self._store: Store | None = None
         self._opening: asyncio.Future[None] | None = None
         self._closing: asyncio.Future[None] | None = None
-        self._loops = Loops(self._load)
+        self._loops = ConversationRegistry(self._load)
 
     # --- opening and closing
 
@@ -123,7 +123,7 @@ class Engine:
             if not isinstance(given, kind):
                 raise ConfigurationError(f"An engine takes {kind.__name__} as its {kind.__name__.lower()}.")
         models, tracing = Models.of(model, fallback_models), build_tracing(tracer_provider)
-        courier = Courier(channels, clock, None if tracing is None else tracing.attempt)
+        courier = DeliveryDispatcher(channels, clock, None if tracing is None else tracing.attempt)
         registry = ToolRegistry(tools)
         performers = build_performers(models, registry, courier, clock, settings, tracing)
         return cls(url, models, performers, courier, policy, clock, tracing, registry.acts)
@@ -153,7 +153,7 @@ class Engine:
         return self
 
     async def _open(self) -> None:
-        from ..persistence.store import Store
+        from ..persistence.sqlite.store import Store
 
         self._store = await Store.open(self._url)
         threading.Thread(target=self._warm, daemon=True, name="turnwise-warm").start()
@@ -250,7 +250,7 @@ class Engine:
         step = begin(opened)
         log = await self.store.create(conversation_id, opened, step)
         self._check_open()
-        loop = self._loop(conversation_id, Memory(step.state, (LogEntry.of(opened, step),)), log)
+        loop = self._loop(conversation_id, ConversationProjection(step.state, (LogEntry.of(opened, step),)), log)
         self._loops.add(loop)
         return Conversation(self, loop)
 
@@ -286,14 +286,14 @@ class Engine:
     def with_models(self, policy: Policy) -> Policy:
         """The policy, with the models of this engine. Raises `InvalidInput` for what is no policy."""
         policy = checked_policy(policy)
-        for sentence in unmet(policy, self._acts):
+        for sentence in policy_warnings(policy, self._acts):
             logger.warning(sentence)
         return policy.model_copy(update={"models": self._models.specs})
 
     async def _load(self, conversation_id: str) -> Loop:
         loaded = await self.store.load(conversation_id)
         self._check_open()
-        memory = Memory(loaded.state, loaded.entries)
+        memory = ConversationProjection(loaded.state, loaded.entries)
         if pending(loaded.state):
             memory.read()  # it goes on by itself, so nobody else would be told that it cannot
         loop = self._loop(conversation_id, memory, loaded.log)
@@ -301,7 +301,7 @@ class Engine:
             take_up(left, loaded.entries, loop.scene(), self._courier)
         return loop
 
-    def _loop(self, conversation_id: str, memory: Memory, log: Log) -> Loop:
+    def _loop(self, conversation_id: str, memory: ConversationProjection, log: Log) -> Loop:
         performers, models = self._performers, self._models.specs
         clock, tracing = self._clock, self._tracing
         return Loop(conversation_id, memory, log, performers, clock, models, self._loops, tracing)

@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..effects.clock import Clock
-from ..effects.runner import Log, Performer, Runner
-from ..effects.scene import UNAWAITED, LiveKind, Scene
+from ..effects.context import UNAWAITED, EffectContext, LiveKind
+from ..effects.dispatcher import Log, Performer, Runner
 from ..persistence.errors import StorageFailed, StoreConflict
 from ..states.effects import Effect
 from ..states.errors import Refused, StoreError, TurnwiseError
@@ -33,15 +33,15 @@ from ..states.events import (
     UserMessage,
 )
 from ..states.machine import transition
-from ..states.policy import ModelSpec
+from ..states.policy.policy import ModelSpec
 from ..states.states import Closed, Failed, Idle, State, pending
 from ..states.step import Step
 from .feed import Feed
 from .mailbox import Mailbox
-from .memory import Memory
-from .outcomes import Outcomes
 from .ports import Keeper, Observer
+from .projection import ConversationProjection
 from .recovery import reports
+from .turn_waiters import TurnWaiters
 from .updates import Update
 
 logger = logging.getLogger("turnwise.loop")
@@ -58,7 +58,7 @@ class Loop:
     def __init__(
         self,
         conversation_id: str,
-        memory: Memory,
+        memory: ConversationProjection,
         log: Log,
         performers: Mapping[type[Effect], Performer],
         clock: Clock,
@@ -69,7 +69,7 @@ class Loop:
         self.conversation_id = conversation_id
         self.memory = memory
         self.feed = Feed()
-        self.outcomes = Outcomes(memory)
+        self.outcomes = TurnWaiters(memory)
         self._clock = clock
         self._models = models
         self._keeper = keeper
@@ -142,10 +142,10 @@ class Loop:
         if isinstance(self.state, Closed):
             self.feed.close()
 
-    def scene(self) -> Scene:
+    def scene(self) -> EffectContext:
         """What a performer may look at now."""
         memory, turn = self.memory, self.memory.state.book.turn
-        return Scene(self.conversation_id, turn, memory.context, memory.transcript, self._show, self._log)
+        return EffectContext(self.conversation_id, turn, memory.context, memory.transcript, self._show, self._log)
 
     def _show(self, effect_id: int, kind: LiveKind, data: dict[str, Any]) -> None:
         if kind in UNAWAITED or effect_id in pending(self.state):

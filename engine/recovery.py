@@ -9,8 +9,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from ..states.events import Report, Resumed, ToolInterrupted
-from ..states.round import Round
 from ..states.states import InDoubt, State, ToolExecuting, pending
+from ..states.values.round import Round
 
 
 def reports(state: State, at: datetime) -> tuple[Report, ...]:

@@ -9,11 +9,12 @@ from pydantic import ValidationError
 from ..effects.text import is_encodable
 from ..states.errors import InvalidInput
 from ..states.events import Event, exact
-from ..states.policy import Policy
-from ..states.value import MAX_QUOTED, shortened
+from ..states.policy.policy import Policy
+from ..states.values.value import MAX_QUOTED, shortened
 
 MAX_REQUEST = 4_000_000
-"""Characters of a request as JSON, its images left out, which have bounds of their own (`states/images.py`). Ours: four
+"""Characters of a request as JSON, its images left out, which have bounds of their own (see
+`states/values/images.py`). Ours: four
 texts of the greatest length."""
 
 LONGEST_ID = 200

@@ -14,15 +14,15 @@ from ..states.effects import OUTGOING
 from ..states.errors import InvalidInput, Refused
 from ..states.events import DoubtResolved, Event, Resolution
 from ..states.machine import transition
-from ..states.messages import ToolCall
 from ..states.states import InDoubt, State
 from ..states.step import Step
-from .memory import Memory
+from ..states.values.messages import ToolCall
+from .projection import ConversationProjection
 from .recovery import reports
 from .requests import make
 
 if TYPE_CHECKING:
-    from ..persistence.store import Loaded, Store
+    from ..persistence.sqlite.store import Loaded, Store
 
 
 async def calls_in_doubt(store: Store, conversation_id: str, at: datetime) -> tuple[ToolCall, ...]:
@@ -56,9 +56,9 @@ async def resolve(store: Store, conversation_id: str, call_id: str | None, verdi
     return steps[-1][1].state
 
 
-def _taken_up(loaded: Loaded, at: datetime) -> tuple[Memory, list[tuple[Event, Step]]]:
+def _taken_up(loaded: Loaded, at: datetime) -> tuple[ConversationProjection, list[tuple[Event, Step]]]:
     """The conversation taken up after a crash, and the steps by which it was, which are not stored."""
-    memory = Memory(loaded.state, loaded.entries)
+    memory = ConversationProjection(loaded.state, loaded.entries)
     steps: list[tuple[Event, Step]] = []
     for report in reports(loaded.state, at):
         step = transition(memory.state, report, memory.context)

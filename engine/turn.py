@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..states.messages import Said, ToolCall, Usage
-from ..states.policy import Policy
-from ..states.questions import UserQuestion
-from ..states.reaching import spoken_and_delivered
-from ..states.replies import text_of_reply
+from ..states.policy.delivery_rules import spoken_and_delivered
+from ..states.policy.policy import Policy
+from ..states.projections.reply_text import text_of_reply
+from ..states.projections.transcript import Transcript
 from ..states.states import AwaitingApproval, AwaitingPerson, AwaitingUserResponse, InDoubt, State
-from ..states.transcript import Transcript
-from ..states.turn import Delivered, TurnEnded
+from ..states.values.messages import Said, ToolCall, Usage
+from ..states.values.questions import UserQuestion
+from ..states.values.turn import Delivered, TurnEnded
 
 Status = Literal[
     "completed",

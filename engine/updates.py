@@ -17,9 +17,9 @@ from ..states.context import Context
 from ..states.effects import DeliverToUser, ExecuteTool, PersistToolResults
 from ..states.errors import InvalidInput
 from ..states.log import LogEntry
-from ..states.messages import Message
-from ..states.policy import Policy
-from ..states.replies import text_of_reply
+from ..states.policy.policy import Policy
+from ..states.projections.reply_text import text_of_reply
+from ..states.projections.transcript import Transcript
 from ..states.states import (
     AwaitingApproval,
     AwaitingUserResponse,
@@ -30,7 +30,7 @@ from ..states.states import (
     RetryWaiting,
     State,
 )
-from ..states.transcript import Transcript
+from ..states.values.messages import Message
 from .turn import Turn
 
 UpdateType = Literal[

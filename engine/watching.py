@@ -10,13 +10,13 @@ from ..states.errors import InvalidInput, Refused, StoreError
 from ..states.events import Opened
 from ..states.log import LogEntry
 from ..states.machine import begin, transition
+from ..states.projections.transcript import Transcript
 from ..states.states import Closed, Idle, State
-from ..states.transcript import Transcript
 from .loop import Loop
 from .updates import Update, parse_id, snapshot, updates_of
 
 if TYPE_CHECKING:
-    from ..persistence.store import Store
+    from ..persistence.sqlite.store import Store
 
 
 class Watcher:

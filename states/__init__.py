@@ -34,7 +34,6 @@ Glossary
 - *case* and *seed*: the number of a requirement of turnwise, and of the text that it comes from; tests quote them.
 """
 
-from .acts import Act, AgentMail, Speech, SubAgents, WorkComplete
 from .context import Context
 from .effects import (
     Abort,
@@ -94,14 +93,23 @@ from .events import (
     UserQuestionResponse,
     WorkVerified,
 )
-from .images import Image
-from .inbox import Waiting
 from .log import LogEntry
 from .machine import MACHINE, begin, next_events, transition
-from .messages import Heard, Joined, Made, Message, ToolCall, ToolResult, Usage
-from .policy import Empty, Limits, ModelSpec, Policy, Profile, Questions, Recent, Recovery, Repeats, Retry, SpeechRules
-from .questions import Annotation, AskUserQuestionInput, QuestionOption, UserQuestion
-from .round import Child, Round, RoundCall, Running
+from .policy.policy import (
+    Empty,
+    Limits,
+    ModelSpec,
+    Policy,
+    Profile,
+    Questions,
+    Recent,
+    Recovery,
+    Repeats,
+    Retry,
+    SpeechRules,
+)
+from .policy.texts import Texts
+from .projections.transcript import transcript
 from .states import (
     AwaitingApproval,
     AwaitingSubAgents,
@@ -125,9 +133,13 @@ from .states import (
     pending,
 )
 from .step import Step
-from .texts import Texts
-from .transcript import transcript
-from .turn import Delivered, Failure, Spoken, TurnEnded, TurnRecord
+from .values.acts import Act, AgentMail, Speech, SubAgents, WorkComplete
+from .values.images import Image
+from .values.inbox import Waiting
+from .values.messages import Heard, Joined, Made, Message, ToolCall, ToolResult, Usage
+from .values.questions import Annotation, AskUserQuestionInput, QuestionOption, UserQuestion
+from .values.round import Child, Round, RoundCall, Running
+from .values.turn import Delivered, Failure, Spoken, TurnEnded, TurnRecord
 
 __all__ = [
     "MACHINE",

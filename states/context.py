@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from .events import Event, Opened, PolicyChanged
-from .policy import Policy
-from .roles import Role
-from .value import Value
+from .policy.policy import Policy
+from .policy.roles import Role
+from .values.value import Value
 
 CHANGES_CONTEXT = (Opened, PolicyChanged)
 """The events that change a context. Who only wants the context of a log may leave out all others."""

@@ -12,11 +12,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from .acts import Audience
-from .messages import Heard, Said
-from .round import RoundCall
-from .turn import TurnStatus
-from .value import Instant, Part, Seconds, TaggedPart, Text
+from .values.acts import Audience
+from .values.messages import Heard, Said
+from .values.round import RoundCall
+from .values.turn import TurnStatus
+from .values.value import Instant, Part, Seconds, TaggedPart, Text
 
 
 class Effect(TaggedPart):

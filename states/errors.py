@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from .failures import FailureKind
-from .value import MAX_QUOTED, shortened
+from .values.failures import FailureKind
+from .values.value import MAX_QUOTED, shortened
 
 RefusalCode = Literal[
     "busy",

@@ -13,14 +13,14 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationInfo, field_validator, model_serializer
 from pydantic_core import PydanticCustomError
 
-from .acts import Audience
-from .failures import FailureKind
-from .images import Images
-from .messages import ToolCall, ToolResult, Usage
-from .policy import Policy, WhenBusy
-from .questions import Annotation, Answers, QuestionSet, answers_as_json
-from .roles import Role
-from .value import Block, Instant, RequestText, Tagged, Text, Value
+from .policy.policy import Policy, WhenBusy
+from .policy.roles import Role
+from .values.acts import Audience
+from .values.failures import FailureKind
+from .values.images import Images
+from .values.messages import ToolCall, ToolResult, Usage
+from .values.questions import Annotation, Answers, QuestionSet, answers_as_json
+from .values.value import Block, Instant, RequestText, Tagged, Text, Value
 
 
 class Event(Tagged):

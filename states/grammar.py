@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 from .context import Context
-from .draft import Draft
 from .errors import RefusalCode, Refused
 from .events import Event, Request
 from .states import State
+from .step_builder import StepBuilder
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Same:
 SAME = Same()
 
 # Handlers and guards name the exact draft and event types of their rows; laws in the tests hold them to it.
-Guard: TypeAlias = Callable[[Draft[Any], Any, Context], bool]
-Handler: TypeAlias = Callable[[Draft[Any], Any, Context], State | None]
-Reason: TypeAlias = Callable[[Draft[Any], Any, Context], Refused]
+Guard: TypeAlias = Callable[[StepBuilder[Any], Any, Context], bool]
+Handler: TypeAlias = Callable[[StepBuilder[Any], Any, Context], State | None]
+Reason: TypeAlias = Callable[[StepBuilder[Any], Any, Context], Refused]
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Refusal:
     why: RefusalCode | Reason
     when: ClassVar[None] = None
 
-    def reason(self, draft: Draft[Any], event: Request, context: Context) -> Refused:
+    def reason(self, draft: StepBuilder[Any], event: Request, context: Context) -> Refused:
         """The error to raise."""
         return self.why(draft, event, context) if callable(self.why) else Refused(self.why)
 

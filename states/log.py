@@ -8,7 +8,7 @@ from functools import cached_property
 from .effects import Effect
 from .events import Event
 from .step import Step
-from .turn import TurnEnded
+from .values.turn import TurnEnded
 
 
 @dataclass(frozen=True)

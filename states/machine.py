@@ -15,11 +15,11 @@ from typing import Any
 from transitions import EventData, Machine
 
 from .context import Context
-from .draft import Draft
 from .events import ANSWERS, EVENTS, REQUESTS, Event, Opened, Request
 from .grammar import SAME, Branch, Entry, Junction, NoOp, Refusal, Row, Same, Table, Target
 from .states import STATES, Book, Idle, State
 from .step import Step
+from .step_builder import StepBuilder
 from .table import TABLE
 
 Key = tuple[type[State], type[Event]]
@@ -48,7 +48,7 @@ class Edge:
     def __call__(self, fired: EventData) -> bool:
         """Whether the event fired takes this way. The arguments are those of `transition`. `Pure.`"""
         state, event, context = fired.args
-        draft = Draft(state, event)
+        draft = StepBuilder(state, event)
         if self.row.when is not None and not self.row.when(draft, event, context):
             return False
         _run(self.row, draft, event, context)
@@ -181,7 +181,7 @@ def transition(state: State, event: Event, context: Context) -> Step:
     """
     if not _is_heeded(state, event):
         return Step(state, ignored=True)
-    draft = Draft(state, event)
+    draft = StepBuilder(state, event)
     entry = _pick(state, event, draft, context)
     if isinstance(entry, Refusal):
         assert isinstance(event, Request)
@@ -193,13 +193,13 @@ def transition(state: State, event: Event, context: Context) -> Step:
 
 def entry_for(state: State, event: Event, context: Context) -> Entry | None:
     """The entry of the table that this event meets, or None if nobody waits for it. `Pure.`"""
-    return _pick(state, event, Draft(state, event), context) if _is_heeded(state, event) else None
+    return _pick(state, event, StepBuilder(state, event), context) if _is_heeded(state, event) else None
 
 
 def branches_for(state: State, event: Event, context: Context) -> tuple[Branch, ...]:
     """The branches that this event takes behind its row, from junction to junction; none if it takes no row. `Pure.`"""
     taken: Entry | Branch | None = entry_for(state, event, context)
-    draft, branches = Draft(state, event), []
+    draft, branches = StepBuilder(state, event), []
     while isinstance(taken, Row | Branch):
         _run(taken, draft, event, context)
         if not isinstance(taken.to, Junction):
@@ -216,14 +216,14 @@ def _is_heeded(state: State, event: Event) -> bool:
     return kind in _REQUESTS or state.concerned_by(event)  # type: ignore[arg-type]
 
 
-def _pick(state: State, event: Event, draft: Draft[Any], context: Context) -> Entry:
+def _pick(state: State, event: Event, draft: StepBuilder[Any], context: Context) -> Entry:
     for entry in _COMPILED[type(state), type(event)]:
         if entry.when is None or entry.when(draft, event, context):
             return entry
     raise AssertionError("the last entry for every event has no guard")
 
 
-def _follow(row: Row, draft: Draft[Any], event: Event, context: Context) -> Step:
+def _follow(row: Row, draft: StepBuilder[Any], event: Event, context: Context) -> Step:
     taken: Row | Branch = row
     state = _run(row, draft, event, context)
     while isinstance(taken.to, Junction):
@@ -233,14 +233,14 @@ def _follow(row: Row, draft: Draft[Any], event: Event, context: Context) -> Step
     return Step(state, draft.effects, draft.ended, draft.withdrawn)
 
 
-def _choose(junction: Junction, draft: Draft[Any], event: Event, context: Context) -> Branch:
+def _choose(junction: Junction, draft: StepBuilder[Any], event: Event, context: Context) -> Branch:
     for branch in junction.branches:
         if branch.when is None or branch.when(draft, event, context):
             return branch
     raise AssertionError("the last branch of every junction has no guard")
 
 
-def _run(choice: Row | Branch, draft: Draft[Any], event: Event, context: Context) -> State | None:
+def _run(choice: Row | Branch, draft: StepBuilder[Any], event: Event, context: Context) -> State | None:
     return None if choice.then is None else choice.then(draft, event, context)
 
 

@@ -28,13 +28,13 @@ from .events import (
     Resumed,
     ToolInterrupted,
 )
-from .failures import FailureKind
-from .inbox import Waiting
-from .messages import Heard
-from .questions import QuestionSet
-from .round import Awaited, Round, RoundCall
-from .turn import TurnEnded, TurnRecord
-from .value import Instant, Part, TaggedPart
+from .values.failures import FailureKind
+from .values.inbox import Waiting
+from .values.messages import Heard
+from .values.questions import QuestionSet
+from .values.round import Awaited, Round, RoundCall
+from .values.turn import TurnEnded, TurnRecord
+from .values.value import Instant, Part, TaggedPart
 
 
 class Book(Part):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from .effects import Effect
 from .states import State
-from .turn import TurnEnded
+from .values.turn import TurnEnded
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from .events import (
     ToolInterrupted, ToolReconciled, TurnSummarized, UserCancel, UserMessage, UserQuestionResponse, WorkVerified,
 )
 from .grammar import SAME, Line, Table, branch, junction, lines, nothing, on, refuse
-from .guards import (
+from .handlers.guards import (
     asks_beside_others, budget_is_spent, calls_are_cut_off, comes_too_late, declines, did_not_run,
     fails_for_lack_of_room, fills_window, fills_window_again, has_next_model, has_room, is_asking_about, is_closing,
     is_complete, is_in_turn, is_silent, is_still_failed, is_unknown, may_be_prompted_again, may_condense_again,

@@ -16,7 +16,7 @@ import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from ..states.value import later
+from ..states.values.value import later
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 """When a clock starts that is not told otherwise."""

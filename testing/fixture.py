@@ -21,7 +21,7 @@ from pydantic import Field, ValidationError
 
 from ..states.errors import InvalidInput
 from ..states.events import AnyEvent, Event
-from ..states.value import MAX_QUOTED, Value, shortened
+from ..states.values.value import MAX_QUOTED, Value, shortened
 from .history import History, Trace
 from .laws import Law, check_newest, is_replayed_by_its_log
 from .program import Known, became, claim, event_of

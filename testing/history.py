@@ -13,15 +13,15 @@ from ..states.context import Context
 from ..states.effects import Effect
 from ..states.events import Event, ToolApproval
 from ..states.log import LogEntry
-from ..states.messages import Message
+from ..states.projections.transcript import Transcript
 from ..states.states import State
 from ..states.step import Step
-from ..states.transcript import Transcript
-from .books.family import Family
-from .books.flights import Flights
-from .books.messages import Messages
-from .books.speech import SpeechBook
-from .books.spending import Spending
+from ..states.values.messages import Message
+from .ledgers.in_flight import Flights
+from .ledgers.messages import Messages
+from .ledgers.speech import SpeechLedger
+from .ledgers.spending import Spending
+from .ledgers.sub_agents import Family
 from .observation import NOTHING, Observation, Trace, observe
 
 __all__ = ["NOTHING", "History", "Observation", "Trace", "histories", "observe"]
@@ -36,7 +36,7 @@ class History:
         self.flights = Flights()
         self.spending = Spending()
         self.messages = Messages()
-        self.speech = SpeechBook()
+        self.speech = SpeechLedger()
         self.family = Family()
         self.allowed: set[str] = set()
         """The calls that a person allowed."""

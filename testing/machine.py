@@ -42,10 +42,10 @@ from ..states.events import (
     ToolInterrupted,
     UserMessage,
 )
-from ..states.messages import ToolCall
-from ..states.policy import Policy
-from ..states.roles import Role
+from ..states.policy.policy import Policy
+from ..states.policy.roles import Role
 from ..states.states import AwaitingPerson, Busy, Failed, Idle, InDoubt, State
+from ..states.values.messages import ToolCall
 from . import strategies
 from .fixture import AnyPath, Failures
 from .history import History, Observation, observe

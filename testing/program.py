@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from .. import states
 from ..states.errors import Refused
 from ..states.events import Event
-from ..states.value import Value
+from ..states.values.value import Value
 from .history import History, Observation
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from pydantic_core import PydanticUndefined
 from ..states.effects import Effect
 from ..states.events import Answer, Event, LlmResponse, Request
 from ..states.states import State
-from ..states.value import Value, later
+from ..states.values.value import Value, later
 from .history import History, Observation, observe
 from .program import Known, event_of
 

@@ -34,14 +34,14 @@ from ..states.errors import StoreError, UnknownConversation
 from ..states.events import Answer, Event, LlmResponse, Opened, Request, ToolComplete, UserMessage
 from ..states.log import LogEntry
 from ..states.machine import begin, transition
-from ..states.messages import ToolCall, ToolResult
-from ..states.policy import Policy
+from ..states.policy.policy import Policy
 from ..states.states import State, pending
 from ..states.step import Step
+from ..states.values.messages import ToolCall, ToolResult
 
 if TYPE_CHECKING:
-    from ..persistence.outbox import Outgoing, Undelivered
-    from ..persistence.port import LogPort, StorePort
+    from ..persistence.ports import LogPort, StorePort
+    from ..persistence.records.outbox import Outgoing, Undelivered
 
 C = TypeVar("C", bound="StoreContract")
 
@@ -115,7 +115,7 @@ class Story:
 
 def delivered_by(step: Step, *targets: str) -> tuple[Outgoing, ...]:
     """What a step says to its user, once for each target."""
-    from ..persistence.outbox import Outgoing
+    from ..persistence.records.outbox import Outgoing
 
     said = [effect.effect_id for effect in step.effects if isinstance(effect, DeliverToUser)]
     return tuple(Outgoing(effect_id, target) for effect_id in said for target in targets)

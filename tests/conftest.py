@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 if TYPE_CHECKING:
-    from turnwise.persistence.store import Store
+    from turnwise.persistence.sqlite.store import Store
 
 # Slow machines are no news, so no profile measures time; the limit for one test stands in pyproject.toml. A failure is
 # told as a program; Hypothesis' own explanation would watch each line of a run and take minutes. Build servers search
@@ -85,7 +85,7 @@ def database(tmp_path: Path) -> Path:
 @pytest.fixture
 async def store(database: Path) -> AsyncIterator[Store]:
     """A new database in a file, open. It waits for a lock only briefly."""
-    from turnwise.persistence.store import Store
+    from turnwise.persistence.sqlite.store import Store
 
     store = await Store.open(database, busy_timeout=0.05)
     yield store

@@ -7,16 +7,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ...states.effects import DeliverToUser
-from ...states.replies import text_of_reply
-from ..scene import Scene
-from .courier import Courier, Parcel
+from ...states.projections.reply_text import text_of_reply
+from ..context import EffectContext
+from .delivery_dispatcher import DeliveryDispatcher, PendingDelivery
 from .port import Delivery
 
 
 class DeliveryPerformer:
     """Carries out `DeliverToUser`. Nobody awaits it in the machine; it returns when the first attempts are over."""
 
-    def __init__(self, courier: Courier) -> None:
+    def __init__(self, courier: DeliveryDispatcher) -> None:
         self._courier = courier
 
     @property
@@ -24,14 +24,14 @@ class DeliveryPerformer:
         """Whom each delivery is for, as the outbox has it."""
         return self._courier.targets
 
-    async def __call__(self, effect: DeliverToUser, scene: Scene) -> None:
+    async def __call__(self, effect: DeliverToUser, scene: EffectContext) -> None:
         """Try every channel once. One that fails does not hold up the others; it is told, and tried again (S20)."""
         await self._courier.hand_in((target, parcel_of(effect, scene, target)) for target in self.targets)
 
 
 def parcel_of(
-    effect: DeliverToUser, scene: Scene, target: str, attempts: int = 0, due: datetime | None = None
-) -> Parcel:
+    effect: DeliverToUser, scene: EffectContext, target: str, attempts: int = 0, due: datetime | None = None
+) -> PendingDelivery:
     """The delivery as it goes to this channel. So many `attempts` have failed, and the next one comes when it is `due`,
     None for at once."""
     delivery = Delivery(
@@ -43,10 +43,10 @@ def parcel_of(
         origin=scene.transcript.origin(effect.said),
     )
     tell = partial(_tell, scene, effect.effect_id, delivery, target)
-    return Parcel(delivery, effect.effect_id, scene.receipts, tell, attempts, due)
+    return PendingDelivery(delivery, effect.effect_id, scene.receipts, tell, attempts, due)
 
 
-def _tell(scene: Scene, effect_id: int, delivery: Delivery, target: str, sentence: str | None) -> None:
+def _tell(scene: EffectContext, effect_id: int, delivery: Delivery, target: str, sentence: str | None) -> None:
     told = {"key": delivery.key, "channel": target, "turn": delivery.turn, "ordinal": delivery.ordinal}
     if sentence is None:
         scene.show(effect_id, "delivered", told)
@@ -55,6 +55,6 @@ def _tell(scene: Scene, effect_id: int, delivery: Delivery, target: str, sentenc
 
 
 if TYPE_CHECKING:
-    from ..runner import Sender
+    from ..dispatcher import Sender
 
     _FILLS: type[Sender] = DeliveryPerformer

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from ...states.failures import FailureKind
-from ...states.messages import Usage
+from ...states.values.failures import FailureKind
+from ...states.values.messages import Usage
 
 Purpose = Literal["converse", "check", "summarize", "condense", "reword"]
 """What a request is for: the next answer in the conversation, the check of a claim that the work is complete, the

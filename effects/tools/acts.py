@@ -14,9 +14,9 @@ from typing import ClassVar
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
-from ...states.acts import Act, ActKind, AgentMail, Speech, SubAgents, WorkComplete
-from ...states.policy import Policy
-from ...states.questions import QuestionSet
+from ...states.policy.policy import Policy
+from ...states.values.acts import Act, ActKind, AgentMail, Speech, SubAgents, WorkComplete
+from ...states.values.questions import QuestionSet
 
 NEEDS_TO_BE_ALONE: frozenset[ActKind] = frozenset({"question", "children"})
 """Kinds of act that only an exclusive tool may declare."""

@@ -15,10 +15,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic_core import from_json
 
 from ...states.errors import ConfigurationError
-from ...states.policy import Policy
+from ...states.policy.policy import Policy
 from ..text import encodable_json
+from .argument_errors import NOT_AN_OBJECT, InvalidArguments, fault
 from .context import ToolContext
-from .faults import NOT_AN_OBJECT, InvalidArguments, fault
 from .schema import Schema, schema_of
 from .signature import Parameter, parameters_of, underlying
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ...states.effects import ExecuteTool
 from ...states.events import AskUserQuestionPending, ToolComplete
-from ...states.messages import ToolResult
+from ...states.values.messages import ToolResult
 from ..clock import Clock
-from ..scene import Scene
+from ..context import EffectContext
 from .acts import Question
 from .context import ToolContext
 from .registry import ToolRegistry
@@ -20,14 +20,14 @@ class ToolPerformer:
         self._tools = tools
         self._clock = clock
 
-    async def __call__(self, effect: ExecuteTool, scene: Scene) -> ToolComplete | AskUserQuestionPending:
+    async def __call__(self, effect: ExecuteTool, scene: EffectContext) -> ToolComplete | AskUserQuestionPending:
         """Run the call, and answer with its result, or with the questions that it asks."""
         outcome = await self._run(effect, scene)
         if isinstance(outcome, Question):
             return AskUserQuestionPending(effect_id=effect.effect_id, at=self._clock.now(), questions=outcome.questions)
         return ToolComplete(effect_id=effect.effect_id, at=self._clock.now(), result=outcome)
 
-    async def _run(self, effect: ExecuteTool, scene: Scene) -> ToolResult | Question:
+    async def _run(self, effect: ExecuteTool, scene: EffectContext) -> ToolResult | Question:
         call = scene.transcript.call(effect.call.call_id)
         tool = self._tools.find(call.name)
         if tool is None:
@@ -38,7 +38,7 @@ class ToolPerformer:
         return await run(tool, call.arguments, context, scene.context.policy)
 
 
-def context_of(call_id: str, scene: Scene, effect_id: int, started_as: int) -> ToolContext:
+def context_of(call_id: str, scene: EffectContext, effect_id: int, started_as: int) -> ToolContext:
     """What a function may know that serves this call as the effect `effect_id`; the call was started as another effect
     if a crash lies between."""
 

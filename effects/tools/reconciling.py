@@ -10,11 +10,11 @@ from typing import Literal
 
 from ...states.effects import ReconcileTool
 from ...states.events import ToolReconciled
-from ...states.messages import ToolResult
+from ...states.values.messages import ToolResult
 from ..clock import Clock
-from ..scene import Scene
+from ..context import EffectContext
+from .argument_errors import InvalidArguments
 from .calling import Returned, ending_of
-from .faults import InvalidArguments
 from .performer import context_of
 from .registry import ToolRegistry
 from .run import within_bounds
@@ -32,14 +32,14 @@ class ReconcilePerformer:
         self._tools = tools
         self._clock = clock
 
-    async def __call__(self, effect: ReconcileTool, scene: Scene) -> ToolReconciled:
+    async def __call__(self, effect: ReconcileTool, scene: EffectContext) -> ToolReconciled:
         """Ask the tool, and answer with what it says."""
         said = await self._said(effect, scene)
         verdict: Verdict = "ran" if isinstance(said, ToolResult) else said
         result = said if isinstance(said, ToolResult) else None
         return ToolReconciled(effect_id=effect.effect_id, at=self._clock.now(), verdict=verdict, result=result)
 
-    async def _said(self, effect: ReconcileTool, scene: Scene) -> Verdict | ToolResult:
+    async def _said(self, effect: ReconcileTool, scene: EffectContext) -> Verdict | ToolResult:
         call = scene.transcript.call(effect.call.call_id)
         tool = self._tools.find(call.name)
         if tool is None or tool.reconcile is None:

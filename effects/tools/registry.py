@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ...states.acts import ActKind
 from ...states.errors import ConfigurationError
-from ...states.messages import ToolCall
-from ...states.policy import Policy
-from ...states.value import shortened
+from ...states.policy.policy import Policy
+from ...states.values.acts import ActKind
+from ...states.values.messages import ToolCall
+from ...states.values.value import shortened
 from ..model.port import ModelCall
 from ..text import encodable
+from .argument_errors import InvalidArguments
 from .arguments import normalized
-from .builtin import BUILT_IN, bare_name, names_of
-from .faults import InvalidArguments
+from .builtin.registry import BUILT_IN, bare_name, names_of
 from .tool import AnyTool, Tool, make_tool
 
 _POLICY = Policy()

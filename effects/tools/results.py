@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
-from ...states.images import Image
-from ...states.messages import ToolResult
+from ...states.values.images import Image
+from ...states.values.messages import ToolResult
 from ..text import encodable, encodable_json
 
 DONE = "Done."

@@ -13,17 +13,17 @@ from dataclasses import replace
 
 from pydantic import ValidationError
 
-from ...states.messages import ToolResult
-from ...states.policy import Policy
-from ...states.value import shortened
+from ...states.policy.policy import Policy
+from ...states.values.messages import ToolResult
+from ...states.values.value import shortened
 from ..text import encodable
 from .acts import Question, acknowledge, acts_in, success
+from .argument_errors import InvalidArguments, fault
+from .builtin.speech_arguments import NothingToSay
 from .calling import Ending, Raised, Returned, ending_of
 from .context import ToolContext
-from .faults import InvalidArguments, fault
 from .results import result_of
 from .tool import AnyTool
-from .words import NothingToSay
 
 ToolOutcome = ToolResult | Question
 """What comes of a call: a text for the model, with images or without, or an act."""

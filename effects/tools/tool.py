@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, ParamSpec, TypeVar, get_args, overload
 
-from ...states.acts import ActKind
 from ...states.errors import ConfigurationError
-from ...states.messages import CrashContract
+from ...states.values.acts import ActKind
+from ...states.values.messages import CrashContract
 from .acts import NEEDS_TO_BE_ALONE
 from .arguments import Arguments
 from .signature import underlying

@@ -19,8 +19,8 @@ def main() -> None:
     """Run the command, and exit: 0 if all went well, 1 if what was done did not, 2 for what cannot be done."""
     if any(find_spec(name) is None for name in EXTRA):
         sys.exit(_say_what_is_missing())
-    from .app import app
-    from .faults import exit_code
+    from .commands.app import app
+    from .output.error_messages import exit_code
 
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):

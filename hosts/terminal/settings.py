@@ -45,7 +45,7 @@ class Settings(BaseSettings):
     """Names of built-in tools, and functions as package.module:function; as text, separated by commas."""
 
     preset: str = "assistant"
-    """The set of rules: a function of `turnwise.states.presets`."""
+    """The set of rules: a function of `turnwise.states.policy.presets`."""
 
     system: str = ""
     """The system prompt of a new conversation."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from ..acts import AgentMail, Speech, SubAgents, WorkComplete, with_indexes
-from ..draft import Draft
 from ..effects import SendToAgent
-from ..messages import ToolResult
-from ..policy import Policy
-from ..replies import text_of_reply
-from ..round import RoundCall
+from ..policy.policy import Policy
+from ..projections.reply_text import text_of_reply
 from ..states import InRound
-from ..turn import Spoken
+from ..step_builder import StepBuilder
+from ..values.acts import AgentMail, Speech, SubAgents, WorkComplete, with_indexes
+from ..values.messages import ToolResult
+from ..values.round import RoundCall
+from ..values.turn import Spoken
 
 
 def fault_of(call: RoundCall, result: ToolResult, policy: Policy, *, cancelled: bool) -> str | None:
@@ -32,7 +32,7 @@ def fault_of(call: RoundCall, result: ToolResult, policy: Policy, *, cancelled: 
     return None
 
 
-def carry_out(draft: Draft[InRound], call: RoundCall, result: ToolResult) -> None:
+def carry_out(draft: StepBuilder[InRound], call: RoundCall, result: ToolResult) -> None:
     """Record what was said, deliver what was said for now, post what was written, note what was claimed."""
     if result.error:
         return
@@ -50,7 +50,7 @@ def carry_out(draft: Draft[InRound], call: RoundCall, result: ToolResult) -> Non
             post(draft, act, index)
 
 
-def post(draft: Draft[InRound], mail: AgentMail, index: int) -> None:
+def post(draft: StepBuilder[InRound], mail: AgentMail, index: int) -> None:
     """Send a message to another agent."""
     draft.act(
         SendToAgent(

@@ -5,16 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 
 from ..context import Context
-from ..draft import Draft
 from ..effects import CompactHistory, RequestLlm
 from ..events import Event
-from ..messages import Joined, Made, Said
-from ..prompting import after_empty
+from ..policy.nudges import after_empty
 from ..states import Compacting, LlmRequesting, State
-from ..turn import TurnRecord
+from ..step_builder import StepBuilder
+from ..values.messages import Joined, Made, Said
+from ..values.turn import TurnRecord
 
 
-def request_model(draft: Draft[State], event: Event, context: Context) -> LlmRequesting:
+def request_model(draft: StepBuilder[State], event: Event, context: Context) -> LlmRequesting:
     """Send the transcript to the model, with the steered and the silent messages at its end (cases D6, P37)."""
     entering = tuple(message for message in draft.inbox if message.steer or message.silent)
     draft.let_in(entering)
@@ -24,7 +24,7 @@ def request_model(draft: Draft[State], event: Event, context: Context) -> LlmReq
     return send(draft, event.at, context, attempt=1)
 
 
-def send(draft: Draft[State], at: datetime, context: Context, *, attempt: int) -> LlmRequesting:
+def send(draft: StepBuilder[State], at: datetime, context: Context, *, attempt: int) -> LlmRequesting:
     """Send the request that the turn wants; a further attempt counts as the same request."""
     effect_id = draft.next_id()
     draft.act(llm_request(effect_id, draft.turn, at, context))
@@ -54,12 +54,12 @@ def _in_passing(turn: TurnRecord) -> Said | None:
     return Joined(parts=told) if len(told) > 1 else next(iter(told), None)
 
 
-def condense(draft: Draft[State], event: Event, context: Context) -> Compacting:
+def condense(draft: StepBuilder[State], event: Event, context: Context) -> Compacting:
     """The history does not fit: condense all of it but what people said in this turn."""
     return condense_up_to(draft, draft.seq)
 
 
-def condense_up_to(draft: Draft[State], up_to: int) -> Compacting:
+def condense_up_to(draft: StepBuilder[State], up_to: int) -> Compacting:
     """Condense what entered up to this step."""
     effect_id = draft.next_id()
     turn = draft.turn if draft.in_turn else None
@@ -75,12 +75,12 @@ def compact_effect(effect_id: int, up_to: int, turn: TurnRecord | None) -> Compa
     return CompactHistory(effect_id=effect_id, up_to=up_to, turn=since)
 
 
-def stop_at_limit(draft: Draft[State], event: Event, context: Context) -> None:
+def stop_at_limit(draft: StepBuilder[State], event: Event, context: Context) -> None:
     """The turn may not ask the model again: it ends with a sentence of ours."""
     conclude_with(draft, context.policy.texts.limit)
 
 
-def conclude_with(draft: Draft[State], text: str) -> None:
+def conclude_with(draft: StepBuilder[State], text: str) -> None:
     """The turn ends incomplete, with this sentence, or, if it is empty, without any text."""
     if text.strip():
         draft.say(Made(text=text))
@@ -89,7 +89,7 @@ def conclude_with(draft: Draft[State], text: str) -> None:
         draft.conclude("incomplete")
 
 
-def prompt_again(draft: Draft[State], event: Event, context: Context) -> None:
+def prompt_again(draft: StepBuilder[State], event: Event, context: Context) -> None:
     """Nothing came; the next request asks for it in other words (cases J11, J20)."""
     again = after_empty(draft.turn, context)
     assert again is not None, "the guard of this branch asks whether there is a way to ask again"

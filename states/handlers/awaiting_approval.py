@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from ..context import Context
-from ..draft import Draft
 from ..events import DeadlineReached, ToolApproval
-from ..messages import Made
 from ..states import AwaitingApproval
+from ..step_builder import StepBuilder
+from ..values.messages import Made
 from .awaiting_person import give_up_waiting, hear
 
 
-def take_approval(draft: Draft[AwaitingApproval], event: ToolApproval, context: Context) -> None:
+def take_approval(draft: StepBuilder[AwaitingApproval], event: ToolApproval, context: Context) -> None:
     """An allowed call may start, with the arguments that the person gave, if any; a denied one has its result."""
     call = draft.state.call
     if event.allowed:
@@ -21,7 +21,7 @@ def take_approval(draft: Draft[AwaitingApproval], event: ToolApproval, context: 
     hear(draft, event.at)
 
 
-def deny_in_time(draft: Draft[AwaitingApproval], event: DeadlineReached, context: Context) -> None:
+def deny_in_time(draft: StepBuilder[AwaitingApproval], event: DeadlineReached, context: Context) -> None:
     """What nobody allowed does not run."""
     draft.settle(draft.state.call.call_id, Made(text=context.policy.texts.denied_in_time), error=True)
     give_up_waiting(draft, event)

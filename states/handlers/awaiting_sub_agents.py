@@ -7,14 +7,14 @@ them, so each outcome reaches the model exactly once (case P24).
 from __future__ import annotations
 
 from ..context import Context
-from ..draft import Draft
 from ..effects import Abort, CancelSubAgent
 from ..events import DeadlineReached, EffectFailed, SubAgentFinished
-from ..messages import Heard, Joined, Made
 from ..states import AwaitingSubAgents, InTurn, State
+from ..step_builder import StepBuilder
+from ..values.messages import Heard, Joined, Made
 
 
-def take_outcome(draft: Draft[InTurn], event: SubAgentFinished | EffectFailed) -> None:
+def take_outcome(draft: StepBuilder[InTurn], event: SubAgentFinished | EffectFailed) -> None:
     """What this sub-agent came to; one that could not be started failed."""
     status = event.status if isinstance(event, SubAgentFinished) else "failed"
     if isinstance(event, SubAgentFinished):
@@ -23,7 +23,7 @@ def take_outcome(draft: Draft[InTurn], event: SubAgentFinished | EffectFailed) -
 
 
 def keep_outcome(
-    draft: Draft[AwaitingSubAgents], event: SubAgentFinished | EffectFailed, context: Context
+    draft: StepBuilder[AwaitingSubAgents], event: SubAgentFinished | EffectFailed, context: Context
 ) -> AwaitingSubAgents:
     """Others still work."""
     take_outcome(draft, event)
@@ -31,7 +31,7 @@ def keep_outcome(
 
 
 def take_last_outcome(
-    draft: Draft[AwaitingSubAgents], event: SubAgentFinished | EffectFailed, context: Context
+    draft: StepBuilder[AwaitingSubAgents], event: SubAgentFinished | EffectFailed, context: Context
 ) -> None:
     """All have finished: the call has its result."""
     take_outcome(draft, event)
@@ -40,14 +40,14 @@ def take_last_outcome(
         draft.act(Abort(effect_id=draft.state.deadline.effect_id))
 
 
-def go_on_without(draft: Draft[AwaitingSubAgents], event: DeadlineReached, context: Context) -> None:
+def go_on_without(draft: StepBuilder[AwaitingSubAgents], event: DeadlineReached, context: Context) -> None:
     """The time is over: the turn goes on with what has come, and the rest is stopped (case P26)."""
     for child in draft.open_round.unfinished:
         draft.act(CancelSubAgent(effect_id=child.effect_id))
     settle_children(draft, context, context.policy.texts.child_late)
 
 
-def settle_children(draft: Draft[State], context: Context, unfinished: str) -> None:
+def settle_children(draft: StepBuilder[State], context: Context, unfinished: str) -> None:
     """The call that started the sub-agents gets its result; those that still work count with the text given."""
     children = draft.open_round.children
     if not children:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from datetime import datetime
 
 from ..context import Context
-from ..draft import Draft
 from ..effects import RecallMemory, SelectProfile
 from ..events import Event
-from ..guards import may_search
-from ..messages import Heard
-from ..policy import Recent
+from ..policy.policy import Recent
 from ..states import MemoryRecalling, ProfileSelecting, State
-from ..turn import TurnRecord
+from ..step_builder import StepBuilder
+from ..values.messages import Heard
+from ..values.turn import TurnRecord
+from .guards import may_search
 
 
-def begin_turn(draft: Draft[State], at: datetime, context: Context) -> None:
+def begin_turn(draft: StepBuilder[State], at: datetime, context: Context) -> None:
     """The first messages that wait begin the next turn together (cases D10, P17). Those behind them begin turns of
     their own, also if they were to be steered into the turn that is over."""
     profiles = context.policy.profiles
@@ -27,14 +27,14 @@ def begin_turn(draft: Draft[State], at: datetime, context: Context) -> None:
         draft.change_turn(relay=relay)
 
 
-def select_profile(draft: Draft[State], event: Event, context: Context) -> ProfileSelecting:
+def select_profile(draft: StepBuilder[State], event: Event, context: Context) -> ProfileSelecting:
     """Let the router choose."""
     effect_id = draft.next_id()
     draft.act(SelectProfile(effect_id=effect_id))
     return draft.within_turn(ProfileSelecting, effect_id=effect_id)
 
 
-def recall(draft: Draft[State], event: Event, context: Context) -> MemoryRecalling:
+def recall(draft: StepBuilder[State], event: Event, context: Context) -> MemoryRecalling:
     """Look for what belongs to this turn."""
     effect_id = draft.next_id()
     draft.act(recall_effect(effect_id, draft.turn, context))

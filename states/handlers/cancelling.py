@@ -6,7 +6,6 @@ A tool that had truly finished keeps its result (case P7); those are taken as in
 from __future__ import annotations
 
 from ..context import Context
-from ..draft import Draft
 from ..events import (
     AskUserQuestionPending,
     CloseRequested,
@@ -15,25 +14,26 @@ from ..events import (
     ToolInterrupted,
     ToolReconciled,
 )
-from ..messages import Made
 from ..states import Cancelling
+from ..step_builder import StepBuilder
+from ..values.messages import Made
 from . import awaiting_sub_agents, tool_executing
 
 
-def drop_question(draft: Draft[Cancelling], event: AskUserQuestionPending, context: Context) -> None:
+def drop_question(draft: StepBuilder[Cancelling], event: AskUserQuestionPending, context: Context) -> None:
     """A question that comes after the cancel is not asked."""
     call = draft.open_round.call(event.effect_id)
     draft.settle(call.call_id, Made(text=context.policy.texts.cancelled), error=True)
 
 
-def take_interruption(draft: Draft[Cancelling], event: ToolInterrupted, context: Context) -> None:
+def take_interruption(draft: StepBuilder[Cancelling], event: ToolInterrupted, context: Context) -> None:
     """The process died before the tool had stopped; if it must not run twice, nobody knows whether it ran."""
     texts = context.policy.texts
     must_be_known = draft.open_round.named(event.call_id).crash in ("at_most_once", "reconcile")
     draft.settle(event.call_id, Made(text=texts.in_doubt if must_be_known else texts.cancelled), error=True)
 
 
-def take_verdict(draft: Draft[Cancelling], event: ToolReconciled, context: Context) -> None:
+def take_verdict(draft: StepBuilder[Cancelling], event: ToolReconciled, context: Context) -> None:
     """A call that ran keeps its result; one that did not never will now; of the others nobody knows."""
     texts, call = context.policy.texts, draft.open_round.call(event.effect_id)
     if event.verdict == "ran":
@@ -43,12 +43,12 @@ def take_verdict(draft: Draft[Cancelling], event: ToolReconciled, context: Conte
         draft.settle(call.call_id, Made(text=text), error=True)
 
 
-def take_outcome(draft: Draft[Cancelling], event: SubAgentFinished, context: Context) -> None:
+def take_outcome(draft: StepBuilder[Cancelling], event: SubAgentFinished, context: Context) -> None:
     """A sub-agent has stopped, or had finished."""
     awaiting_sub_agents.take_outcome(draft, event)
 
 
-def take_failure(draft: Draft[Cancelling], event: EffectFailed, context: Context) -> None:
+def take_failure(draft: StepBuilder[Cancelling], event: EffectFailed, context: Context) -> None:
     """A tool or a sub-agent broke while it was to stop; one that was only asked about its call leaves that unknown."""
     if any(child.effect_id == event.effect_id for child in draft.open_round.unfinished):
         awaiting_sub_agents.take_outcome(draft, event)
@@ -58,6 +58,6 @@ def take_failure(draft: Draft[Cancelling], event: EffectFailed, context: Context
         tool_executing.take_failure(draft, event, context)
 
 
-def close_when_stopped(draft: Draft[Cancelling], event: CloseRequested, context: Context) -> Cancelling:
+def close_when_stopped(draft: StepBuilder[Cancelling], event: CloseRequested, context: Context) -> Cancelling:
     """The conversation ends once everything has stopped."""
     return draft.same(closing=True)

@@ -1,23 +1,23 @@
 """END_TURN and GIVE_UP: what a turn came to, what of it reaches the user, and how it is left.
 
-Whatever ends a turn first says how (`Draft.conclude`); here the ends meet, and the step that leaves the turn says what
-was delivered.
+Whatever ends a turn first says how (`StepBuilder.conclude`); here the ends meet, and the step that leaves the turn says
+what was delivered.
 """
 
 from __future__ import annotations
 
 from ..context import Context
-from ..draft import Draft
 from ..effects import NotifyParent, SummarizeTurn
 from ..events import Event
-from ..messages import Heard, Made
-from ..reaching import outstanding, spoken_and_delivered
+from ..policy.delivery_rules import outstanding, spoken_and_delivered
 from ..states import Failed, State, Summarizing
-from ..turn import TurnEnded
+from ..step_builder import StepBuilder
+from ..values.messages import Heard, Made
+from ..values.turn import TurnEnded
 from .asking import conclude_with
 
 
-def summarize(draft: Draft[State], event: Event, context: Context) -> Summarizing:
+def summarize(draft: StepBuilder[State], event: Event, context: Context) -> Summarizing:
     """What the user receives is delivered; a summary for display is written before the turn is left."""
     deliver(draft, context)
     effect_id = draft.next_id()
@@ -25,25 +25,25 @@ def summarize(draft: Draft[State], event: Event, context: Context) -> Summarizin
     return draft.within_turn(Summarizing, effect_id=effect_id, ending=draft.ending)
 
 
-def end_turn(draft: Draft[State], event: Event, context: Context) -> None:
+def end_turn(draft: StepBuilder[State], event: Event, context: Context) -> None:
     """What the user receives is delivered, and the turn is over."""
     deliver(draft, context)
     leave_turn(draft, context)
 
 
-def end_empty(draft: Draft[State], event: Event, context: Context) -> None:
+def end_empty(draft: StepBuilder[State], event: Event, context: Context) -> None:
     """The model said nothing. So that nobody is left with silence the turn ends with a sentence of ours, unless the
     rules have none, or the user receives something all the same: speech, or a message that is passed on (case D7)."""
     receives = draft.turn.deliveries or outstanding(draft.turn, None, context)
     conclude_with(draft, "" if receives else context.policy.texts.ending)
 
 
-def end_complete(draft: Draft[State], event: Event, context: Context) -> None:
+def end_complete(draft: StepBuilder[State], event: Event, context: Context) -> None:
     """The work is done. To be shown is what the model wrote, or else its own summary."""
     draft.conclude("completed", draft.turn.final or draft.turn.claim)
 
 
-def reply_with_error(draft: Draft[State], event: Event, context: Context) -> None:
+def reply_with_error(draft: StepBuilder[State], event: Event, context: Context) -> None:
     """The turn ends with a reply that says why there is no other (case J16)."""
     failure = draft.failure
     assert failure is not None, "whoever gives up says why"
@@ -52,7 +52,7 @@ def reply_with_error(draft: Draft[State], event: Event, context: Context) -> Non
     draft.conclude("failed", reply, failure=failure)
 
 
-def rest_failed(draft: Draft[State], event: Event, context: Context) -> Failed:
+def rest_failed(draft: StepBuilder[State], event: Event, context: Context) -> Failed:
     """The turn is over, and nothing goes on by itself (case P11). What wakes nobody enters, as at any rest (case D6);
     what wakes waits for a retry or for another message."""
     failure = draft.failure
@@ -71,7 +71,7 @@ def rest_failed(draft: Draft[State], event: Event, context: Context) -> Failed:
     )
 
 
-def leave_turn(draft: Draft[State], context: Context) -> None:
+def leave_turn(draft: StepBuilder[State], context: Context) -> None:
     """The turn is over, and this is what it came to; whoever started a sub-agent is told (case P25)."""
     ending = draft.ending
     assert ending is not None, "whoever ends a turn says how"
@@ -86,7 +86,7 @@ def leave_turn(draft: Draft[State], context: Context) -> None:
         notify_parent(draft, ending)
 
 
-def notify_parent(draft: Draft[State], ending: TurnEnded) -> None:
+def notify_parent(draft: StepBuilder[State], ending: TurnEnded) -> None:
     """The last text of a sub-agent is its result. Without one it failed, and a sentence of ours may say why."""
     said, status = ending.final_content, ending.status
     if status in ("completed", "incomplete"):
@@ -95,7 +95,7 @@ def notify_parent(draft: Draft[State], ending: TurnEnded) -> None:
     draft.act(NotifyParent(effect_id=draft.next_id(), status=status, said=said))
 
 
-def deliver(draft: Draft[State], context: Context) -> None:
+def deliver(draft: StepBuilder[State], context: Context) -> None:
     """Hand over what the turn has yet to hand over."""
     ending = draft.ending
     assert ending is not None, "whoever ends a turn says how"

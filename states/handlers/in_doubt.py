@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from ..context import Context
-from ..draft import Draft
 from ..events import DoubtResolved
-from ..messages import Made
 from ..states import InDoubt
+from ..step_builder import StepBuilder
+from ..values.messages import Made
 
 
-def resolve(draft: Draft[InDoubt], event: DoubtResolved, context: Context) -> None:
+def resolve(draft: StepBuilder[InDoubt], event: DoubtResolved, context: Context) -> None:
     """The call has its result, or runs again because a person says so."""
     texts = context.policy.texts
     if event.verdict == "ran":

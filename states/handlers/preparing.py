@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ..context import Context
-from ..draft import Draft
 from ..events import EffectFailed, MemoryRecalled, ProfileSelected
 from ..states import MemoryRecalling, ProfileSelecting
+from ..step_builder import StepBuilder
 
 
-def take_profile(draft: Draft[ProfileSelecting], event: ProfileSelected | EffectFailed, context: Context) -> None:
+def take_profile(draft: StepBuilder[ProfileSelecting], event: ProfileSelected | EffectFailed, context: Context) -> None:
     """The turn goes on with the profile chosen; unless it is one that there is, with the first one (case J2)."""
     if isinstance(event, ProfileSelected):
         draft.spend(event.usage)
@@ -16,7 +16,7 @@ def take_profile(draft: Draft[ProfileSelecting], event: ProfileSelected | Effect
             draft.change_turn(profile=event.profile)
 
 
-def take_memory(draft: Draft[MemoryRecalling], event: MemoryRecalled | EffectFailed, context: Context) -> None:
+def take_memory(draft: StepBuilder[MemoryRecalling], event: MemoryRecalled | EffectFailed, context: Context) -> None:
     """The turn goes on with what was found, or without (case J4)."""
     if isinstance(event, MemoryRecalled):
         draft.spend(event.usage)

@@ -11,7 +11,6 @@ from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
 from ..context import Context
-from ..draft import Draft
 from ..effects import (
     CancelSubAgent,
     Effect,
@@ -22,7 +21,6 @@ from ..effects import (
     SummarizeTurn,
 )
 from ..events import Resumed
-from ..round import Round
 from ..states import (
     AwaitingPerson,
     AwaitingSubAgents,
@@ -39,6 +37,8 @@ from ..states import (
     Timer,
     Verifying,
 )
+from ..step_builder import StepBuilder
+from ..values.round import Round
 from .asking import compact_effect, llm_request
 from .beginning import recall_effect
 from .ending import rest_failed
@@ -46,14 +46,14 @@ from .stopping import abort_all, close_round
 from .verifying import verify_effect
 
 
-def take_up(draft: Draft[Busy], event: Resumed, context: Context) -> Busy:
+def take_up(draft: StepBuilder[Busy], event: Resumed, context: Context) -> Busy:
     """Go on where the process died. A wait for a person is no attempt: it only gets its timer back."""
     for effect in in_flight(draft.state, event.at, context):
         draft.act(effect)
     return draft.same(resumes=draft.state.resumes + (1 if draft.state.works else 0))
 
 
-def give_up(draft: Draft[Busy], event: Resumed, context: Context) -> Failed:
+def give_up(draft: StepBuilder[Busy], event: Resumed, context: Context) -> Failed:
     """Each process that took this up died of it, or so it seems: a person has to look at it."""
     texts = context.policy.texts
     abort_all(draft)

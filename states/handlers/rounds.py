@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from ..context import Context
-from ..draft import Draft
 from ..effects import ExecuteTool
 from ..events import Event
-from ..guards import may_start_tool
 from ..states import AwaitingApproval, InDoubt, State, ToolExecuting
-from ..value import later
+from ..step_builder import StepBuilder
+from ..values.value import later
+from .guards import may_start_tool
 
 
-def wait_for_verdict(draft: Draft[State], event: Event, context: Context) -> InDoubt:
+def wait_for_verdict(draft: StepBuilder[State], event: Event, context: Context) -> InDoubt:
     """Nobody knows whether a tool did what it does; nothing new starts until a person has said."""
     since = draft.state.since if isinstance(draft.state, InDoubt) else event.at
     return draft.within_turn(InDoubt, round=draft.open_round, since=since)
 
 
-def start_tools(draft: Draft[State], event: Event, context: Context) -> ToolExecuting:
+def start_tools(draft: StepBuilder[State], event: Event, context: Context) -> ToolExecuting:
     """Start what may start now, in call order."""
     while may_start_tool(draft, event, context):
         call = draft.open_round.next_to_start(context.policy.parallel)
@@ -29,7 +29,7 @@ def start_tools(draft: Draft[State], event: Event, context: Context) -> ToolExec
     return draft.within_turn(ToolExecuting, round=draft.open_round)
 
 
-def ask_approval(draft: Draft[State], event: Event, context: Context) -> AwaitingApproval:
+def ask_approval(draft: StepBuilder[State], event: Event, context: Context) -> AwaitingApproval:
     """Rest until a person allows the next call, or does not."""
     call = draft.open_round.next_to_approve
     assert call is not None, "the guard of this branch asks whether there is one"
@@ -38,7 +38,7 @@ def ask_approval(draft: Draft[State], event: Event, context: Context) -> Awaitin
     return draft.within_turn(AwaitingApproval, call=call, round=draft.open_round, since=event.at, deadline=deadline)
 
 
-def leave_round(draft: Draft[State], event: Event, context: Context) -> None:
+def leave_round(draft: StepBuilder[State], event: Event, context: Context) -> None:
     """Every call has its result, or may not run any more because a limit is reached. A claim beside a call that came
     to no good counts for nothing (case S9)."""
     draft.settle_unrun(context.policy.texts.not_run)

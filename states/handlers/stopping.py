@@ -3,41 +3,41 @@
 from __future__ import annotations
 
 from ..context import Context
-from ..draft import Draft
 from ..effects import Abort, CancelSubAgent
 from ..events import Answer, CloseRequested, Event
-from ..messages import Made
 from ..states import Cancelling, State
-from ..value import later
+from ..step_builder import StepBuilder
+from ..values.messages import Made
+from ..values.value import later
 from .awaiting_sub_agents import settle_children
 from .ending import leave_turn
 
 
-def mark_closing(draft: Draft[State], event: CloseRequested, context: Context) -> None:
+def mark_closing(draft: StepBuilder[State], event: CloseRequested, context: Context) -> None:
     """The conversation ends with this turn."""
     draft.closing = True
 
 
-def abort_work(draft: Draft[State], event: Event, context: Context) -> Cancelling:
+def abort_work(draft: StepBuilder[State], event: Event, context: Context) -> Cancelling:
     """Tell what runs to stop, and wait for it, but not for ever."""
     abort_all(draft)
     deadline = draft.arm(later(event.at, context.policy.cancel_deadline), "deadline_reached")
     return draft.within_turn(Cancelling, round=draft.open_round, deadline=deadline, closing=draft.closing)
 
 
-def abort_all(draft: Draft[State], spared: frozenset[int] = frozenset()) -> None:
+def abort_all(draft: StepBuilder[State], spared: frozenset[int] = frozenset()) -> None:
     """Nothing that is in flight is wanted any more, but for what is spared."""
     children = frozenset(child.effect_id for child in draft.round.unfinished) if draft.round else frozenset()
     for effect_id in sorted(draft.state.awaited().keys() - spared):
         draft.act(CancelSubAgent(effect_id=effect_id) if effect_id in children else Abort(effect_id=effect_id))
 
 
-def wait_for_others(draft: Draft[Cancelling], event: Event, context: Context) -> Cancelling:
+def wait_for_others(draft: StepBuilder[Cancelling], event: Event, context: Context) -> Cancelling:
     """Something has not acknowledged yet."""
     return draft.same(turn=draft.turn, round=draft.open_round, resumes=draft.resumes)
 
 
-def end_cancelled(draft: Draft[State], event: Event, context: Context) -> None:
+def end_cancelled(draft: StepBuilder[State], event: Event, context: Context) -> None:
     """The turn is over: every call left gets its result, and what is still in flight is no longer wanted (case P6)."""
     told = draft.state.round.awaited if isinstance(draft.state, Cancelling) else {}
     answered = {event.effect_id} if isinstance(event, Answer) else set()
@@ -48,7 +48,7 @@ def end_cancelled(draft: Draft[State], event: Event, context: Context) -> None:
     leave_turn(draft, context)
 
 
-def close_round(draft: Draft[State], context: Context, *, running: str, unrun: str) -> None:
+def close_round(draft: StepBuilder[State], context: Context, *, running: str, unrun: str) -> None:
     """Every call without a result gets one: what ran, what a crash left in doubt, what never began."""
     if draft.round is None:
         return

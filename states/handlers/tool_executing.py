@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ..context import Context
-from ..draft import Draft
 from ..effects import ExecuteTool, ReconcileTool, SpawnSubAgent
 from ..events import (
     AskUserQuestionPending,
@@ -13,14 +12,15 @@ from ..events import (
     ToolInterrupted,
     ToolReconciled,
 )
-from ..messages import Made
-from ..round import Child
 from ..states import AwaitingSubAgents, AwaitingUserResponse, Cancelling, InRound, ToolExecuting
-from ..value import later
+from ..step_builder import StepBuilder
+from ..values.messages import Made
+from ..values.round import Child
+from ..values.value import later
 from .acts import carry_out, fault_of
 
 
-def take_result(draft: Draft[InRound], event: ToolComplete | ToolReconciled, context: Context) -> None:
+def take_result(draft: StepBuilder[InRound], event: ToolComplete | ToolReconciled, context: Context) -> None:
     """The call has its result, and what else the tool did is carried out, unless it may not do that."""
     call = draft.open_round.call(event.effect_id)
     result = event.result
@@ -33,25 +33,25 @@ def take_result(draft: Draft[InRound], event: ToolComplete | ToolReconciled, con
         carry_out(draft, call, result)
 
 
-def take_failure(draft: Draft[InRound], event: EffectFailed, context: Context) -> None:
+def take_failure(draft: StepBuilder[InRound], event: EffectFailed, context: Context) -> None:
     """The tool could not be run; why is its result."""
     draft.settle(draft.open_round.call(event.effect_id).call_id, draft.heard(), error=True)
 
 
-def take_abort(draft: Draft[InRound], event: ToolAborted, context: Context) -> None:
+def take_abort(draft: StepBuilder[InRound], event: ToolAborted, context: Context) -> None:
     """The tool was stopped; if it was only asked what had become of the call, that stays unknown."""
     running, texts = draft.open_round.started(event.effect_id), context.policy.texts
     text = texts.cancelled if running.reconciling is None else texts.in_doubt
     draft.settle(running.call_id, Made(text=text), error=True)
 
 
-def refuse_question(draft: Draft[InRound], event: AskUserQuestionPending, context: Context) -> None:
+def refuse_question(draft: StepBuilder[InRound], event: AskUserQuestionPending, context: Context) -> None:
     """A question beside other tools cannot pause the machine; the model is told so."""
     call = draft.open_round.call(event.effect_id)
     draft.settle(call.call_id, Made(text=context.policy.texts.question_not_exclusive), error=True)
 
 
-def ask(draft: Draft[ToolExecuting], event: AskUserQuestionPending, context: Context) -> AwaitingUserResponse:
+def ask(draft: StepBuilder[ToolExecuting], event: AskUserQuestionPending, context: Context) -> AwaitingUserResponse:
     """Rest until a person answers; the calls behind the question keep their place in the round."""
     call = draft.open_round.call(event.effect_id)
     seconds = context.policy.questions.deadline
@@ -66,7 +66,7 @@ def ask(draft: Draft[ToolExecuting], event: AskUserQuestionPending, context: Con
     )
 
 
-def spawn(draft: Draft[ToolExecuting], event: ToolComplete, context: Context) -> AwaitingSubAgents:
+def spawn(draft: StepBuilder[ToolExecuting], event: ToolComplete, context: Context) -> AwaitingSubAgents:
     """Start the sub-agents, one for each task, and rest until they have finished; that is the call's result."""
     call = draft.open_round.call(event.effect_id)
     children = []
@@ -83,17 +83,17 @@ def spawn(draft: Draft[ToolExecuting], event: ToolComplete, context: Context) ->
 # --- after a crash
 
 
-def doubt_interrupted(draft: Draft[InRound], event: ToolInterrupted, context: Context) -> None:
+def doubt_interrupted(draft: StepBuilder[InRound], event: ToolInterrupted, context: Context) -> None:
     """The call must not run twice, and nobody knows whether it ran: a person has to say."""
     draft.set_round(draft.open_round.doubt(event.call_id))
 
 
-def doubt(draft: Draft[InRound], event: ToolReconciled | EffectFailed, context: Context) -> None:
+def doubt(draft: StepBuilder[InRound], event: ToolReconciled | EffectFailed, context: Context) -> None:
     """The tool does not know either whether the call ran: a person has to say."""
     draft.set_round(draft.open_round.doubt(draft.open_round.call(event.effect_id).call_id))
 
 
-def take_up(draft: Draft[InRound], event: ToolInterrupted, context: Context) -> None:
+def take_up(draft: StepBuilder[InRound], event: ToolInterrupted, context: Context) -> None:
     """The call runs again under the key that it had, or its tool is asked first whether it did run."""
     call = draft.open_round.named(event.call_id)
     if call.crash != "reconcile":
@@ -104,12 +104,12 @@ def take_up(draft: Draft[InRound], event: ToolInterrupted, context: Context) -> 
     draft.set_round(draft.open_round.ask_about(call.call_id, effect_id))
 
 
-def run_again(draft: Draft[InRound], event: ToolReconciled, context: Context) -> None:
+def run_again(draft: StepBuilder[InRound], event: ToolReconciled, context: Context) -> None:
     """The call did not run, says its tool: now it does."""
     _execute_again(draft, draft.open_round.call(event.effect_id).call_id)
 
 
-def _execute_again(draft: Draft[InRound], call_id: str) -> None:
+def _execute_again(draft: StepBuilder[InRound], call_id: str) -> None:
     draft.set_round(draft.open_round.ask_about(call_id, None))
     started_as = next(one.effect_id for one in draft.open_round.running if one.call_id == call_id)
     draft.act(ExecuteTool(effect_id=started_as, call=draft.open_round.named(call_id)))

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from ..context import Context
-from ..draft import Draft
 from ..effects import VerifyWork
 from ..events import EffectFailed, Event, WorkVerified
-from ..messages import Made
-from ..reaching import deliverable
+from ..policy.delivery_rules import deliverable
 from ..states import State, Verifying
-from ..turn import Failure, TurnRecord
+from ..step_builder import StepBuilder
+from ..values.messages import Made
+from ..values.turn import Failure, TurnRecord
 
 
-def ask_for_answer(draft: Draft[State], event: Event, context: Context) -> None:
+def ask_for_answer(draft: StepBuilder[State], event: Event, context: Context) -> None:
     """The work is claimed, but the user has heard nothing: the model is asked once for its answer (case S17)."""
     draft.tell(Made(text=context.policy.texts.answer_missing))
     draft.change_turn(asked_to_speak=True)
 
 
-def verify(draft: Draft[State], event: Event, context: Context) -> Verifying:
+def verify(draft: StepBuilder[State], event: Event, context: Context) -> Verifying:
     """Have the claim checked against what the user receives (case S11)."""
     effect_id = draft.next_id()
     draft.act(verify_effect(effect_id, draft.turn, context))
@@ -31,20 +31,20 @@ def verify_effect(effect_id: int, turn: TurnRecord, context: Context) -> VerifyW
     return VerifyWork(effect_id=effect_id, claim=turn.claim, deliverable=deliverable(turn, context))
 
 
-def end_verified(draft: Draft[Verifying], event: WorkVerified, context: Context) -> None:
+def end_verified(draft: StepBuilder[Verifying], event: WorkVerified, context: Context) -> None:
     """The claim holds: the turn ends with what was checked (case S6)."""
     draft.spend(event.usage)
     draft.conclude("completed", draft.turn.final or draft.turn.claim)
 
 
-def send_back(draft: Draft[Verifying], event: WorkVerified | EffectFailed, context: Context) -> None:
+def send_back(draft: StepBuilder[Verifying], event: WorkVerified | EffectFailed, context: Context) -> None:
     """The claim does not hold: why, and what is missing, goes back to the model (case S11). It is told until it claims
     again that the work is complete, since mending it may take several requests."""
     reject(draft, event)
     draft.change_turn(claim=None, rejection=draft.heard())
 
 
-def end_unverified(draft: Draft[Verifying], event: WorkVerified | EffectFailed, context: Context) -> None:
+def end_unverified(draft: StepBuilder[Verifying], event: WorkVerified | EffectFailed, context: Context) -> None:
     """The claim failed too often: the turn ends as incomplete, with the reason; what was said is delivered (S21)."""
     reject(draft, event)
     sentence = event.reason if isinstance(event, WorkVerified) else event.sentence
@@ -52,7 +52,7 @@ def end_unverified(draft: Draft[Verifying], event: WorkVerified | EffectFailed, 
     draft.conclude("incomplete", draft.turn.final or draft.turn.claim, failure=failure)
 
 
-def reject(draft: Draft[Verifying], event: WorkVerified | EffectFailed) -> None:
+def reject(draft: StepBuilder[Verifying], event: WorkVerified | EffectFailed) -> None:
     """Count the failure; a check that broke counts as one."""
     if isinstance(event, WorkVerified):
         draft.spend(event.usage)

@@ -17,7 +17,7 @@ from .journal import Journal
 
 if TYPE_CHECKING:
     from ...effects.channels.port import Channel, Delivery
-    from ...effects.runner import Performer, Runner
+    from ...effects.dispatcher import Performer, Runner
     from ...engine.loop import Loop
     from ...states.events import Event, Request
     from ...states.step import Step
@@ -53,16 +53,16 @@ class Boundaries:
 @contextmanager
 def watched(journal: Journal, dies_at: int | None = None) -> Iterator[None]:
     """While this holds, every engine of this process comes to boundaries, and what it does outside is written down."""
-    from ...effects import runner
-    from ...effects.channels import attempt, courier
+    from ...effects import dispatcher
+    from ...effects.channels import attempt, delivery_dispatcher
     from ...engine import loop
 
     boundaries = Boundaries(journal, dies_at)
     with ExitStack() as patches:
         for owner, name, wrapped in (
-            (runner.Runner, "commit", _commit(boundaries, runner.Runner.commit)),
-            (runner, "_contained", _perform(boundaries, journal, runner._contained)),
-            (courier, "attempt", _attempt(boundaries, journal, attempt.attempt)),
+            (dispatcher.Runner, "commit", _commit(boundaries, dispatcher.Runner.commit)),
+            (dispatcher, "_contained", _perform(boundaries, journal, dispatcher._contained)),
+            (delivery_dispatcher, "attempt", _attempt(boundaries, journal, attempt.attempt)),
             (loop.Loop, "request", _request(journal, loop.Loop.request)),
         ):
             patches.enter_context(patch.object(owner, name, wrapped))

@@ -99,9 +99,9 @@ def check_after_crashes(database: Path, journal: Path, *, at_rest: bool = True) 
 
 
 async def _check(database: Path, seen: Seen, checks: Sequence[Check]) -> list[str]:
-    from ...persistence.doctor import examine
     from ...persistence.errors import Damaged
-    from ...persistence.store import Store
+    from ...persistence.maintenance.doctor import examine
+    from ...persistence.sqlite.store import Store
 
     store = await Store.open(database, read_only=True)
     try:

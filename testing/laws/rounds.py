@@ -7,8 +7,7 @@ from collections.abc import Iterable
 
 from ...states.effects import ExecuteTool, ReconcileTool, RequestLlm, SpawnSubAgent, StartTimer
 from ...states.events import UserQuestionResponse
-from ...states.messages import Heard, Joined, Made, Message
-from ...states.policy import Policy
+from ...states.policy.policy import Policy
 from ...states.states import (
     AwaitingPerson,
     AwaitingSubAgents,
@@ -22,7 +21,8 @@ from ...states.states import (
     State,
     pending,
 )
-from ...states.value import later
+from ...states.values.messages import Heard, Joined, Made, Message
+from ...states.values.value import later
 from ..history import History
 from .broken import require
 

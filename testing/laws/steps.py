@@ -42,7 +42,7 @@ from ...states.events import (
     Request,
 )
 from ...states.states import AnyState
-from ...states.value import Value
+from ...states.values.value import Value
 from ..history import History
 from ..observation import Observation, observe
 from .broken import require

@@ -16,13 +16,13 @@ from ...states.effects import (
     VerifyWork,
 )
 from ...states.events import ToolInterrupted, ToolReconciled
-from ...states.messages import Heard, Said, Usage
-from ...states.policy import Limits
+from ...states.policy.policy import Limits
 from ...states.states import Compacting, Failed, InTurn, State, Summarizing
-from ...states.turn import Delivered, TurnEnded
-from ..books.speech import TurnSpeech
-from ..books.spending import Spent
+from ...states.values.messages import Heard, Said, Usage
+from ...states.values.turn import Delivered, TurnEnded
 from ..history import History
+from ..ledgers.speech import TurnSpeech
+from ..ledgers.spending import Spent
 from .broken import require
 
 # --- every turn ends once

@@ -21,7 +21,6 @@ from ...states.events import (
     UserMessage,
     UserQuestionResponse,
 )
-from ...states.questions import Answers
 from ...states.states import (
     AwaitingPerson,
     AwaitingUserResponse,
@@ -34,6 +33,7 @@ from ...states.states import (
     InDoubt,
     State,
 )
+from ...states.values.questions import Answers
 from ..history import History
 from ..observation import observe
 from .broken import LawBroken, require

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, TypeAlias, get_args
 
-from ...states.acts import Act, ActKind, AgentMail, Speech, SubAgents, WorkComplete
 from ...states.events import (
     Answer,
     AskUserQuestionPending,
@@ -18,14 +17,15 @@ from ...states.events import (
     LlmResponse,
     ToolComplete,
 )
-from ...states.failures import TRANSIENT, FailureKind
-from ...states.messages import ToolCall, ToolResult, Usage
-from ...states.questions import QuestionOption, UserQuestion
-from ...states.round import RoundCall
-from .dice import Dice
-from .made_up import made_up
+from ...states.values.acts import Act, ActKind, AgentMail, Speech, SubAgents, WorkComplete
+from ...states.values.failures import TRANSIENT, FailureKind
+from ...states.values.messages import ToolCall, ToolResult, Usage
+from ...states.values.questions import QuestionOption, UserQuestion
+from ...states.values.round import RoundCall
+from .generated_values import made_up
+from .random_source import RandomSource
 
-Maker: TypeAlias = Callable[[Dice, int, datetime], Answer]
+Maker: TypeAlias = Callable[[RandomSource, int, datetime], Answer]
 """Makes an answer to the effect with this id, at this moment."""
 
 TOOLS: Mapping[str, Mapping[str, Any]] = {
@@ -52,7 +52,7 @@ WORDS = ("Table 4 is free.", "Sure.", "日本語 مرحبا 👩‍👩‍👧",
 """What is said. The last says nothing."""
 
 
-def respond(dice: Dice, effect_id: int, at: datetime) -> LlmResponse:
+def respond(dice: RandomSource, effect_id: int, at: datetime) -> LlmResponse:
     """A model's response: text, thoughts, one call or many, nothing, or less than it wanted to say."""
     kind = dice.weighted({"text": 4, "calls": 14, "both": 2, "thought": 1, "nothing": 1})
     calls = _calls(dice, f"call_{effect_id}") if kind in ("calls", "both") else ()
@@ -69,7 +69,7 @@ def respond(dice: Dice, effect_id: int, at: datetime) -> LlmResponse:
     )
 
 
-def _calls(dice: Dice, prefix: str) -> tuple[ToolCall, ...]:
+def _calls(dice: RandomSource, prefix: str) -> tuple[ToolCall, ...]:
     names = [dice.weighted(_LIKELY) for _ in range(dice.pick((1, 1, 1, 2, 3, 4)))]
     return tuple(
         ToolCall(call_id=f"{prefix}_{place}", name=name, arguments='{"path": "a"}', provider_id="call_0", **TOOLS[name])
@@ -77,25 +77,25 @@ def _calls(dice: Dice, prefix: str) -> tuple[ToolCall, ...]:
     )
 
 
-def fail_model(dice: Dice, effect_id: int, at: datetime) -> LlmFailed:
+def fail_model(dice: RandomSource, effect_id: int, at: datetime) -> LlmFailed:
     """A model request fails, most often for a reason that passes; some providers say how long to wait."""
     kind = dice.pick(_FAILURES)
     retry_after = dice.pick((None, None, None, 0.0, 3.0, 1_000.0))
     return LlmFailed(effect_id=effect_id, at=at, kind=kind, sentence="The model failed.", retry_after=retry_after)
 
 
-def fail(dice: Dice, effect_id: int, at: datetime) -> EffectFailed:
+def fail(dice: RandomSource, effect_id: int, at: datetime) -> EffectFailed:
     """Something broke."""
     return EffectFailed(effect_id=effect_id, at=at, kind=dice.pick(_FAILURES), sentence="It broke.")
 
 
-def complete(dice: Dice, effect_id: int, at: datetime) -> ToolComplete:
+def complete(dice: RandomSource, effect_id: int, at: datetime) -> ToolComplete:
     """A tool ended, mostly well."""
     result = ToolResult(text=dice.pick((*WORDS, "")), error=dice.chance(0.1))
     return ToolComplete(effect_id=effect_id, at=at, result=result)
 
 
-def acts(dice: Dice, call: RoundCall) -> tuple[Act, ...]:
+def acts(dice: RandomSource, call: RoundCall) -> tuple[Act, ...]:
     """What this call may do beside its result: mostly what its tool declares."""
     made: dict[ActKind, Act] = {
         "speech": Speech(text=dice.pick(("Done.", "")), when="now" if call.exclusive else "turn_end"),
@@ -107,7 +107,7 @@ def acts(dice: Dice, call: RoundCall) -> tuple[Act, ...]:
     return tuple(made[kind] for kind in kinds if dice.chance(0.9))
 
 
-def ask(dice: Dice, effect_id: int, at: datetime) -> AskUserQuestionPending:
+def ask(dice: RandomSource, effect_id: int, at: datetime) -> AskUserQuestionPending:
     """A tool wants to ask a person one thing, or several."""
     options = (QuestionOption(label="6:30 PM"), QuestionOption(label="8:15 PM"))
     when = UserQuestion(question="When?", header="Time", options=options)
@@ -125,7 +125,7 @@ ANSWERS: dict[type[Answer], Maker] = {
 """How each type of answer is made."""
 
 
-def answer(kind: type[Answer], dice: Dice, effect_id: int, at: datetime) -> Answer:
+def answer(kind: type[Answer], dice: RandomSource, effect_id: int, at: datetime) -> Answer:
     """An answer of this type. Raises `CannotBeMade` for one that `ANSWERS` should know."""
     maker = ANSWERS.get(kind)
     return maker(dice, effect_id, at) if maker is not None else made_up(kind, dice, effect_id=effect_id, at=at)

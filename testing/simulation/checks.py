@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, TypeAlias, get_args
 
 from ...states.effects import AWAITED, Abort, CancelSubAgent, DeliverToUser
 from ...states.events import Event, Request, UserMessage
+from ...states.projections.transcript import Transcript
 from ...states.states import Closed, State
 from ...states.step import Step
-from ...states.transcript import Transcript
-from ...states.turn import TurnStatus
+from ...states.values.turn import TurnStatus
 from .. import laws
 from ..afterwards import run_too_often, still_open
 from ..history import History
+from .call_recorder import Asked, CallRecorder
+from .channels import Line, Sent
 from .disk import Row, named
-from .lines import Line, Sent
-from .notebook import Asked, Notebook
-from .sight import Sight
+from .watch_record import WatchRecord
 from .world import World
 
 if TYPE_CHECKING:
-    from ...engine.memory import Memory
+    from ...engine.projection import ConversationProjection
     from ...engine.turn import Turn
 
 
@@ -38,10 +38,10 @@ class Ending:
     """
 
     rows: Sequence[Row]
-    memory: Memory
-    notebook: Notebook
+    memory: ConversationProjection
+    notebook: CallRecorder
     world: World
-    sights: Sequence[Sight]
+    sights: Sequence[WatchRecord]
     engines: int
     opened_at: int
     cut_short: bool

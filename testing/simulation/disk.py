@@ -12,8 +12,8 @@ from ...states.events import Answer, AnyEvent, Event, Request
 from ...states.log import LogEntry
 from ...states.states import AnyState, State
 from ...states.step import Step
-from ...states.turn import TurnEnded
-from .dice import Dice
+from ...states.values.turn import TurnEnded
+from .random_source import RandomSource
 from .story import Story
 
 _EVENT: TypeAdapter[Event] = TypeAdapter(AnyEvent)
@@ -69,7 +69,7 @@ def named(event: Event) -> str | int | None:
 class Disk:
     """What outlives the engine: all steps of all conversations. `failing` is how often a step cannot be stored."""
 
-    dice: Dice
+    dice: RandomSource
     story: Story
     failing: float = 0.0
     rows: dict[str, list[Row]] = field(default_factory=dict)

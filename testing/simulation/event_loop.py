@@ -14,7 +14,7 @@ from contextvars import Context
 from heapq import heappop, heappush
 from typing import Any, TypeVar, TypeVarTuple
 
-from .dice import Dice
+from .random_source import RandomSource
 
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
@@ -32,7 +32,7 @@ class Hangs(Exception):
 class VirtualLoop(asyncio.BaseEventLoop):
     """A loop in virtual time. `disorder` is how often, of all times, the dice choose what comes next."""
 
-    def __init__(self, dice: Dice, disorder: float = 0.0) -> None:
+    def __init__(self, dice: RandomSource, disorder: float = 0.0) -> None:
         super().__init__()
         self._dice = dice
         self._disorder = disorder

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...states.policy import Empty, Limits, ModelSpec, Policy, Profile, Questions, Recent, Repeats, Retry, SpeechRules
-from .dice import Dice
+from ...states.policy.policy import (
+    Empty,
+    Limits,
+    ModelSpec,
+    Policy,
+    Profile,
+    Questions,
+    Recent,
+    Repeats,
+    Retry,
+    SpeechRules,
+)
+from .random_source import RandomSource
 
 PROFILES = (Profile(name="host"), Profile(name="cook", tools=("read", "say"), recall=False))
 
 
-def models(dice: Dice) -> tuple[ModelSpec, ...]:
+def models(dice: RandomSource) -> tuple[ModelSpec, ...]:
     """One model, or two; some take in no more than a few messages."""
     window = dice.pick((None, None, 400))
     return tuple(ModelSpec(name=name, window=window) for name in ("first", "second")[: dice.number(1, 2)])
 
 
-def rules(dice: Dice) -> Policy:
+def rules(dice: RandomSource) -> Policy:
     """Rules of any kind."""
     waits: dict[str, Any] = {
         "approval_deadline": dice.pick((None, 60.0, 2.0)),
@@ -34,7 +45,7 @@ def rules(dice: Dice) -> Policy:
     )
 
 
-def _questions(dice: Dice) -> Questions:
+def _questions(dice: RandomSource) -> Questions:
     return Questions(
         alongside=dice.pick(("in_order", "alone")),
         answer=dice.pick(("json", "readable")),
@@ -44,7 +55,7 @@ def _questions(dice: Dice) -> Questions:
     )
 
 
-def _limits(dice: Dice) -> Limits:
+def _limits(dice: RandomSource) -> Limits:
     if dice.chance(0.6):
         return Limits()
     return Limits(
@@ -57,7 +68,7 @@ def _limits(dice: Dice) -> Limits:
     )
 
 
-def _ways(dice: Dice) -> dict[str, Any]:
+def _ways(dice: RandomSource) -> dict[str, Any]:
     """Ways to converse; each conversation has a few that are not the usual ones."""
     ways: dict[str, tuple[Any, ...]] = {
         "profiles": (PROFILES,),

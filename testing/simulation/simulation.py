@@ -8,29 +8,29 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from ...states.policy import Policy
+from ...states.policy.policy import Policy
 from ...states.states import Closed, Failed, Idle, pending
-from .acts import ATTENDING, give_up, waits_for_person
+from .call_recorder import CallRecorder
+from .channels import Line
 from .checks import CHECKS, Ending
 from .clock import VirtualClock
-from .dice import Dice
 from .disk import Disk
+from .engine_host import EngineHost
 from .event_loop import Hangs, VirtualLoop, place_of
-from .house import House
-from .lines import Line
-from .notebook import Notebook
-from .overheard import overheard
-from .people import Person
+from .log_capture import overheard
+from .random_source import RandomSource
 from .rules import models, rules
+from .simulated_user import SimulatedUser
 from .storage import Storage
 from .store import MemoryStorage
 from .story import Story
+from .user_actions import ATTENDING, give_up, waits_for_person
 from .world import World
 
 if TYPE_CHECKING:
     from ...engine.engine import Engine
-    from ...persistence.writer import Writer
-    from .stored.neighbours import Neighbour
+    from ...persistence.sqlite.writer import Writer
+    from .stored.other_conversations import OtherConversation
 
 PATIENCE = 10_000.0
 """Virtual seconds within which everything comes to rest once everybody wants it to. Ours: more than the longest wait of
@@ -83,16 +83,16 @@ class Simulation:
 
         self.seed = seed
         self._in_file = file
-        self._dice = Dice(f"{seed} simulation")
-        self._loop = VirtualLoop(Dice(f"{seed} loop"), disorder=self._dice.pick((0.0, 0.1, 1.0, 1.0)))
+        self._dice = RandomSource(f"{seed} simulation")
+        self._loop = VirtualLoop(RandomSource(f"{seed} loop"), disorder=self._dice.pick((0.0, 0.1, 1.0, 1.0)))
         self.story = Story(self._loop)
         self._clock = VirtualClock(self._loop)
-        self._disk = Disk(Dice(f"{seed} disk"), self.story)
+        self._disk = Disk(RandomSource(f"{seed} disk"), self.story)
         self._failing = self._dice.pick((0.0, 0.0, 0.1))
-        self._world = World(Dice(f"{seed} world"), self._clock, self._disk, self.story)
-        self._notebook = Notebook(self.story)
+        self._world = World(RandomSource(f"{seed} world"), self._clock, self._disk, self.story)
+        self._notebook = CallRecorder(self.story)
         self._storage, self._lines = self._stored(**parts)
-        self._house = House(
+        self._house = EngineHost(
             engine or Real,
             self._clock,
             self._disk,
@@ -103,7 +103,7 @@ class Simulation:
             parts.get("courier"),
         )
         names = ("Ada", "Bo", "Cyd")[: self._dice.number(1, 3)]
-        self._people = [Person(name, Dice(f"{seed} {name}"), self._house) for name in names]
+        self._people = [SimulatedUser(name, RandomSource(f"{seed} {name}"), self._house) for name in names]
         self._neighbours = self._make_neighbours()
         self._cut_short = False
 
@@ -115,20 +115,21 @@ class Simulation:
 
         storage = FileStorage(self._disk, self._clock, **({} if writer is None else {"writer": writer}))
         names = ("screen", "phone")[: self._dice.number(1, 2)]
-        lines = (Line(name, Dice(f"{self.seed} {name}"), self.story, lambda: storage.settled) for name in names)
+        lines = (Line(name, RandomSource(f"{self.seed} {name}"), self.story, lambda: storage.settled) for name in names)
         return storage, tuple(lines)
 
-    def _make_neighbours(self) -> list[Neighbour]:
+    def _make_neighbours(self) -> list[OtherConversation]:
         if not self._in_file:
             return []
         from .stored.file import FileStorage
-        from .stored.neighbours import Neighbour
 
         assert isinstance(self._storage, FileStorage)
         homes = ("left", "right", "above", "above")[: self._dice.number(0, 4)]
         self._storage.shared.update(home for home in homes if homes.count(home) > 1)
         return [
-            Neighbour(f"{home}-{place}", home, Dice(f"{self.seed} {home} {place}"), self._house, self._storage)
+            OtherConversation(
+                f"{home}-{place}", home, RandomSource(f"{self.seed} {home} {place}"), self._house, self._storage
+            )
             for place, home in enumerate(homes)
         ]
 
@@ -140,7 +141,7 @@ class Simulation:
         """
         if asyncio._get_running_loop() is not None:
             raise RuntimeError("A simulation brings its own event loop; run it where there is none.")
-        with patch("uuid.uuid4", Dice(f"{self.seed} ids").uuid), overheard(self.story, self._loop):
+        with patch("uuid.uuid4", RandomSource(f"{self.seed} ids").uuid), overheard(self.story, self._loop):
             cause = self._happen()
             for fault in self._storage.faults():
                 self.story.blame(fault)
@@ -203,7 +204,7 @@ class Simulation:
 
     async def _come_to_rest(self) -> None:
         """Somebody ends every wait for a person, until nothing is left to be done."""
-        last = Person("last", Dice(f"{self.seed} last"), self._house)
+        last = SimulatedUser("last", RandomSource(f"{self.seed} last"), self._house)
         self._people.append(last)
         self._disk.failing = 0.0
         self._world.calm = True

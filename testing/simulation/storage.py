@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from .lines import Sent
+from .channels import Sent
 
 
 class Storage(Protocol):

@@ -17,13 +17,13 @@ from ...states.events import Event, Opened
 from ...states.log import LogEntry
 from ...states.states import State
 from ...states.step import Step
-from .dice import Dice
+from .channels import Sent
 from .disk import Disk, named
-from .lines import Sent
+from .random_source import RandomSource
 
 if TYPE_CHECKING:
     from ...persistence.errors import StorageFailed, StoreConflict
-    from ...persistence.outbox import Undelivered
+    from ...persistence.records.outbox import Undelivered
 
 
 class MemoryLog:
@@ -168,7 +168,7 @@ class MemoryStorage:
         """There is nothing to clean up."""
 
 
-async def wait(dice: Dice) -> None:
+async def wait(dice: RandomSource) -> None:
     """The time that a disk takes: often none at all, not even another task's turn."""
     if dice.chance(0.5):
         await asyncio.sleep(dice.pick((0.0, 0.0, 0.001, 0.02, 1.0)))

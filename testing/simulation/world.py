@@ -27,14 +27,14 @@ from ...states.effects import (
 from ...states.events import Answer, AskUserQuestionPending, EffectFailed, LlmFailed, LlmResponse, ToolComplete
 from .answers import acts, answer
 from .clock import VirtualClock
-from .dice import Dice
 from .disk import Disk
-from .made_up import CannotBeMade
+from .generated_values import CannotBeMade
+from .random_source import RandomSource
 from .story import Story
 
 if TYPE_CHECKING:
-    from ...effects.runner import Performer
-    from ...effects.scene import Scene
+    from ...effects.context import EffectContext
+    from ...effects.dispatcher import Performer
 
 Key = tuple[str, int]
 """An effect: its conversation, and its id there."""
@@ -43,7 +43,7 @@ Key = tuple[str, int]
 class World:
     """Carries out effects. Once it is `calm` everything ends soon and well."""
 
-    def __init__(self, dice: Dice, clock: VirtualClock, disk: Disk, story: Story) -> None:
+    def __init__(self, dice: RandomSource, clock: VirtualClock, disk: Disk, story: Story) -> None:
         self.dice = dice
         self.clock = clock
         self.calm = False
@@ -60,11 +60,11 @@ class World:
         """Who carries out what."""
         return {kind: partial(self._perform, WORLD.get(kind, anything)) for kind in get_args(get_args(AnyEffect)[0])}
 
-    def awaited(self, effect_id: int, scene: Scene) -> tuple[type[Answer], ...]:
+    def awaited(self, effect_id: int, scene: EffectContext) -> tuple[type[Answer], ...]:
         """The answers that are waited for, as far as it is stored."""
         return self._disk.head(scene.conversation_id).awaited().get(effect_id, ())
 
-    async def _perform(self, how: Performance, effect: Any, scene: Scene) -> Any:
+    async def _perform(self, how: Performance, effect: Any, scene: EffectContext) -> Any:
         key = (scene.conversation_id, effect.effect_id)
         self._check(key, effect)
         self.story.tell("world", f"begins {effect.type}:{effect.effect_id}")
@@ -134,7 +134,7 @@ _BROKEN: tuple[tuple[type[Answer], dict[str, object]], ...] = (
     (AskUserQuestionPending, {"at": "now", "questions": ()}),
 )
 
-Performance: TypeAlias = "Callable[[World, Any, Scene], Awaitable[Any]]"
+Performance: TypeAlias = "Callable[[World, Any, EffectContext], Awaitable[Any]]"
 """Carries out an effect in a world. What it returns may be no answer at all."""
 
 
@@ -142,7 +142,7 @@ _MODEL: dict[type[Answer], float] = {LlmResponse: 16, LlmFailed: 3, EffectFailed
 _TOOL: dict[type[Answer], float] = {ToolComplete: 17, EffectFailed: 2, AskUserQuestionPending: 1}
 
 
-async def ask_model(world: World, effect: RequestLlm, scene: Scene) -> Any:
+async def ask_model(world: World, effect: RequestLlm, scene: EffectContext) -> Any:
     """A model streams, thinks, answers, fails or breaks. When it is told to stop it stops."""
     await world.take_time()
     if world.calm:
@@ -156,7 +156,7 @@ async def ask_model(world: World, effect: RequestLlm, scene: Scene) -> Any:
     return world.answers(kind, effect.effect_id)
 
 
-async def run_tool(world: World, effect: ExecuteTool, scene: Scene) -> Any:
+async def run_tool(world: World, effect: ExecuteTool, scene: EffectContext) -> Any:
     """A tool works for a while or for long, asks, fails or breaks."""
     if not world.calm and world.dice.chance(0.2):
         await world.take_long()
@@ -174,7 +174,7 @@ async def run_tool(world: World, effect: ExecuteTool, scene: Scene) -> Any:
     return given.model_copy(update={"result": given.result.model_copy(update={"acts": acts(world.dice, effect.call)})})
 
 
-async def wait(world: World, effect: StartTimer, scene: Scene) -> Any:
+async def wait(world: World, effect: StartTimer, scene: EffectContext) -> Any:
     """The engine's own timer, which on a busy machine may wake late."""
     from ...effects.timers import TimerPerformer
 
@@ -184,14 +184,14 @@ async def wait(world: World, effect: StartTimer, scene: Scene) -> Any:
     return due
 
 
-async def send_out(world: World, effect: Any, scene: Scene) -> None:
+async def send_out(world: World, effect: Any, scene: EffectContext) -> None:
     """What nobody waits for goes out, or breaks on its way."""
     await world.take_time()
     if not world.calm and world.dice.chance(0.1):
         raise RuntimeError("the line is dead")
 
 
-async def anything(world: World, effect: Any, scene: Scene) -> Any:
+async def anything(world: World, effect: Any, scene: EffectContext) -> Any:
     """Any answer that is waited for, failures less often; a failure where it is no longer waited for, or none of them
     can be made."""
     await world.take_time()

@@ -9,10 +9,10 @@ from typing import Any, get_args
 
 from hypothesis.strategies import SearchStrategy
 
-from ...states.acts import Act, ActKind, AgentMail, Speech, SubAgents, WorkComplete
-from ...states.messages import CrashContract, ToolCall, ToolResult
-from ...states.questions import MAX_HEADER, Answers, QuestionOption, UserQuestion
-from ...states.round import RoundCall
+from ...states.values.acts import Act, ActKind, AgentMail, Speech, SubAgents, WorkComplete
+from ...states.values.messages import CrashContract, ToolCall, ToolResult
+from ...states.values.questions import MAX_HEADER, Answers, QuestionOption, UserQuestion
+from ...states.values.round import RoundCall
 from .chance import Chance, by_chance
 
 ACTS: tuple[ActKind, ...] = get_args(ActKind)

@@ -29,8 +29,8 @@ from ...states.effects import (
     SummarizeTurn,
     VerifyWork,
 )
-from ...states.messages import Heard, Joined, Made, Said
-from ...states.round import RoundCall
+from ...states.values.messages import Heard, Joined, Made, Said
+from ...states.values.round import RoundCall
 from .calls import one_call
 from .chance import Chance, by_chance
 from .events import STATUSES, WANTED

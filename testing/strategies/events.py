@@ -47,7 +47,7 @@ from ...states.events import (
     WorkVerified,
 )
 from ...states.events import Answer as Answer
-from ...states.questions import Annotation
+from ...states.values.questions import Annotation
 from .calls import any_answer_map, question_set, result_of, some_calls
 from .chance import Chance, by_chance
 from .policies import MARKER, ROLES, WHEN_BUSY, policy

@@ -34,9 +34,9 @@ from ...states.events import (
     UserMessage,
     UserQuestionResponse,
 )
-from ...states.inbox import Waiting
-from ...states.round import Round, RoundCall
 from ...states.states import AwaitingPerson, AwaitingUserResponse, InDoubt, State
+from ...states.values.inbox import Waiting
+from ...states.values.round import Round, RoundCall
 from .calls import answers_to, numbered, result_of
 from .chance import Chance, by_chance
 from .events import said

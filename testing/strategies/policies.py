@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from ...states.context import Context
-from ...states.policy import (
+from ...states.policy.policy import (
     Empty,
     Limits,
     ModelSpec,
@@ -28,11 +28,11 @@ from ...states.policy import (
     SpeechRules,
     WhenBusy,
 )
-from ...states.presets import assistant, background, explicit_response, foreground, reply_flow, sub_agent, talk
-from ...states.roles import Role
+from ...states.policy.presets import assistant, background, explicit_response, foreground, reply_flow, sub_agent, talk
+from ...states.policy.roles import Role
+from ...states.policy.texts import Texts
 from ...states.states import Compacting, InTurn, State
-from ...states.texts import Texts
-from ...states.value import Value
+from ...states.values.value import Value
 from .chance import Chance, Drawn, by_chance
 from .values import SECONDS
 

@@ -12,10 +12,6 @@ from typing import Any
 
 from hypothesis.strategies import SearchStrategy
 
-from ...states.inbox import Waiting
-from ...states.messages import Heard, Made
-from ...states.repeats import fingerprint
-from ...states.round import Child, Round, RoundCall, Running
 from ...states.states import (
     STATES,
     AwaitingApproval,
@@ -38,7 +34,11 @@ from ...states.states import (
     ToolExecuting,
     Verifying,
 )
-from ...states.turn import Delivered, Failure, Spoken, TurnEnded, TurnRecord
+from ...states.values.inbox import Waiting
+from ...states.values.messages import Heard, Made
+from ...states.values.repeats import fingerprint
+from ...states.values.round import Child, Round, RoundCall, Running
+from ...states.values.turn import Delivered, Failure, Spoken, TurnEnded, TurnRecord
 from .calls import _TOOLS, question_set, some_calls
 from .chance import Chance, by_chance
 from .events import STATUSES

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from ...states.events import Opened, Request
-from ...states.policy import Policy
+from ...states.policy.policy import Policy
 from ..history import History, Observation
 from .chance import Drawn
 from .fitting import event_in

@@ -13,9 +13,9 @@ from typing import TypeVar, get_args
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from ...states.failures import TRANSIENT, FailureKind
-from ...states.messages import Usage
-from ...states.value import Value
+from ...states.values.failures import TRANSIENT, FailureKind
+from ...states.values.messages import Usage
+from ...states.values.value import Value
 
 V = TypeVar("V", bound=Value)
 

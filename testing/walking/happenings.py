@@ -7,7 +7,6 @@ from datetime import datetime
 from random import Random
 from typing import Any
 
-from ...states.acts import Act, AgentMail, Speech, SubAgents, WorkComplete
 from ...states.events import (
     AgentMessage,
     Answer,
@@ -41,10 +40,11 @@ from ...states.events import (
     UserQuestionResponse,
     WorkVerified,
 )
-from ...states.messages import ToolCall, ToolResult, Usage
-from ...states.questions import QuestionOption, UserQuestion
-from ...states.round import RoundCall
 from ...states.states import AwaitingApproval, AwaitingUserResponse, InDoubt, State
+from ...states.values.acts import Act, AgentMail, Speech, SubAgents, WorkComplete
+from ...states.values.messages import ToolCall, ToolResult, Usage
+from ...states.values.questions import QuestionOption, UserQuestion
+from ...states.values.round import RoundCall
 from .rules import WINDOW, some_policy, theme_of
 
 SELDOM = 0.02

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from ...states.events import Opened
-from ...states.policy import (
+from ...states.policy.policy import (
     Empty,
     Limits,
     ModelSpec,
@@ -20,8 +20,8 @@ from ...states.policy import (
     Retry,
     SpeechRules,
 )
-from ...states.roles import Role
-from ...states.texts import Texts
+from ...states.policy.roles import Role
+from ...states.policy.texts import Texts
 from ..strategies import NOON
 
 WINDOW = 1_000

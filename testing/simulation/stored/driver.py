@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ..dice import Dice
+from ..random_source import RandomSource
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ class Fate:
     stored then is found when it is tried again.
     """
 
-    def __init__(self, dice: Dice) -> None:
+    def __init__(self, dice: RandomSource) -> None:
         self.failing = 0.0
         self.lives: int | None = None
         self._dice = dice

@@ -17,25 +17,25 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from ....persistence import recorder
-from ....persistence.address import Address
-from ....persistence.append import Place
-from ....persistence.codec import Draft, decode, decode_state
-from ....persistence.connection import Mode, controlled, dial
-from ....persistence.database import Database
-from ....persistence.doctor import examine_one
 from ....persistence.errors import StoreConflict
-from ....persistence.migrate import migrate
-from ....persistence.outbox import Outgoing
-from ....persistence.rows import EventRow
-from ....persistence.store import Store
-from ....persistence.thread import Worker
-from ....persistence.writer import Writer
+from ....persistence.maintenance.doctor import examine_one
+from ....persistence.records.codec import EncodedStep, decode, decode_state
+from ....persistence.records.outbox import Outgoing
+from ....persistence.records.rows import EventRow
+from ....persistence.sqlite import recorder
+from ....persistence.sqlite.address import Address
+from ....persistence.sqlite.append import Place
+from ....persistence.sqlite.connection import Mode, controlled, dial
+from ....persistence.sqlite.database import Database
+from ....persistence.sqlite.migrate import migrate
+from ....persistence.sqlite.store import Store
+from ....persistence.sqlite.thread import Worker
+from ....persistence.sqlite.writer import Writer
+from ..channels import Sent
 from ..clock import VirtualClock
 from ..disk import Disk, Row
-from ..lines import Sent
 from .driver import Driver, Fate
-from .served import Served, ServedWriting
+from .virtual_thread import Served, ServedWriting
 
 _STEPS = f"SELECT {', '.join(EventRow._fields)} FROM events WHERE conversation = ? AND seq > ? ORDER BY seq"
 
@@ -129,7 +129,7 @@ class FileStorage:
         )
         return tuple(self._sight.execute(sql).fetchall())
 
-    def check_stored(self, key: int, draft: Draft, outgoing: tuple[Outgoing, ...]) -> None:
+    def check_stored(self, key: int, draft: EncodedStep, outgoing: tuple[Outgoing, ...]) -> None:
         """A step that was said to be stored stands in the file, to the letter, with all that goes out with it."""
         row = self._sight.execute(_STEPS, (key, draft.row.seq - 1)).fetchone()
         if row is None or row[:-1] != draft.row[:-1]:
@@ -138,7 +138,7 @@ class FileStorage:
         if not set(outgoing) <= {tuple(sent) for sent in self._sight.execute(sql, (key, draft.row.seq))}:
             self.disk.story.blame(f"step {draft.row.seq} was stored without what goes out with it")
 
-    def check_outrun(self, place: Place, draft: Draft) -> None:
+    def check_outrun(self, place: Place, draft: EncodedStep) -> None:
         """A step that was refused as outrun was outrun by somebody who may."""
         sql = "SELECT id, chain FROM conversations WHERE key = ?"
         conversation_id, chain = self._sight.execute(sql, (place.head.key,)).fetchone()
@@ -173,7 +173,7 @@ class _Watched(Database):
         super().__init__(Address("The file"), reader, writer)
         self._storage = storage
 
-    async def append(self, place: Place, draft: Draft, outgoing: tuple[Outgoing, ...]) -> None:
+    async def append(self, place: Place, draft: EncodedStep, outgoing: tuple[Outgoing, ...]) -> None:
         try:
             await super().append(place, draft, outgoing)
         except StoreConflict:

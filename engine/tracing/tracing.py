@@ -1,0 +1,279 @@
+"""Tracing: what conversations do, as spans of OpenTelemetry, for a host that opens its engine with `tracer_provider`.
+
+    invoke_agent                   a turn, from the step that begins it to the step that ends it
+      chat openai/gpt-4.1-mini     a model request: of the turn itself, or to condense, check or summarize it
+      execute_tool find_table      a run of a tool
+      deliver terminal             an attempt to hand over to a channel what was said to the user
+
+Nobody else here knows of it: `Tracing` stands around what carries effects out, and looks on as steps are committed. It
+is imported only if a host asks for it.
+
+A turn lives longer than the tasks that work on it, and a conversation is worked on by whatever task comes along, so no
+span takes the current one as its parent: each looks its turn up. Spans are not stored. A turn that another process
+left in the middle goes on in a span of its own, found by the id of the conversation and the number of the turn; what it
+left to be delivered begins a trace.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry import context as contexts
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import Span, SpanKind
+
+from ...effects.channels.attempt import attempt
+from ...effects.channels.port import Channel, Delivery
+from ...effects.context import EffectContext
+from ...effects.dispatcher import Performer
+from ...effects.model.performers.model_caller import ModelCaller, unseen
+from ...effects.model.port import ModelAnswer, ModelRequest, Token
+from ...states.effects import AWAITED, Effect, ExecuteTool, ReconcileTool, StartTimer
+from ...states.errors import ConfigurationError
+from ...states.events import Answer, EffectFailed, Event, Request, ToolComplete
+from ...states.states import State
+from ...states.step import Step
+from ...states.values.messages import Usage
+from ...states.values.turn import TurnEnded, TurnRecord
+from .spans import (
+    CHANNEL,
+    CONVERSATION,
+    EFFECT,
+    FINISH_REASONS,
+    INPUT_TOKENS,
+    KEY,
+    OPERATION,
+    ORDINAL,
+    OUTPUT_TOKENS,
+    PROVIDER,
+    REQUEST_MODEL,
+    RESPONSE_MODEL,
+    RESUMED,
+    TOOL_CALL,
+    TOOL_NAME,
+    TURN,
+    Attributes,
+    Spans,
+    left_behind,
+    mark,
+    note,
+)
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
+
+ENDED = 1024
+"""How many ended turns are remembered, so that deliveries which arrive after the end find their turn. Ours."""
+
+PROVIDERS = {
+    "azure": "azure.ai.openai",
+    "azure_ai": "azure.ai.inference",
+    "bedrock": "aws.bedrock",
+    "gemini": "gcp.gemini",
+    "mistral": "mistral_ai",
+    "vertex_ai": "gcp.vertex_ai",
+    "watsonx": "ibm.watsonx.ai",
+    "xai": "x_ai",
+}
+"""What the conventions call providers that litellm calls otherwise."""
+
+_ASKED_FOR = contexts.create_key("turnwise-asked-for")
+"""Under which a context holds the attributes of what a model is asked for."""
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """A turn under way."""
+
+    number: int
+    span: Span
+    context: Context
+
+
+class Tracing:
+    """Spans for the conversations of one engine. Raises `ConfigurationError` for what gives no tracers."""
+
+    def __init__(self, provider: TracerProvider) -> None:
+        if isinstance(provider, type) or not callable(getattr(provider, "get_tracer", None)):
+            raise ConfigurationError("A tracer provider is an object with the method `get_tracer`.")
+        self._spans = Spans(provider.get_tracer("turnwise"))
+        self._asked: dict[tuple[str, str], Context] = {}
+        self._turns: dict[str, _Turn] = {}
+        self._ended: OrderedDict[tuple[str, int], Context] = OrderedDict()
+
+    # --- turns
+
+    @contextmanager
+    def asked(self, conversation_id: str, event: Event) -> Iterator[None]:
+        """While this holds somebody waits for a request to be handled. A turn that it begins belongs to the span that
+        is current for them."""
+        if not isinstance(event, Request):
+            yield
+            return
+        key = conversation_id, event.event_id
+        self._asked[key] = contexts.get_current()
+        try:
+            yield
+        finally:
+            self._asked.pop(key, None)
+
+    def stepped(self, conversation_id: str, before: State, event: Event, step: Step) -> None:
+        """A step was committed, and nothing that it wants has begun yet."""
+        asked = self._asked.get((conversation_id, getattr(event, "event_id", "")), Context())
+        if step.ended is not None:
+            turn = self._under_way(conversation_id, step.ended.turn, before, asked)
+            self._end(conversation_id, turn, step.ended)
+        record = getattr(step.state, "turn", None)
+        if isinstance(record, TurnRecord):
+            self._turns[conversation_id] = self._under_way(conversation_id, record.number, before, asked)
+
+    def drop(self, conversation_id: str) -> None:
+        """The conversation goes on no more in this engine; a turn of it that is under way is `interrupted`."""
+        turn = self._turns.pop(conversation_id, None)
+        if turn is not None:
+            mark(turn.span, "interrupted")
+            self._spans.end(turn.span)
+
+    def close(self) -> None:
+        """No conversation goes on."""
+        for conversation_id in list(self._turns):
+            self.drop(conversation_id)
+
+    def _under_way(self, conversation_id: str, number: int, before: State, asked: Context) -> _Turn:
+        turn = self._turns.get(conversation_id)
+        if turn is not None and turn.number == number:
+            return turn
+        self.drop(conversation_id)  # nobody saw its end: the conversation went on elsewhere
+        attributes: dict[str, Any] = {OPERATION: "invoke_agent", CONVERSATION: conversation_id, TURN: number}
+        if before.book.turn >= number:  # it began in an earlier process
+            attributes, asked = {**attributes, RESUMED: True}, Context()
+        span = self._spans.begin("invoke_agent", asked, attributes)
+        return _Turn(number, span, trace.set_span_in_context(span, asked))
+
+    def _end(self, conversation_id: str, turn: _Turn, ended: TurnEnded) -> None:
+        self._turns.pop(conversation_id, None)
+        fault = ended.failure.kind if ended.status == "failed" and ended.failure is not None else None
+        note(turn.span, _cost(ended.usage))
+        mark(turn.span, ended.status, fault)
+        self._spans.end(turn.span)
+        self._ended[conversation_id, ended.turn] = left_behind(turn.span)
+        while len(self._ended) > ENDED:
+            self._ended.popitem(last=False)
+
+    def _context(self, conversation_id: str, number: int) -> Context:
+        """Where the spans of a turn under way belong. What is done at rest begins a trace."""
+        turn = self._turns.get(conversation_id)
+        return turn.context if turn is not None and turn.number == number else Context()
+
+    # --- what carries effects out
+
+    def performers(self, performers: Mapping[type[Effect], Performer]) -> dict[type[Effect], Performer]:
+        """The same performers, traced: those that run tools, and those that may ask a model."""
+        return {kind: self._performer(kind, perform) for kind, perform in performers.items()}
+
+    def _performer(self, kind: type[Effect], perform: Performer) -> Performer:
+        if kind is ExecuteTool or kind is ReconcileTool:
+            return self._around_tool(perform)
+        if issubclass(kind, AWAITED) and kind is not StartTimer:
+            return self._around_requests(perform)
+        return perform
+
+    def _around_tool(self, perform: Performer) -> Performer:
+        async def traced(effect: ExecuteTool | ReconcileTool, scene: EffectContext) -> Answer | None:
+            call = scene.transcript.call(effect.call.call_id)
+            runs = isinstance(effect, ExecuteTool)
+            name = f"{effect.type} {call.name}"
+            attributes = {**_of(effect, scene), TOOL_NAME: call.name, TOOL_CALL: call.call_id}
+            attributes |= {OPERATION: "execute_tool"} if runs else {}
+            with self._spans.around(name, self._context(scene.conversation_id, scene.turn), attributes) as span:
+                answer = await perform(effect, scene)
+                fault = _fault_of(answer)
+                mark(span, "failed" if fault else "completed", fault)
+                return answer
+
+        return traced
+
+    def _around_requests(self, perform: Performer) -> Performer:
+        async def traced(effect: Any, scene: EffectContext) -> Answer | None:
+            context = self._context(scene.conversation_id, scene.turn)
+            token = contexts.attach(contexts.set_value(_ASKED_FOR, _of(effect, scene), context))
+            try:
+                return await perform(effect, scene)
+            finally:
+                contexts.detach(token)
+
+        return traced
+
+    def asking(self, asking: ModelCaller) -> ModelCaller:
+        """The same way to the models, traced: a span for each request."""
+        return _TracedAsking(asking, self._spans)
+
+    async def attempt(self, channel: Channel, delivery: Delivery) -> str | None:
+        """Try once to hand a delivery to a channel. Returns None if it has taken it, else why not."""
+        attributes = {
+            CONVERSATION: delivery.conversation_id,
+            TURN: delivery.turn,
+            CHANNEL: channel.name,
+            ORDINAL: delivery.ordinal,
+            KEY: delivery.key,
+        }
+        # What was said last arrives when its turn has ended.
+        ended = self._ended.get((delivery.conversation_id, delivery.turn))
+        context = self._context(delivery.conversation_id, delivery.turn) if ended is None else ended
+        with self._spans.around(f"deliver {channel.name}", context, attributes) as span:
+            fault = await attempt(channel, delivery)
+            mark(span, "failed" if fault else "completed", "delivery_failed" if fault else None)
+            return fault
+
+
+class _TracedAsking(ModelCaller):
+    """A way to the models that opens a span around each request."""
+
+    def __init__(self, asking: ModelCaller, spans: Spans) -> None:
+        self._asking = asking
+        self._spans = spans
+
+    async def ask(self, request: ModelRequest, show: Callable[[Token], None] = unseen) -> ModelAnswer:
+        """What the model answers. Raises `LlmFailure`."""
+        context = contexts.get_current()
+        asked_for: Any = contexts.get_value(_ASKED_FOR) or {}
+        attributes = {**asked_for, OPERATION: "chat", REQUEST_MODEL: request.model, **_provider_of(request.model)}
+        with self._spans.around(f"chat {request.model}", context, attributes, SpanKind.CLIENT) as span:
+            answer = await self._asking.ask(request, show)
+            answered = {RESPONSE_MODEL: answer.model} if answer.model else {}
+            note(span, {FINISH_REASONS: [answer.finish_reason], **answered, **_cost(answer.usage)})
+            mark(span, "completed")
+            return answer
+
+
+def _of(effect: Any, scene: EffectContext) -> dict[str, Any]:
+    """What every span for an effect tells."""
+    return {
+        CONVERSATION: scene.conversation_id,
+        TURN: scene.turn,
+        EFFECT: effect.type,
+        KEY: scene.key(effect.effect_id),
+    }
+
+
+def _provider_of(model: str) -> Attributes:
+    """The provider, where the name of the model tells it, as litellm's names with a slash do."""
+    prefix, slash, _ = model.partition("/")
+    return {PROVIDER: PROVIDERS.get(prefix, prefix)} if slash else {}
+
+
+def _cost(usage: Usage) -> Attributes:
+    """The tokens, if they are known."""
+    return {INPUT_TOKENS: usage.input_tokens, OUTPUT_TOKENS: usage.output_tokens} if usage.tokens else {}
+
+
+def _fault_of(answer: Answer | None) -> str | None:
+    """What went wrong with a tool, if anything did; not in what words."""
+    if isinstance(answer, EffectFailed):
+        return answer.kind
+    return "tool_error" if isinstance(answer, ToolComplete) and answer.result.error else None

@@ -1,0 +1,185 @@
+"""Writes the page about the machine, `docs/machine.md`, which answers "what if" for every state and every event.
+
+A table of all pairs would be too wide to be read, and would say the same thing a dozen times. So each state has a
+section of its own that says only what it does in its own way, and names the rest: what it does as most busy states do
+stands once, in a section before. What no section names is ignored.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ...states.events import ANSWERS, EVENTS, REPORTS, REQUESTS, Event
+from ...states.grammar import Branch, Entry, Junction, NoOp, Refusal, Row, Same, Target
+from ...states.states import STATES, State
+from ...states.table import TABLE
+from .outline import ANY_BUSY_STATE, BUSY_STATES, common, entries, guard, junctions, name, waits_for_person
+
+
+def markdown(picture: str) -> str:
+    """The page around the full picture: events, every pair of state and event, junctions and guards. `Pure.`"""
+    parts = [
+        "# The machine",
+        "A conversation rests in a state until an event happens. This page shows what comes of every event in every "
+        "state. It is made from `states/table.py` by `make docs`: change the table, never this page. References such "
+        "as *case P37* are the numbers of turnwise's own requirements, which its tests quote.",
+        *_legend(picture),
+        *_about_events(),
+        *_about_states(),
+        "## Junctions",
+        "A choice that several rows share: the first way whose guard says yes is taken.",
+        *_about_junctions(),
+        "## Guards and reasons",
+        "\n".join(f"- `{function.__name__}`: {_in_short(function)}" for function in _named()),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _legend(picture: str) -> Iterator[str]:
+    yield f"```mermaid\n{picture}```"
+    yield (
+        "Read each line from the left to the right; a dashed name is the beginning of another line. Boxes are states, "
+        "yellow where a person can act. Hexagons are [junctions](#junctions): choices that several rows share. An "
+        "arrow is labelled with the events that take it. In brackets below an event stands a guard, a question that "
+        "must be answered with yes, and `[else]` holds when none before it did; where all answers lead the same way, "
+        "none is asked for here. A busy state does what any busy state does, unless it shows something else for the "
+        "same event."
+    )
+
+
+# --- events
+
+
+def _about_events() -> Iterator[str]:
+    yield "## Events"
+    yield (
+        "**Requests** come from people and programs. Every state answers every request: it takes it, refuses it with "
+        "an error that has a code, or has nothing to do."
+    )
+    yield _explained(REQUESTS)
+    yield (
+        "**Answers** are what came of an effect, and name it. A state takes the answers to the effects that it waits "
+        "for, one for each; an answer that comes late or twice is ignored everywhere."
+    )
+    yield _explained(ANSWERS)
+    yield (
+        "**Reports** come from whoever takes a conversation up after its process has died. They answer nothing: they "
+        "say what the crash cut off, so that it is begun again, asked about, or given up. A report about something "
+        "that does not run is ignored."
+    )
+    yield _explained(REPORTS)
+
+
+def _explained(events: Sequence[type[Event]]) -> str:
+    return "\n".join(f"- `{event.__name__}`: {_in_short(event)}" for event in events)
+
+
+# --- states
+
+
+def _about_states() -> Iterator[str]:
+    yield "## Every state, every event"
+    yield (
+        "The entries for an event are asked from the top to the bottom; the first one whose guard says yes holds. "
+        "*stays* changes something, and rests in the same state. *refused* raises an error with this code. *nothing* "
+        "and *ignored* mean that nothing happens: to a request that has nothing to act on, and to an answer or a "
+        "report that nobody waits for."
+    )
+    shared = common(_answers)
+    yield f"### {ANY_BUSY_STATE.capitalize()}"
+    yield (
+        f"What most of the {len(BUSY_STATES)} busy states do, in which something is under way: "
+        f"{', '.join(map(_link, BUSY_STATES))}. Their own sections show where one of them differs."
+    )
+    yield "\n".join(_table(shared))
+    for state in STATES:
+        yield from _about_state(state, dict(shared) if state in BUSY_STATES else {})
+
+
+def _about_state(state: type[State], shared: dict[type[Event], tuple[Entry, ...]]) -> Iterator[str]:
+    answers = _answers(state)
+    own = [(event, answer) for event, answer in answers if shared.get(event) != answer]
+    alike = [event for event in EVENTS if event in shared and shared[event] == entries(state, event)]
+    yield f"### {state.__name__}"
+    yield _in_short(state) + (" A person can act here." if waits_for_person(state) else "")
+    yield "\n".join(_table(own))
+    if alike:
+        yield f"As [{ANY_BUSY_STATE}](#{ANY_BUSY_STATE.replace(' ', '-')}): {_listed(alike)}."
+    yield "Every other answer and report is ignored."
+
+
+def _answers(state: type[State]) -> list[tuple[type[Event], tuple[Entry, ...]]]:
+    """What the table says about each event that it mentions."""
+    return [(event, entries(state, event)) for event in dict.fromkeys(entry.event for entry in TABLE[state])]
+
+
+def _table(answers: Sequence[tuple[type[Event], tuple[Entry, ...]]]) -> Iterator[str]:
+    """A row for each entry; events that are answered alike share theirs."""
+    events_of: dict[tuple[str, ...], list[type[Event]]] = {}
+    for event, answer in answers:
+        events_of.setdefault(tuple(_cells(entry, answer) for entry in answer), []).append(event)
+    yield "| event | guard | what comes of it | in words |"
+    yield "| --- | --- | --- | --- |"
+    for rows, events in events_of.items():
+        for first, row in enumerate(rows):
+            yield f"| {'' if first else _listed(events)} | {row} |"
+
+
+def _cells(entry: Entry, siblings: Sequence[Entry]) -> str:
+    done = _in_short(entry.then) if isinstance(entry, Row) and entry.then else ""
+    return f"{guard(entry, siblings)} | {_outcome(entry)} | {done}"
+
+
+def _outcome(entry: Entry) -> str:
+    match entry:
+        case Row(to=Same()):
+            return "stays"
+        case Row(to=target):
+            return f"→ {_link(target)}"
+        case Refusal(why=why):
+            return f"refused, see `{why.__name__}`" if callable(why) else f"refused: `{why}`"
+        case NoOp():
+            return "nothing"
+
+
+# --- junctions and guards
+
+
+def _about_junctions() -> Iterator[str]:
+    for junction in junctions():
+        yield f"### {junction.name}"
+        yield "\n".join(_way(branch, junction) for branch in junction.branches)
+
+
+def _way(branch: Branch, junction: Junction) -> str:
+    done = f": {_in_short(branch.then)}" if branch.then else ""
+    return f"- {guard(branch, junction.branches)} → {_link(branch.to)}{done}"
+
+
+def _named() -> list[Callable[..., Any]]:
+    """The functions that the page names: first the guards, in the order of the table, then the reasons to refuse."""
+    said = [entry for state in STATES for entry in TABLE[state]]
+    branches = [branch for junction in junctions() for branch in junction.branches]
+    guards = [choice.when for choice in (*said, *branches) if choice.when is not None]
+    reasons = [entry.why for entry in said if isinstance(entry, Refusal) and callable(entry.why)]
+    return list(dict.fromkeys([*guards, *reasons]))
+
+
+# --- words
+
+
+def _link(target: Target) -> str:
+    return f"[{name(target)}](#{name(target).lower()})"
+
+
+def _listed(events: Sequence[type[Event]]) -> str:
+    return ", ".join(f"`{event.__name__}`" for event in events)
+
+
+def _in_short(thing: Callable[..., Any]) -> str:
+    """The first sentence of what something says about itself, or else its name in words."""
+    if thing.__doc__ is None:
+        return f"{thing.__name__.replace('_', ' ').capitalize()}."
+    return re.split(r"(?<=\.)\s", " ".join(thing.__doc__.split()), maxsplit=1)[0]

@@ -1,0 +1,262 @@
+"""Draws the table: every state, every junction, and every way from one to the next.
+
+The table is the truth, and whatever else tells about it is made from it, so pictures and page cannot fall behind: a
+check fails while `docs/machine.md` is not what the table gives. `overview` draws the picture for newcomers, `page`
+writes the page. The functions are pure. Only the command opens a file; it also puts into other pages what `rulebook`
+tells of the rules, as it puts the overview into README.md:
+
+    python -m turnwise.hosts.diagrams.mermaid                    print the full diagram, in Mermaid's language
+    python -m turnwise.hosts.diagrams.mermaid --write PAGE …     write the generated parts of these pages
+    python -m turnwise.hosts.diagrams.mermaid --check PAGE …     exit 1 unless they are up to date
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from ...states.events import Event, Opened
+from ...states.grammar import Branch, Entry, Guard, Row, Same, Target
+from ...states.states import STATES, Idle, State
+from .machine_page import markdown
+from .outline import ANY_BUSY_STATE, BUSY_STATES, common, entries, guard, junctions, name, rows, waits_for_person
+from .overview import ANY_BUSY, STYLES, overview
+from .rules_page import rules, sets_of_rules
+
+PICTURE = "<!-- drawn from states/table.py by `make docs` -->"
+RULES = "<!-- made from states/policy/policy.py by `make docs` -->"
+PRESETS = "<!-- made from states/policy/presets.py by `make docs` -->"
+"""Where such a line stands in a file, there follows what is made: the overview, the rules, the presets. It ends at the
+next empty line."""
+
+PACKED = '%%{init: {"flowchart": {"nodeSpacing": 12, "rankSpacing": 25, "padding": 8, "wrappingWidth": 400}}}%%'
+"""Mermaid's own spacing would make the picture too wide to be read on a page."""
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """One row of the table, or one branch of a junction, as the picture shows it."""
+
+    source: str
+    target: str
+    cause: str
+    """The event of the row; a branch has none."""
+    guard: str
+    """`[guard]`, `[else]` behind rows with a guard, or nothing where all choices lead the same way."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """A state, or what most busy states do alike."""
+
+    name: str
+    title: str
+    said: tuple[tuple[Entry, ...], ...]
+    """For each event that is drawn at it, what the table says."""
+    unmoved: tuple[type[Event], ...] = ()
+    """The events that most busy states take, and this one does not."""
+    waits_for_person: bool = False
+
+
+# --- the picture
+
+
+def mermaid() -> str:
+    """The table as a Mermaid flowchart: states as boxes, junctions as hexagons. `Pure.`
+
+    Drawn with all its arrows it would be a ball of wool. So whatever several arrows lead to begins a line of its own,
+    and those arrows end in a copy of its name: no two of them cross. A row that stays where it is stands inside its
+    box. What most busy states do alike is drawn once, and a busy state shows only what it does otherwise. Refusals are
+    left to the page.
+    """
+    boxes = [*map(_box, STATES), _shared_box()]
+    arrows = [*_rows_drawn(boxes), *_branches_drawn()]
+    heads = _heads(boxes, arrows)
+    lines = [
+        f"order[ ]:::hidden ~~~ start & {' & '.join(heads)}",  # an invisible link to each keeps them in this order
+        f"start(( )) -->|{Opened.__name__}| start_{Idle.__name__}([{Idle.__name__}]):::elsewhere",
+        *map(_drawn, boxes),
+        *(f"{junction.name}{{{{{junction.name}}}}}:::junction" for junction in junctions()),
+        *_lines(arrows, heads),
+        *STYLES,
+        "classDef elsewhere fill:none,stroke:#9ca3af,stroke-dasharray:3",
+        "classDef hidden fill:none,stroke:none",
+    ]
+    return "".join([f"{PACKED}\nflowchart LR\n", *(f"    {line}\n" for line in lines)])
+
+
+# --- what is drawn
+
+
+Road: TypeAlias = tuple[Guard | None, Target]
+"""A row as the picture shows it: when, and where to."""
+
+
+def _roads(state: type[State]) -> dict[type[Event], tuple[Road, ...]]:
+    """For each event that is taken here, the rows as they are drawn."""
+    found: dict[type[Event], tuple[Road, ...]] = {}
+    for row in rows(state):
+        found[row.event] = (*found.get(row.event, ()), (row.when, row.to))
+    return found
+
+
+def _shared() -> dict[type[Event], tuple[Road, ...]]:
+    return dict(common(lambda state: _roads(state).items()))
+
+
+def _box(state: type[State]) -> Box:
+    own, shared = _roads(state), _shared() if state in BUSY_STATES else {}
+    said = [entries(state, event) for event, drawn in own.items() if shared.get(event) != drawn]
+    unmoved = [event for event in shared if event not in own]
+    return Box(state.__name__, state.__name__, tuple(said), tuple(unmoved), waits_for_person(state))
+
+
+def _shared_box() -> Box:
+    """What most busy states do alike, in the words of one that does it."""
+    said = [
+        next(entries(state, event) for state in BUSY_STATES if _roads(state).get(event) == drawn)
+        for event, drawn in _shared().items()
+    ]
+    return Box(ANY_BUSY, ANY_BUSY_STATE, tuple(said))
+
+
+def _rows_drawn(boxes: Sequence[Box]) -> Iterator[Arrow]:
+    for box in boxes:
+        for said in box.said:
+            for entry in said:
+                if isinstance(entry, Row) and not isinstance(entry.to, Same):
+                    yield Arrow(box.name, name(entry.to), entry.event.__name__, _asked(entry, said))
+
+
+def _branches_drawn() -> Iterator[Arrow]:
+    for junction in junctions():
+        for branch in junction.branches:
+            yield Arrow(junction.name, name(branch.to), "", _asked(branch, junction.branches))
+
+
+def _asked(choice: Entry | Branch, siblings: Sequence[Entry | Branch]) -> str:
+    """The guard, where it decides which way to go."""
+    ways = {sibling.to if isinstance(sibling, Row | Branch) else type(sibling) for sibling in siblings}
+    return guard(choice, siblings) if len(ways) > 1 else ""
+
+
+# --- drawing
+
+
+def _heads(boxes: Sequence[Box], arrows: Sequence[Arrow]) -> list[str]:
+    """The nodes that begin a line, each junction behind the first box that leads to it.
+
+    All do but the states that one arrow alone leads to, if nothing but names follows on them: so lines stay short.
+    """
+    ways = list(dict.fromkeys((arrow.source, arrow.target) for arrow in arrows))
+    led_to = Counter([Idle.__name__, *(target for _, target in ways)])  # a conversation begins at Idle
+    within = {box.name for box in boxes if led_to[box.name] == 1}
+    order: dict[str, None] = {}
+    for box in boxes:
+        _put_in_order(box.name, ways, order)
+    leads_within = {source for source, target in ways if target in within}
+    return [node for node in order if node not in within or node in leads_within]
+
+
+def _put_in_order(node: str, ways: Sequence[tuple[str, str]], order: dict[str, None]) -> None:
+    """Put a node behind those that are in order, and behind it the junctions that it leads to."""
+    order[node] = None
+    for target in (junction.name for junction in junctions()):
+        if (node, target) in ways and target not in order:
+            _put_in_order(target, ways, order)
+
+
+def _drawn(box: Box) -> str:
+    lines = [f"<b>{box.title}</b>"]
+    for said in box.said:
+        for entry in said:
+            if isinstance(entry, Row) and isinstance(entry.to, Same):
+                lines.append(f"stays on {entry.event.__name__} {_asked(entry, said)}".rstrip())
+    lines += [f"does nothing on {event.__name__}" for event in box.unmoved]
+    text = "<br>".join(lines)
+    shape = f'("{text}")' if len(lines) > 1 else f'(["{text}"])'
+    return f"{box.name}{shape}{':::person' if box.waits_for_person else ''}"
+
+
+def _lines(arrows: Sequence[Arrow], heads: Sequence[str]) -> Iterator[str]:
+    between: dict[tuple[str, str], list[Arrow]] = {}
+    for arrow in arrows:
+        between.setdefault((arrow.source, arrow.target), []).append(arrow)
+    for (source, target), several in between.items():
+        end = f"{source}_{target}([{target}]):::elsewhere" if target in heads else target
+        yield f'{source} -->|"{_label(several)}"| {end}'
+
+
+def _label(arrows: Sequence[Arrow]) -> str:
+    """A line for each event, and for each guard below its events. A comma joins events that share what stands below."""
+    guards_of: dict[str, tuple[str, ...]] = {}
+    for arrow in arrows:
+        guards_of[arrow.cause] = tuple(dict.fromkeys((*guards_of.get(arrow.cause, ()), arrow.guard)))
+    causes_of: dict[tuple[str, ...], list[str]] = {}
+    for cause, guards in guards_of.items():
+        causes_of.setdefault(guards, []).append(cause)
+    lines: list[str] = []
+    for guards, causes in causes_of.items():
+        lines += causes if guards == ("",) else [",<br>".join(causes), *guards]
+    return "<br>".join(line for line in lines if line)
+
+
+# --- the command
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the full picture, or write or check pages. Returns the exit status: 0, or 1 with a sentence on stderr."""
+    parser = argparse.ArgumentParser(prog="python -m turnwise.hosts.diagrams.mermaid", description="Draw the table.")
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument("--write", metavar="FILE", type=Path, nargs="+", help="make these pages")
+    action.add_argument("--check", metavar="FILE", type=Path, nargs="+", help="exit 1 unless these pages are fresh")
+    wanted = parser.parse_args(arguments)
+    if wanted.write is not None:
+        return max(_write(page) for page in wanted.write)
+    if wanted.check is not None:
+        return max(_check(page) for page in wanted.check)
+    print(mermaid(), end="")
+    return 0
+
+
+def _fresh(page: Path) -> str:
+    """What the file should say: a page that shows something made among other things keeps them, any other is all
+    ours."""
+    text = page.read_text(encoding="utf-8", errors="replace") if page.is_file() else ""
+    made = {PICTURE: f"```mermaid\n{overview()}```\n", RULES: rules(), PRESETS: sets_of_rules()}
+    if not any(mark in text for mark in made):
+        return markdown(mermaid())
+    for mark in made:
+        before, found, after = text.partition(mark)
+        if found:
+            _, gap, rest = after.partition("\n\n")
+            text = f"{before}{mark}\n{made[mark]}{gap[1:]}{rest}"
+    return text
+
+
+def _write(page: Path) -> int:
+    try:
+        page.write_text(_fresh(page), encoding="utf-8", newline="\n")
+    except OSError as error:
+        return _complain(f"{page} cannot be written: {error.strerror}.")
+    return 0
+
+
+def _check(page: Path) -> int:
+    if page.is_file() and page.read_text(encoding="utf-8", errors="replace") == _fresh(page):
+        return 0
+    return _complain(f"{page} is not what the code gives; run `make docs`.")
+
+
+def _complain(sentence: str) -> int:
+    print(sentence, file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""What the table says, for those who draw it or write about it.
+
+Two pictures and a page tell the same story, so they read the table in the same way: how things are called, which
+junctions there are, where a person can act, and above all what most busy states have in common. That is said once, for
+any busy state, or it would drown the rest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TypeVar
+
+from ...states.events import Event, Request
+from ...states.grammar import Branch, Entry, Junction, Row, Same, Target
+from ...states.states import STATES, Busy, State
+from ...states.table import TABLE
+
+ANY_BUSY_STATE = "any busy state"
+"""The title over what most busy states have in common."""
+
+BUSY_STATES: tuple[type[State], ...] = tuple(state for state in STATES if issubclass(state, Busy))
+
+Thing = TypeVar("Thing", bound=Hashable)
+
+
+def common(of: Callable[[type[State]], Iterable[Thing]]) -> tuple[Thing, ...]:
+    """What more than half of the busy states have, in the order of the table; `of` lists what a state has. `Pure.`"""
+    counts = Counter(thing for state in BUSY_STATES for thing in dict.fromkeys(of(state)))
+    return tuple(thing for thing, count in counts.items() if 2 * count > len(BUSY_STATES))
+
+
+def entries(state: type[State], event: type[Event]) -> tuple[Entry, ...]:
+    """What the table says about this pair, in the order in which it is asked; nothing if it is ignored. `Pure.`"""
+    return tuple(entry for entry in TABLE[state] if entry.event is event)
+
+
+def rows(state: type[State]) -> list[Row]:
+    """The entries of a state that change something. `Pure.`"""
+    return [entry for entry in TABLE[state] if isinstance(entry, Row)]
+
+
+def taken(state: type[State]) -> tuple[type[Event], ...]:
+    """The events that can change something here, in the order of the table. `Pure.`"""
+    return tuple(dict.fromkeys(row.event for row in rows(state)))
+
+
+def waits_for_person(state: type[State]) -> bool:
+    """Whether a person can move it on: it takes a request that most busy states do not take. `Pure.`"""
+    everywhere = common(taken)
+    return any(issubclass(event, Request) and event not in everywhere for event in taken(state))
+
+
+def junctions() -> list[Junction]:
+    """Every junction once, each where the table first comes to it. `Pure.`"""
+    found: dict[str, Junction] = {}
+    for state in STATES:
+        for row in rows(state):
+            _follow(row.to, found)
+    return list(found.values())
+
+
+def _follow(target: Target, found: dict[str, Junction]) -> None:
+    if isinstance(target, Junction) and target.name not in found:
+        found[target.name] = target
+        for branch in target.branches:
+            _follow(branch.to, found)
+
+
+def name(target: Target) -> str:
+    """How pictures and page call a state or a junction. `Pure.`"""
+    assert not isinstance(target, Same), "who stays has no other end"
+    return target.name if isinstance(target, Junction) else target.__name__
+
+
+def guard(choice: Entry | Branch, siblings: Sequence[Entry | Branch]) -> str:
+    """`[guard]`, `[else]` behind siblings that have one, or nothing. `Pure.`"""
+    if choice.when is not None:
+        return f"[{choice.when.__name__}]"
+    return "[else]" if len(siblings) > 1 else ""

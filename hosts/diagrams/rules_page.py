@@ -1,0 +1,104 @@
+"""Writes the tables about the rules, of the page for hosts: every rule of a `Policy`, and what each preset changes.
+
+What a rule means stands once, below its field in `policy`. Python throws such texts away, so they are read from the
+source, and only where tables are written: a program that uses the rules pays nothing for it.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import Any, get_args
+
+from ...states.policy import policy, presets
+from ...states.policy.policy import Policy
+from ...states.values.value import Value
+
+
+def rules() -> str:
+    """Every rule: its name, what it is by default, what else it may be where that can be listed, and what it means."""
+    rows = ["| rule | by default | or | what it is |", "| --- | --- | --- | --- |"]
+    return "\n".join([*rows, *_rows(Policy)]) + "\n"
+
+
+def sets_of_rules() -> str:
+    """Every preset: what it is for, and which rules it changes."""
+    rows = ["| preset | for | the rules that it changes |", "| --- | --- | --- |"]
+    for preset in filter(inspect.isfunction, vars(presets).values()):
+        meant = _in_a_line(preset.__doc__).removesuffix(" `Pure.`")
+        changed = ", ".join(f"`{one}`" for one in _changed(preset())) or "none"
+        rows.append(f"| `{preset.__name__}()` | {meant} | {changed} |")
+    return "\n".join(rows) + "\n"
+
+
+# --- rules
+
+
+def _rows(kind: type[Value], before: str = "") -> Iterator[str]:
+    """A row for each field, and behind it those of the values that it may hold, by the name of their class."""
+    meant = _docstrings(kind)
+    for name, field in kind.model_fields.items():
+        parts = [part for part in _parts(field.annotation) if getattr(part, "__module__", "") == policy.__name__]
+        default = "" if field.is_required() else f"`{_written(field.default)}`"
+        others = [f"`{_written(other)}`" for other in _choices(field.annotation) if other != field.default]
+        others += [f"`{part.__name__}(…)`" for part in parts if isinstance(field.default, str)]
+        yield f"| `{before}{name}` | {default} | {', '.join(others)} | {meant[name]} |"
+        for part in parts:
+            yield from _rows(part, f"{part.__name__}.")
+
+
+def _docstrings(kind: type[Value]) -> Mapping[str, str]:
+    """What stands below each field, in a line."""
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(definition, ast.ClassDef)
+    said: dict[str, str] = {}
+    for field, below in zip(definition.body, definition.body[1:], strict=False):
+        match field, below:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                said[name] = _in_a_line(text)
+            case _:
+                pass  # a method, or what stands behind a docstring
+    return said
+
+
+def _parts(annotation: Any) -> Iterator[Any]:
+    """The types and literal values of which an annotation is made."""
+    inner = get_args(annotation)
+    if not inner:
+        yield annotation
+    for argument in inner:
+        yield from _parts(argument)
+
+
+def _choices(annotation: Any) -> Iterator[object]:
+    """The values that can be listed: those of literals, and of switches."""
+    for part in _parts(annotation):
+        if part is bool:
+            yield from (True, False)
+        elif isinstance(part, str):
+            yield part
+
+
+# --- sets of rules
+
+
+def _changed(value: Value) -> Iterator[str]:
+    """The fields that are not at their default, as they are written in a program."""
+    for name, field in type(value).model_fields.items():
+        if getattr(value, name) != field.default:
+            yield f"{name}={_written(getattr(value, name))}"
+
+
+def _written(value: object) -> str:
+    """A value as it is written in a program."""
+    if isinstance(value, Value):
+        return f"{type(value).__name__}({', '.join(_changed(value))})"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_written, value))}{',' * (len(value) == 1)})"
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _in_a_line(text: str | None) -> str:
+    return " ".join((text or "").split())

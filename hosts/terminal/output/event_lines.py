@@ -1,0 +1,117 @@
+"""What happened, in a line for each event of a log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from ....states.events import (
+    AskUserQuestionPending,
+    DoubtResolved,
+    EffectFailed,
+    Event,
+    HistoryCompacted,
+    LlmFailed,
+    LlmResponse,
+    Opened,
+    ToolApproval,
+    ToolComplete,
+    ToolInterrupted,
+    ToolReconciled,
+    TurnSummarized,
+    UserMessage,
+    UserQuestionResponse,
+    WorkVerified,
+)
+from ....states.log import LogEntry
+from .printable import one_line, with_images
+
+WIDEST = 100
+"""The most characters of what an event says."""
+
+
+def event_lines(entries: Iterable[LogEntry]) -> Iterator[str]:
+    """A line for each step: its number, the type of its event, and what the event says in short. `Pure.`"""
+    for entry in entries:
+        yield f"{entry.seq:>4}  {entry.event.type:<25}  {one_line(summary(entry.event), WIDEST)}".rstrip()
+
+
+def summary(event: Event) -> str:
+    """What an event says, in short; nothing where its type says it all. `Pure.`"""
+    says = _SAYS.get(type(event))
+    return says(event) if says is not None else ""
+
+
+def _opened(event: Opened) -> str:
+    return f"model {event.policy.models[0].name}"
+
+
+def _message(event: UserMessage) -> str:
+    return with_images(event.text, len(event.images))
+
+
+def _answers(event: UserQuestionResponse) -> str:
+    written = {text: answer if isinstance(answer, str) else ", ".join(answer) for text, answer in event.answers.items()}
+    return "; ".join(f"{text} {answer}" for text, answer in written.items())
+
+
+def _approval(event: ToolApproval) -> str:
+    return "allowed" if event.allowed else f"denied: {event.note}" if event.note else "denied"
+
+
+def _response(event: LlmResponse) -> str:
+    calls = " ".join(f"{call.name}({call.arguments})" for call in event.tool_calls)
+    return " → ".join(part for part in (event.content, calls) if part)
+
+
+def _questions(event: AskUserQuestionPending) -> str:
+    return " ".join(question.question for question in event.questions)
+
+
+def _result(event: ToolComplete) -> str:
+    text = with_images(event.result.text, len(event.result.images))
+    return f"failed: {text}" if event.result.error else text
+
+
+def _interrupted(event: ToolInterrupted) -> str:
+    return event.call_id
+
+
+def _reconciled(event: ToolReconciled) -> str:
+    return event.verdict.replace("_", " ")
+
+
+def _resolved(event: DoubtResolved) -> str:
+    return f"{event.call_id} {event.verdict.replace('_', ' ')}"
+
+
+def _checked(event: WorkVerified) -> str:
+    verdict = "passed" if event.passed else "failed"
+    return f"{verdict}: {text}" if (text := event.texts[0]) else verdict
+
+
+def _summary(event: HistoryCompacted | TurnSummarized) -> str:
+    return event.summary
+
+
+def _failure(event: LlmFailed | EffectFailed) -> str:
+    return event.sentence
+
+
+_SAYS: Mapping[type[Event], Callable[[Any], str]] = {
+    DoubtResolved: _resolved,
+    ToolInterrupted: _interrupted,
+    ToolReconciled: _reconciled,
+    Opened: _opened,
+    UserMessage: _message,
+    UserQuestionResponse: _answers,
+    ToolApproval: _approval,
+    LlmResponse: _response,
+    AskUserQuestionPending: _questions,
+    ToolComplete: _result,
+    WorkVerified: _checked,
+    HistoryCompacted: _summary,
+    TurnSummarized: _summary,
+    LlmFailed: _failure,
+    EffectFailed: _failure,
+}

@@ -1,0 +1,174 @@
+"""Looks through a log for what no machine may ever have done, whatever its rules were.
+
+A replay asks whether the machine of today would do the same again. This asks less, and of every log: that each answer
+answers something that was wanted, once; that nothing is left open when a turn ends; that each call of a tool has its
+result; and that what must not run twice did not, unless a person said so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from ...states.effects import (
+    AWAITED,
+    OUTGOING,
+    Abort,
+    CancelSubAgent,
+    Effect,
+    ExecuteTool,
+    ReconcileTool,
+    SpawnSubAgent,
+)
+from ...states.events import Answer, DeadlineReached, DoubtResolved, Event, Request, ToolInterrupted
+from ...states.log import LogEntry
+from ...states.projections.transcript import transcript
+from ...states.states import State, pending
+from ...states.values.messages import Message
+
+
+class Fault(NamedTuple):
+    """What is wrong behind the step `seq`, in a sentence."""
+
+    seq: int
+    sentence: str
+
+
+def audit(entries: Sequence[LogEntry], state: State) -> Iterator[Fault]:
+    """What is wrong with a log, the steps of which are all there, and with the state that it rests in. `Pure.`"""
+    books = _Books()
+    for entry in entries:
+        yield from (Fault(entry.seq, sentence) for sentence in books.take(entry))
+    if pending(state) != books.open.keys():
+        waits, wanted = _named(pending(state)), _named(books.open.keys())
+        yield Fault(state.book.seq, f"The conversation waits for {waits}, and what was not answered is {wanted}.")
+    yield from _unpaired(entries)
+
+
+class _Books:
+    """What was wanted and what came of it, written down step by step."""
+
+    def __init__(self) -> None:
+        self.open: dict[int, Effect] = {}
+        self._requests: set[str] = set()
+        self._ids: set[int] = set()
+        """Of all effects that were wanted."""
+        self._answered: set[int] = set()
+        self._stopping: set[int] = set()
+        """What was told to stop and is still to say that it did."""
+        self._run: set[str] = set()
+        """The calls that ran, and must not run again."""
+
+    def take(self, entry: LogEntry) -> Iterator[str]:
+        """Write the step down, and say what is wrong with it."""
+        yield from self._come_in(entry.event)
+        wanted = [effect.effect_id for effect in entry.effects if isinstance(effect, AWAITED)]
+        for effect in entry.effects:
+            yield from self._go_out(effect)
+        if entry.ended is not None:
+            self._forget_stopping()
+            if left := self.open.keys() - set(wanted):
+                yield f"The turn {entry.ended.turn} ended while {_named(left)} was open."
+        if isinstance(entry.event, DeadlineReached):
+            self._forget_stopping()
+
+    def _come_in(self, event: Event) -> Iterator[str]:
+        if isinstance(event, Request):
+            if event.event_id in self._requests:
+                yield "The request was taken before."
+            self._requests.add(event.event_id)
+        if isinstance(event, Answer):
+            yield from self._answer(event.effect_id)
+        elif isinstance(event, ToolInterrupted):
+            self._interrupt(event.call_id)
+        elif isinstance(event, DoubtResolved) and event.verdict == "again":
+            self._run.discard(event.call_id)
+
+    def _answer(self, effect_id: int) -> Iterator[str]:
+        if effect_id in self._answered:
+            yield f"The effect {effect_id} is answered a second time."
+        elif effect_id not in self._ids:
+            yield f"The effect {effect_id} is answered, and nobody wanted it."
+        elif effect_id not in self.open:
+            yield f"The effect {effect_id} is answered, and nobody waited for it any longer."
+        self._answered.add(effect_id)
+        self._close(effect_id)
+
+    def _interrupt(self, call_id: str) -> None:
+        for effect_id, effect in list(self.open.items()):
+            if isinstance(effect, ExecuteTool) and effect.call.call_id == call_id:
+                self._close(effect_id)
+
+    def _go_out(self, effect: Effect) -> Iterator[str]:
+        if isinstance(effect, Abort | CancelSubAgent):
+            self._stop(effect.effect_id)
+        elif isinstance(effect, OUTGOING):
+            if effect.effect_id in self._ids:
+                yield f"Two effects have the id {effect.effect_id}."
+            self._ids.add(effect.effect_id)
+        elif isinstance(effect, AWAITED):
+            if effect.effect_id in self._answered:
+                yield f"The effect {effect.effect_id} is wanted again, and was answered before."
+            if isinstance(effect, ExecuteTool):
+                yield from self._run_once(effect)
+            self._ids.add(effect.effect_id)
+            self.open[effect.effect_id] = effect
+
+    def _run_once(self, effect: ExecuteTool) -> Iterator[str]:
+        call_id = effect.call.call_id
+        if effect.call.crash != "at_most_once":
+            return
+        if call_id in self._run:
+            yield f"The call {call_id} runs again, and must not run twice."
+        self._run.add(call_id)
+
+    def _stop(self, effect_id: int) -> None:
+        """Tools and agents say that they stopped; nothing else is waited for any longer."""
+        if isinstance(self.open.get(effect_id), ExecuteTool | ReconcileTool | SpawnSubAgent):
+            self._stopping.add(effect_id)
+        else:
+            self._close(effect_id)
+
+    def _forget_stopping(self) -> None:
+        """What did not stop in time is given up."""
+        for effect_id in list(self._stopping):
+            self._close(effect_id)
+
+    def _close(self, effect_id: int) -> None:
+        self.open.pop(effect_id, None)
+        self._stopping.discard(effect_id)
+
+
+def _unpaired(entries: Sequence[LogEntry]) -> Iterator[Fault]:
+    """The calls that have no result, and the results without a call, in the turns that have ended."""
+    ends = [place for place, entry in enumerate(entries, start=1) if entry.ended is not None]
+    if not ends:
+        return
+    seq = entries[ends[-1] - 1].seq
+    try:
+        messages = transcript(entries[: ends[-1]])
+    except (LookupError, ValueError, TypeError, AttributeError, AssertionError):
+        yield Fault(seq, "What was said cannot be read from the steps.")
+        return
+    for call_id, sentence in _calls_without_result(messages):
+        yield Fault(seq, sentence.format(call_id))
+
+
+def _calls_without_result(messages: Iterable[Message]) -> Iterator[tuple[str, str]]:
+    waiting: list[str] = []
+    for message in messages:
+        if message.role == "tool":
+            call_id = message.tool_call_id or ""
+            if call_id in waiting:
+                waiting.remove(call_id)
+            else:
+                yield call_id, "The result of the call {} has no call, or is not the only one."
+        else:
+            yield from ((call_id, "The call {} has no result.") for call_id in waiting)
+            waiting = [call.call_id for call in message.tool_calls]
+    yield from ((call_id, "The call {} has no result.") for call_id in waiting)
+
+
+def _named(effect_ids: Iterable[int]) -> str:
+    ids = sorted(effect_ids)
+    return " and ".join(f"the effect {each}" for each in ids) if ids else "nothing"

@@ -1,0 +1,200 @@
+"""Takes a stored conversation through its steps again, and says where it would go another way today.
+
+The machine is pure, so the same events must lead to the same effects and states as they once did. Where they do not,
+either the rules have changed since or the file is damaged. A database of real conversations is therefore a test of
+every change of the rules.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from ...states.context import Context
+from ...states.effects import DeliverToUser, Effect
+from ...states.errors import Refused
+from ...states.events import Event, Opened
+from ...states.machine import begin, transition
+from ...states.projections.reply_text import text_of_reply
+from ...states.projections.transcript import Transcript
+from ...states.states import State
+from ...states.step import Step
+from ...states.values.turn import TurnEnded
+from ..errors import Damaged
+from ..records.codec import decode, decode_state
+from ..records.digests import GENESIS, digest
+from ..records.entry import StoredEntry
+from ..records.integrity import check_end, check_link
+from ..records.rows import RestRow, StoredRows
+from ..sqlite.store import Store
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of an event. `digest` is that of the state; `state` is None where only its digest is known. An
+    outcome with nothing in it stands for a step that is missing or cannot be read."""
+
+    effects: tuple[Effect, ...] = ()
+    ended: TurnEnded | None = None
+    digest: bytes | None = None
+    state: State | None = None
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """The first step that does not come out as it was stored, and why, in one sentence.
+
+    `expected` is what was stored, `actual` what comes of the event now. `event` is None where it is missing or cannot
+    be read.
+    """
+
+    seq: int
+    event: Event | None = None
+    expected: Outcome = Outcome()
+    actual: Outcome = Outcome()
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class ReplayReport:
+    """How many steps came out as they were stored, and the first that did not, if there is one. `deliveries` is what
+    these steps handed over to the user, in order; nothing is delivered again (case B9)."""
+
+    events: int
+    divergence: Divergence | None = None
+    deliveries: tuple[str, ...] = ()
+
+
+def replay(log: Iterable[StoredEntry]) -> ReplayReport:
+    """Take a conversation through the steps of its log again, from the first one on.
+
+    At each step the effects, the end of a turn, the digest of the state and the chain are compared. An event that is
+    refused or ignored now is a divergence too. `Pure.`
+    """
+    return _run(Fold(), log)
+
+
+async def replay_conversation(store: Store, conversation_id: str) -> ReplayReport:
+    """Replay a stored conversation, and compare the state at its end with the one that it rests in.
+
+    A step that is missing or cannot be read is a divergence. Raises `UnknownConversation`.
+    """
+    return await asyncio.to_thread(judge, await store.rows(conversation_id))
+
+
+@dataclass
+class Fold:
+    """A conversation on its way through its log again. Give `take` every step, in order."""
+
+    seq: int = 0
+    chain: bytes = GENESIS
+    state: State | None = None
+    context: Context = field(default_factory=Context)
+    transcript: Transcript = field(default_factory=Transcript)
+    deliveries: list[str] = field(default_factory=list)
+
+    def take(self, entry: StoredEntry) -> Divergence | None:
+        """Go on by one step, unless it comes out differently."""
+        actual, reason = self._outcome(entry)
+        try:
+            check_link(entry, self.seq, self.chain)
+        except Damaged as damaged:
+            if damaged.seq != entry.seq:
+                return Divergence(damaged.seq, reason=damaged.sentence)
+            reason = damaged.sentence
+        reason = reason or _difference(entry, actual)
+        if reason is not None:
+            return Divergence(entry.seq, entry.event, _kept(entry), actual, reason)
+        self.seq, self.chain, self.state = entry.seq, entry.chain, actual.state
+        self.context = self.context.after(entry.event)
+        self._note_deliveries(entry)
+        return None
+
+    def end(self, rest: RestRow) -> Divergence | None:
+        """Whether the conversation rests behind its last step, in the state that the log leads to."""
+        try:
+            check_end(rest, self.seq, self.chain)
+            stored = decode_state(rest)
+        except Damaged as damaged:
+            return Divergence(damaged.seq, reason=damaged.sentence)
+        if stored == self.state:
+            return None
+        reason = f"The conversation does not rest in the state that step {self.seq} leads to."
+        return Divergence(self.seq, expected=_resting(stored), actual=_resting(self.state), reason=reason)
+
+    def report(self, divergence: Divergence | None = None) -> ReplayReport:
+        """What came of the steps so far."""
+        return ReplayReport(self.seq, divergence, tuple(self.deliveries))
+
+    def _note_deliveries(self, entry: StoredEntry) -> None:
+        self.transcript.add(entry)
+        delivered = (effect.said for effect in entry.effects if isinstance(effect, DeliverToUser))
+        self.deliveries += (text_of_reply(self.transcript.words(said), self.context.policy) for said in delivered)
+
+    def _outcome(self, entry: StoredEntry) -> tuple[Outcome, str | None]:
+        """What comes of the event now, or why nothing does."""
+        try:
+            step = self._step(entry.event)
+        except Refused as refused:
+            return Outcome(), f"Step {entry.seq} is refused now, with the code {refused.code}."
+        if step is None:
+            return Outcome(), "The log does not begin with the opening of a conversation."
+        if step.ignored:
+            return Outcome(), f"Step {entry.seq} is ignored now."
+        return Outcome(step.effects, step.ended, digest(step.state.to_json()), step.state), None
+
+    def _step(self, event: Event) -> Step | None:
+        if self.state is not None:
+            return transition(self.state, event, self.context)
+        return begin(event) if isinstance(event, Opened) else None
+
+
+def _run(fold: Fold, log: Iterable[StoredEntry]) -> ReplayReport:
+    try:
+        for entry in log:
+            divergence = fold.take(entry)
+            if divergence is not None:
+                return fold.report(divergence)
+    except Damaged as damaged:
+        return fold.report(Divergence(damaged.seq, reason=damaged.sentence))
+    return fold.report()
+
+
+def judge(stored: StoredRows) -> ReplayReport:
+    """`replay_conversation`, of a conversation as it stands in the tables. `Pure.`"""
+    fold = Fold()
+    report = _run(fold, map(decode, stored.steps))
+    if report.divergence is None:
+        return fold.report(fold.end(stored.rest))
+    return fold.report(_in_full(report.divergence, stored.rest))
+
+
+def _in_full(divergence: Divergence, rest: RestRow) -> Divergence:
+    """The divergence, with the stored state in full where the conversation rests in it."""
+    expected = divergence.expected
+    if divergence.seq != rest.seq or type(rest.state) is not str or expected.digest != digest(rest.state):
+        return divergence
+    try:
+        return replace(divergence, expected=replace(expected, state=decode_state(rest)))
+    except Damaged:
+        return divergence
+
+
+def _difference(entry: StoredEntry, actual: Outcome) -> str | None:
+    """How the step differs from what was stored, in one sentence."""
+    if actual.effects != entry.effects:
+        return f"Step {entry.seq} has other effects now."
+    if actual.ended != entry.ended:
+        return f"Step {entry.seq} ends the turn in another way now."
+    if actual.digest != entry.digest:
+        return f"Step {entry.seq} leads to another state now."
+    return None
+
+
+def _kept(entry: StoredEntry) -> Outcome:
+    return Outcome(entry.effects, entry.ended, entry.digest)
+
+
+def _resting(state: State | None) -> Outcome:
+    return Outcome() if state is None else Outcome(digest=digest(state.to_json()), state=state)

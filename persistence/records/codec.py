@@ -1,0 +1,175 @@
+"""Turns steps into rows, and rows into steps.
+
+What has a column of its own is not written a second time in the payload, and defaults are left out, so a step takes
+little more room than what was said in it. A row read back is equal to the step, to the microsecond.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from pydantic import TypeAdapter
+
+from ...states.effects import AnyEffect, Effect
+from ...states.events import EVENTS, Event
+from ...states.states import AnyState, State, Timer
+from ...states.step import Step
+from ...states.values.turn import TurnEnded
+from ..errors import Damaged
+from .digests import content, digest, link
+from .entry import StoredEntry
+from .rows import EventRow, RestRow
+
+VERSION = 1
+"""The version of the shape in which events are written; a reader may have to translate older ones."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_OWN_COLUMNS = {"at", "event_id", "effect_id"}
+_EVENT_TYPES: dict[str, type[Event]] = {event.model_fields["type"].default: event for event in EVENTS}
+_EFFECTS: TypeAdapter[tuple[Effect, ...]] = TypeAdapter(tuple[AnyEffect, ...])
+_STATE: TypeAdapter[State] = TypeAdapter(AnyState)
+
+
+class EncodedStep(NamedTuple):
+    """The rows of a step, but for the link to the step before it, which may still be on its way to the disk."""
+
+    row: EventRow
+    rest: RestRow
+    content: bytes
+
+    @classmethod
+    def of(cls, event: Event, step: Step) -> EncodedStep:
+        """The rows of this step. `Pure.`"""
+        state = step.state.to_json()
+        row = _event_row(event, step, digest(state))
+        return cls(row, rest_row(step.state, state, row), _content(row))
+
+    def behind(self, before: bytes) -> tuple[EventRow, RestRow]:
+        """The rows, `before` being the link of the step before. `Pure.`"""
+        chain = link(before, self.content)
+        return self.row._replace(chain=chain), self.rest._replace(chain=chain)
+
+
+def encode(event: Event, step: Step, before: bytes) -> tuple[EventRow, RestRow]:
+    """The rows of a step, `before` being the link of the step before it. `Pure.`"""
+    return EncodedStep.of(event, step).behind(before)
+
+
+def decode(row: EventRow) -> StoredEntry:
+    """The step in a row. `Pure.`
+
+    Raises `Damaged` if there is none that this turnwise can read. That a row can be read does not mean that it is
+    what was written: the chain tells.
+    """
+    entry = sight(row)
+    entry.read()
+    return entry
+
+
+def sight(row: EventRow) -> StoredEntry:
+    """The step in a row, of which the event, the effects and the end of a turn are read when they are first looked at.
+    `Pure.`
+
+    Most of a long log is never looked at again, and to read it all would be most of what opening a conversation costs.
+    Raises `Damaged` for a step of a kind that this turnwise does not know; whoever looks at a part that cannot be read
+    gets `Damaged` then, which the chain rules out.
+    """
+    if row.version != VERSION or row.type not in _EVENT_TYPES:
+        raise _unreadable(row)
+    return StoredEntry.unread(row, _EVENT_TYPES[row.type], _content(row), _parts)
+
+
+def _parts(row: EventRow) -> tuple[Event, tuple[Effect, ...], TurnEnded | None]:
+    """What a row holds as JSON. Raises `Damaged`."""
+    try:
+        return (
+            _event(row),
+            _EFFECTS.validate_json(row.effects) if row.effects is not None else (),
+            TurnEnded.model_validate_json(row.ended) if row.ended is not None else None,
+        )
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        raise _unreadable(row) from error
+
+
+def _unreadable(row: EventRow) -> Damaged:
+    return Damaged(row.seq, f"Step {row.seq} cannot be read: it is damaged, or a newer turnwise wrote it.")
+
+
+def decode_state(rest: RestRow) -> State:
+    """The state that a conversation rests in. `Pure.` Raises `Damaged`."""
+    try:
+        return _STATE.validate_json(rest.state)
+    except (ValueError, TypeError) as error:
+        sentence = "The state of the conversation cannot be read: it is damaged, or a newer turnwise wrote it."
+        raise Damaged(rest.seq, sentence) from error
+
+
+def next_timer(state: State) -> datetime | None:
+    """When the first of the state's timers is due. `Pure.`"""
+    return min((value.due for value in vars(state).values() if isinstance(value, Timer)), default=None)
+
+
+def to_microseconds(at: datetime) -> int:
+    """A moment as microseconds since 1970. `Pure.`"""
+    return (at - _EPOCH) // timedelta(microseconds=1)
+
+
+def from_microseconds(at: int) -> datetime:
+    """The moment, in UTC, exactly. `Pure.`"""
+    return _EPOCH + timedelta(microseconds=at)
+
+
+def _event_row(event: Event, step: Step, state: bytes) -> EventRow:
+    """The row of a step, but for its link."""
+    return EventRow(
+        seq=step.state.book.seq,
+        event_id=getattr(event, "event_id", None),
+        effect_id=getattr(event, "effect_id", None),
+        type=event.type,
+        version=VERSION,
+        at=to_microseconds(event.at),
+        turn=step.state.book.turn,
+        payload=_payload(event),
+        effects=_array(step.effects),
+        ended=step.ended.to_json() if step.ended else None,
+        state=state,
+        chain=b"",
+    )
+
+
+def rest_row(state: State, text: str, row: EventRow) -> RestRow:
+    """Where the conversation rests behind the step in `row`; `text` is the state as JSON. `Pure.`"""
+    due = next_timer(state)
+    return RestRow(
+        seq=row.seq,
+        chain=row.chain,
+        state_type=state.type,
+        waits=state.works,
+        next_timer=None if due is None else to_microseconds(due),
+        updated_at=row.at,
+        state=text,
+    )
+
+
+def _payload(event: Event) -> str:
+    """The event as JSON, without what has a column of its own; the type, which is always written, comes first."""
+    text = event.model_dump_json(exclude_defaults=True, exclude=_OWN_COLUMNS)
+    return "{" + text[len(f'{{"type":"{event.type}"') :].removeprefix(",")
+
+
+def _event(row: EventRow) -> Event:
+    own: dict[str, Any] = {"at": from_microseconds(row.at)}
+    own |= {} if row.event_id is None else {"event_id": row.event_id}
+    own |= {} if row.effect_id is None else {"effect_id": row.effect_id}
+    return _EVENT_TYPES[row.type].model_validate({**json.loads(row.payload), **own})
+
+
+def _array(effects: tuple[Effect, ...]) -> str | None:
+    return f"[{','.join(effect.to_json() for effect in effects)}]" if effects else None
+
+
+def _content(row: EventRow) -> bytes:
+    """The fingerprint of a row, its link left out."""
+    return content(row[:-1])

@@ -1,0 +1,67 @@
+"""What a disk or a database says when it fails, in words for people."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy.exc import DBAPIError
+
+from ...states.errors import InvalidInput
+from ..errors import StorageFailed
+
+_CAUSES = {
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_BUSY: "another program holds it locked",
+    sqlite3.SQLITE_LOCKED: "another program holds it locked",
+    sqlite3.SQLITE_READONLY: "it may only be read",
+    sqlite3.SQLITE_PERM: "it may not be opened",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened",
+    sqlite3.SQLITE_IOERR: "the disk failed",
+    sqlite3.SQLITE_CORRUPT: "it is damaged",
+    sqlite3.SQLITE_NOTADB: "it is damaged",
+}
+_UNKNOWN = "it does not do what it was asked"
+_PRIMARY = 0xFF
+"""SQLite's result codes are a kind in the lowest byte, and details above it."""
+
+FAILURES = (DBAPIError, sqlite3.Error, UnicodeDecodeError)
+"""Whatever the driver raises; the last where it could not even read SQLite's complaint, which quotes what is broken."""
+
+
+@contextmanager
+def told(name: str) -> Iterator[None]:
+    """Raise whatever the driver raises as `StorageFailed`, about the database called `name`; and `InvalidInput` for a
+    text that no database can hold, such as an id from a command line that is no UTF-8."""
+    try:
+        yield
+    except UnicodeEncodeError as error:
+        raise InvalidInput("A text with half a character in it can neither be stored nor looked for.") from error
+    except FAILURES as error:
+        raise in_words(name, error) from (error.orig if isinstance(error, DBAPIError) else error)
+
+
+def in_words(name: str, error: BaseException) -> BaseException:
+    """What the driver raised as `StorageFailed`, about the database called `name`; any other error as it is."""
+    if not isinstance(error, FAILURES):
+        return error
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    damaged = isinstance(error, UnicodeDecodeError)
+    failed = StorageFailed(_sentence(name, "it is damaged" if damaged else _CAUSES.get(_code(cause), _UNKNOWN)))
+    failed.__cause__ = cause
+    return failed
+
+
+def is_locked(error: BaseException) -> bool:
+    """Whether another program holds the database, and waiting for it was in vain."""
+    return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _code(error: BaseException | None) -> int:
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    return code & _PRIMARY
+
+
+def _sentence(name: str, cause: str) -> str:
+    return f"{name} cannot be used now: {cause}."

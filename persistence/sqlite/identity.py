@@ -1,0 +1,42 @@
+"""Whose database a file is, told before anything is changed in it.
+
+SQLite keeps a number in each file for just this: the application id. Ours is written together with the tables, so a
+file has both or neither. The tables say which revision they have; one that this turnwise does not know was made by a
+newer one.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from ...states.errors import StoreError
+from .address import Address
+
+APPLICATION_ID = int.from_bytes(b"turn", "big")
+
+REVISIONS = ("0001", "0002")
+"""The revisions of the tables that this turnwise knows, oldest first: the files in `migrations/versions`."""
+
+HEAD = REVISIONS[-1]
+
+
+def recognise(connection: sqlite3.Connection, address: Address) -> str | None:
+    """The revision of the tables, or None for a file in which nothing is yet. Changes nothing.
+
+    Raises `StoreError` for a file that is no database, another program's, or made by a newer turnwise.
+    """
+    try:
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_NOTADB:
+            raise
+        raise StoreError(f"{address.name} is not a SQLite database.") from error
+    if application == 0 and tables == 0:
+        return None
+    if application != APPLICATION_ID:
+        raise StoreError(f"{address.name} is the database of another program.")
+    (revision,) = connection.execute("SELECT max(version_num) FROM alembic_version").fetchone()
+    if revision not in REVISIONS:
+        raise StoreError(f"{address.name} was written by a newer turnwise; update turnwise to open it.")
+    return str(revision)

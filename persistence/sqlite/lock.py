@@ -1,0 +1,56 @@
+"""One engine at a time: the lock beside a database file.
+
+Two engines on one file would both act on the same conversations. The operating system holds the lock, so it ends with
+the process that took it, however that process dies. The lock file itself stays: it is empty, and removing it could
+let two engines in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from ...states.errors import StoreError
+from .address import Address
+
+PATIENCE = 0.2
+"""Seconds to wait for the lock before an engine is refused: longer than `in_use` holds it. Ours."""
+
+
+@contextmanager
+def sole_use(address: Address) -> Iterator[None]:
+    """Hold the database for this engine alone. A database in memory needs no lock.
+
+    Raises `StoreError` if another engine holds it (case P42), in this process or in another one.
+    """
+    if address.path is None:
+        yield
+        return
+    lock = FileLock(f"{address.path}.lock", mode=0o600, timeout=PATIENCE, thread_local=False, fallback_to_soft=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise StoreError(f"{address.name} is already open in another engine; close that one first.") from None
+    except OSError as error:
+        raise StoreError(f"{address.name} cannot be locked: its folder does not allow it.") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def in_use(address: Address) -> bool:
+    """Whether an engine has the database open at this moment. No file is made for the question.
+
+    True also where it cannot be told, because the folder does not allow to look.
+    """
+    if address.path is None or not Path(f"{address.path}.lock").exists():
+        return False
+    try:
+        with sole_use(address):
+            return False
+    except StoreError:
+        return True

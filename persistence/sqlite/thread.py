@@ -1,0 +1,142 @@
+"""A thread of its own for a connection, so that the event loop never waits for a disk.
+
+Between a task and the disk lie two hand-overs, one each way: a plain queue into the thread, and one call into the loop
+when the work is done. An executor would need twice as many, and take longer for them than SQLite for a commit.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from queue import SimpleQueue
+from threading import Thread, current_thread
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection
+
+from ...states.errors import StoreError
+from .failures import told
+from .pending_result import PendingResult
+
+T = TypeVar("T")
+
+Opening = Callable[[ExitStack], Connection]
+"""Opens a connection, and leaves on the stack what closes it."""
+
+
+@dataclass(slots=True)
+class Job:
+    """Work for the thread, and who waits for it."""
+
+    work: Callable[[], Any]
+    promise: PendingResult
+
+
+class Worker:
+    """The half that lives in the thread: it takes what is handed in, in order, and owns the connection.
+
+    It knows nothing of the half that others hold, so that one which nobody holds any more can be let go of.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.queue: SimpleQueue[Any] = SimpleQueue()
+        self.connection: Connection
+        self._undo = ExitStack()
+
+    def serve(self) -> None:
+        """Do what is handed in, until None is."""
+        while (item := self.take()) is not None:
+            self.handle(item)
+            del item  # whatever its task holds must not stay alive until the next one comes
+        with suppress(Exception):
+            self.close()
+
+    def take(self) -> Any:
+        """Wait for the next item."""
+        return self.queue.get()
+
+    def handle(self, item: Any) -> None:
+        """Do the work of one item, and tell who waits for it."""
+        assert isinstance(item, Job)
+        try:
+            with told(self.name):
+                item.promise.result = item.work()
+        except BaseException as error:
+            item.promise.error = error
+        PendingResult.tell((item.promise,))
+
+    def open(self, opening: Opening) -> None:
+        """Open the connection, or leave nothing open."""
+        with ExitStack() as undo:
+            self.connection = opening(undo)
+            self._undo = undo.pop_all()
+
+    def close(self) -> None:
+        """Close the connection. To close twice is to close once."""
+        self._undo.close()
+
+
+class ConnectionThread:
+    """One connection and the only thread that uses it; work is done in the order in which it is handed in.
+
+    Work once handed in is done, whatever becomes of the task that waits for it: a commit is never left in doubt. One
+    that nobody closed ends when nobody holds it any more, at the latest when the process ends.
+    """
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._closed = False
+        thread = Thread(target=worker.serve, name="turnwise-store", daemon=True)
+        thread.start()
+        self._end = weakref.finalize(self, _end, worker.queue, thread)
+
+    async def open(self, opening: Opening) -> None:
+        """Open the connection in the thread. Raises `StoreError`; then nothing stays open, and the thread ends."""
+        try:
+            await self._done(lambda: self._worker.open(opening))
+        except BaseException:
+            await self.close()
+            raise
+
+    async def run(self, work: Callable[[Connection], T]) -> T:
+        """Do `work` in the thread, and return what it returns.
+
+        Errors of the driver arrive as `StorageFailed`, all others as they are. A cancelled caller no longer waits,
+        but the work is done.
+        """
+        worker = self._worker
+        result: T = await self._done(lambda: work(worker.connection))
+        return result
+
+    async def close(self) -> None:
+        """Close the connection once the work handed in before is done. To close twice is to close once."""
+        if self._closed:
+            return
+        closing = self._hand_in(self._worker.close)
+        self._closed = True
+        self._worker.queue.put(None)
+        await closing.future
+
+    def check_open(self) -> None:
+        """Raise `StoreError` once it is closed."""
+        if self._closed:
+            raise StoreError(f"{self._worker.name} is closed.")
+
+    async def _done(self, work: Callable[[], Any]) -> Any:
+        return await self._hand_in(work).future
+
+    def _hand_in(self, work: Callable[[], Any]) -> PendingResult:
+        self.check_open()
+        promise = PendingResult()
+        self._worker.queue.put(Job(work, promise))
+        return promise
+
+
+def _end(queue: SimpleQueue[Any], thread: Thread) -> None:
+    """Have the thread end, and wait for it: a process must not end in the middle of its work."""
+    queue.put(None)
+    if thread is not current_thread():
+        thread.join()

@@ -1,0 +1,59 @@
+"""What the model is told in passing: reminders of the rules, and other words for a request that came to nothing.
+
+Such a prompt belongs to one request. It is named by the effect, put into that request, and never enters the transcript,
+the updates or the next turn (case S10).
+"""
+
+from __future__ import annotations
+
+from ..context import Context
+from ..projections.reply_text import text_of_reply
+from ..values.messages import Made
+from ..values.turn import TurnRecord
+from .delivery_rules import may_show_text
+
+
+def due_nudge(turn: TurnRecord, context: Context, *, text: str) -> str | None:
+    """What the model is reminded of, should the turn be about to end with this text; None if it may end. `Pure.`"""
+    policy = context.policy
+    if turn.nudges >= policy.nudges:
+        return None
+    if policy.ends_on == "work_complete" and turn.claim is None:
+        return policy.texts.nudge
+    if not _is_silent(turn, context, text):
+        return None
+    if turn.relay and policy.relay == "nudge_then_deliver" and turn.nudges == 0:
+        return policy.texts.relay
+    return policy.texts.speak if policy.silent == "nudge" else None
+
+
+def _is_silent(turn: TurnRecord, context: Context, text: str) -> bool:
+    """Whether nothing would reach the user."""
+    if turn.said or turn.deliveries:
+        return False
+    return not may_show_text(context.policy) or not text_of_reply(text, context.policy).strip()
+
+
+def wants_text(turn: TurnRecord, context: Context) -> bool:
+    """Whether a turn misses something that goes on without words: an answer, or the claim that is to end it. Where text
+    is only a thought nothing is missed (case B7), unless another agent waits for it (case P25). `Pure.`"""
+    policy = context.policy
+    if turn.claim is not None and (turn.said or turn.deliveries or turn.final):
+        return False  # what is left is the check
+    return may_show_text(policy) or policy.ends_on != "text" or context.role == "sub_agent"
+
+
+def after_empty(turn: TurnRecord, context: Context) -> dict[str, object] | None:
+    """How the next request differs after a response with nothing in it, as changes to the turn's record; None if there
+    is no further way to ask (cases J11, J20). Under rules that want a claim the model is reminded of that instead (case
+    S10); once it has claimed, of the answer that is missing (case S17). `Pure.`"""
+    policy, is_claimed = context.policy, turn.claim is not None
+    if turn.worked and not turn.fell_back and (policy.ends_on == "text" or is_claimed):
+        if turn.empties < policy.empty.in_a_row:
+            return {}
+        words = policy.texts.answer_missing if is_claimed else policy.texts.fallback
+        return {"nudge": Made(text=words), "fell_back": True}
+    if turn.fell_back and turn.plain_retries < policy.plain_retry:
+        return {"plain": True, "plain_retries": turn.plain_retries + 1}
+    nudge = due_nudge(turn, context, text="")
+    return None if nudge is None else {"nudge": Made(text=nudge), "nudges": turn.nudges + 1}

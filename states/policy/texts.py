@@ -1,0 +1,92 @@
+"""The words that the machine itself uses: results of calls that did not run, nudges, endings without an answer.
+
+They are rules like any other: a host words them as its users speak, and they are stored in the log, so a replay shows
+the words that were read then.
+"""
+
+from __future__ import annotations
+
+from ..values.value import Text
+from .rules import Rules
+
+
+class Texts(Rules):
+    """Results are read by the model in place of what a call would have given; nudges are read by the model once and
+    never stored as dialogue, with the name under which `respond_to_user` is offered; guidance is part of the system
+    message of each request that offers the tool it is about, by the name that stands in it as `{tool}`; endings are
+    read by people. An empty ending or guidance says nothing."""
+
+    # Results
+    cancelled: Text = "Cancelled by user"
+    skipped: Text = "Skipped: the turn was cancelled"
+    question_cancelled: Text = "User cancelled the question"
+    declined: Text = "The user declined to answer. Use your own judgment and go on."
+    unanswered: Text = "No answer came in time. Use your own judgment and go on."
+    question_not_alone: Text = (
+        "Not run: a question to the user must be the only call in a response. Ask it alone, then go on."
+    )
+    question_not_exclusive: Text = "This tool may not ask the user: other tools were running beside it."
+    act_not_declared: Text = "The tool did something that it does not declare; none of it was carried out."
+    act_not_exclusive: Text = "The tool may not do this beside other tools; none of it was carried out."
+    nothing_said: Text = "text is required"
+    no_message: Text = "message is required"
+    denied: Text = "Denied by the user"
+    denied_in_time: Text = "Not run: nobody allowed it in time."
+    cut_off: Text = "Not run: the response was cut off before this call was complete. Try again with shorter arguments."
+    not_run: Text = "Not run: the limit of this turn is reached."
+    no_room: Text = "Not run: the conversation had to be condensed first. Call the tool again if you still need it."
+    repeated: Text = "Not run: you made the same call before. Reuse its earlier result."
+    child: Text = "Sub-agent"
+    child_late: Text = "It did not finish in time."
+    child_cancelled: Text = "It was cancelled."
+    in_doubt: Text = "It is unknown whether this ran: the program stopped while it was running."
+    did_run: Text = "This ran, but its result is lost: the program stopped while it was running."
+    did_not_run: Text = "This did not run: the program stopped before it could."
+    interrupted: Text = "Not run: the program was interrupted too often."
+    undelivered: Text = "(The user did not receive this.)"
+    acknowledgement: Text = "Message delivered to user"
+    recorded: Text = "Recorded: the user receives it when the turn ends."
+    recorded_last: Text = "Recorded: the user receives it when the turn ends, unless you say something else by then."
+    claimed: Text = "Noted. It counts unless another call of this response fails or a check finds something missing."
+
+    # Nudges
+    nudge: Text = (
+        "If you are done, first call respond_to_user with what the user should receive, then call mark_work_complete "
+        "with a concise summary. Otherwise go on working."
+    )
+    speak: Text = (
+        "Nothing has reached the user in this turn. Say to the user, by the tool for it, what they should know."
+    )
+    answer_missing: Text = (
+        "You marked the work as complete, but nothing was said to the user. Call respond_to_user with your answer now."
+    )
+    relay: Text = "A message for the user is waiting. Present it to the user now, in your own words."
+    fallback: Text = "Answer the user now, from the results above, in plain words and without calling tools."
+
+    # Guidance
+    how_to_respond: Text = (
+        "# How the user hears from you\n"
+        "What you say with the tool {tool} reaches the user: it is spoken aloud where they listen, and sent as a "
+        "message where they read. Plain text that you write outside of it stays with you and is not delivered.\n"
+        "Call {tool} whenever something is meant for the user: when you answer a question, read content back to them, "
+        "give a result or a summary, confirm an action, or have anything else to tell them.\n"
+        "Write in natural sentences, the way people talk, with no Markdown, lists, code or other markup."
+    )
+    how_to_talk: Text = (
+        "# How the user hears from you\n"
+        "The user hears what you say with the tool {tool}, at once and in the order in which you say it, and nothing "
+        "else. Plain text that you write outside of it is your own thinking and is not delivered.\n"
+        "Call {tool} for every word that is meant for the user: when you greet them, answer a question, read content "
+        "back, tell what you are about to do, give a result or a summary, confirm an action, or have anything else to "
+        "tell them. If you never call it, they hear nothing at all.\n"
+        "Write in natural sentences, the way people talk, with no Markdown, lists, code or other markup."
+    )
+
+    # Endings
+    ending: Text = "I have no answer to that."
+    limit: Text = "I stopped here: the limit of this turn is reached."
+    error: Text = "I could not answer:"
+
+    # Reasons that people read
+    full: Text = "The conversation does not fit into the model's window, even when it is condensed."
+    died_too_often: Text = "The program stopped too often in the middle of this turn."

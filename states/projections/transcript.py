@@ -1,0 +1,309 @@
+"""What was said, read from the log.
+
+The transcript is never stored: it follows from the log, entry by entry. Results of tools stand directly behind the
+message that asked for them, in the order of its calls, whatever order they came in.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from ..effects import CompactHistory, DeliverToUser, PersistMessage, PersistToolResults, SettledCall
+from ..events import (
+    AgentMessage,
+    DeadlineReached,
+    Event,
+    HistoryCompacted,
+    LlmResponse,
+    MemoryRecalled,
+    MessageWithdrawn,
+    RecentText,
+    RetryRequested,
+    ToolAborted,
+    ToolApproval,
+    ToolComplete,
+    ToolInterrupted,
+    ToolReconciled,
+    UserMessage,
+)
+from ..log import LogEntry
+from ..step import Step
+from ..values.acts import Speech, with_indexes
+from ..values.images import Image
+from ..values.messages import Heard, Joined, Made, Message, Said, Stopped, ToolCall
+from ..values.turn import TurnEnded
+
+
+@dataclass(frozen=True)
+class Condensed:
+    """What stands for the messages up to the step `up_to`, except for what people said since the turn `turn`."""
+
+    summary: str
+    up_to: int
+    turn: int | None
+
+    def covers(self, message: Message) -> bool:
+        """Whether the summary stands for this message. `Pure.`"""
+        began_this_turn = message.role == "user" and self.turn is not None and message.turn >= self.turn
+        return message.seq <= self.up_to and not began_this_turn
+
+
+@dataclass
+class Transcript:
+    """The messages of a log so far. Give it every entry, in order."""
+
+    messages: list[Message] = field(default_factory=list)
+    condensed: Condensed | None = None
+    taken: dict[str, int] = field(default_factory=dict)
+    """The turn that took each message of a user, by the message's id."""
+    is_verbatim: bool = True
+    """Whether a model reads every message as it was said, without tags around it or notes behind it."""
+    _calls: dict[str, ToolCall] = field(default_factory=dict)
+    _ranks: dict[str, int] = field(default_factory=dict)
+    """The place of each call of the newest round."""
+    _heard: dict[int, Event] = field(default_factory=dict)
+    """The events that brought a text, by their step."""
+    _waiting: dict[int, UserMessage | AgentMessage] = field(default_factory=dict)
+    """Those of them that are messages and have not entered yet."""
+    _places: dict[Said, int] = field(default_factory=dict)
+    """Where the messages stand whose text may still be delivered."""
+    _results: dict[int, str] = field(default_factory=dict)
+    """By step, the call whose result it brought; of the turn under way."""
+    _undelivered: set[Heard] = field(default_factory=set)
+    """Speeches of the turn under way that were not delivered yet."""
+    _round: int = 0
+    """Where the results of the newest round begin."""
+    _condensing: tuple[int, int | None] = (0, None)
+    _retries: set[int] = field(default_factory=set)
+    """The turns that try the turn before them again."""
+
+    # --- reading it
+
+    def call(self, call_id: str) -> ToolCall:
+        """A call of the newest round, with its arguments as a person may have changed them.
+
+        Raises KeyError if there is none. `Pure.`
+        """
+        return self._calls[call_id]
+
+    def words(self, said: Said) -> str:
+        """The text that `said` stands for. Raises LookupError for one that was never heard. `Pure.`"""
+        match said:
+            case Made(text=text):
+                return text
+            case Heard(seq=seq, index=index):
+                return self._heard[seq].texts[index]
+            case Joined(parts=parts):
+                return "\n\n".join(self.words(part) for part in parts)
+
+    def images(self, said: Said) -> tuple[Image, ...]:
+        """The images that stand beside the text of a result. `Pure.`"""
+        if isinstance(said, Joined):
+            return tuple(image for part in said.parts for image in self.images(part))
+        event = self._heard[said.seq] if isinstance(said, Heard) and said.index == 0 else None
+        return event.result.images if isinstance(event, ToolComplete | ToolReconciled) and event.result else ()
+
+    def origin(self, said: Said) -> str:
+        """The agent that said this; empty for everybody else. `Pure.`"""
+        event = self._heard[said.seq] if isinstance(said, Heard) else None
+        return event.origin if isinstance(event, AgentMessage) else ""
+
+    @property
+    def current(self) -> list[Message]:
+        """The messages for which no summary stands, oldest first."""
+        condensed = self.condensed
+        return self.messages if condensed is None else [one for one in self.messages if not condensed.covers(one)]
+
+    def recent(self, memory: Heard | None) -> tuple[RecentText, ...]:
+        """What the search that `memory` refers to found of the last minutes. `Pure.`"""
+        event = None if memory is None else self._heard[memory.seq]
+        return event.recent if isinstance(event, MemoryRecalled) else ()
+
+    def first_try(self, turn: int) -> int:
+        """The turn that brought the message which this one answers: another than this if that one failed and was tried
+        again. `Pure.`"""
+        while turn in self._retries:
+            turn -= 1
+        return turn
+
+    def newest_try(self, turn: int) -> int:
+        """The turn that answers the message which this one answers, or fails to, now. `Pure.`"""
+        while turn + 1 in self._retries:
+            turn += 1
+        return turn
+
+    # --- telling it
+
+    def add(self, entry: LogEntry) -> tuple[Message, ...]:
+        """Take the next entry; returns the messages that it brought, each of which now has its place."""
+        self._hear(entry)
+        brought: list[Message] = []
+        for effect in entry.effects:
+            if isinstance(effect, PersistMessage):
+                brought.append(self._add_message(entry, effect.said))
+            elif isinstance(effect, PersistToolResults):
+                brought += [self._add_result(entry, result) for result in effect.results]
+            elif isinstance(effect, CompactHistory):
+                self._condensing = (effect.up_to, effect.turn)
+        self._note_deliveries([effect.said for effect in entry.effects if isinstance(effect, DeliverToUser)])
+        if entry.ended is not None:
+            self._end_turn(entry.ended)
+        return tuple(brought)
+
+    def _hear(self, entry: LogEntry) -> None:
+        event = entry.event
+        if event.texts:
+            self._heard[entry.seq] = event
+        match event:
+            case UserMessage() | AgentMessage():
+                self._waiting[entry.seq] = event
+            case MessageWithdrawn(message_id=withdrawn):
+                self._waiting = {seq: one for seq, one in self._waiting.items() if one.event_id != withdrawn}
+            case ToolApproval(arguments=dict(arguments), call_id=call_id):
+                edited = json.dumps(arguments, ensure_ascii=False)
+                self._calls[call_id] = self._calls[call_id].replace(arguments=edited)
+            case HistoryCompacted(summary=summary):
+                self.condensed = Condensed(summary, *self._condensing)
+            case RetryRequested():
+                self._retries.add(entry.turn)
+            case _:
+                pass
+
+    def _add_message(self, entry: LogEntry, said: Said) -> Message:
+        if isinstance(said, Heard) and said.seq in self._waiting:
+            message = self._person(entry, self._waiting.pop(said.seq))
+        else:
+            message = self._assistant(entry, said)
+        self._places[said] = len(self.messages)
+        self.messages.append(message)
+        if message.tool_calls:
+            self._calls = {call.call_id: call for call in message.tool_calls}
+            self._ranks = {call_id: rank for rank, call_id in enumerate(self._calls)}
+            self._round = len(self.messages)
+        return message
+
+    def _person(self, entry: LogEntry, waiting: UserMessage | AgentMessage) -> Message:
+        message = Message(role="user", text=waiting.text, message_id=waiting.event_id, turn=entry.turn, seq=entry.seq)
+        if isinstance(waiting, AgentMessage):
+            self.is_verbatim = False
+            return message.replace(origin=waiting.origin, audience=waiting.audience)
+        self.taken[waiting.event_id] = entry.turn
+        return message.replace(images=waiting.images)
+
+    def _assistant(self, entry: LogEntry, said: Said) -> Message:
+        event, turn = entry.event, _own_turn(entry)
+        if not isinstance(event, LlmResponse) or isinstance(said, Made):
+            return Message(role="assistant", text=self.words(said), turn=turn, seq=entry.seq)
+        return Message(
+            role="assistant",
+            text=event.content,
+            thinking=event.thinking,
+            opaque=event.opaque,
+            tool_calls=event.tool_calls,
+            turn=turn,
+            seq=entry.seq,
+            model=event.model,
+        )
+
+    def _add_result(self, entry: LogEntry, result: SettledCall) -> Message:
+        rank = self._ranks[result.call_id]
+        place = self._round
+        while place < len(self.messages) and self._ranks[self.messages[place].tool_call_id or ""] < rank:
+            place += 1
+        message = Message(
+            role="tool",
+            text=self.words(result.said),
+            images=self.images(result.said),
+            tool_call_id=result.call_id,
+            error=result.error,
+            stopped=_why_stopped(entry, result),
+            turn=_own_turn(entry),
+            seq=entry.seq,
+        )
+        self.messages.insert(place, message)
+        if result.said == Heard(seq=entry.seq) and not result.error:
+            self._results[entry.seq] = result.call_id
+            self._undelivered.update(_speeches_in(entry))
+        return message
+
+    # --- what the user received of it
+
+    def _note_deliveries(self, delivered: Sequence[Said]) -> None:
+        """Note on the messages that hold these texts that they were handed over."""
+        by_result: dict[Said, str] = {
+            said: self._results[said.seq] for said in delivered if said not in self._places and isinstance(said, Heard)
+        }
+        places = self._places_of_results(set(by_result.values()))
+        for said in delivered:
+            place = self._places[said] if said in self._places else places[by_result[said]]
+            message = self.messages[place]
+            self.messages[place] = message.replace(deliveries=(*message.deliveries, self.words(said)))
+        self._undelivered.difference_update(by_result)
+
+    def _places_of_results(self, call_ids: Collection[str]) -> dict[str, int]:
+        """Where the results of these calls stand. Found in one walk from the end, so it takes as long as their turn."""
+        found: dict[str, int] = {}
+        for place in range(len(self.messages) - 1, -1, -1):
+            if len(found) == len(call_ids):
+                break
+            call_id = self.messages[place].tool_call_id
+            if call_id is not None and call_id in call_ids:
+                found[call_id] = place
+        return found
+
+    def _end_turn(self, ended: TurnEnded) -> None:
+        """Mark the results whose speech was never delivered. After a failed turn its messages stay within reach: the
+        next one may pass them on."""
+        lost = {self._results[speech.seq] for speech in self._undelivered}
+        for place in self._places_of_results(lost).values():
+            self.messages[place] = self.messages[place].replace(undelivered=True)
+            self.is_verbatim = False
+        self._undelivered.clear()
+        self._results.clear()
+        if ended.status != "failed":
+            self._places = {said: at for said, at in self._places.items() if self.messages[at].turn > ended.turn}
+
+
+def _speeches_in(entry: LogEntry) -> Iterator[Heard]:
+    """What the result that this step brought has to say to the user, by reference."""
+    event = entry.event
+    if isinstance(event, ToolComplete | ToolReconciled) and event.result is not None:
+        for act, index in with_indexes(event.result.acts):
+            if isinstance(act, Speech):
+                yield Heard(seq=entry.seq, index=index)
+
+
+def _why_stopped(entry: LogEntry, result: SettledCall) -> Stopped | None:
+    """Whether this error tells of no fault, but of a person: one who stopped the turn, or did not allow the call.
+
+    What a tool itself said is its own. Elsewhere, what the event brings is the first result of its step.
+    """
+    if not result.error or isinstance(result.said, Heard):
+        return None
+    if entry.ended is not None and entry.ended.status == "cancelled":
+        return "cancelled"
+    first = next(effect for effect in entry.effects if isinstance(effect, PersistToolResults)).results[0]
+    if result != first or isinstance(result.said, Joined):
+        return None
+    match entry.event:
+        case ToolApproval(allowed=False) | DeadlineReached():
+            return "denied"
+        case ToolAborted() | ToolInterrupted() | ToolReconciled(verdict="did_not_run" | "unknown"):
+            return "cancelled"
+        case _:
+            return None
+
+
+def _own_turn(entry: LogEntry) -> int:
+    """The turn that the event of this step belongs to: where one ends, the next may have begun in the same step."""
+    return entry.turn if entry.ended is None else entry.ended.turn
+
+
+def transcript(log: Iterable[LogEntry | tuple[Event, Step]]) -> tuple[Message, ...]:
+    """What was said, from a log of entries or of (event, step) pairs, oldest first. `Pure.`"""
+    said = Transcript()
+    for entry in log:
+        said.add(entry if isinstance(entry, LogEntry) else LogEntry.of(*entry))
+    return tuple(said.messages)

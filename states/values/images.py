@@ -1,0 +1,134 @@
+"""Images: what a person shows, and what a tool returns beside its text.
+
+A model gets a picture as an address on the web, or as the picture itself, written into a `data:` URL. A provider that
+meets one it cannot read refuses the whole request, and so every later request of that conversation, since the picture
+stays in its history. So an image is checked where it is made, against what all providers that take images have in
+common: PNG, JPEG, GIF and WebP, which must be what they are said to be.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, ConfigDict, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from ..errors import InvalidInput
+from .value import MAX_QUOTED, Value, shortened
+
+MAX_IMAGE = 10_000_000
+"""The most characters of one image as a `data:` URL, which is a file of 7.5 MB. Ours: more than a camera's JPEG."""
+
+MAX_ADDRESS = 8_000
+"""The most characters of an address on the web: what every server should take (RFC 9110, 4.1)."""
+
+MAX_IMAGES = 20
+"""The most images of one message, or of one result. Ours."""
+
+MAX_TOGETHER = 20_000_000
+"""The most characters of all images of one message. Ours: about what providers take in one request."""
+
+_SIGNATURES = {
+    "image/png": re.compile(rb"\x89PNG\r\n\x1a\n"),
+    "image/jpeg": re.compile(rb"\xff\xd8\xff"),
+    "image/gif": re.compile(rb"GIF8[79]a"),
+    "image/webp": re.compile(rb"RIFF.{4}WEBP", re.DOTALL),
+}
+"""How the files of each media type begin."""
+
+_WANTED = "an image is an https:// URL, a data: URL, or the bytes of a PNG, JPEG, GIF or WebP file"
+_ADDRESS = re.compile(r"https://(?![/?#])[!-~]+")
+_DATA = re.compile(r"data:(image/[a-z]+);base64,([A-Za-z0-9+/]+={0,2})")
+_BEGINNING = 16
+"""Characters of base64 that hold the longest signature."""
+
+
+def media_type(data: bytes) -> str | None:
+    """What kind of image these bytes are, by how they begin; None for anything else. `Pure.`"""
+    return next((kind for kind, signature in _SIGNATURES.items() if signature.match(data)), None)
+
+
+def _data_url(data: bytes) -> str:
+    kind = media_type(data)
+    if kind is None:
+        raise PydanticCustomError("image_unknown", "these are not the bytes of a PNG, JPEG, GIF or WebP file")
+    return f"data:{kind};base64,{b64encode(data).decode()}"
+
+
+def _checked(url: str) -> str:
+    if not url.startswith("data:"):
+        return _checked_address(url)
+    if len(url) > MAX_IMAGE:
+        raise PydanticCustomError("image_long", f"an image takes at most {MAX_IMAGE:,} characters as a data: URL")
+    found = _DATA.fullmatch(url)
+    if found is None or len(found[2]) % 4 or media_type(b64decode(found[2][:_BEGINNING])) != found[1]:
+        sentence = "a data: URL holds a PNG, JPEG, GIF or WebP file in base64, and names its media type"
+        raise PydanticCustomError("image_data", sentence)
+    return url
+
+
+def _checked_address(url: str) -> str:
+    if not _ADDRESS.fullmatch(url):
+        raise PydanticCustomError("image_address", _WANTED)
+    if len(url) > MAX_ADDRESS:
+        raise PydanticCustomError("image_address_long", f"the URL of an image has at most {MAX_ADDRESS:,} characters")
+    return url
+
+
+class Image(Value):
+    """An image. `url` is its https:// address, or a `data:` URL that holds it.
+
+    An address is visited by the provider; for the few that take none (Bedrock, Ollama, at times Gemini) litellm visits
+    it from this machine, if it is a public one. It has to stay valid as long as the conversation goes on.
+
+    Beside `Image(url=…)` there is `Image.of`, which also takes the bytes of a file. Where an image is expected inside
+    another value, an address or bytes will do.
+    """
+
+    # An image that was built past its validation is found where it is handed in.
+    model_config = ConfigDict(hide_input_in_errors=True, revalidate_instances="always")
+
+    url: Annotated[str, AfterValidator(_checked)]
+
+    @classmethod
+    def of(cls, given: str | bytes) -> Image:
+        """The image at this URL, or of the file with these bytes, whose kind is seen from how they begin.
+
+        Raises `InvalidInput` for what is none, or too large. `Pure.`
+        """
+        try:
+            return cls.model_validate(given)
+        except ValidationError as error:
+            sentence = error.errors(include_url=False, include_input=False)[0]["msg"]
+            raise InvalidInput(f"This is no image that can be used: {sentence}.") from None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, given: object) -> object:
+        match given:
+            case str():
+                return {"url": given}
+            case bytes():
+                return {"url": _data_url(given)}
+            case dict() | Image():
+                return given
+            case _:
+                raise PydanticCustomError("image_given", _WANTED)
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        yield "url", shortened(self.url, MAX_QUOTED)
+
+
+def _few_enough(images: tuple[Image, ...]) -> tuple[Image, ...]:
+    if len(images) > MAX_IMAGES:
+        raise PydanticCustomError("images_many", f"at most {MAX_IMAGES} images go together")
+    if sum(len(image.url) for image in images) > MAX_TOGETHER:
+        raise PydanticCustomError("images_large", f"images take at most {MAX_TOGETHER:,} characters together")
+    return images
+
+
+Images = Annotated[tuple[Image, ...], AfterValidator(_few_enough)]
+"""The images of one message, or of one result, in order."""

@@ -1,0 +1,207 @@
+"""A round: the tool calls of one response, from the first start to the last result.
+
+Calls start in the order in which the model asked for them, as many at once as the policy allows. An exclusive call
+is a barrier: it starts alone, and nothing behind it starts before it ended. So is one that a person must allow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..events import CHILD_ANSWERS, RECONCILE_ANSWERS, TOOL_ANSWERS, Answer
+from .acts import ActKind
+from .messages import CrashContract, Heard, Made, ToolCall
+from .value import Part
+
+Awaited = Mapping[int, tuple[type[Answer], ...]]
+"""The effects that are waited for, by id, each with the answers that it can have."""
+
+
+class RoundCall(Part):
+    """A call as the machine needs it: who it is and how it may run. Its arguments stay in the response at `seq`."""
+
+    call_id: str
+    name: str
+    seq: int
+    approval: bool = False
+    exclusive: bool = False
+    crash: CrashContract = "at_most_once"
+    acts: tuple[ActKind, ...] = ()
+
+    @property
+    def runs_alone(self) -> bool:
+        """Whether it is a barrier in its round."""
+        return self.exclusive or self.approval
+
+    @classmethod
+    def of(cls, call: ToolCall, seq: int) -> RoundCall:
+        """The call without the texts that the event at `seq` holds. `Pure.`"""
+        return cls(
+            call_id=call.call_id,
+            name=call.name,
+            seq=seq,
+            approval=call.approval,
+            exclusive=call.exclusive,
+            crash=call.crash,
+            acts=call.acts,
+        )
+
+
+class Running(Part):
+    """A call that was started as the effect `effect_id`. After a crash its tool may be asked, as the effect
+    `reconciling`, whether it did run; then only that is waited for."""
+
+    effect_id: int
+    call_id: str
+    reconciling: int | None = None
+
+    @property
+    def awaited(self) -> int:
+        """The effect that is waited for."""
+        return self.effect_id if self.reconciling is None else self.reconciling
+
+
+class Child(Part):
+    """A sub-agent that the call `call_id` started, and what it came to, once it has ended."""
+
+    effect_id: int
+    call_id: str
+    task: Heard
+    status: str = ""
+    outcome: Heard | Made | None = None
+
+
+class Round(Part):
+    """The calls of a response. `allowed` are those that a person approved. `settled` are those that the round is done
+    with: they have their result, or, for a question, it is now the answer's to give; `doubtful` those of which nobody
+    knows whether they ran. `failed` says that some call came to no good, so a claim made beside it counts for nothing.
+    """
+
+    calls: tuple[RoundCall, ...]
+    running: tuple[Running, ...] = ()
+    settled: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()
+    doubtful: tuple[str, ...] = ()
+    children: tuple[Child, ...] = ()
+    claim: Heard | None = None
+    failed: bool = False
+
+    # --- reading it
+
+    def call(self, effect_id: int) -> RoundCall:
+        """The call that this effect runs, or asks about. Raises KeyError if it does neither. `Pure.`"""
+        return self.named(self.started(effect_id).call_id)
+
+    def started(self, effect_id: int) -> Running:
+        """The call that runs as this effect, or is asked about by it. Raises KeyError if there is none. `Pure.`"""
+        for running in self.running:
+            if effect_id in (running.effect_id, running.reconciling):
+                return running
+        raise KeyError(effect_id)
+
+    def named(self, call_id: str) -> RoundCall:
+        """The call of this id. Raises KeyError if there is none. `Pure.`"""
+        for call in self.calls:
+            if call.call_id == call_id:
+                return call
+        raise KeyError(call_id)
+
+    def place(self, call_id: str) -> int:
+        """The place of this call among the calls of the response, counted from 0. `Pure.`"""
+        return [call.call_id for call in self.calls].index(call_id)
+
+    @property
+    def queued(self) -> tuple[RoundCall, ...]:
+        """Calls that neither run nor have a result nor are in doubt, in order."""
+        begun = {running.call_id for running in self.running}.union(self.settled, self.doubtful)
+        return tuple(call for call in self.calls if call.call_id not in begun)
+
+    @property
+    def unfinished(self) -> tuple[Child, ...]:
+        """The sub-agents that still work."""
+        return tuple(child for child in self.children if child.outcome is None)
+
+    @property
+    def awaited(self) -> Awaited:
+        """The calls that run, those that are asked about, and the sub-agents that work."""
+        awaited: dict[int, tuple[type[Answer], ...]] = {}
+        for running in self.running:
+            awaited[running.awaited] = TOOL_ANSWERS if running.reconciling is None else RECONCILE_ANSWERS
+        for child in self.unfinished:
+            awaited[child.effect_id] = CHILD_ANSWERS
+        return awaited
+
+    def next_to_start(self, parallel: int) -> RoundCall | None:
+        """The call that may start now, or None. `Pure.`"""
+        waiting = self.queued
+        if not waiting or len(self.running) >= parallel or self._needs_approval(waiting[0]):
+            return None
+        if self.running and (waiting[0].runs_alone or self._runs_exclusively):
+            return None
+        return waiting[0]
+
+    @property
+    def next_to_approve(self) -> RoundCall | None:
+        """The call that a person must allow before anything goes on, or None."""
+        waiting = self.queued
+        return waiting[0] if waiting and not self.running and self._needs_approval(waiting[0]) else None
+
+    def _needs_approval(self, call: RoundCall) -> bool:
+        return call.approval and call.call_id not in self.allowed
+
+    @property
+    def _runs_exclusively(self) -> bool:
+        return any(self.named(running.call_id).runs_alone for running in self.running)
+
+    # --- going on with it; each of these is `Pure.`
+
+    def allow(self, call: RoundCall) -> Round:
+        """This round with the call approved."""
+        return self.replace(allowed=(*self.allowed, call.call_id))
+
+    def start(self, call: RoundCall, effect_id: int) -> Round:
+        """This round with the call running."""
+        return self.replace(running=(*self.running, Running(effect_id=effect_id, call_id=call.call_id)))
+
+    def ask_about(self, call_id: str, effect_id: int | None) -> Round:
+        """This round with the tool asked, by this effect, whether the running call did run; None, no longer asked."""
+        running = tuple(one.replace(reconciling=effect_id) if one.call_id == call_id else one for one in self.running)
+        return self.replace(running=running)
+
+    def doubt(self, call_id: str) -> Round:
+        """This round with the running call in doubt."""
+        return self.replace(running=self._without(call_id), doubtful=(*self.doubtful, call_id))
+
+    def trust(self, call_id: str) -> Round:
+        """This round with the call in doubt no longer: it waits to be started again."""
+        doubtful = tuple(one for one in self.doubtful if one != call_id)
+        return self.replace(doubtful=doubtful)
+
+    def settle(self, call_id: str, *, failed: bool = False) -> Round:
+        """This round, done with this call."""
+        settled = self.settled if call_id in self.settled else (*self.settled, call_id)
+        doubtful = tuple(one for one in self.doubtful if one != call_id)
+        return self.replace(
+            running=self._without(call_id),
+            settled=settled,
+            doubtful=doubtful,
+            failed=self.failed or failed,
+        )
+
+    def claimed(self, claim: Heard) -> Round:
+        """This round with the claim that the work is complete."""
+        return self.replace(claim=claim)
+
+    def spawn(self, call_id: str, children: tuple[Child, ...]) -> Round:
+        """This round with the call ended, and its sub-agents at work; they give the call its result."""
+        return self.settle(call_id).replace(children=children)
+
+    def finish(self, effect_id: int, status: str, outcome: Heard | Made) -> Round:
+        """This round with what this sub-agent came to."""
+        children = tuple(
+            one.replace(status=status, outcome=outcome) if one.effect_id == effect_id else one for one in self.children
+        )
+        return self.replace(children=children)
+
+    def _without(self, call_id: str) -> tuple[Running, ...]:
+        return tuple(running for running in self.running if running.call_id != call_id)

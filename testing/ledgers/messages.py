@@ -1,0 +1,33 @@
+"""What became of every message: it entered the transcript, was withdrawn, or waits."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ...states.effects import PersistMessage
+from ...states.events import AgentMessage, Event, UserMessage
+from ...states.step import Step
+from ...states.values.messages import Heard
+
+
+class Messages:
+    """All messages of people and of other agents that were taken."""
+
+    def __init__(self) -> None:
+        self.taken: dict[int, UserMessage | AgentMessage] = {}
+        """By the step that brought them."""
+        self.entered: Counter[int] = Counter()
+        """How often each entered the transcript, by that step."""
+        self.entering_now: list[int] = []
+        """Those that enter with the newest step."""
+        self.withdrawn: Counter[str] = Counter()
+        """How often each was withdrawn, by its id."""
+
+    def add(self, event: Event, step: Step) -> None:
+        """Take note of a step."""
+        if isinstance(event, UserMessage | AgentMessage):
+            self.taken[step.state.book.seq] = event
+        self.withdrawn.update(step.withdrawn)
+        said = [effect.said for effect in step.effects if isinstance(effect, PersistMessage)]
+        self.entering_now = [one.seq for one in said if isinstance(one, Heard) and one.seq in self.taken]
+        self.entered.update(self.entering_now)

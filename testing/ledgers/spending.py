@@ -1,0 +1,111 @@
+"""What a turn has used up: since a person last did something, for its limits, and in all, for its bill."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from ...states.effects import Effect, ExecuteTool, PersistMessage, RequestLlm, SpawnSubAgent, StartTimer
+from ...states.events import (
+    DeadlineReached,
+    DoubtResolved,
+    EffectFailed,
+    Event,
+    LlmFailed,
+    Resumed,
+    RetryDue,
+    ToolApproval,
+    UserCancel,
+    UserMessage,
+    UserQuestionResponse,
+)
+from ...states.step import Step
+from ...states.values.messages import Heard, Usage
+from .in_flight import Flights
+
+HUMAN = (UserQuestionResponse, ToolApproval, DoubtResolved, UserCancel)
+"""What a person does within a turn. A cancel counts where the turn goes on after it: where a question is declined."""
+
+
+@dataclass
+class Spent:
+    """What a turn has used up since a person last did something."""
+
+    since: datetime
+    requests: int = 0
+    tool_calls: int = 0
+    usage: Usage = field(default_factory=Usage)
+
+
+class Spending:
+    """What the turn has used up, and what each turn has cost. `sends_again` tells that a model request of the newest
+    step is one that was sent before."""
+
+    def __init__(self) -> None:
+        self.spent = Spent(since=datetime.min.replace(tzinfo=UTC))
+        self.costs: dict[int, Usage] = {}
+        self.turn: int | None = None
+        """The number of the turn under way."""
+        self.sends_again = False
+        self._turns = 0
+        self._people: set[int] = set()
+        """The steps that brought messages of people."""
+        self._counted: set[int] = set()
+        """Tools that were started; one that runs again after a crash is the same call."""
+        self._waits: set[int] = set()
+        """Timers that bound a wait for a person."""
+
+    def add(self, event: Event, step: Step, flights: Flights) -> None:
+        """Take note of a step, after `flights` did."""
+        if isinstance(event, UserMessage):
+            self._people.add(step.state.book.seq)
+        self._pay(event)
+        self._hear(event, flights)
+        self._begin(event, step)
+        failed = isinstance(event, LlmFailed | EffectFailed) and isinstance(flights.answered, RequestLlm)
+        self.sends_again = step.ended is None and (failed or isinstance(event, RetryDue | Resumed))
+        for effect in step.effects:
+            self._start(effect, event, step, flights)
+
+    def _pay(self, event: Event) -> None:
+        usage = getattr(event, "usage", None)
+        if usage is not None and self.turn is not None:
+            self.costs[self.turn] = self.costs.get(self.turn, Usage()) + usage
+            self.spent.usage += usage
+
+    def _hear(self, event: Event, flights: Flights) -> None:
+        if isinstance(event, HUMAN):
+            self.spent = Spent(since=event.at)
+        elif isinstance(event, DeadlineReached) and event.effect_id in self._waits:
+            self.spent.since = _later(self.spent.since, event.at - flights.began[event.effect_id])
+
+    def _begin(self, event: Event, step: Step) -> None:
+        """A turn that ended is over; in the same step the next one may have begun."""
+        if step.ended is not None:
+            self.turn = None
+        if step.state.book.turn > self._turns:
+            self._turns = self.turn = step.state.book.turn
+            self.spent = Spent(since=event.at)
+
+    def _start(self, effect: Effect, event: Event, step: Step, flights: Flights) -> None:
+        match effect:
+            case PersistMessage(said=Heard(seq=seq)) if seq in self._people:
+                self.spent = Spent(since=event.at)
+            case RequestLlm():
+                self.spent.requests += not self.sends_again
+            case ExecuteTool(effect_id=effect_id) if effect_id not in self._counted:
+                self._counted.add(effect_id)
+                self.spent.tool_calls += 1
+            case StartTimer(effect_id=effect_id, wakes="deadline_reached"):
+                spawns = any(isinstance(other, SpawnSubAgent) for other in step.effects)
+                if not (spawns or flights.stopping or isinstance(event, Resumed)):
+                    self._waits.add(effect_id)
+            case _:
+                pass
+
+
+def _later(at: datetime, by: timedelta) -> datetime:
+    try:
+        return at + max(by, timedelta(0))
+    except OverflowError:
+        return datetime.max.replace(tzinfo=at.tzinfo)

@@ -1,0 +1,47 @@
+"""The benchmarks run. What they measure hangs on the machine, so no figure of theirs that is a time is looked at."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DURABLE_TURN = Path(__file__).parent.parent.parent / "benchmarks" / "durable_turn.py"
+
+
+def figures(*arguments: str) -> list[str]:
+    """The lines that the benchmark prints."""
+    command = [sys.executable, str(DURABLE_TURN), "--quick", *arguments]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=50)
+
+    assert (ran.returncode, ran.stderr) == (0, "")
+    return ran.stdout.splitlines()
+
+
+def test_each_part_says_what_it_measured(tmp_path: Path) -> None:
+    """A figure with an aim stands beside it, and nothing is left in the folder."""
+    lines = figures("long", "size", "many", "ready", "answer", "--folder", str(tmp_path))
+
+    aims = [line for line in lines if "at least" in line or "at most" in line]
+    assert len(aims) == 10
+    assert all(line.startswith(("met ", "MISSED ")) for line in aims)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace counts")
+def test_a_turn_waits_for_the_disk_once_for_each_step(tmp_path: Path) -> None:
+    """Each of the four steps is on the disk before anything is done about it, and nothing else waits for the disk."""
+    (line,) = figures("syncs", "--folder", str(tmp_path))
+
+    assert "4.00 syncs" in line or "not counted" in line
+
+
+def test_a_part_that_does_not_exist() -> None:
+    """One sentence."""
+    ran = subprocess.run([sys.executable, str(DURABLE_TURN), "speed"], capture_output=True, text=True, timeout=50)
+
+    assert ran.returncode == 2
+    assert ran.stderr.splitlines()[-1].endswith("there is no part called speed")

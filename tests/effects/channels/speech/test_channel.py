@@ -1,0 +1,542 @@
+"""The channel that speaks: real processes, and files that can be listened to."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import threading
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from turnwise import ConfigurationError, Delivery, Engine, Rewording, SpeechChannel, TerminalChannel, presets
+from turnwise.effects.channels.speech import channel as speech
+from turnwise.effects.channels.speech import voices
+from turnwise.effects.channels.speech.spoken_text import CODE, speakable
+from turnwise.effects.channels.speech.voices import ESPEAK, PYTTSX3
+from turnwise.testing import FunctionLlm, ScriptedLlm, call, calls, failure, reply
+from turnwise.testing.crashes import Process
+
+from ....support.engine_scenarios import said, talk, until
+from ....support.voices import (
+    BREAKS,
+    HANGS,
+    WORDS,
+    WRITES,
+    any_voice_that_works,
+    heard,
+    plays_nothing,
+    program,
+    voice_that_works,
+)
+
+
+class Ends:
+    """What a channel told of the ends of its texts."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str]] = []
+        self.threads: set[int] = set()
+
+    def __call__(self, delivery: Delivery, outcome: str) -> None:
+        """Take it down."""
+        self.told.append((delivery.text, outcome))
+        self.threads.add(threading.get_ident())
+
+
+def spoken_in(folder: Path) -> list[str]:
+    """What `WRITES` made of the deliveries, in their order."""
+    return [file.read_text() for file in sorted(folder.iterdir())]
+
+
+class TestRealVoices:
+    """Each voice that is here, into files."""
+
+    @pytest.mark.parametrize("name", [ESPEAK, PYTTSX3])
+    async def test_what_is_said_can_be_heard(self, name: str, tmp_path: Path) -> None:
+        """S20: a sentence takes seconds and is not silence; a longer one takes longer."""
+        voice = voice_that_works(name, tmp_path)
+        channel = SpeechChannel(into=tmp_path / "spoken", voices=[voice])
+
+        await channel.deliver(said("Yes.", 1))
+        await channel.deliver(said(WORDS, 2))
+        await channel.drain()
+
+        short, long = heard(tmp_path / "spoken" / "c-1.wav"), heard(tmp_path / "spoken" / "c-2.wav")
+        assert 0.2 < short[0] < long[0]
+        assert 2 < long[0] < 10
+        assert min(short[1], long[1]) > 500
+        assert sorted(file.name for file in (tmp_path / "spoken").iterdir()) == ["c-1.wav", "c-2.wav"]
+
+    @pytest.mark.parametrize("name", [ESPEAK, PYTTSX3])
+    async def test_markup_is_not_spoken(self, name: str, tmp_path: Path) -> None:
+        """S20: what is marked up sounds exactly like what is not; a dash in front is no option of the program."""
+        channel = SpeechChannel(into=tmp_path, voices=[voice_that_works(name, tmp_path)])
+
+        await channel.deliver(said("The **table** is `booked`, see [here](https://example.com/very/long).", 1))
+        await channel.deliver(said("The table is booked, see here.", 2))
+        await channel.deliver(said("--help", 3))
+        await channel.drain()
+
+        assert (tmp_path / "c-1.wav").read_bytes() == (tmp_path / "c-2.wav").read_bytes()
+        assert heard(tmp_path / "c-3.wav")[1] > 500
+
+    async def test_nothing_stands_on_stdout(self, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+        """What a voice prints is no part of what is said."""
+        channel = SpeechChannel(into=tmp_path, voices=[any_voice_that_works(tmp_path)])
+
+        await channel.deliver(said(WORDS))
+        await channel.drain()
+
+        assert capfdbinary.readouterr().out == b""
+
+    @pytest.mark.parametrize("name", [ESPEAK, PYTTSX3])
+    async def test_without_a_loudspeaker_it_fails_and_says_so(self, name: str, tmp_path: Path) -> None:
+        """Also where the program itself ends as if all had gone well."""
+        voice = voice_that_works(name, tmp_path)
+        if not voices.which(ESPEAK) or not plays_nothing():
+            pytest.skip("somebody would hear it")
+        ends = Ends()
+        channel = SpeechChannel(on_end=ends, voices=[voice])
+
+        await channel.deliver(said("Nobody hears this."))
+        await channel.drain()
+        await asyncio.sleep(0)
+
+        assert ends.told == [("Nobody hears this.", "failed")]
+
+
+class TestTheEngineSpeaks:
+    """As one of the channels of a conversation."""
+
+    async def test_it_speaks_in_order_and_displays(
+        self, database: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        """S20, B2: each delivery is spoken without its markup, in order, beside the event loop, and displayed as it
+        is."""
+        ends = Ends()
+        channels = [SpeechChannel(into=tmp_path, on_end=ends, voices=[WRITES]), TerminalChannel()]
+        llm = ScriptedLlm([calls(call("talk", text="**One**"), call("talk", text="Two")), reply("Thinking.")])
+
+        async with Engine.open(database, model=llm, tools=[talk], channels=channels) as engine:
+            conversation = await engine.create(policy=presets.talk())
+            turn = await conversation.send("Hi")
+            await until(lambda: len(ends.told) == 2)
+
+        assert turn.deliveries == ("**One**", "Two")
+        assert ends.told == [("**One**", "spoken"), ("Two", "spoken")]
+        assert ends.threads == {threading.get_ident()}
+        files = sorted(tmp_path.glob("*.wav"), key=lambda file: file.stat().st_mtime_ns)
+        assert [file.read_text() for file in files] == ["One", "Two"]
+        assert all(file.name.startswith(conversation.id) for file in files)
+        assert capfd.readouterr().out == "**One**\nTwo\n"
+
+    async def test_it_holds_nobody_up(self, database: Path, tmp_path: Path) -> None:
+        """B2, B4: a text that takes long, or a voice that hangs, is taken over at once, and the turn goes on."""
+        channel = SpeechChannel(into=tmp_path, voices=[HANGS])
+        llm = ScriptedLlm([calls(call("talk", text="a"), call("talk", text="b")), reply("…")])
+
+        async with Engine.open(database, model=llm, tools=[talk], channels=[channel]) as engine:
+            turn = await (await engine.create(policy=presets.talk())).send("Hi")
+            await until(lambda: len(channel._line) == 2)
+            await engine.delivered()
+        channel.stop()
+        await channel.drain()
+
+        assert turn.status == "completed"
+
+    def test_what_was_not_taken_over_is_spoken_by_the_next_process(self, database: Path, tmp_path: Path) -> None:
+        """S13, B9: the process dies while the channel takes a delivery over; the next one speaks it, once."""
+
+        def talks(request: Any) -> Any:
+            answers = sum(message["role"] == "assistant" for message in request.messages)
+            return [call("talk", text="a"), call("talk", text="b"), reply("…")][answers]
+
+        async def scenario(path: Path) -> None:
+            channel = SpeechChannel(into=tmp_path, voices=[WRITES])
+            async with Engine.open(path, model=FunctionLlm(talks), tools=[talk], channels=[channel]) as engine:
+                known = await engine.list()
+                conversation = await engine.get(known[0].id) if known else await engine.create(policy=presets.talk())
+                await conversation.send("Hi", message_id="m1")
+                await channel.drain()
+
+        whole = tmp_path / "journal.jsonl"
+        assert Process(scenario, tmp_path / "whole.db", whole).wait()
+        boundaries = [line for line in whole.read_text().splitlines() if '"boundary"' in line]
+        second = [number for number, line in enumerate(boundaries, start=1) if "before a delivery" in line][1]
+        for file in tmp_path.glob("*.wav"):
+            file.unlink()
+        assert not Process(scenario, database, tmp_path / "killed.jsonl", dies_at=second).wait()
+        before = sorted(file.read_text() for file in tmp_path.glob("*.wav"))
+        assert Process(scenario, database, tmp_path / "killed.jsonl").wait()
+
+        assert before in (["a"], [])  # what it had taken over and not begun to speak is lost
+        assert sorted(file.read_text() for file in tmp_path.glob("*.wav")) == [*before, "b"]
+
+
+class TestSpeaking:
+    """The channel itself, with programs as voices."""
+
+    async def test_it_falls_silent_at_once(self, tmp_path: Path) -> None:
+        """The text that is spoken is cut off with all that its voice started, what waits is dropped, and what comes
+        later is spoken."""
+        ends = Ends()
+        pids = tmp_path / "pids"
+        starts = program(
+            "import os, subprocess\n"
+            "if text != 'c':\n"
+            f"    player = subprocess.Popen(['sleep', '60'])\n    open({str(pids)!r}, 'w').write(str(player.pid))\n"
+            "    time.sleep(60)"
+        )
+        channel = SpeechChannel(on_end=ends, voices=[starts])
+        await channel.deliver(said("a", 1))
+        await channel.deliver(said("b", 2))
+        await until(lambda: pids.exists() and pids.read_text() != "")
+
+        stopped = [channel.stop(), channel.stop()]
+        await channel.drain()
+        await channel.deliver(said("c", 3))
+        await channel.drain()
+        await asyncio.sleep(0)
+
+        assert ends.told == [("a", "stopped"), ("b", "stopped"), ("c", "spoken")]
+        assert stopped == [True, False]
+        await until(lambda: not _lives(int(pids.read_text())))
+
+    async def test_a_voice_that_cannot_is_followed_by_the_next(self, tmp_path: Path) -> None:
+        """The same text, whether the first one fails, is not there, or writes nothing although it says it did."""
+        silent = program("pass", "silent")
+        missing = voices.Voice("missing", (str(tmp_path / "missing"),))
+        complains = program("print('error: no device', file=sys.stderr)", "complains")
+        ends = Ends()
+        channel = SpeechChannel(into=tmp_path, on_end=ends, voices=[BREAKS, missing, silent, complains, WRITES])
+
+        await channel.deliver(said("a"))
+        await channel.drain()
+        await asyncio.sleep(0)
+
+        assert ends.told == [("a", "spoken")]
+        assert (tmp_path / "c-1.wav").read_text() == "a"
+        assert list(tmp_path.glob("*.part")) == []
+
+    async def test_where_no_voice_can_it_is_told(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        """In the log, with what each voice complains of, and to `on_end`; what comes next is tried again."""
+        ends = Ends()
+        missing = voices.Voice("missing", (str(tmp_path / "missing"),))
+        complains = program("sys.exit('one\\n\\x1b[31mno ' + 'lib ' * 200)", "complains")
+        channel = SpeechChannel(into=tmp_path, on_end=ends, voices=[BREAKS, missing, complains])
+
+        await channel.deliver(said("a", 1))
+        await channel.deliver(said("b", 2))
+        await channel.drain()
+        await asyncio.sleep(0)
+
+        assert ends.told == [("a", "failed"), ("b", "failed")]
+        logged = [message for message in caplog.messages if message.startswith("The channel ")]
+        assert logged == [logged[0]] * 2
+        told, _, complaint = logged[0].partition("; complains: ")
+        assert told == (
+            "The channel speech could not speak a delivery. "
+            "breaks: it ended with the exit code 1; missing: No such file or directory"
+        )
+        assert complaint.startswith("no lib lib ")
+        assert len(complaint) == voices.WIDEST
+
+    async def test_a_voice_that_could_not_is_told_of_where_another_one_speaks(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """On the level debug: it was spoken, and in another voice than before."""
+        caplog.set_level("DEBUG", "turnwise.channels")
+        complains = program("print('error: no device\\nbye', file=sys.stderr)", "complains")
+
+        channel = SpeechChannel(into=tmp_path, voices=[complains, WRITES])
+        await channel.deliver(said("a"))
+        await channel.drain()
+
+        assert caplog.messages == ["The channel speech speaks with writes. complains: error: no device"]
+
+    async def test_a_voice_that_raises_ends_nothing_but_its_own_try(self, tmp_path: Path) -> None:
+        """Whatever it raises: the next one has its turn, and what waits in the line is spoken."""
+        impossible = voices.Voice("impossible", ("a\0b",))
+        ends = Ends()
+        channel = SpeechChannel(into=tmp_path, on_end=ends, voices=[impossible, WRITES])
+
+        await channel.deliver(said("a", 1))
+        await channel.deliver(said("b", 2))
+        async with asyncio.timeout(10):
+            await channel.drain()
+        await asyncio.sleep(0)
+
+        assert ends.told == [("a", "spoken"), ("b", "spoken")]
+
+    async def test_without_a_thread_it_is_not_taken_over(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It comes again, and what comes then is spoken."""
+
+        def no_thread(thread: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        channel = SpeechChannel(into=tmp_path, voices=[WRITES])
+        with monkeypatch.context() as full, pytest.raises(RuntimeError):
+            full.setattr(threading.Thread, "start", no_thread)
+            await channel.deliver(said("a"))
+
+        await channel.deliver(said("a"))
+        async with asyncio.timeout(10):
+            await channel.drain()
+
+        assert (tmp_path / "c-1.wav").read_text() == "a"
+
+    @pytest.mark.parametrize("text", ["[[h@'loU]]", "[[[h@'loU]]]", "a [[[[ b"])
+    async def test_no_brackets_reach_a_voice_that_it_would_take_for_sounds(self, text: str, tmp_path: Path) -> None:
+        """espeak-ng reads what stands behind `[[` as sounds; the words of a text stay words."""
+        channel = SpeechChannel(into=tmp_path, voices=[WRITES])
+
+        await channel.deliver(said(text))
+        await channel.drain()
+
+        given = (tmp_path / "c-1.wav").read_text()
+        assert "[[" not in given
+        assert given.replace(" ", "") == text.replace(" ", "")
+
+    async def test_a_voice_that_hangs_is_cut_off(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """After so long that no text takes it."""
+        monkeypatch.setattr(voices, "PATIENCE", 0.1)
+        channel = SpeechChannel(into=tmp_path, voices=[HANGS, WRITES])
+
+        await channel.deliver(said("a"))
+        await channel.drain()
+
+        assert (tmp_path / "c-1.wav").read_text() == "a"
+
+    async def test_where_there_is_nothing_to_say_nothing_is_started(self, tmp_path: Path) -> None:
+        """An empty delivery has been spoken as soon as its turn comes."""
+        ends = Ends()
+        channel = SpeechChannel(into=tmp_path, on_end=ends, voices=[BREAKS])
+
+        await channel.deliver(said("---\n\n***"))
+        await channel.drain()
+        await asyncio.sleep(0)
+
+        assert ends.told == [("---\n\n***", "spoken")]
+
+    def test_it_goes_on_when_the_event_loop_is_over(self, tmp_path: Path) -> None:
+        """A host may run one loop after the other; whoever is gone is not told, and nobody is disturbed by it."""
+        ends = Ends()
+        slow = program("time.sleep(0.2); open(file, 'w').write(text)")
+        channel = SpeechChannel(into=tmp_path, on_end=ends, voices=[slow])
+
+        asyncio.run(channel.deliver(said("a", 1)))
+        asyncio.run(channel.deliver(said("b", 2)))
+        asyncio.run(channel.drain())
+
+        assert [(tmp_path / f"c-{number}.wav").read_text() for number in (1, 2)] == ["a", "b"]
+        assert ends.told == []
+
+    async def test_a_key_never_leads_out_of_the_folder(self, tmp_path: Path) -> None:
+        """Whatever ids an imported conversation has."""
+        channel = SpeechChannel(into=tmp_path / "spoken", voices=[WRITES])
+
+        await channel.deliver(Delivery("a", "../../x", 1, 1, key="../../x\0/1"))
+        await channel.drain()
+
+        assert [file.read_text() for file in (tmp_path / "spoken").iterdir()] == ["a"]
+
+    async def test_a_model_may_put_it_in_words_for_the_ear(self, tmp_path: Path) -> None:
+        """S20: a rewrite by a model; what markup it leaves is taken out, and the order is kept."""
+        slow = asyncio.get_running_loop().create_future()
+        llm = ScriptedLlm([slow, reply("And *milk*.")])
+        channel = SpeechChannel(into=tmp_path, reword=Rewording(llm), voices=[WRITES])
+
+        await channel.deliver(said("| rice | tea |", 1))
+        await channel.deliver(said("- milk", 2))
+        await until(lambda: len(llm.requests) == 2)
+        slow.set_result(reply("Rice, and tea."))
+        await channel.drain()
+
+        assert spoken_in(tmp_path) == ["Rice, and tea.", "And milk."]
+        assert [request.purpose for request in llm.requests] == ["reword"] * 2
+        assert "| rice | tea |" in llm.requests[0].messages[0]["content"]
+
+    @pytest.mark.parametrize("answer", [failure("server_error"), reply(" "), reply("```\n```"), "hangs"])
+    async def test_without_other_words_the_markup_is_taken_out(
+        self, answer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """S20: it falls back to the plain removal, whatever becomes of the model."""
+        monkeypatch.setattr(speech, "REWORDING", 0.05 if answer == "hangs" else 10.0)
+        answers = [asyncio.get_running_loop().create_future() if answer == "hangs" else answer]
+        channel = SpeechChannel(into=tmp_path, code="", reword=Rewording(ScriptedLlm(answers)), voices=[WRITES])
+
+        await channel.deliver(said("**Rice**", 1))
+        await channel.drain()
+
+        assert spoken_in(tmp_path) == ["Rice"]
+
+    @pytest.mark.parametrize("answer", [None, 7, ["Rice"]])
+    async def test_what_is_no_text_is_not_spoken(self, answer: Any, tmp_path: Path) -> None:
+        """A host's function may return anything, and what comes next is spoken all the same."""
+        channel = SpeechChannel(into=tmp_path, reword=lambda text: asyncio.sleep(0, answer), voices=[WRITES])
+
+        for ordinal, text in enumerate(["**Rice**", "**Tea**"], start=1):
+            await channel.deliver(said(text, ordinal))
+        await channel.drain()
+
+        assert spoken_in(tmp_path) == ["Rice", "Tea"]
+
+    async def test_half_a_rewording_is_not_spoken(self, tmp_path: Path) -> None:
+        """P41: a model that was cut off leaves the rest of the text unsaid."""
+        cut_off = replace(reply("Take the first"), finish_reason="length")
+        channel = SpeechChannel(into=tmp_path, reword=Rewording(ScriptedLlm([cut_off])), voices=[WRITES])
+
+        await channel.deliver(said("Take the *first* pill.", 1))
+        await channel.drain()
+
+        assert spoken_in(tmp_path) == ["Take the first pill."]
+
+    async def test_whatever_a_function_of_a_hosts_raises_the_next_text_is_spoken(self, tmp_path: Path) -> None:
+        """Not every exception is an `Exception`."""
+
+        class Halt(BaseException):
+            pass
+
+        async def halts(text: str) -> str:
+            raise Halt
+
+        channel = SpeechChannel(into=tmp_path, reword=halts, voices=[WRITES])
+        with suppress(Halt):  # a task that ends so is the event loop's to tell of
+            for ordinal, text in enumerate(["Rice", "Tea"], start=1):
+                await channel.deliver(said(text, ordinal))
+            await channel.drain()
+
+        await until(lambda: len(spoken_in(tmp_path)) == 2)
+        assert spoken_in(tmp_path) == ["Rice", "Tea"]
+
+    async def test_a_text_that_has_ended_cannot_be_stopped(self, tmp_path: Path) -> None:
+        """`stop` tells whether anything was heard, also while the end is told."""
+        stopped: list[bool] = []
+        channel = SpeechChannel(into=tmp_path, on_end=lambda *_: stopped.append(channel.stop()), voices=[WRITES])
+
+        await channel.deliver(said("Rice", 1))
+        await channel.drain()
+        await until(lambda: bool(stopped))
+
+        assert stopped == [False]
+
+    async def test_what_waits_for_other_words_can_be_stopped(self, tmp_path: Path) -> None:
+        """Nobody waits for words that nobody will hear."""
+        ends = Ends()
+        llm = ScriptedLlm([asyncio.get_running_loop().create_future()])
+        channel = SpeechChannel(into=tmp_path, on_end=ends, reword=Rewording(llm), voices=[WRITES])
+        await channel.deliver(said("Rice", 1))
+
+        assert channel.stop()
+        await channel.drain()
+        await asyncio.sleep(0)
+
+        assert ends.told == [("Rice", "stopped")]
+
+    def test_other_words_are_not_waited_for_when_the_event_loop_is_over(self, tmp_path: Path) -> None:
+        """It is spoken as it was written."""
+        channel = SpeechChannel(into=tmp_path, reword=lambda text: asyncio.sleep(60, "Never"), voices=[WRITES])
+
+        asyncio.run(channel.deliver(said("Rice", 1)))
+        asyncio.run(channel.drain())
+
+        assert spoken_in(tmp_path) == ["Rice"]
+
+    def test_what_nobody_would_await_is_not_taken(self) -> None:
+        """A callback that never runs would be missed too late."""
+
+        async def ends(delivery: Delivery, outcome: str) -> None:
+            """Tell somebody."""
+
+        with pytest.raises(ConfigurationError, match="must be a plain function"):
+            SpeechChannel(on_end=ends, voices=[WRITES])
+
+    @pytest.mark.parametrize(
+        ("platform", "wanted"),
+        [
+            ("linux", "install the program espeak-ng, or with pip pyttsx3 and espeakng-loader."),
+            ("darwin", "install pyttsx3, or the program espeak-ng."),
+            ("win32", "install pyttsx3, or the program espeak-ng."),
+        ],
+    )
+    def test_without_any_voice_it_cannot_be_made(
+        self, platform: str, wanted: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A host learns at once what to install: on Linux pyttsx3 alone says nothing."""
+        monkeypatch.setattr(voices.sys, "platform", platform)
+        monkeypatch.setattr(voices, "find_spec", lambda name: None)
+        monkeypatch.setattr(voices, "which", lambda name: None)
+
+        with pytest.raises(ConfigurationError, match=f"{re.escape(wanted)}$"):
+            SpeechChannel()
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    state = Path(f"/proc/{pid}/stat")
+    return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+class TestMarkup:
+    """S20: plain removal."""
+
+    @pytest.mark.parametrize(
+        ("text", "spoken"),
+        [
+            ("**bold**, *it*, __strong__, _em_, ~~old~~ and `code`", "bold, it, strong, em, old and code"),
+            ("# Dinner #\n\nTonight.", "Dinner.\nTonight."),
+            ("- one\n* two\n+ three!\n- [x] four\n1. five", "one.\ntwo.\nthree!\nfour.\n1. five."),
+            ("> quoted\n>> twice", "quoted\ntwice"),
+            ("Look:\n\n```python\nprint('*')\n```\nDone.", f"Look:\n{CODE}\nDone."),
+            ("~~~\n```\nstill code\n~~~\nout", f"{CODE}\nout"),
+            ("```\nnever ended", CODE),
+            ('See [the page](https://example.com/a_(b)?q=1 "title").', "See the page."),
+            ("![a cat](cat.png) and [text][ref]\n\n[ref]: https://example.com", "a cat and text"),
+            (
+                "Go to https://www.example.com/a/b?c=d#e, or <https://example.org>.",
+                "Go to example.com, or example.org.",
+            ),
+            ("| a | b |\n|---|:-:|\n| 1 | **2** |", "a, b.\n1, 2."),
+            ("one\n\n---\n***\n\ntwo", "one\ntwo"),
+            ("<b>bold</b><br/>AT&amp;T<!-- no -->", "boldAT&T"),
+            (r"\*stars\* and \_lines\_", "*stars* and _lines_"),
+            (
+                "snake_case, 2 * 3 * 4, a < b > c, C# & 5*3, $5, 50%",
+                "snake_case, 2 * 3 * 4, a < b > c, C# & 5*3, $5, 50%",
+            ),
+            ("\x1b[31mred\x1b[0m\x07", "red"),
+            ("---\n\n***", ""),
+            ("", ""),
+        ],
+    )
+    def test_what_is_left_is_what_one_would_say(self, text: str, spoken: str) -> None:
+        """Emphasis, headings, lists, quotes, code, links, addresses, tables, rules, HTML; what is no markup stays."""
+        assert speakable(text) == spoken
+
+    def test_what_stands_for_code_is_for_the_host_to_say(self) -> None:
+        """In the language of its users."""
+        assert speakable("```\nx\n```", code="Siehe Bildschirm.") == "Siehe Bildschirm."
+
+    @given(st.text(alphabet=st.sampled_from("ab *_`~#->[]()!|\\<>&;:/.1\n"), max_size=60))
+    def test_words_are_never_lost_outside_of_markup(self, text: str) -> None:
+        """Whatever is said, it does not fail, and a line of plain words beside it comes out as it is."""
+        spoken = speakable(f"Plain words.\n\n{text}")
+
+        assert spoken.startswith("Plain words.")
+
+    @pytest.mark.parametrize(
+        "piece", ["*a ", "_a", "[a](", "![]", "<a", "<!--", "|", "- ", "> ", "`", " ", "&a", "\\*", "[](a(b"]
+    )
+    def test_the_time_it_takes_grows_with_the_text(self, piece: str) -> None:
+        """Hostile repetitions of any mark end; where the time grew with the square, this would take minutes."""
+        speakable(piece * 20_000)

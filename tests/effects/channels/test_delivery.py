@@ -1,0 +1,320 @@
+"""What is said to the user goes out through channels, and what nobody can carry out is answered, never awaited."""
+
+import asyncio
+import contextlib
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from turnwise import (
+    ConfigurationError,
+    Delivery,
+    Engine,
+    NotTaken,
+    Policy,
+    Profile,
+    Speech,
+    SubAgents,
+    WorkComplete,
+    presets,
+    tool,
+)
+from turnwise.effects.channels import attempt
+from turnwise.states import Texts, ToolResult
+from turnwise.testing import RecordingChannel, ScriptedLlm, call, calls, reply
+
+from ...support.engine_scenarios import Gate, Watcher, results, talk
+
+
+class Wordless(NotTaken):
+    """A reason that cannot be read."""
+
+    def __str__(self) -> str:
+        raise AttributeError("reason")
+
+
+@tool(acts=("speech",))
+async def respond(text: str) -> Speech:
+    """Say something to the user once the turn has ended."""
+    return Speech(text=text)
+
+
+@tool(acts=("work_complete",))
+async def finish(summary: str) -> WorkComplete:
+    """Claim that the work is complete."""
+    return WorkComplete(summary=summary)
+
+
+class TestDelivery:
+    """Each delivery goes to every channel, in order, and the turn does not depend on it."""
+
+    async def test_a_reply_goes_to_every_channel_once(self, database: Path) -> None:
+        """S2, S20: a channel needs no special case for a turn that answers in text."""
+        first, second = RecordingChannel(name="first"), RecordingChannel(name="second")
+
+        async with Engine.open(database, model=ScriptedLlm([reply("Hello.")]), channels=[first, second]) as engine:
+            conversation = await engine.create()
+            turn = await conversation.send("Hi")
+
+        assert first.deliveries == second.deliveries
+        assert first.deliveries == [
+            Delivery(text="Hello.", conversation_id=conversation.id, turn=1, ordinal=1, key=f"{conversation.id}/2")
+        ]
+        assert (turn.reply, turn.deliveries, turn.user_response, turn.silent) == ("Hello.", ("Hello.",), None, False)
+
+    async def test_what_a_tool_says_is_delivered_and_the_text_is_not(self, database: Path) -> None:
+        """S1, S3: of two speeches the last is delivered, once, apart from `final_content`."""
+        channel = RecordingChannel()
+        llm = ScriptedLlm([
+            calls(call("respond", text="A"), call("respond", text="B"), text="Speaking."),
+            calls(call("finish", summary="Said it.")),
+        ])  # fmt: skip
+        policy = presets.explicit_response().model_copy(update={"verify": 0})
+
+        async with Engine.open(database, model=llm, tools=[respond, finish], channels=[channel]) as engine:
+            conversation = await engine.create(policy=policy)
+            turn = await conversation.send("Hi")
+            said = results(await conversation.transcript())
+
+        assert channel.texts == ["B"]
+        assert (turn.status, turn.reply, turn.user_response, turn.final_content) == ("completed", "B", "B", "Speaking.")
+        assert json.loads(said[0]) == {"success": True, "message": Texts().recorded_last}
+
+    async def test_what_is_said_now_is_heard_before_the_next_tool_runs(self, database: Path) -> None:
+        """B2: the first attempt of a delivery ends before the tool behind it starts, inside one response too."""
+        happened: list[str] = []
+
+        async def slowly(delivery: Delivery) -> None:
+            await asyncio.sleep(0.01)
+            happened.append(delivery.text)
+
+        @tool
+        async def work() -> str:
+            """Do something."""
+            happened.append("work")
+            return "done"
+
+        llm = ScriptedLlm(
+            [calls(call("talk", text="a"), call("work"), call("talk", text="b")), reply("Thinking aloud.")]
+        )
+        channel = RecordingChannel(slowly)
+
+        async with Engine.open(database, model=llm, tools=[talk, work], channels=[channel]) as engine:
+            turn = await (await engine.create(policy=presets.talk())).send("Hi")
+
+        assert happened == ["a", "work", "b"]
+        assert turn.reply == "a\n\nb"
+
+    async def test_a_channel_that_raises_is_told_and_holds_nobody_up(self, database: Path) -> None:
+        """B4, S20: the others receive it, the model has its acknowledgement, and watchers are told."""
+
+        def breaks(delivery: Delivery) -> None:
+            raise RuntimeError("no loudspeaker")
+
+        broken, whole = RecordingChannel(breaks, name="speaker"), RecordingChannel()
+        llm = ScriptedLlm([call("talk", text="a"), reply("…")])
+
+        async with Engine.open(database, model=llm, tools=[talk], channels=[broken, whole]) as engine:
+            conversation = await engine.create(policy=presets.talk())
+            watcher = Watcher(conversation)
+            await watcher.until("snapshot")
+            turn = await conversation.send("Hi")
+            await watcher.until("delivery_failed")
+            await watcher.stop()
+
+        failed = next(update for update in watcher.updates if update.type == "delivery_failed")
+        assert failed.data["sentence"] == "The channel speaker failed on a delivery."
+        assert (turn.status, whole.texts, len(broken.failed)) == ("completed", ["a"], 1)
+
+    @pytest.mark.parametrize(
+        ("error", "sentence"),
+        [
+            (NotTaken("The mailbox\nis \x1b[31mfull."), "The mailbox is full."),
+            (NotTaken(), "The channel recording failed on a delivery."),
+            (Wordless(), "The channel recording failed on a delivery."),
+        ],
+    )
+    async def test_a_channel_may_say_why_it_does_not_take_it(
+        self, database: Path, error: NotTaken, sentence: str
+    ) -> None:
+        """B4: `NotTaken` is a reason for people; anything else that is raised may hold secrets."""
+
+        def refuses(delivery: Delivery) -> None:
+            raise error
+
+        channel = RecordingChannel(refuses)
+        llm = ScriptedLlm([call("talk", text="a"), reply("…")])
+        async with Engine.open(database, model=llm, tools=[talk], channels=[channel]) as engine:
+            conversation = await engine.create(policy=presets.talk())
+            watcher = Watcher(conversation)
+            await watcher.until("snapshot")
+            await conversation.send("Hi")
+            failed = await watcher.until("delivery_failed")
+            await watcher.stop()
+
+        assert failed.data["sentence"] == sentence
+
+    async def test_a_channel_that_hangs_delays_by_its_deadline_only(
+        self, database: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """An attempt is over after two seconds, whatever the channel does."""
+        monkeypatch.setattr(attempt, "ATTEMPT", 0.02)
+        channel = RecordingChannel(lambda delivery: asyncio.Event().wait())
+        llm = ScriptedLlm([call("talk", text="a"), reply("…")])
+
+        async with Engine.open(database, model=llm, tools=[talk], channels=[channel]) as engine:
+            turn = await (await engine.create(policy=presets.talk())).send("Hi")
+
+        assert (turn.status, channel.texts) == ("completed", [])
+
+    async def test_a_channel_that_does_not_stop_is_left_behind(
+        self, database: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """One that swallows its cancel holds up neither the turn nor the next delivery."""
+        monkeypatch.setattr(attempt, "ATTEMPT", 0.01)
+        monkeypatch.setattr(attempt, "GRACE", 0.01)
+        over = asyncio.Event()
+
+        async def holds_on(delivery: Delivery) -> None:
+            while not over.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await over.wait()
+
+        stuck, whole = RecordingChannel(holds_on, name="stuck"), RecordingChannel()
+        llm = ScriptedLlm([calls(call("talk", text="a"), call("talk", text="b")), reply("…")])
+
+        async with Engine.open(database, model=llm, tools=[talk], channels=[stuck, whole]) as engine:
+            turn = await (await engine.create(policy=presets.talk())).send("Hi")
+            over.set()
+
+        assert (turn.status, whole.texts) == ("completed", ["a", "b"])
+
+    @pytest.mark.parametrize("error", [asyncio.CancelledError, SystemExit, KeyboardInterrupt, TimeoutError])
+    async def test_whatever_a_channel_raises_it_only_failed(self, database: Path, error: type[BaseException]) -> None:
+        """Neither the engine nor the other channels end with it, and what comes next waits for those that are slow."""
+
+        def breaks(delivery: Delivery) -> None:
+            raise error
+
+        async def slowly(delivery: Delivery) -> None:
+            await asyncio.sleep(0.01)
+
+        broken, slow = RecordingChannel(breaks, name="broken"), RecordingChannel(slowly)
+        llm = ScriptedLlm([calls(call("talk", text="a"), call("talk", text="b")), reply("…")])
+
+        async with Engine.open(database, model=llm, tools=[talk], channels=[broken, slow]) as engine:
+            conversation = await engine.create(policy=presets.talk())
+            watcher = Watcher(conversation)
+            await watcher.until("snapshot")
+            turn = await conversation.send("Hi")
+            await watcher.until("delivery_failed")
+            await watcher.stop()
+
+        failed = next(update for update in watcher.updates if update.type == "delivery_failed")
+        assert failed.data["sentence"] == "The channel broken failed on a delivery."
+        assert (turn.status, slow.texts) == ("completed", ["a", "b"])
+
+    async def test_a_tool_behind_a_delivery_is_cancelled_before_it_starts(self, database: Path) -> None:
+        """B8: a cancel is handled while a delivery is under way, and the tool behind it never runs."""
+        gate, ran = Gate(), []
+
+        @tool
+        async def work() -> str:
+            """Do something."""
+            ran.append("work")
+            return "done"
+
+        channel = RecordingChannel(lambda delivery: gate())
+        llm = ScriptedLlm([calls(call("talk", text="a"), call("work"))])
+
+        async with Engine.open(database, model=llm, tools=[talk, work], channels=[channel]) as engine:
+            conversation = await engine.create(policy=presets.talk())
+            sending = asyncio.create_task(conversation.send("Hi"))
+            await gate.arrived.wait()
+            await conversation.cancel()
+            turn = await sending
+            gate.opened.set()
+            said = results(await conversation.transcript())
+
+        assert (turn.status, turn.deliveries, ran) == ("cancelled", ("a",), [])
+        assert said[1] == "Cancelled by user"
+
+    @pytest.mark.parametrize(
+        ("channels", "sentence"),
+        [
+            ([object()], "A channel is an object with a name and the method `deliver`."),
+            (
+                [RecordingChannel(name=cast(str, ["a", "list"]))],
+                "A channel is an object with a name and the method `deliver`.",
+            ),
+            ([RecordingChannel], "A channel is an object with a name and the method `deliver`."),
+            (
+                [RecordingChannel(name="\ud800")],
+                "The name of a channel holds half a character (a lone surrogate).",
+            ),
+            ([RecordingChannel(), RecordingChannel()], "Two channels have the same name."),
+            (RecordingChannel(), "The channels are given as a list."),
+        ],
+    )
+    def test_channels_that_cannot_work_are_refused_at_once(self, channels: Any, sentence: str) -> None:
+        """A host learns it when it opens the engine, in one sentence."""
+        with pytest.raises(ConfigurationError) as refused:
+            Engine.open("sqlite://", channels=channels)
+
+        assert refused.value.sentence == sentence
+
+
+class TestNobodyCarriesItOut:
+    """An effect without a performer is answered by a typed failure that the machine knows how to handle."""
+
+    async def test_without_a_router_and_a_memory_the_first_profile_answers(self, database: Path) -> None:
+        """J2, J4: the turn goes on with the profile to fall back to, and with nothing recalled."""
+        profiles = (Profile(name="home", prompt="You are at home."), Profile(name="work"))
+        policy = Policy(route=True, profiles=profiles, recall=True)
+
+        async with Engine.open(database, model=ScriptedLlm([reply("Hello.")])) as engine:
+            conversation = await engine.create(policy=policy)
+            turn = await conversation.send("Hi")
+            request = next(e for entry in await conversation.events() for e in entry.effects if e.type == "request_llm")
+
+        assert turn.reply == "Hello."
+        assert (request.profile, request.memory) == ("home", None)
+
+    async def test_without_sub_agents_the_call_has_an_error_result(self, database: Path) -> None:
+        """P24: whoever spawns is told that nobody could be started, and the turn goes on."""
+
+        @tool(acts=("children",), exclusive=True)
+        async def spawn(tasks: list[str]) -> SubAgents:
+            """Hand work on."""
+            return SubAgents(tasks=tuple(tasks))
+
+        llm = ScriptedLlm([call("spawn", tasks=["a", "b"]), reply("Then I do it myself.")])
+
+        async with Engine.open(database, model=llm, tools=[spawn]) as engine:
+            conversation = await engine.create()
+            turn = await conversation.send("Hi")
+            said = results(await conversation.transcript())
+
+        assert turn.reply == "Then I do it myself."
+        assert said[0].count("nothing for this: spawn sub agent") == 2
+
+    async def test_an_act_that_a_tool_does_not_declare_is_not_carried_out(self, database: Path) -> None:
+        """The model reads that none of it was done; nothing is delivered."""
+        channel = RecordingChannel()
+
+        @tool
+        async def sneak() -> ToolResult:
+            """Speak without having said that it does."""
+            return ToolResult(text="ok", acts=(Speech(text="psst"),))
+
+        llm = ScriptedLlm([call("sneak"), reply("Well.")])
+
+        async with Engine.open(database, model=llm, tools=[sneak], channels=[channel]) as engine:
+            conversation = await engine.create()
+            await conversation.send("Hi")
+            said = results(await conversation.transcript())
+
+        assert said == ["The tool did something that it does not declare; none of it was carried out."]
+        assert channel.texts == ["Well."]

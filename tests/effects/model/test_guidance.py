@@ -1,0 +1,191 @@
+"""What a request tells the model of how to reach its user, and what it is reminded of in passing."""
+
+import json
+from collections.abc import Iterable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turnwise import Engine, Limits, Policy, Profile, Speech, presets, tool
+from turnwise.effects.model.port import ModelRequest
+from turnwise.states import Empty, Texts
+from turnwise.testing import RecordingChannel, ScriptedLlm, call, calls, reply
+
+from ...support.engine_scenarios import Watcher
+
+TEXTS = Texts()
+RESPONDING = presets.explicit_response().model_copy(update={"verify": 0})
+OCCASIONS = ("answer", "read content back", "result", "summary", "confirm", "anything else")
+
+
+@tool(crash="pure")
+async def work() -> str:
+    """Do a piece of work."""
+    return "worked"
+
+
+def system_of(request: ModelRequest) -> str:
+    """The system message, empty if there is none."""
+    return "".join(message["content"] for message in request.messages if message["role"] == "system")
+
+
+async def requests_of(
+    database: Path, policy: Policy, tools: Iterable[Any], answers: Iterable[Any] = (), said: Iterable[str] = ("Hi",)
+) -> list[ModelRequest]:
+    """What a model was sent in a conversation under these rules."""
+    llm = ScriptedLlm(answers or [reply("Hello.")])
+    async with Engine.open(database, model=llm, tools=tools) as engine:
+        conversation = await engine.create(policy=policy, system="You are kind.")
+        for text in said:
+            await conversation.send(text)
+    llm.assert_finished()
+    return llm.requests
+
+
+class TestGuidance:
+    """Case S18."""
+
+    @pytest.mark.parametrize("name", ["respond_to_user", "speak_to_user", "talk"])
+    async def test_where_the_tool_is_offered_the_system_message_tells_how_to_use_it(
+        self, database: Path, name: str
+    ) -> None:
+        """S18: it names the occasions, says that plain text is not delivered, and asks for no markup."""
+        (request,) = await requests_of(database, presets.assistant(), [name, work])
+        system = system_of(request)
+
+        assert system.startswith("You are kind.\n\n")
+        assert f"Call {name} " in system
+        assert [word for word in (*OCCASIONS, "Plain text", "not delivered", "markup") if word not in system] == []
+
+    async def test_where_it_is_not_offered_nothing_is_told(self, database: Path) -> None:
+        """S18: nor is it of a tool of the host that has the same name."""
+
+        @tool(acts=("speech",))
+        async def respond_to_user(words: str) -> Speech:
+            """Say it."""
+            return Speech(text=words)
+
+        (request,) = await requests_of(database, presets.assistant(), [respond_to_user, work, "mark_work_complete"])
+
+        assert system_of(request) == "You are kind."
+
+    async def test_a_profile_can_switch_it_off(self, database: Path) -> None:
+        """S18: the one that holds in this turn."""
+        profiles = (Profile(name="quiet", prompt="Be brief.", guidance=False), Profile(name="other"))
+        policy = presets.assistant().model_copy(update={"profiles": profiles})
+
+        (request,) = await requests_of(database, policy, ["respond_to_user"])
+
+        assert system_of(request) == "You are kind.\n\nBe brief."
+
+    async def test_its_words_are_a_setting(self, database: Path) -> None:
+        """S18: a host words it; `{tool}` is the name of the tool, and other braces are left alone."""
+        texts = Texts(how_to_respond='Use {tool}, as in {"text": "Hi"}.', how_to_talk="")
+        policy = presets.assistant().model_copy(update={"texts": texts})
+
+        (request,) = await requests_of(database, policy, ["speak_to_user", "talk"])
+
+        assert system_of(request) == 'You are kind.\n\nUse speak_to_user, as in {"text": "Hi"}.'
+
+    async def test_a_plain_request_is_without_it(self, database: Path) -> None:
+        """J20: the system prompt and the message, nothing more: no tool is offered there."""
+        policy = presets.assistant().model_copy(update={"plain_retry": 1, "empty": Empty(in_a_row=1)})
+        answers = [call("work"), reply(""), reply(""), reply("Hello.")]
+
+        requests = await requests_of(database, policy, ["respond_to_user", work], answers)
+
+        assert [system_of(request) == "You are kind." for request in requests] == [False, False, False, True]
+
+    async def test_requests_go_on_from_one_another(self, database: Path) -> None:
+        """Also the last of a turn, in which no tool may be called: every request begins with all of the one before."""
+        policy = RESPONDING.model_copy(update={"limits": Limits(requests=2)})
+        answers = [call("respond_to_user", text="A"), reply("B"), call("work"), reply("C")]
+
+        requests = await requests_of(database, policy, ["respond_to_user", work], answers, ["One", "Two"])
+
+        assert [request.tool_choice for request in requests] == ["auto", "none"] * 2
+        for earlier, later in pairwise(requests):
+            assert later.messages[: len(earlier.messages)] == earlier.messages
+
+
+class TestReminders:
+    """What the model is told in passing, with the real tools."""
+
+    async def test_a_text_where_a_claim_is_wanted_is_answered_by_a_reminder(self, database: Path) -> None:
+        """S10: first respond_to_user, then mark_work_complete; twice at most; in no transcript, update or later turn;
+        then the turn ends with the text to fall back to."""
+        llm = ScriptedLlm([reply("One."), reply("Two."), reply("Three.")])
+        tools = ["respond_to_user", "mark_work_complete"]
+        async with Engine.open(database, model=llm, tools=tools) as engine:
+            conversation = await engine.create(policy=RESPONDING.model_copy(update={"nudges": 2}))
+            watcher = Watcher(conversation)
+            await watcher.until("snapshot")
+            turn = await conversation.send("Hi")
+            await watcher.until("turn_ended")
+            await watcher.stop()
+            said = [message.text for message in await conversation.transcript()]
+            sent = [[message.get("content") for message in request.messages] for request in llm.requests]
+
+        llm.assert_finished()
+        nudge = TEXTS.nudge
+        assert (turn.status, turn.reply) == ("incomplete", "Three.")
+        assert [contents.count(nudge) for contents in sent] == [0, 1, 1]
+        assert nudge.index("respond_to_user") < nudge.index("mark_work_complete")
+        assert said == ["Hi", "One.", "Two.", "Three."]
+        assert all(nudge not in str(update.data) for update in watcher.updates)
+
+    async def test_a_reminder_is_not_in_the_request_of_the_next_turn(self, database: Path) -> None:
+        """S10: it belongs to one request."""
+        policy = RESPONDING.model_copy(update={"texts": Texts(nudge="Go on, or claim.")})
+        finish = [call("respond_to_user", text="A"), call("mark_work_complete", summary="Done.")]
+        answers = [reply("One."), *finish, *finish]
+
+        requests = await requests_of(database, policy, ["respond_to_user", "mark_work_complete"], answers, ["1", "2"])
+
+        sent = [[message.get("content") for message in request.messages] for request in requests]
+        assert [contents.count("Go on, or claim.") for contents in sent] == [0, 1, 0, 0, 0]
+
+    async def test_a_reminder_names_the_tool_as_it_is_offered(self, database: Path) -> None:
+        """S10, S16: under its other name."""
+        claim = call("mark_work_complete", summary="Done.")
+
+        requests = await requests_of(
+            database, RESPONDING, ["speak_to_user", "mark_work_complete"], [reply("Hm."), claim, claim]
+        )
+
+        told = [request.messages[-1]["content"] for request in requests[1:]]
+        expected = (TEXTS.nudge, TEXTS.answer_missing)
+        assert told == [text.replace("respond_to_user", "speak_to_user") for text in expected]
+
+    async def test_a_claim_with_nothing_said_is_asked_for_the_answer_once(self, database: Path) -> None:
+        """S17: the answer, once given, is what is delivered; no summary is made up."""
+        channel = RecordingChannel()
+        claim = call("mark_work_complete", summary="Read it.")
+        llm = ScriptedLlm([claim, calls(call("respond_to_user", text="A"), claim)])
+        tools = ["respond_to_user", "mark_work_complete"]
+        async with Engine.open(database, model=llm, tools=tools, channels=[channel]) as engine:
+            turn = await (await engine.create(policy=RESPONDING)).send("Read me it")
+
+        assert [request.messages[-1]["content"] == TEXTS.answer_missing for request in llm.requests] == [False, True]
+        assert (turn.reply, channel.texts) == ("A", ["A"])
+
+    async def test_it_is_asked_for_once_only(self, database: Path) -> None:
+        """S17: a model that claims again ends its turn."""
+        claim = call("mark_work_complete", summary="Read it.")
+
+        requests = await requests_of(database, RESPONDING, ["respond_to_user", "mark_work_complete"], [claim, claim])
+
+        assert len(requests) == 2
+
+    async def test_the_next_turn_shows_what_the_user_heard(self, database: Path) -> None:
+        """S19: the call with its words and its result stand in the history, so the model knows what was said."""
+        finish = call("mark_work_complete", summary="Done.")
+        answers = [call("respond_to_user", text="A"), finish, call("respond_to_user", text="B"), finish]
+
+        requests = await requests_of(database, RESPONDING, ["respond_to_user", "mark_work_complete"], answers, "12")
+
+        said, result = requests[2].messages[2:4]
+        assert said["tool_calls"][0]["function"] == {"name": "respond_to_user", "arguments": '{"text": "A"}'}
+        assert json.loads(result["content"]) == {"success": True, "message": Texts().recorded_last}

@@ -1,0 +1,193 @@
+"""Tools that a person must allow: nothing runs unseen, and the person may change what runs."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from turnwise import Conversation, Engine, Policy, Refused, Turn, tool
+from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, calls, reply
+
+from ..support.engine_scenarios import Watcher, assert_paired, results, until
+
+
+@tool(approval=True)
+def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+@tool
+def look(what: str) -> str:
+    """Look."""
+    return f"saw {what}"
+
+
+@pytest.fixture
+async def held(database: Path) -> AsyncIterator[tuple[Conversation, Turn]]:
+    """A round of three calls that is held up by the second: paying needs somebody's word."""
+    round_ = calls(call("look", what="a"), call("pay", amount=5), call("look", what="c"))
+    llm = FunctionLlm(lambda request: "Done." if request.messages[-1]["role"] == "tool" else round_)
+    async with Engine.open(database, model=llm, tools=[pay, look]) as engine:
+        conversation = await engine.create()
+        yield conversation, await conversation.send("Pay")
+
+
+async def test_a_call_waits_for_a_person(held: tuple[Conversation, Turn]) -> None:
+    """P36: AwaitingApproval; those before it have run, nothing behind it has; the turn says what waits."""
+    conversation, turn = held
+
+    assert turn.status == "awaiting_approval"
+    assert turn.call is not None
+    assert (turn.call.name, turn.call.arguments) == ("pay", '{"amount": 5}')
+    assert conversation.state.type == "awaiting_approval"
+    assert results(await conversation.transcript()) == ["saw a"]
+
+
+async def test_an_allowed_call_runs(held: tuple[Conversation, Turn]) -> None:
+    """P36: allowed: it runs, then those behind it; one paired round."""
+    conversation, turn = held
+
+    done = await conversation.approve(turn.call_id or "", True)
+
+    assert done.reply == "Done."
+    assert results(await conversation.transcript()) == ["saw a", "paid 5", "saw c"]
+    assert_paired(await conversation.transcript())
+    assert (await conversation.replay()).divergence is None
+
+
+async def test_a_person_may_change_the_arguments(held: tuple[Conversation, Turn]) -> None:
+    """P36: allowed with edited arguments: those are what runs."""
+    conversation, turn = held
+
+    await conversation.approve(turn.call_id or "", True, arguments={"amount": 3})
+
+    assert results(await conversation.transcript())[1] == "paid 3"
+
+
+async def test_arguments_that_do_not_fit_are_an_error_result(held: tuple[Conversation, Turn]) -> None:
+    """A person's arguments are checked like a model's."""
+    conversation, turn = held
+
+    done = await conversation.approve(turn.call_id or "", True, arguments={"sum": 3})
+
+    assert done.reply == "Done."
+    assert results(await conversation.transcript())[1].startswith("Invalid input:")
+
+
+async def test_a_denied_call_does_not_run(held: tuple[Conversation, Turn]) -> None:
+    """P36: denied: an error result with the note, and the others run."""
+    conversation, turn = held
+
+    await conversation.approve(turn.call_id or "", False, "too much")
+
+    assert results(await conversation.transcript()) == ["saw a", "Denied by the user: too much", "saw c"]
+
+
+async def test_a_word_about_another_call_is_refused(held: tuple[Conversation, Turn]) -> None:
+    """P40: it must name the call that waits; afterwards nothing waits any more."""
+    conversation, turn = held
+
+    with pytest.raises(Refused) as other:
+        await conversation.approve("call_99_0", True)
+    await conversation.approve(turn.call_id or "", True)
+    with pytest.raises(Refused) as late:
+        await conversation.approve(turn.call_id or "", True)
+
+    assert (other.value.code, late.value.code) == ("wrong_state", "wrong_state")
+
+
+async def test_a_message_meanwhile_is_refused(held: tuple[Conversation, Turn]) -> None:
+    """By policy it could wait; by default the sender is told what the conversation waits for."""
+    conversation, _ = held
+
+    with pytest.raises(Refused) as refused:
+        await conversation.send("Hello?")
+
+    assert refused.value.code == "awaiting_approval"
+
+
+async def test_cancel_skips_what_waits(held: tuple[Conversation, Turn]) -> None:
+    """A cancelled turn leaves every call with a result."""
+    conversation, _ = held
+
+    await conversation.cancel()
+
+    assert conversation.state.type == "idle"
+    assert results(await conversation.transcript())[1:] == ["Skipped: the turn was cancelled"] * 2
+
+
+async def test_nobody_answers_in_time(database: Path) -> None:
+    """P36: deadline: denied."""
+    llm = ScriptedLlm([call("pay", amount=5), reply("I did not pay.")])
+
+    async with Engine.open(database, model=llm, tools=[pay]) as engine:
+        conversation = await engine.create(policy=Policy(approval_deadline=0.02))
+        await conversation.send("Pay")
+        await until(lambda: conversation.state.type == "idle")
+
+        assert results(await conversation.transcript()) == ["Not run: nobody allowed it in time."]
+
+
+async def test_a_wait_for_approval_survives_its_process(database: Path) -> None:
+    """It waits for a person, so it goes on when the database is opened again."""
+    async with Engine.open(database, model=ScriptedLlm([call("pay", amount=5)]), tools=[pay]) as engine:
+        conversation = await engine.create()
+        turn = await conversation.send("Pay")
+
+    async with Engine.open(database, model=ScriptedLlm([reply("Paid.")]), tools=[pay]) as engine:
+        again = await engine.get(conversation.id)
+        listed = [summary.state for summary in await engine.list()]
+        done = await again.approve(turn.call_id or "", True)
+
+    assert listed == ["awaiting_approval"]
+    assert done.reply == "Paid."
+
+
+async def test_with_several_tools_at_once_it_is_a_barrier(database: Path) -> None:
+    """A call that needs a person's word starts nothing behind it, however many tools may run at once."""
+    round_ = calls(*(call("look", what=w) for w in "ab"), call("pay", amount=1), call("look", what="c"))
+    llm = ScriptedLlm([round_, reply("Done.")])
+
+    async with Engine.open(database, model=llm, tools=[pay, look], policy=Policy(parallel=4)) as engine:
+        conversation = await engine.create()
+        watcher = Watcher(conversation)
+        await watcher.until("snapshot")
+        turn = await conversation.send("Pay")
+        shown = await watcher.until("state_change", 3)
+        before = results(await conversation.transcript())
+        await conversation.approve(turn.call_id or "", True)
+        await watcher.stop()
+
+        assert before == ["saw a", "saw b"]
+        assert shown.data["data"]["name"] == "pay"
+        assert results(await conversation.transcript()) == ["saw a", "saw b", "paid 1", "saw c"]
+
+
+async def test_tools_run_side_by_side(database: Path) -> None:
+    """`parallel` tools run at once; their results stand in call order, whatever order they end in."""
+    running = 0
+    most = 0
+    doors = [asyncio.Event() for _ in range(3)]
+
+    @tool
+    async def work(n: int) -> str:
+        """Work."""
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        if n < 2:
+            await doors[n + 1].wait()
+        doors[n].set()
+        running -= 1
+        return f"done {n}"
+
+    llm = ScriptedLlm([calls(*(call("work", n=n) for n in range(3))), reply("All done.")])
+
+    async with Engine.open(database, model=llm, tools=[work], policy=Policy(parallel=3)) as engine:
+        conversation = await engine.create()
+        await conversation.send("Work")
+
+        assert most == 3
+        assert results(await conversation.transcript()) == ["done 0", "done 1", "done 2"]

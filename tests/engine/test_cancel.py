@@ -1,0 +1,166 @@
+"""Cancelling at every moment: nothing is lost, nothing is doubled, history stays valid."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from turnwise import (
+    Engine,
+    Policy,
+    tool,
+)
+from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, calls, failure, reply
+
+from ..support.engine_scenarios import Gate, answers_after, assert_paired, results
+
+
+class TestCancel:
+    """A person wants it to stop."""
+
+    async def test_cancel_while_a_tool_runs(self, database: Path) -> None:
+        """P6: b is aborted; a keeps its result, b and c are told; the next message sends a valid history."""
+        gate = Gate()
+
+        @tool
+        def note(word: str) -> str:
+            """Write down a word."""
+            return word
+
+        @tool
+        async def waits() -> None:
+            """Wait."""
+            await gate()
+
+        llm = ScriptedLlm([calls(call("note", word="a"), call("waits"), call("note", word="c")), reply("On we go.")])
+
+        async with Engine.open(database, model=llm, tools=[note, waits]) as engine:
+            conversation = await engine.create()
+            turn = asyncio.ensure_future(conversation.send("Go"))
+            await gate.arrived.wait()
+            cancelled = await conversation.cancel()
+            said = await conversation.transcript()
+            again = await conversation.send("Go on")
+
+        assert not cancelled.no_op
+        assert (await turn).status == "cancelled"
+        assert results(said) == ["a", "Cancelled by user", "Skipped: the turn was cancelled"]
+        assert again.reply == "On we go."
+        assert [m["role"] for m in llm.requests[1].messages] == ["user", "assistant", "tool", "tool", "tool", "user"]
+
+    async def test_a_tool_that_ignores_cancellation_delays_no_longer_than_the_deadline(self, database: Path) -> None:
+        """P6: a tool that does not stop is left behind when the deadline passes; its late result changes nothing."""
+        gate = Gate()
+
+        @tool
+        async def stubborn() -> str:
+            """Never stop."""
+            while not gate.opened.is_set():
+                try:
+                    await gate()
+                except asyncio.CancelledError:
+                    continue
+            return "too late"
+
+        llm = ScriptedLlm([call("stubborn")])
+
+        async with Engine.open(database, model=llm, tools=[stubborn]) as engine:
+            conversation = await engine.create(policy=Policy(cancel_deadline=0.05))
+            turn = asyncio.ensure_future(conversation.send("Go"))
+            await gate.arrived.wait()
+            async with asyncio.timeout(5):
+                await conversation.cancel()
+            at_rest = conversation.state
+            gate.opened.set()
+            await asyncio.sleep(0.01)
+
+            assert (await turn).status == "cancelled"
+            assert results(await conversation.transcript()) == ["Cancelled by user"]
+            assert conversation.state == at_rest
+
+    async def test_a_tool_that_ends_while_it_is_cancelled_keeps_its_result(self, database: Path) -> None:
+        """P7: one result, never two: the real one, since the tool had truly finished."""
+        gate = Gate()
+
+        @tool
+        async def finishes() -> str:
+            """Finish, whatever happens."""
+            try:
+                await gate()
+            except asyncio.CancelledError:
+                return "done all the same"
+            return "done"
+
+        async with Engine.open(database, model=ScriptedLlm([call("finishes")]), tools=[finishes]) as engine:
+            conversation = await engine.create()
+            turn = asyncio.ensure_future(conversation.send("Go"))
+            await gate.arrived.wait()
+            await conversation.cancel()
+
+            assert (await turn).status == "cancelled"
+            assert_paired(await conversation.transcript())
+            assert len(results(await conversation.transcript())) == 1
+
+    async def test_cancel_while_the_model_is_asked(self, database: Path) -> None:
+        """P8: at rest at once, no half message; what comes late is ignored even after a new request began."""
+        gate = Gate()
+        answers = [answers_after(gate, "too late"), lambda request: "fresh"]
+
+        async with Engine.open(database, model=FunctionLlm(lambda request: answers.pop(0)(request))) as engine:
+            conversation = await engine.create()
+            turn = asyncio.ensure_future(conversation.send("Hi"))
+            await gate.arrived.wait()
+            await conversation.cancel()
+            at_rest = conversation.state.type
+            fresh = await conversation.send("Again")
+            said = await conversation.transcript()
+
+        assert (await turn).status == "cancelled"
+        assert at_rest == "idle"
+        assert fresh.reply == "fresh"
+        assert [message.text for message in said] == ["Hi", "Again", "fresh"]
+
+    async def test_cancel_where_nothing_runs_is_a_no_op(self, database: Path) -> None:
+        """P10: in Idle, Failed and Closed a cancel does nothing, and says so."""
+        llm = ScriptedLlm([failure("authentication")])
+
+        async with Engine.open(database, model=llm) as engine:
+            conversation = await engine.create()
+            idle = await conversation.cancel()
+            await conversation.send("Hi")
+            failed = await conversation.cancel()
+            await conversation.close()
+            closed = await conversation.cancel()
+
+        assert (idle.no_op, failed.no_op, closed.no_op) == (True, True, True)
+
+    async def test_a_late_cancel_does_not_hit_the_next_turn(self, database: Path) -> None:
+        """P40: a handle names the turn that it last saw, so its late cancel changes nothing in the next one."""
+        gate = Gate()
+        answers: list[Any] = [lambda request: "first", answers_after(gate, "second")]
+
+        async with Engine.open(database, model=FunctionLlm(lambda request: answers.pop(0)(request))) as engine:
+            mine = await engine.create()
+            await mine.send("One")
+            other = await engine.get(mine.id)
+            turn = asyncio.ensure_future(other.send("Two"))
+            await gate.arrived.wait()
+            late = await mine.cancel()
+            gate.opened.set()
+
+            assert late.no_op
+            assert (await turn).status == "completed"
+
+    async def test_a_cancel_hits_the_message_that_its_handle_is_sending(self, database: Path) -> None:
+        """P40: a handle that is just sending means the turn that its own message begins."""
+        gate = Gate()
+
+        async with Engine.open(database, model=FunctionLlm(answers_after(gate, "late"))) as engine:
+            conversation = await engine.create()
+            turn = asyncio.ensure_future(conversation.send("Hi"))
+            await asyncio.sleep(0)
+            cancelled = await conversation.cancel()
+
+            assert not cancelled.no_op
+            assert (await turn).status == "cancelled"

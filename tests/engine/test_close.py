@@ -1,0 +1,226 @@
+"""Conversations and engines that end, and what is left of them."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from contextlib import nullcontext, suppress
+from pathlib import Path
+
+import pytest
+
+from turnwise import (
+    Engine,
+    EngineClosed,
+    Refused,
+    StoreError,
+    tool,
+)
+from turnwise.effects.tools.tool import AnyTool
+from turnwise.engine.registry import RECENT
+from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, reply
+
+from ..support.engine_scenarios import Gate, Watcher, answers_after, until
+
+
+class TestClosing:
+    """The end of a conversation, of an engine, of a process."""
+
+    async def test_a_closed_conversation_takes_nothing_and_can_be_read(self, database: Path) -> None:
+        """P31: closed: requests are refused, watchers end, and what was said can still be read."""
+        async with Engine.open(database, model=ScriptedLlm([reply("Bye.")])) as engine:
+            conversation = await engine.create()
+            await conversation.send("Hi")
+            watcher = Watcher(conversation)
+            await watcher.until("snapshot")
+            await conversation.close()
+            await asyncio.wait_for(watcher._task, 5)
+
+            with pytest.raises(Refused) as refused:
+                await conversation.send("Hello?")
+            assert refused.value.code == "closed"
+            assert [message.text for message in await conversation.transcript()] == ["Hi", "Bye."]
+            assert [summary.state for summary in await engine.list()] == ["closed"]
+
+    async def test_closing_stops_what_runs(self, database: Path) -> None:
+        """P31: a conversation closed while a tool runs cancels it first."""
+        gate = Gate()
+
+        @tool
+        async def waits() -> None:
+            """Wait."""
+            await gate()
+
+        async with Engine.open(database, model=ScriptedLlm([call("waits")]), tools=[waits]) as engine:
+            conversation = await engine.create()
+            turn = asyncio.ensure_future(conversation.send("Go"))
+            await gate.arrived.wait()
+            await conversation.close()
+
+            assert conversation.state.type == "closed"
+            assert (await turn).status == "cancelled"
+
+    async def test_the_memory_of_a_closed_conversation_is_freed(self, database: Path) -> None:
+        """P31: no task and no loop is left of it once nobody holds a handle."""
+        async with Engine.open(database, model=ScriptedLlm([reply("Bye.")])) as engine:
+            conversation = await engine.create()
+            await conversation.send("Hi")
+            await conversation.close()
+            del conversation
+            await until(lambda: gc.collect() >= 0 and len(engine._loops) == 0)
+
+            assert len(asyncio.all_tasks()) == 1
+
+    async def test_memory_does_not_grow_with_the_database(self, database: Path) -> None:
+        """Of conversations at rest that nobody holds, only those asked for last are kept."""
+        async with Engine.open(database, model=FunctionLlm(lambda request: "Hello.")) as engine:
+            ids = [(await engine.create()).id for _ in range(RECENT + 10)]
+            for conversation_id in ids:
+                await (await engine.get(conversation_id)).send("Hi")
+            await until(lambda: gc.collect() >= 0 and len(engine._loops) <= RECENT)
+
+            assert len(engine._loops) == RECENT
+
+    async def test_an_engine_closes_in_the_middle_of_a_turn_and_keeps_what_was_stored(self, database: Path) -> None:
+        """P31: what was acknowledged is there when it is opened again; whoever waited is told."""
+        gate = Gate()
+
+        engine = await Engine.open(database, model=FunctionLlm(answers_after(gate, "never")))
+        conversation = await engine.create()
+        turn = asyncio.ensure_future(conversation.send("Hi"))
+        await gate.arrived.wait()
+        await engine.close()
+        await engine.close()
+
+        with pytest.raises(EngineClosed):
+            await turn
+        async with Engine.open(database, model=ScriptedLlm([reply("Hello.")], name="function")) as engine:
+            again = await engine.get(conversation.id)
+            await until(lambda: again.state.type == "idle")
+            assert [message.text for message in await again.transcript()] == ["Hi", "Hello."]
+
+
+def payment(begun: asyncio.Event, says: str = "paid", *, stubborn: bool = True) -> AnyTool:
+    """A tool that is under way until it is told to stop; then a stubborn one comes to its end."""
+
+    @tool
+    async def pay() -> str:
+        """Pay."""
+        begun.set()
+        with suppress(asyncio.CancelledError) if stubborn else nullcontext():
+            await asyncio.Event().wait()
+        await asyncio.sleep(0.05)
+        return says
+
+    return pay
+
+
+class TestWhatFinishesAllTheSame:
+    """A tool that is told to stop, because its engine closes, and comes to its end: what it did is not forgotten."""
+
+    @pytest.mark.parametrize("says", ["paid", ""])
+    async def test_its_result_is_kept(self, says: str, database: Path) -> None:
+        """P28: a payment that came through is not in doubt; the model reads it in the next process, and nothing that
+        follows from it begins in this one."""
+        begun = asyncio.Event()
+        pay = payment(begun, says)
+        llm = ScriptedLlm([call("pay")])
+        engine = await Engine.open(database, model=llm, tools=[pay])
+        conversation = await engine.create()
+        sending = asyncio.ensure_future(conversation.send("Pay, please"))
+        await begun.wait()
+        await engine.close()
+        with pytest.raises(EngineClosed):
+            await sending
+
+        model = ScriptedLlm([reply("It is paid.")])
+        async with Engine.open(database, model=model, tools=[pay]) as engine:
+            again = await engine.get(conversation.id)
+            await until(lambda: again.state.type == "idle")
+            assert [message.text for message in await again.transcript()][2:] == [says, "It is paid."]
+
+    async def test_one_that_is_cut_off_is_in_doubt(self, database: Path) -> None:
+        """As after a crash: nobody knows how far it came."""
+        begun = asyncio.Event()
+        pay = payment(begun, stubborn=False)
+        engine = await Engine.open(database, model=ScriptedLlm([call("pay")]), tools=[pay])
+        conversation = await engine.create()
+        await conversation.send("Pay, please", wait=False)
+        await begun.wait()
+        await engine.close()
+
+        async with Engine.open(database, model=ScriptedLlm([]), tools=[pay]) as engine:
+            assert [summary.state for summary in await engine.list()] == ["in_doubt"]
+
+    async def test_of_a_deleted_conversation_nothing_is_kept(
+        self, database: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """There is nowhere to keep it, and nothing to complain of."""
+        begun = asyncio.Event()
+        pay = payment(begun)
+        async with Engine.open(database, model=ScriptedLlm([call("pay")]), tools=[pay]) as engine:
+            conversation = await engine.create()
+            await conversation.send("Pay, please", wait=False)
+            await begun.wait()
+            await engine.delete(conversation.id)
+
+        assert [record.message for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
+
+
+class TestClosingWhileSomethingBegins:
+    """Whatever instant it is: behind `close` nothing runs, and the file is free."""
+
+    @pytest.mark.parametrize("steps", [*range(0, 24, 3), 1000])
+    async def test_an_engine_that_is_still_opening(self, steps: int, database: Path) -> None:
+        """P31: who opens it is told that it is closed, unless it was open before."""
+        engine = Engine.open(database, model=ScriptedLlm([]))
+        opening = asyncio.ensure_future(engine.__aenter__())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        await engine.close()
+
+        (opened,) = await asyncio.gather(opening, return_exceptions=True)
+        assert opened is engine or isinstance(opened, EngineClosed)
+        with pytest.raises(EngineClosed):
+            await engine.list()
+        async with Engine.open(database, model=ScriptedLlm([])):
+            pass
+
+    @pytest.mark.parametrize("steps", range(6))
+    async def test_a_conversation_that_is_being_read(self, steps: int, database: Path) -> None:
+        """P31: whoever waits for it is told; it does not go on without an engine, and nobody waits for ever."""
+        async with Engine.open(database, model=ScriptedLlm([])) as engine:
+            conversation_id = (await engine.create()).id
+        engine = await Engine.open(database, model=FunctionLlm(lambda _: reply("Hello."), name="scripted"))
+
+        async def say_something() -> None:
+            await (await engine.get(conversation_id)).send("Hi")
+
+        saying = asyncio.ensure_future(say_something())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        await engine.close()
+
+        with pytest.raises((EngineClosed, StoreError)):
+            await asyncio.wait_for(saying, 5)
+
+    async def test_a_conversation_that_is_being_made(self, database: Path) -> None:
+        """P31: it may be stored, but nobody is given it."""
+        engine = await Engine.open(database, model=ScriptedLlm([]))
+        making = asyncio.ensure_future(engine.create())
+        await asyncio.sleep(0)
+        await engine.close()
+
+        with pytest.raises(EngineClosed):
+            await making
+
+    async def test_an_engine_that_is_open_may_be_entered(self) -> None:
+        """`async with` ends it; it is not opened a second time, which for one in memory would be another database."""
+        engine = await Engine.open("sqlite://", model=ScriptedLlm([]))
+        conversation = await engine.create()
+
+        async with engine:
+            assert [summary.id for summary in await engine.list()] == [conversation.id]
+
+        with pytest.raises(EngineClosed):
+            await engine.list()

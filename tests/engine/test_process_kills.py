@@ -1,0 +1,274 @@
+"""Processes that are killed, for real: at every boundary of a turn, and at any moment of a busy day."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from turnwise import Conversation, Engine, Policy, Refused, ToolContext, Turn, presets, tool
+from turnwise.effects.dispatcher import Runner
+from turnwise.states import machine
+from turnwise.states.handlers import tool_executing
+from turnwise.testing import FunctionLlm, RecordingChannel, call, calls, crash_at_every_boundary, reply
+from turnwise.testing.crashes import CrashFound, Process, ScenarioFailed, check_after_crashes
+
+from ..support.engine_scenarios import QUESTION, Gate, answers_after, full_disk, talk
+from ..support.fault_profile import LONG
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(0 if LONG else 240)]
+
+SAID = [
+    calls(call("look"), call("note", text="for two"), text="Let me see."),
+    calls(call("talk", text="One moment.")),
+    calls(call("pay", amount=5), call("book", table=4)),
+    calls(call("ask_user_question", questions=[QUESTION])),
+    reply("It is booked."),
+]
+"""What the model says, by the number of answers that it has given before."""
+
+
+def model() -> FunctionLlm:
+    """A model that goes by what was said, so it goes on after a crash where it was."""
+    return FunctionLlm(lambda request: SAID[sum(message["role"] == "assistant" for message in request.messages)])
+
+
+@tool(crash="pure")
+async def look() -> str:
+    """Look for a table."""
+    return "Table 4 is free."
+
+
+@tool(crash="idempotent")
+async def note(text: str, context: ToolContext) -> str:
+    """Take a note."""
+    return f"Noted under {context.key}."
+
+
+@tool
+async def pay(amount: int) -> str:
+    """Pay."""
+    return f"{amount} paid."
+
+
+def booking_in(folder: Path) -> Any:
+    """A tool that can be asked: it looks for what it left behind."""
+
+    def place(context: ToolContext) -> Path:
+        return folder / context.key.replace("/", "-")
+
+    async def was_booked(table: int, context: ToolContext) -> str:
+        return "ran" if place(context).exists() else "did_not_run"
+
+    @tool(crash="reconcile", reconcile=was_booked)
+    async def book(table: int, context: ToolContext) -> str:
+        """Book a table."""
+        place(context).touch()
+        return f"Table {table} is booked."
+
+    return book
+
+
+async def until_it_rests(conversation: Conversation, turn: Turn) -> Turn:
+    """Do whatever a person is asked for."""
+    while turn.status in ("in_doubt", "awaiting_user", "awaiting_approval"):
+        if turn.status == "in_doubt":
+            turn = await conversation.resolve(str(turn.call_id), "again")
+        elif turn.status == "awaiting_approval":
+            turn = await conversation.approve(str(turn.call_id), allowed=True)
+        else:
+            turn = await conversation.answer({question.question: "8:15 PM" for question in turn.questions})
+    return turn
+
+
+async def until_all_has_arrived(engine: Engine) -> None:
+    """Wait for the last receipts."""
+    while await engine.store.outbox():
+        await asyncio.sleep(0.005)
+
+
+async def dinner(database: Path) -> None:
+    """A turn with tools of every contract, side by side and alone, something said on the way, and a question (P19)."""
+    tools = [look, note, talk, pay, booking_in(database.parent), "ask_user_question"]
+    async with Engine.open(database, model=model(), tools=tools, channels=[RecordingChannel()]) as engine:
+        known = await engine.list()
+        policy = presets.talk().model_copy(update={"parallel": 2})
+        conversation = await engine.get(known[0].id) if known else await engine.create(policy=policy)
+        turn = await conversation.send("A table for two.", message_id="m1")
+        turn = await until_it_rests(conversation, turn)
+        assert turn.status == "completed", turn
+        await until_all_has_arrived(engine)
+
+
+async def queue(database: Path) -> None:
+    """Messages that wait, an approval, and the end of the conversation (P31)."""
+
+    @tool(approval=True)
+    async def send_mail() -> str:
+        """Send a mail."""
+        return "Sent."
+
+    def say(request: Any) -> Any:
+        newest = next(message for message in reversed(request.messages) if message["role"] == "user")
+        answered = request.messages[-1]["role"] == "tool"
+        return reply("Done.") if answered or "mail" not in str(newest) else call("send_mail")
+
+    channels = [RecordingChannel(name="first"), RecordingChannel(name="second")]
+    async with Engine.open(database, model=FunctionLlm(say), tools=[send_mail], channels=channels) as engine:
+        known = await engine.list()
+        conversation = await engine.get(known[0].id) if known else await engine.create(policy=Policy(when_busy="queue"))
+        if conversation.state.type != "closed":
+            first = asyncio.ensure_future(conversation.send("Send a mail.", message_id="m1"))
+            second = asyncio.ensure_future(conversation.send("And then?", message_id="m2"))
+            await until_it_rests(conversation, await first)
+            await until_it_rests(conversation, await second)
+            await conversation.close()
+        await until_all_has_arrived(engine)
+
+
+class TestEveryBoundary:
+    """P19, P27, P31: before and after each commit, each call to the world, each answer and each delivery."""
+
+    @pytest.mark.parametrize("scenario", [dinner, queue])
+    def test_one_kill_loses_nothing(self, scenario: Any) -> None:
+        """A killed process loses nothing that was acknowledged, runs nothing twice that must not, and the next one
+        brings everything to its end."""
+        report = crash_at_every_boundary(scenario, every=1 if LONG else 2)
+
+        assert report.kills >= (30 if LONG else 15)
+
+    @pytest.mark.parametrize("scenario", [dinner, queue])
+    def test_two_kills_in_a_row_lose_nothing(self, scenario: Any) -> None:
+        """The process that takes it up dies, too."""
+        for seed in range(5 if LONG else 1):
+            report = crash_at_every_boundary(scenario, every=1 if LONG else 6, deaths=2, seed=seed)
+
+            assert report.kills >= 6
+
+    def test_a_tool_that_runs_again_although_it_must_not_is_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The checker is no rubber stamp: an engine that takes every tool for harmless is found out."""
+        careless = {
+            key: tuple(entry for entry in row if not _asks_first(entry)) for key, row in machine._COMPILED.items()
+        }
+        monkeypatch.setattr(machine, "_COMPILED", careless)
+
+        with pytest.raises(CrashFound, match="runs again, and must not run twice"):
+            crash_at_every_boundary(dinner)
+
+    def test_a_tool_that_is_begun_twice_for_one_step_is_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Also where the log is in order, and only the world saw it."""
+        start = Runner._start
+
+        def start_twice(runner: Runner, effect: Any, scene: Any) -> None:
+            start(runner, effect, scene)
+            start(runner, effect, scene)
+
+        monkeypatch.setattr(Runner, "_start", start_twice)
+
+        with pytest.raises(CrashFound, match="pay must run at most once"):
+            crash_at_every_boundary(dinner)
+
+    def test_a_request_that_is_told_before_it_is_stored_is_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """So is one that says that a message was taken, and stores it later."""
+        commit = Runner.commit
+        late: set[Any] = set()
+
+        async def promises(runner: Runner, event: Any, step: Any) -> None:
+            late.add(asyncio.ensure_future(commit(runner, event, step)))
+
+        monkeypatch.setattr(Runner, "commit", promises)
+
+        with pytest.raises((CrashFound, ScenarioFailed)):
+            crash_at_every_boundary(dinner)
+
+
+def _asks_first(entry: Any) -> bool:
+    return getattr(entry, "then", None) is tool_executing.doubt_interrupted
+
+
+async def busy_day(database: Path) -> None:
+    """Many conversations at once, for as long as the process lives."""
+    tools = [look, note, talk, pay, booking_in(database.parent), "ask_user_question"]
+    async with Engine.open(database, model=model(), tools=tools, channels=[RecordingChannel()]) as engine:
+        taken_up = [await engine.get(summary.id) for summary in await engine.list() if summary.state != "idle"]
+        await asyncio.gather(*map(go_on, taken_up))
+        while True:
+            policy = presets.talk().model_copy(update={"parallel": 2})
+            conversations = [await engine.create(policy=policy) for _ in range(5)]
+            await asyncio.gather(*map(go_on, conversations))
+
+
+async def evening(database: Path) -> None:
+    """Everything that the day left comes to rest."""
+    tools = [look, note, talk, pay, booking_in(database.parent), "ask_user_question"]
+    async with Engine.open(database, model=model(), tools=tools, channels=[RecordingChannel()]) as engine:
+        await asyncio.gather(*[go_on(await engine.get(summary.id)) for summary in await engine.list()])
+        await until_all_has_arrived(engine)
+
+
+async def go_on(conversation: Conversation) -> None:
+    """Have a conversation hold its one turn, or the rest of it; one that died too often is tried again."""
+    turn = await until_it_rests(conversation, await conversation.send("A table for two.", message_id="m1"))
+    while turn.status == "failed":
+        turn = await until_it_rests(conversation, await conversation.retry())
+
+
+async def meets_a_full_disk(database: Path) -> None:
+    """A message is taken; the next, and the answer to the first, meet a disk that is full."""
+    gate = Gate()
+    async with Engine.open(database, model=FunctionLlm(answers_after(gate, "Done."))) as engine:
+        conversation = await engine.create()
+        turn = asyncio.ensure_future(conversation.send("First.", message_id="m1"))
+        await gate.arrived.wait()
+        async with full_disk(engine):
+            with pytest.raises(Refused):
+                await conversation.send("Second.", message_id="m2", when_busy="queue")
+            gate.opened.set()
+            await asyncio.sleep(0.1)
+            assert not turn.done()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def has_room_again(database: Path) -> None:
+    """The next process finds the disk well."""
+    async with Engine.open(database, model=FunctionLlm(lambda _: "Done.")) as engine:
+        conversation = await engine.get((await engine.list())[0].id)
+        assert (await conversation.send("First.", message_id="m1")).reply == "Done."
+        assert (await conversation.send("Second.", message_id="m2")).reply == "Done."
+        said = [message.text for message in await conversation.transcript()]
+        assert said == ["First.", "Done.", "Second.", "Done."]
+
+
+def test_a_process_that_is_killed_while_its_disk_is_full(database: Path, tmp_path: Path) -> None:
+    """P28: what was refused is not there, what could not be stored is done again, and the conversation goes on."""
+    journal = tmp_path / "journal.jsonl"
+
+    assert not Process(meets_a_full_disk, database, journal).wait()
+    assert check_after_crashes(database, journal, at_rest=False) == []
+    assert Process(has_room_again, database, journal).wait()
+
+    assert check_after_crashes(database, journal) == []
+
+
+def test_a_busy_process_that_is_killed_again_and_again(database: Path, tmp_path: Path) -> None:
+    """P27: SIGKILL at any moment, many times over one database; after each the database keeps every promise, and in the
+    end everything comes to rest."""
+    dice, journal = Random(0), tmp_path / "journal.jsonl"
+    kills = 25 if LONG else 6
+
+    for kill in range(kills):
+        process = Process(busy_day, database, journal)
+        time.sleep(0.1 + dice.random() * 0.5)
+        process.kill()
+        assert not process.wait()
+        if database.exists():
+            assert check_after_crashes(database, journal, at_rest=False) == [], f"after kill {kill}"
+    assert Process(evening, database, journal).wait()
+
+    assert check_after_crashes(database, journal) == []

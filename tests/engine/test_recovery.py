@@ -1,0 +1,472 @@
+"""A process dies in the middle of something, and the next one takes it up: nothing is lost, nothing runs that must not.
+
+An engine that is closed in the middle of a turn leaves the store as a process does that dies at that moment; real
+kills are in test_kills.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turnwise import (
+    ConfigurationError,
+    Conversation,
+    Engine,
+    Policy,
+    Questions,
+    Recovery,
+    Refused,
+    Retry,
+    Texts,
+    ToolContext,
+    tool,
+)
+from turnwise.persistence.sqlite.store import Store
+from turnwise.states import ToolResult
+from turnwise.testing import ManualClock
+from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, calls, failure, reply
+
+from ..hosts.terminal.test_chat import run
+from ..support.engine_scenarios import QUESTION, Gate, answers_after, results, until
+
+
+def silent() -> FunctionLlm:
+    """A model that never answers, under the name of the one that comes after it."""
+    return FunctionLlm(answers_after(Gate(), "never"), name="scripted")
+
+
+TEXTS = Texts()
+
+
+class Till:
+    """A tool whose first calls never end, and that remembers under which keys it was called."""
+
+    def __init__(self, **declared: Any) -> None:
+        self.keys: list[str] = []
+        self.hangs = True
+
+        @tool(name="pay", **declared)
+        async def pay(amount: int, context: ToolContext) -> str:
+            """Pay."""
+            self.keys.append(context.key)
+            if self.hangs:
+                await asyncio.Event().wait()
+            return f"{amount} paid"
+
+        self.tool = pay
+
+
+async def dies_while(paying: Till, database: Path, **options: Any) -> str:
+    """A conversation whose process died while the tool ran; the id."""
+    engine = await Engine.open(database, model=ScriptedLlm([call("pay", amount=5)]), tools=[paying.tool], **options)
+    conversation = await engine.create()
+    await conversation.send("Pay.", message_id="m1", wait=False)
+    await until(lambda: bool(paying.keys))
+    await engine.close()
+    paying.hangs = False
+    return conversation.id
+
+
+@asynccontextmanager
+async def taken_up(
+    database: Path, conversation_id: str, model: Any, *tools: Any, **options: Any
+) -> AsyncIterator[Conversation]:
+    """The conversation, in the next process."""
+    async with Engine.open(database, model=model, tools=list(tools), **options) as engine:
+        conversation = await engine.get(conversation_id)
+        yield conversation
+        assert (await conversation.replay()).divergence is None
+
+
+def events_of(entries: Any) -> list[str]:
+    """The types of the events in a log."""
+    return [entry.event.type for entry in entries]
+
+
+class TestTheModel:
+    """A model request that was in flight."""
+
+    async def test_it_is_asked_again_and_the_turn_ends(self, database: Path) -> None:
+        """P27: the engine that opens the database goes on by itself; who sends the message again gets its turn."""
+        engine = await Engine.open(database, model=silent())
+        conversation = await engine.create()
+        await conversation.send("Hi", message_id="m1", wait=False)
+        await engine.close()
+
+        async with taken_up(database, conversation.id, ScriptedLlm([reply("Hello.")])) as again:
+            turn = await again.send("Hi", message_id="m1")
+
+            assert (turn.status, turn.reply, turn.number) == ("completed", "Hello.", 1)
+            assert events_of(await again.events()) == ["opened", "user_message", "resumed", "llm_response"]
+            resumed = (await again.events())[2]
+            assert resumed.event.open == (1,)  # type: ignore[attr-defined]
+
+    async def test_nobody_has_to_ask_for_the_conversation(self, database: Path) -> None:
+        """P27: `Engine.open` finds what waits for work."""
+        engine = await Engine.open(database, model=silent())
+        for _ in range(3):
+            conversation = await engine.create()
+            await conversation.send("Hi", wait=False)
+        await engine.close()
+
+        async with Engine.open(database, model=FunctionLlm(lambda _: reply("Hello."), name="scripted")) as engine:
+            while [one.state for one in await engine.list()] != ["idle"] * 3:
+                await asyncio.sleep(0.01)
+
+    async def test_one_that_is_deleted_meanwhile_holds_up_no_other(
+        self, database: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """P27: an engine may be used while it opens; the rest is taken up all the same."""
+        engine = await Engine.open(database, model=silent())
+        conversation = await engine.create()
+        await conversation.send("Hi", message_id="m1", wait=False)
+        await engine.close()
+
+        async def waiting(store: Store) -> tuple[str, ...]:
+            return ("deleted", conversation.id)
+
+        monkeypatch.setattr(Store, "waiting", waiting)
+        async with taken_up(database, conversation.id, ScriptedLlm([reply("Hello.")])) as again:
+            assert (await again.send("Hi", message_id="m1")).reply == "Hello."
+
+    async def test_what_is_asked_meanwhile_comes_behind_it(self, database: Path) -> None:
+        """A message that is sent at once finds the turn under way, as it would have without the crash."""
+        engine = await Engine.open(database, model=silent())
+        conversation = await engine.create()
+        await conversation.send("Hi", wait=False)
+        await engine.close()
+
+        async with taken_up(database, conversation.id, ScriptedLlm([reply("One."), reply("Two.")])) as again:
+            turn = await again.send("And?", when_busy="queue")
+
+            assert turn.reply == "Two."
+            assert [message.text for message in await again.transcript()] == ["Hi", "One.", "And?", "Two."]
+
+    async def test_a_cancel_reaches_it(self, database: Path) -> None:
+        """P31: it can be stopped like any other turn."""
+        engine = await Engine.open(database, model=silent())
+        conversation = await engine.create()
+        await conversation.send("Hi", wait=False)
+        await engine.close()
+
+        async with taken_up(database, conversation.id, silent()) as again:
+            assert not (await again.cancel()).no_op
+            assert again.state.type == "idle"
+
+    async def test_a_backoff_goes_on(self, database: Path) -> None:
+        """The timer was absolute and is armed again for what is left of it."""
+        clock, policy = ManualClock(), Policy(retry=Retry(attempts=2, base=60, cap=60))
+        engine = await Engine.open(database, model=ScriptedLlm([failure("timeout")]), policy=policy, clock=clock)
+        conversation = await engine.create()
+        await conversation.send("Hi", message_id="m1", wait=False)
+        await until(lambda: conversation.state.type == "retry_waiting")
+        due = conversation.state.timer.due  # type: ignore[attr-defined]
+        await engine.close()
+
+        later = ManualClock(clock.now())
+        await later.advance(20)
+        model = ScriptedLlm([reply("Now.")])
+        async with taken_up(database, conversation.id, model, clock=later) as again:
+            await later.until_asleep()
+            assert later.sleepers == (due,)
+            await later.advance_to(due)
+            assert (await again.send("Hi", message_id="m1")).reply == "Now."
+
+
+class TestTools:
+    """A tool that was running: its own contract decides."""
+
+    @pytest.mark.parametrize("contract", ["pure", "idempotent"])
+    async def test_it_runs_again_under_the_same_key(self, database: Path, contract: Any) -> None:
+        """P27: the tool sees the key that it had."""
+        till = Till(crash=contract)
+        conversation_id = await dies_while(till, database)
+
+        async with taken_up(database, conversation_id, ScriptedLlm([reply("Done.")]), till.tool) as again:
+            turn = await again.send("Pay.", message_id="m1")
+
+            assert turn.reply == "Done."
+            assert results(await again.transcript()) == ["5 paid"]
+            assert len(till.keys) == 2 and len(set(till.keys)) == 1
+
+    @pytest.mark.parametrize(
+        ("verdict", "result", "times"),
+        [
+            ("ran", TEXTS.did_run, 1),
+            ("did_not_run", TEXTS.did_not_run, 1),
+            ("again", "5 paid", 2),
+        ],
+    )
+    async def test_one_that_must_not_run_twice_is_in_doubt(
+        self, database: Path, verdict: Any, result: str, times: int
+    ) -> None:
+        """P27: nobody knows whether it ran, so a person is asked; it runs once more only if they say so."""
+        till = Till()
+        conversation_id = await dies_while(till, database)
+
+        async with taken_up(database, conversation_id, ScriptedLlm([reply("Done.")]), till.tool) as again:
+            turn = await again.send("Pay.", message_id="m1")
+            assert turn.status == "in_doubt"
+            assert turn.call_id == "call_1_0"
+            with pytest.raises(Refused) as refused:
+                await again.resolve("call_1_1", verdict)
+            assert refused.value.code == "wrong_state"
+
+            turn = await again.resolve("call_1_0", verdict)
+
+            assert turn.reply == "Done."
+            assert len(till.keys) == times
+            assert results(await again.transcript()) == [result]
+
+    async def test_a_doubt_outlives_further_processes(self, database: Path) -> None:
+        """P19: a wait for a person is no attempt; the same call is in doubt, however often the program starts."""
+        till = Till()
+        conversation_id = await dies_while(till, database)
+        for _ in range(4):
+            async with taken_up(database, conversation_id, ScriptedLlm([]), till.tool) as again:
+                await until(lambda again=again: again.state.type == "in_doubt")
+
+        async with taken_up(database, conversation_id, ScriptedLlm([reply("Done.")]), till.tool) as again:
+            assert (await again.resolve("call_1_0", "ran")).reply == "Done."
+        assert len(till.keys) == 1
+
+    async def test_processes_that_end_at_once_do_not_take_the_doubt_away(self, database: Path) -> None:
+        """P27: an engine that is closed before it has reported everything was no failed attempt."""
+        till = Till()
+        conversation_id = await dies_while(till, database)
+        for _ in range(6):
+            engine = await Engine.open(database, model=ScriptedLlm([]), tools=[till.tool])
+            await engine.close()
+
+        async with taken_up(database, conversation_id, ScriptedLlm([reply("Done.")]), till.tool) as again:
+            assert (await again.send("Pay.", message_id="m1")).status == "in_doubt"
+            assert events_of(await again.events())[-1] == "tool_interrupted"
+            assert (await again.resolve("call_1_0", "ran")).reply == "Done."
+        assert len(till.keys) == 1
+
+    async def test_a_doubtful_turn_can_be_cancelled(self, database: Path) -> None:
+        """The call says that it is unknown whether it ran."""
+        till = Till()
+        conversation_id = await dies_while(till, database)
+
+        async with taken_up(database, conversation_id, ScriptedLlm([]), till.tool) as again:
+            await until(lambda: again.state.type == "in_doubt")
+            await again.cancel()
+
+            assert "unknown" in results(await again.transcript())[0]
+
+    async def test_only_the_calls_that_ran_are_hit(self, database: Path) -> None:
+        """A result that came before the crash stays, a call that had not begun begins as if nothing had been."""
+        till, ran = Till(crash="pure"), []
+
+        @tool(crash="pure")
+        async def look() -> str:
+            """Look."""
+            ran.append("look")
+            return "seen"
+
+        script = [calls(call("look"), call("pay", amount=5), call("look"))]
+        engine = await Engine.open(
+            database, model=ScriptedLlm(script), tools=[look, till.tool], policy=Policy(parallel=1)
+        )
+        conversation = await engine.create()
+        await conversation.send("Go", message_id="m1", wait=False)
+        await until(lambda: bool(till.keys))
+        await engine.close()
+        till.hangs = False
+
+        model = ScriptedLlm([reply("Done.")])
+        async with taken_up(database, conversation.id, model, look, till.tool) as again:
+            assert (await again.send("Go", message_id="m1")).reply == "Done."
+            assert results(await again.transcript()) == ["seen", "5 paid", "seen"]
+        assert ran == ["look", "look"]
+        assert len(till.keys) == 2
+
+
+class TestAskingTheTool:
+    """`crash="reconcile"`: the tool can be asked whether the call ran."""
+
+    @pytest.mark.parametrize(
+        ("said", "status", "result", "times"),
+        [
+            (ToolResult(text="5 paid at noon"), "completed", "5 paid at noon", 1),
+            ("ran", "completed", TEXTS.did_run, 1),
+            ("did_not_run", "completed", "5 paid", 2),
+            (ToolResult(text="x" * 1_000_001), "completed", "pay returned more than 1000000 characters.", 1),
+            ("unknown", "in_doubt", None, 1),
+            ("perhaps", "in_doubt", None, 1),
+            (RuntimeError("no line"), "in_doubt", None, 1),
+        ],
+    )
+    async def test_what_it_says_counts(
+        self, database: Path, said: Any, status: str, result: str | None, times: int
+    ) -> None:
+        """P27: it ran with this result, or it did not and runs now; whatever is no clear answer asks a person."""
+        asked: list[tuple[int, str]] = []
+
+        async def was_paid(amount: int, context: ToolContext) -> Any:
+            asked.append((amount, context.key))
+            if isinstance(said, Exception):
+                raise said
+            return said
+
+        till = Till(crash="reconcile", reconcile=was_paid)
+        conversation_id = await dies_while(till, database)
+
+        async with taken_up(database, conversation_id, ScriptedLlm([reply("Done.")]), till.tool) as again:
+            turn = await again.send("Pay.", message_id="m1")
+
+            assert turn.status == status
+            assert asked == [(5, till.keys[0])]
+            assert len(till.keys) == times
+            if result is not None:
+                assert results(await again.transcript()) == [result]
+            else:
+                await again.resolve(str(turn.call_id), "ran")
+
+    @pytest.mark.parametrize(
+        "declared", [{"crash": "reconcile"}, {"crash": "pure", "reconcile": lambda: "ran"}, {"reconcile": lambda: 1}]
+    )
+    def test_the_contract_and_the_function_belong_together(self, declared: dict[str, Any]) -> None:
+        """A tool that can be asked names what is asked, and no other does."""
+        with pytest.raises(ConfigurationError, match="if, and only if, it names a function"):
+            tool(name="pay", **declared)(lambda: None)
+
+
+class TestTooOften:
+    """A process that dies of a conversation would die of it for ever."""
+
+    async def test_after_two_resumes_without_progress_it_fails(self, database: Path) -> None:
+        """P27: every open call has its result, the turn failed with a sentence, and a retry goes on."""
+        policy = Policy(recovery=Recovery(resumes=2))
+        engine = await Engine.open(database, model=silent(), policy=policy)
+        conversation = await engine.create()
+        await conversation.send("Hi", wait=False)
+        await engine.close()
+        for _ in range(2):
+            async with Engine.open(database, model=silent()) as engine:
+                again = await engine.get(conversation.id)
+                await until(lambda again=again: again.state.book.seq > 2)
+
+        async with taken_up(database, conversation.id, ScriptedLlm([reply("At last.")])) as again:
+            await until(lambda: again.state.type == "failed")
+            assert again.state.kind == "interrupted"  # type: ignore[attr-defined]
+            assert (await again.retry()).reply == "At last."
+
+    async def test_progress_counts_anew(self, database: Path) -> None:
+        """Each answer that comes says that the conversation is not what kills the process."""
+        till = Till(crash="pure")
+        engine = await Engine.open(
+            database,
+            model=silent(),
+            tools=[till.tool],
+            policy=Policy(recovery=Recovery(resumes=1)),
+        )
+        conversation = await engine.create()
+        await conversation.send("Pay.", message_id="m1", wait=False)
+        await engine.close()
+
+        async with taken_up(database, conversation.id, ScriptedLlm([call("pay", amount=5)]), till.tool):
+            await until(lambda: bool(till.keys))
+        till.hangs = False
+        async with taken_up(database, conversation.id, ScriptedLlm([reply("Done.")]), till.tool) as again:
+            assert (await again.send("Pay.", message_id="m1")).reply == "Done."
+
+
+class TestPeople:
+    """What waits for a person waits on."""
+
+    async def test_the_same_questions_and_the_answer_works(self, database: Path) -> None:
+        """P19: nothing was in flight, so nothing is written when the database is opened."""
+        asking = ScriptedLlm([call("ask_user_question", questions=[QUESTION])])
+        async with Engine.open(database, model=asking, tools=["ask_user_question"]) as engine:
+            conversation = await engine.create()
+            before = await conversation.send("Book a table.")
+            seq = conversation.state.book.seq
+
+        model = ScriptedLlm([reply("Booked.")])
+        async with taken_up(database, conversation.id, model, "ask_user_question") as again:
+            assert again.state.book.seq == seq
+            assert again.state.questions == before.questions  # type: ignore[attr-defined]
+            assert (await again.answer({QUESTION["question"]: "Rice"})).reply == "Booked."
+
+    async def test_a_deadline_is_armed_again_for_what_is_left(self, database: Path) -> None:
+        """P27: it was absolute; a deadline that passed meanwhile is over at once. None of it counts as an attempt."""
+        clock = ManualClock()
+        policy = Policy(questions=Questions(deadline=100), recovery=Recovery(resumes=0))
+        asking = ScriptedLlm([call("ask_user_question", questions=[QUESTION])])
+        tools = ["ask_user_question"]
+        async with Engine.open(database, model=asking, tools=tools, policy=policy, clock=clock) as engine:
+            conversation = await engine.create()
+            await conversation.send("Book a table.")
+        for _ in range(3):
+            await clock.advance(20)
+            async with taken_up(database, conversation.id, ScriptedLlm([]), *tools, clock=clock) as again:
+                await clock.until_asleep()
+                assert again.state.type == "awaiting_user_response"
+                assert clock.sleepers == (again.state.deadline.due,)  # type: ignore[attr-defined]
+
+        await clock.advance(50)
+        model = ScriptedLlm([reply("I chose for you.")])
+        async with taken_up(database, conversation.id, model, *tools, clock=clock) as again:
+            await until(lambda: again.state.type == "idle")
+            assert (await again.turns())[-1].reply == "I chose for you."
+
+
+class TestResolvingFromOutside:
+    """`turnwise resolve`: whoever looks after the database says what became of a call, before any program runs."""
+
+    async def test_what_is_said_holds_when_the_program_comes_back(self, database: Path) -> None:
+        """P27: the call is found although nothing has opened the database since the crash."""
+        till = Till()
+        conversation_id = await dies_while(till, database)
+
+        listed = run("resolve", conversation_id, "--db", database, cwd=database.parent)
+        twice = [run("resolve", conversation_id, "ran", "--db", database, cwd=database.parent) for _ in range(2)]
+        afterwards = run("resolve", conversation_id, "--db", database, cwd=database.parent)
+
+        assert listed.stdout == 'call_1_0  pay({"amount": 5})\n'
+        assert (
+            twice[0].stdout
+            == "Settled; the conversation is in llm_requesting; its program, or turnwise chat, goes on.\n"
+        )
+        assert (twice[1].returncode, twice[1].stdout) == (2, "")
+        shown = run("show", conversation_id, "--events", "--db", database, cwd=database.parent).stdout
+        assert "tool_interrupted           call_1_0" in shown
+        assert "doubt_resolved             call_1_0 ran" in shown
+        assert afterwards.stdout == "Nothing is in doubt.\n"
+        async with taken_up(database, conversation_id, ScriptedLlm([reply("Done.")]), till.tool) as again:
+            assert (await again.send("Pay.", message_id="m1")).reply == "Done."
+            assert results(await again.transcript()) == [TEXTS.did_run]
+
+    async def test_what_cannot_be_settled(self, database: Path) -> None:
+        """Another call, a word that is no verdict, a conversation that nobody has: one sentence each."""
+        till = Till()
+        conversation_id = await dies_while(till, database)
+
+        for said in ([conversation_id, "maybe"], [conversation_id, "ran", "--call", "other"], ["nobody", "ran"]):
+            done = run("resolve", *said, "--db", database, cwd=database.parent)
+            assert (done.returncode, done.stdout) == (2, "")
+            assert "Traceback" not in done.stderr
+
+    async def test_a_chat_asks(self, database: Path) -> None:
+        """What is in doubt is put to the person at the terminal like a question."""
+        till = Till()
+        model = ScriptedLlm([call("pay", amount=5)], name="rehearsal")
+        engine = await Engine.open(database, model=model, tools=[till.tool])
+        conversation = await engine.create()
+        await conversation.send("Pay.", wait=False)
+        await until(lambda: bool(till.keys))
+        await engine.close()
+
+        chat = run("chat", conversation.id, "--db", database, cwd=database.parent, lines=["perhaps", "It ran"])
+
+        assert "The program died while pay ran" in chat.stdout
+        assert "Say one of: It ran, It did not run, Run it again." in chat.stdout
+        assert chat.returncode == 0

@@ -1,0 +1,101 @@
+"""The examples run as they stand: real processes, without a key, a network or a loudspeaker."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+from turnwise import Delivery, Engine, presets
+from turnwise.testing import RecordingChannel, ScriptedLlm, call, reply
+
+from ..hosts.terminal.test_chat import ENVIRONMENT, SECONDS
+from ..hosts.terminal.test_speech import speaker_in, with_speaker
+from ..support.voices import any_voice_that_works, heard
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+
+
+def ran(name: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """An example, run to its end."""
+    command = [sys.executable, str(EXAMPLES / name)]
+    given = {**ENVIRONMENT, **environment}
+    return subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, timeout=SECONDS)
+
+
+def run_example(name: str, folder: Path, **environment: str) -> str:
+    """What an example prints; nothing goes wrong."""
+    done = ran(name, folder, **environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_thinking_aloud(tmp_path: Path) -> None:
+    """B1, B2: the user hears what is said by tool, in order, and the last thought is for the program only."""
+    printed = run_example("thinking_aloud.py", tmp_path)
+
+    heard_, _, rest = printed.partition("\n\nThe user heard 2 things.")
+    assert heard_.index("Let me use find_table.") < heard_.index("Table: Kikunoi, Japanese, 2 tonight at 6:30 PM")
+    assert "The user was told." not in heard_
+    assert rest.endswith("'The user was told.'\n")
+
+
+def test_the_voice_assistant_speaks(tmp_path: Path) -> None:
+    """S1, S20: the answer, once, printed as it is and spoken into a file that is no silence."""
+    any_voice_that_works(tmp_path)
+
+    printed = run_example("voice_assistant.py", tmp_path)
+
+    assert printed == (
+        "Note: Buy **rice**, [miso](https://example.com/miso) and tea.\n"
+        "(spoken: delivery 1 of turn 1)\n"
+        "The turn is completed.\n"
+    )
+    (file,) = (tmp_path / "spoken").iterdir()
+    seconds, loudness = heard(file)
+    assert 1 < seconds < 10
+    assert loudness > 500
+
+
+def test_where_no_voice_works_the_voice_assistant_says_so(tmp_path: Path) -> None:
+    """S20: the answer is shown all the same, and a sentence tells how to get a voice; the log says what is wrong."""
+    speaker_in(tmp_path, ends="sys.exit('no such library')")
+
+    done = ran("voice_assistant.py", tmp_path, **with_speaker(tmp_path))
+
+    shown, told, ended = done.stdout.splitlines()
+    assert shown.startswith("Note: Buy **rice**")
+    assert told.startswith("No voice works here, so this is only printed: install ")
+    assert (ended, done.returncode) == ("The turn is completed.", 0)
+    assert done.stderr.endswith("espeak-ng: no such library\n")
+
+
+def test_the_voice_assistant_speaks_without_markup(tmp_path: Path) -> None:
+    """S20: whatever speaks gets the words alone."""
+    spoken = speaker_in(tmp_path, ends="open(sys.argv[-1], 'w').close()")
+
+    run_example("voice_assistant.py", tmp_path, **with_speaker(tmp_path))
+
+    assert spoken.read_text() == "Note: Buy rice, miso and tea.\n"
+
+
+async def test_the_voice_assistant_waits_for_no_channel_that_is_gone(tmp_path: Path) -> None:
+    """What an earlier run left for a channel stays where it is until that channel is back; this one ends."""
+
+    def hang_up(delivery: Delivery) -> None:
+        raise OSError
+
+    speaker_in(tmp_path, ends="open(sys.argv[-1], 'w').close()")
+    llm = ScriptedLlm([call("talk", message="Hello?"), reply("Hm.")])
+    channel = RecordingChannel(hang_up, name="telephone")
+    engine = Engine.open(tmp_path / "voice.db", model=llm, tools=["talk"], channels=[channel], policy=presets.talk())
+    async with engine:
+        await (await engine.create()).send("Hi")
+        assert await engine.store.outbox()
+
+    done = await asyncio.to_thread(ran, "voice_assistant.py", tmp_path, **with_speaker(tmp_path))
+
+    assert done.stdout.endswith("The turn is completed.\n")
+    assert done.stderr.endswith(" is still to be delivered to telephone, which is not there.\n")
+    assert (done.returncode, done.stderr.count("\n")) == (0, 1)

@@ -1,0 +1,352 @@
+"""The doctor finds what is wrong with a database, says it in a sentence, and mends what follows from the rest."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turnwise import Engine
+from turnwise.persistence.maintenance.doctor import Examination, Finding, examine, mend
+from turnwise.persistence.maintenance.fork import fork
+from turnwise.persistence.maintenance.replay import replay_conversation
+from turnwise.persistence.sqlite.store import Store
+from turnwise.states import Abort, CloseRequested, DeliverToUser, LlmResponse, StoreError, TurnwiseError
+from turnwise.testing.scripted import FunctionLlm, call, reply
+
+from ...support.engine_scenarios import QUESTION, Gate, answers_after
+from ...support.walks import NOON, Walk
+
+
+def change(path: Path, sql: str) -> None:
+    """Change what is stored, as no part of turnwise would."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        assert other.execute(sql).rowcount == 1
+
+
+def everything(path: Path) -> list[Any]:
+    """All that is in the tables."""
+    with closing(sqlite3.connect(path)) as other:
+        tables = ("conversations", "events", "outbox", "forks")
+        return [other.execute(f"SELECT * FROM {table}").fetchall() for table in tables]
+
+
+async def findings(store: Store) -> list[tuple[str | None, int | None, str]]:
+    """What is wrong, without how it can be mended."""
+    result = await examine(store)
+    return [(finding.conversation_id, finding.seq, finding.sentence) for finding in result.findings]
+
+
+def delivered_by(walk: Walk) -> int:
+    """The effect by which the newest step says something to the user."""
+    return next(effect.effect_id for effect in walk.steps[-1][1].effects if isinstance(effect, DeliverToUser))
+
+
+class TestAHealthyDatabase:
+    """Nothing is found where nothing is wrong."""
+
+    async def test_has_no_findings(self, store: Store) -> None:
+        """Conversations at rest, with a question, in the middle of a turn, closed, copied, and with mail to go out."""
+        await Walk("done").turn("tonight").turn("tomorrow").into(store)
+        await Walk("asked").question().into(store)
+        await Walk("closed").turn("tonight").request(CloseRequested).into(store)
+        await fork(store, "done", "copy", 7, datetime.now(NOON.tzinfo))
+        walk = Walk("busy").say("hello")
+        log = await walk.into(store)
+        walk.answer(LlmResponse, content="Hello.")
+        await log.append(*walk.steps[-1], targets=[(delivered_by(walk), "voice")])
+
+        assert await examine(store) == Examination(conversations=5, steps=9 + 4 + 6 + 5 + 3)
+
+    async def test_may_be_empty(self, store: Store) -> None:
+        """There is nothing that could be wrong."""
+        assert await examine(store) == Examination()
+
+    async def test_may_be_in_use(self, database: Path) -> None:
+        """P42: while an engine works with it, in the middle of turns, the doctor looks and touches nothing."""
+        gate = Gate()
+        async with Engine.open(database, model=FunctionLlm(answers_after(gate, "At last."))) as engine:
+            for _ in range(3):
+                await (await engine.create()).send("Hello", wait=False)
+            await gate.arrived.wait()
+            looking = await Store.open(database, read_only=True)
+            result = await examine(looking)
+            await looking.close()
+
+        assert result == Examination(conversations=3, steps=6)
+
+    async def test_is_what_an_engine_leaves(self, database: Path) -> None:
+        """With a tool's question that waits for a person, and after a turn."""
+        answers = iter([call("ask_user_question", questions=[QUESTION]), reply("Booked.")])
+        llm = FunctionLlm(lambda _: next(answers))
+        async with Engine.open(database, model=llm, tools=["ask_user_question"]) as engine:
+            conversation = await engine.create()
+            await conversation.send("A table")
+            while_waiting = await examine(engine.store)
+            await conversation.answer({"When?": "6:30 PM"})
+            afterwards = await examine(engine.store)
+
+        assert while_waiting.findings == afterwards.findings == ()
+
+
+class TestWhatIsFound:
+    """Each finding names the conversation and the step."""
+
+    @pytest.mark.parametrize(
+        ("sql", "seq", "sentence"),
+        [
+            (
+                "UPDATE events SET payload = replace(payload, 'tonight', 'at noon') WHERE seq = 2",
+                2,
+                "Step 2 is not what was stored once: the file is damaged.",
+            ),
+            ("UPDATE events SET chain = zeroblob(16) WHERE seq = 3", 3, "Step 3 is not what was stored once"),
+            ("UPDATE events SET effects = 'not JSON' WHERE seq = 3", 3, "Step 3 cannot be read"),
+            ("DELETE FROM events WHERE seq = 3", 3, "Step 3 is missing: the file is damaged."),
+            ("DELETE FROM events WHERE seq = 5", 5, "Step 5 is missing: the file is damaged."),
+            ("UPDATE conversations SET seq = 7", 6, "Step 6 is missing: the file is damaged."),
+            ("UPDATE conversations SET seq = 'text'", 5, "The conversation does not rest behind its newest step, 5"),
+            ("UPDATE conversations SET chain = zeroblob(16)", 5, "The conversation does not rest behind its newest"),
+            ("UPDATE conversations SET state = '{}'", 5, "The state that is stored is not the one that step 5 leads"),
+            ("UPDATE conversations SET state = x'00'", 5, "The state that is stored is not the one that step 5 leads"),
+            ("UPDATE conversations SET waits = 1", 5, "The column waits does not agree with the state"),
+            ("UPDATE conversations SET next_timer = 1", 5, "The column next_timer does not agree with the state"),
+            ("UPDATE conversations SET next_timer = 'x'", 5, "The column next_timer does not agree with the state"),
+            ("UPDATE conversations SET state_type = 'failed'", 5, "The column state_type does not agree"),
+            ("UPDATE conversations SET updated_at = 1", 5, "The column updated_at does not agree with the state"),
+            ("INSERT INTO outbox VALUES (1, 'voice', 99, 5, 0, NULL)", 5, "A delivery waits for the effect 99, which"),
+            ("INSERT INTO outbox VALUES (1, 'voice', 1, 2, 0, NULL)", 2, "A delivery waits for the effect 1, which"),
+            ("INSERT INTO outbox VALUES (1, 'voice', 2, 70, 0, NULL)", 70, "A delivery waits for the effect 2, which"),
+        ],
+    )
+    async def test_in_a_conversation(self, sql: str, seq: int, sentence: str, store: Store, database: Path) -> None:
+        """And nothing else is said to be wrong, neither with it nor with the one beside it."""
+        await Walk().turn("tonight").into(store)
+        await Walk("sound").turn("tonight").into(store)
+        where = {"UPDATE events": " AND conversation = 1", "DELETE FROM": " AND conversation = 1"}
+        change(database, sql + where.get(" ".join(sql.split()[:2]), " WHERE key = 1" if "INSERT" not in sql else ""))
+
+        (found,) = await findings(store)
+
+        assert found[:2] == ("walk", seq)
+        assert found[2].startswith(sentence)
+
+    async def test_a_change_of_the_rules(self, store: Store) -> None:
+        """A log that an older turnwise wrote, whose machine did something else, and in which nothing is damaged."""
+        walk = Walk().turn("tonight")
+        event, step = walk.steps[1]
+        walk.steps[1] = event, replace(step, effects=(*step.effects, Abort(effect_id=7)))
+        await walk.into(store)
+
+        assert await findings(store) == [("walk", 2, "Step 2 has other effects now.")]
+
+    async def test_a_broken_law(self, store: Store) -> None:
+        """An answer that nobody waited for: no machine may ever take one."""
+        walk = Walk().turn("tonight")
+        event, step = walk.steps[4]
+        walk.steps[4] = event.model_copy(update={"effect_id": 99}), step
+        await walk.into(store)
+
+        told = [sentence for _, _, sentence in await findings(store)]
+
+        assert "The effect 99 is answered, and nobody wanted it." in told
+
+    async def test_rows_of_nobody(self, store: Store, database: Path) -> None:
+        """Steps and deliveries whose conversation is gone."""
+        await Walk().turn("tonight").into(store)
+        change(database, "INSERT INTO outbox VALUES (7, 'voice', 1, 1, 0, NULL)")
+        change(database, "UPDATE events SET conversation = 8 WHERE seq = 5")
+        change(database, "INSERT INTO forks VALUES (9, 'walk', 1)")
+
+        told = [sentence for _, _, sentence in await findings(store)]
+
+        assert "There are steps of no conversation: 1." in told
+        assert "There are deliveries that wait of no conversation: 1." in told
+        assert "There are origins of no conversation: 1." in told
+
+    async def test_damage_that_sqlite_sees(self, store: Store, database: Path) -> None:
+        """An index in which rows are missing."""
+        await Walk().turn("tonight").into(store)
+        await store.close()
+        with closing(sqlite3.connect(database)) as other:
+            ((root,),) = other.execute("SELECT rootpage FROM sqlite_master WHERE name = 'events_event_id'")
+            ((size,),) = other.execute("PRAGMA page_size")
+        whole = database.read_bytes()
+        cells = (root - 1) * size + 3
+        database.write_bytes(whole[:cells] + bytes(2) + whole[cells + 2 :])
+        without_index = await self._told(database)
+
+        assert any(sentence.startswith("SQLite finds the file damaged: ") for sentence in without_index)
+
+    async def _told(self, database: Path) -> list[str]:
+        """What is wrong with a file."""
+        looking = await Store.open(database, read_only=True)
+        try:
+            return [sentence for _, _, sentence in await findings(looking)]
+        finally:
+            await looking.close()
+
+    async def test_any_flipped_bit_is_a_sentence_or_changes_nothing(self, store: Store, database: Path) -> None:
+        """Whatever byte is hit: a finding, a typed error, or the same conversations as before."""
+        walks = [Walk(name).turn("tonight").turn("tomorrow 寿司").question() for name in ("one", "two")]
+        for walk in walks:
+            await walk.into(store)
+        await store.close()
+        whole, sound = database.read_bytes(), everything(database)
+        used = [place for place, byte in enumerate(whole) if byte]
+        chance, found = random.Random(1), 0
+
+        for _ in range(120):
+            place = chance.choice(used)
+            flipped = bytes([whole[place] ^ 1 << chance.randrange(8)])
+            database.write_bytes(whole[:place] + flipped + whole[place + 1 :])
+            try:
+                looking = await Store.open(database, read_only=True)
+            except TurnwiseError:
+                found += 1
+                continue
+            try:
+                result = await examine(looking)
+            finally:
+                await looking.close()
+            found += bool(result.findings)
+            assert result.findings or [rows[1:] for rows in everything(database)[1]] == [rows[1:] for rows in sound[1]]
+
+        assert found > 60
+
+
+class TestMending:
+    """What follows from the log is written anew; nothing else is touched."""
+
+    @pytest.mark.parametrize(
+        "sql",
+        [
+            "UPDATE conversations SET state = '{}'",
+            "UPDATE conversations SET state = x'00'",
+            "UPDATE conversations SET state = json_set(state, '$.book.turn', 9)",
+            "UPDATE conversations SET waits = 1, next_timer = 7, state_type = 'x', updated_at = 1",
+            "UPDATE conversations SET next_timer = 'noon'",
+            "INSERT INTO outbox VALUES (1, 'voice', 99, 5, 0, NULL)",
+            "INSERT INTO outbox VALUES (7, 'voice', 1, 1, 0, NULL)",
+        ],
+    )
+    async def test_makes_it_as_it_was(self, sql: str, store: Store, database: Path) -> None:
+        """To the byte; and a second look finds nothing."""
+        await Walk().turn("tonight").into(store)
+        before = everything(database)
+        change(database, sql)
+
+        mended = await mend(store, (await examine(store)).findings)
+
+        assert mended
+        assert everything(database) == before
+        assert await findings(store) == []
+
+    @pytest.mark.parametrize(
+        "sql",
+        [
+            "UPDATE events SET payload = replace(payload, 'tonight', 'at noon') WHERE seq = 2",
+            "DELETE FROM events WHERE seq = 3",
+            "DELETE FROM events WHERE seq = 5",
+            "UPDATE conversations SET seq = 4",
+            "UPDATE conversations SET chain = zeroblob(16)",
+        ],
+    )
+    async def test_never_guesses(self, sql: str, store: Store, database: Path) -> None:
+        """What was lost stays lost, and what is left stays as it is."""
+        await Walk().turn("tonight").into(store)
+        change(database, sql)
+        before = everything(database)
+        found = await findings(store)
+
+        mended = await mend(store, (await examine(store)).findings)
+
+        assert mended == ()
+        assert everything(database) == before
+        assert await findings(store) == found != []
+
+    async def test_keeps_a_delivery_of_a_step_that_is_damaged(self, store: Store, database: Path) -> None:
+        """Who cannot read what was to be said cannot know that it was nothing."""
+        walk = Walk().say("hello")
+        log = await walk.into(store)
+        walk.answer(LlmResponse, content="Hello.")
+        await log.append(*walk.steps[-1], targets=[(delivered_by(walk), "voice")])
+        change(database, "UPDATE events SET effects = 'not JSON' WHERE seq = 3")
+
+        mended = await mend(store, (await examine(store)).findings)
+
+        assert mended == ()
+        assert [one.effect_id for one in await store.outbox()] == [delivered_by(walk)]
+
+    async def test_keeps_a_state_that_other_rules_wrote(self, store: Store, database: Path) -> None:
+        """Where the machine of today would go another way, the stored state counts, and its columns are read off it."""
+        walk = Walk().turn("tonight")
+        event, step = walk.steps[1]
+        walk.steps[1] = event, replace(step, effects=(*step.effects, Abort(effect_id=7)))
+        await walk.into(store)
+        before = everything(database)
+        change(database, "UPDATE conversations SET waits = 1")
+
+        await mend(store, (await examine(store)).findings)
+
+        assert everything(database) == before
+        assert await findings(store) == [("walk", 2, "Step 2 has other effects now.")]
+
+    async def test_gives_back_what_waits(self, store: Store, database: Path) -> None:
+        """A conversation that no engine would have taken up, because its row said that it waits for nothing."""
+        await Walk().say("hello").into(store)
+        change(database, "UPDATE conversations SET waits = 0")
+        assert await store.waiting() == ()
+
+        await mend(store, (await examine(store)).findings)
+
+        assert await store.waiting() == ("walk",)
+        assert (await replay_conversation(store, "walk")).divergence is None
+
+    @pytest.mark.parametrize("damage", ["next_attempt = 'soon'", "next_attempt = 1 << 62", "attempts = 'x'"])
+    async def test_makes_a_delivery_due_at_once(self, damage: str, store: Store, database: Path) -> None:
+        """Of which nobody can read how often it was tried, or when it is tried next; an engine refuses the file."""
+        walk = Walk().turn("tonight")
+        await walk.into(store)
+        effect_id = delivered_by(walk)
+        change(database, f"INSERT INTO outbox VALUES (1, 'voice', {effect_id}, {len(walk.steps)}, 3, 1)")
+        assert await findings(store) == []
+        change(database, f"UPDATE outbox SET {damage}")
+
+        (mended,) = await mend(store, (await examine(store)).findings)
+
+        assert mended.sentence == f"The attempts to deliver the effect {effect_id} cannot be read."
+        assert everything(database)[2] == [(1, "voice", effect_id, len(walk.steps), 0, None)]
+
+    async def test_spares_a_delivery_that_is_due(self, store: Store, database: Path) -> None:
+        """Only rows that point nowhere go."""
+        walk = Walk().say("hello")
+        log = await walk.into(store)
+        walk.answer(LlmResponse, content="Hello.")
+        await log.append(*walk.steps[-1], targets=[(delivered_by(walk), "voice")])
+        change(database, "INSERT INTO outbox VALUES (1, 'voice', 99, 3, 0, NULL)")
+
+        await mend(store, (await examine(store)).findings)
+
+        assert [(one.effect_id, one.target) for one in await store.outbox()] == [(delivered_by(walk), "voice")]
+
+    async def test_needs_the_database_for_itself(self, store: Store, database: Path) -> None:
+        """A database that is open for reading only is not mended."""
+        await Walk().turn("tonight").into(store)
+        change(database, "UPDATE conversations SET waits = 1")
+        looking = await Store.open(database, read_only=True)
+        found = (await examine(looking)).findings
+
+        with pytest.raises(StoreError, match="opened for reading only"):
+            await mend(looking, found)
+        await looking.close()
+
+    async def test_of_nothing_is_nothing(self, store: Store) -> None:
+        """There may be nothing to mend."""
+        assert await mend(store, [Finding("All is lost.")]) == ()

@@ -1,0 +1,531 @@
+"""What is exported comes in again as it was, to the letter; what is no export does not come in at all."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import random
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from turnwise import Engine
+from turnwise.persistence.errors import Damaged, NotAnExport, StoreConflict
+from turnwise.persistence.maintenance import export_reader
+from turnwise.persistence.maintenance.export import export_all, export_conversation, first_line, last_line, lines_of
+from turnwise.persistence.maintenance.export_reader import read_export
+from turnwise.persistence.maintenance.fork import fork
+from turnwise.persistence.maintenance.imports import Imported, keep
+from turnwise.persistence.maintenance.replay import replay_conversation
+from turnwise.persistence.records.codec import encode, to_microseconds
+from turnwise.persistence.records.digests import GENESIS, content, digest, link
+from turnwise.persistence.records.origin import Origin
+from turnwise.persistence.sqlite.conversation_record import ConversationRecord, ids
+from turnwise.persistence.sqlite.store import Store
+from turnwise.states import CloseRequested, UnknownConversation
+from turnwise.testing import strategies
+from turnwise.testing.history import Trace
+from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, reply
+
+from ...support.engine_scenarios import QUESTION, Gate, answers_after
+from ...support.walks import NOON, Walk
+
+
+@pytest.fixture
+async def other(tmp_path: Path) -> AsyncIterator[Store]:
+    """Another one."""
+    store = await Store.open(tmp_path / "other.db")
+    yield store
+    await store.close()
+
+
+async def exported(store: Store) -> list[str]:
+    """A database as an export."""
+    lines = [first_line()]
+    count = 0
+    async for _, each in export_all(store):
+        assert not isinstance(each, Damaged)
+        lines += each
+        count += 1
+    return [*lines, last_line(count)]
+
+
+def read(lines: list[str]) -> tuple[ConversationRecord, ...]:
+    """What an export holds."""
+    return read_export(f"{line}\n".encode() for line in lines)
+
+
+def fault_of(lines: list[str] | list[bytes]) -> NotAnExport:
+    """Why these lines are refused; they must be."""
+    with pytest.raises(NotAnExport) as refused:
+        read_export(line.encode() if isinstance(line, str) else line for line in lines)
+    sentence = refused.value.sentence
+    assert sentence.startswith(f"Line {refused.value.line} ")
+    assert sentence.endswith(".")
+    assert "\n" not in sentence
+    return refused.value
+
+
+def whole_of(walk: Walk) -> ConversationRecord:
+    """A walk as it would stand in the tables."""
+    chain, rows, rest = GENESIS, [], None
+    for event, step in walk.steps:
+        row, rest = encode(event, step, chain)
+        rows.append(row)
+        chain = row.chain
+    assert rest is not None
+    return ConversationRecord(walk.name, to_microseconds(NOON), rest, tuple(rows))
+
+
+def export_of(*walks: Walk) -> list[str]:
+    """The export of these walks."""
+    lines = [line for walk in walks for line in lines_of(whole_of(walk))]
+    return [first_line(), *lines, last_line(len(walks))]
+
+
+def change(path: Path, sql: str) -> None:
+    """Change what is stored, as no part of turnwise would."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute(sql)
+
+
+class TestTheRoundTrip:
+    """Out of one database, into another, and out again: the same bytes."""
+
+    async def test_is_exact(self, store: Store, other: Store) -> None:
+        """Several conversations in one file, in every kind of state, with ids, digests and moments."""
+        await Walk("done").turn('say "hi"\nand {leave} \u2028 寿司 \x7f').turn("tomorrow").into(store)
+        await Walk("asked").question().into(store)
+        await Walk("busy").say("hello").into(store)
+        await Walk("closed").turn("tonight").request(CloseRequested).into(store)
+        await fork(store, "done", "copy", 7, NOON + timedelta(days=1, microseconds=7))
+        lines = await exported(store)
+
+        imported = await keep(other, read(lines))
+
+        assert await exported(other) == lines
+        assert imported == (
+            Imported("done", 9, there=False),
+            Imported("asked", 4, there=False),
+            Imported("busy", 2, there=False),
+            Imported("closed", 6, there=False),
+            Imported("copy", 5, there=False),
+        )
+
+    @given(trace=strategies.traces())
+    def test_is_exact_whatever_happened(self, trace: Trace) -> None:
+        """Each conversation that the machine can have, under any rules."""
+        walk = Walk()
+        walk.steps = [(seen.event, seen.step) for seen in trace if seen.step is not None]
+        whole = whole_of(walk)
+
+        assert read(export_of(walk)) == (whole,)
+
+    async def test_keeps_what_the_list_tells(self, store: Store, other: Store) -> None:
+        """The state, when it moved last, where it came from, whom it belongs to, and whether it waits."""
+        await Walk().turn("tonight").say("And tomorrow?").into(store)
+        await fork(store, "walk", "copy", None, NOON)
+        change(Path(store.database.name), "UPDATE conversations SET owner = 'anna', parent = 'other'")
+
+        await keep(other, read(await exported(store)))
+
+        assert await other.list() == await store.list()
+        assert (await other.list())[1].origin == Origin("walk", 5)
+        assert await other.waiting() == await store.waiting() == ("walk",)
+        columns = "SELECT id, seq, chain, state_type, waits, next_timer, owner, parent, created_at FROM conversations"
+        with closing(sqlite3.connect(store.database.name)) as one, closing(sqlite3.connect(other.database.name)) as two:
+            assert one.execute(columns).fetchall() == two.execute(columns).fetchall()
+
+    async def test_leaves_out_what_is_to_be_delivered(self, store: Store, other: Store) -> None:
+        """Whoever has the original delivers it."""
+        walk = Walk().say("hello")
+        log = await walk.into(store)
+        walk.call("find_table")
+        await log.append(*walk.steps[-1], targets=[(2, "voice")])
+
+        await keep(other, read(await exported(store)))
+
+        assert await other.outbox() == ()
+
+    async def test_keeps_how_it_was_written(self, store: Store, other: Store) -> None:
+        """A log whose JSON another version wrote with other spaces and escapes has other digests, and keeps them."""
+        await Walk().say("寿司").into(store)
+        lines = await exported(store)
+        (whole,) = read(lines)
+        chain, rows = GENESIS, []
+        for row in whole.steps:
+            spaced = row._replace(payload=json.dumps(json.loads(row.payload), indent=None))
+            rows.append(spaced._replace(chain=link(chain, content(spaced[:-1]))))
+            chain = rows[-1].chain
+        old = whole._replace(steps=tuple(rows), rest=whole.rest._replace(chain=chain))
+
+        await keep(other, (old,))
+        again = read(await exported(other))
+
+        assert again == (old,) != (whole,)
+        assert (await replay_conversation(other, "walk")).divergence is None
+
+    async def test_of_nothing(self, store: Store, other: Store) -> None:
+        """An empty database is an export of no conversations."""
+        lines = await exported(store)
+
+        assert lines == ['{"format":"turnwise-log","version":1}', '{"conversations":0}']
+        assert await keep(other, read(lines)) == ()
+
+    def test_of_several_files_in_one(self) -> None:
+        """Exports may be put behind each other, and lines may end as they do on Windows."""
+        lines = [*export_of(Walk("one").say("hello")), *export_of(Walk("two"), Walk("three"))]
+
+        wholes = read_export(f"{line}\r\n".encode() for line in lines)
+
+        assert [whole.id for whole in wholes] == ["one", "two", "three"]
+
+    def test_every_step_is_a_line(self) -> None:
+        """A line break in a text is written as an escape; each line is an object by itself."""
+        lines = export_of(Walk().say("one\ntwo\r\nthree"))
+
+        assert [line for line in lines if "\n" in line or "\r" in line] == []
+        assert json.loads(lines[3])["payload"] == {"text": "one\ntwo\r\nthree"}
+        assert [json.loads(line).get("seq") for line in lines] == [None, 2, 1, 2, None]
+
+
+class TestImporting:
+    """All that a file holds, or nothing."""
+
+    async def test_again_changes_nothing(self, store: Store) -> None:
+        """What is there already, equal step by step, is left as it is."""
+        await Walk().turn("tonight").into(store)
+        lines = await exported(store)
+
+        assert await keep(store, read(lines)) == (Imported("walk", 5, there=True),)
+        assert await exported(store) == lines
+
+    @pytest.mark.parametrize("turns", [0, 2])
+    async def test_another_conversation_under_the_id_is_refused(self, turns: int, store: Store) -> None:
+        """Shorter or longer; and what stands beside it in the file does not come in either."""
+        walk = Walk()
+        await Walk().turn("tonight").into(store)
+        for _ in range(turns):
+            walk.turn("tonight")
+        before = await exported(store)
+
+        with pytest.raises(StoreConflict, match="There is already another conversation with the id walk"):
+            await keep(store, read(export_of(Walk("new"), walk)))
+
+        assert await exported(store) == before
+
+    async def test_the_same_twice_in_a_file_is_once(self, store: Store) -> None:
+        """And two different ones under one id are refused."""
+        walk = Walk().say("hello")
+
+        twice = await keep(store, read(export_of(walk, walk)))
+        with pytest.raises(StoreConflict):
+            await keep(store, read(export_of(Walk("other"), Walk("other").say("hello"))))
+
+        assert [one.there for one in twice] == [False, True]
+        assert await store.database.read(ids) == ("walk",)
+
+    async def test_a_busy_one_comes_in_as_it_was(self, database: Path, tmp_path: Path) -> None:
+        """The engine that opens the database next takes it up as after a crash."""
+        gate = Gate()
+        async with Engine.open(database, model=FunctionLlm(answers_after(gate, "never"))) as engine:
+            conversation = await engine.create()
+            await conversation.send("Hello", wait=False)
+            await gate.arrived.wait()
+            lines = await exported(engine.store)
+        store = await Store.open(tmp_path / "new.db")
+        await keep(store, read(lines))
+        listed, loaded = await store.list(), await store.load(conversation.id)
+        waiting = await store.waiting()
+        await store.close()
+
+        async with Engine.open(tmp_path / "new.db", model=FunctionLlm(lambda _: "Hello again.")) as engine:
+            again = await engine.get(conversation.id)
+            async for update in again.updates():
+                if update.type == "turn_ended":
+                    break
+            report, turns = await again.replay(), await again.turns()
+
+        assert [(one.id, one.busy, one.state) for one in listed] == [(conversation.id, True, "llm_requesting")]
+        assert loaded.state.type == "llm_requesting"
+        assert waiting == (conversation.id,)
+        assert [turn.reply for turn in turns] == ["Hello again."]
+        assert report.divergence is None
+
+    async def test_a_question_that_was_open_takes_its_answer(self, database: Path, tmp_path: Path) -> None:
+        """P19: in another database, by another engine."""
+        asks = ScriptedLlm([call("ask_user_question", questions=[QUESTION])])
+        async with Engine.open(database, model=asks, tools=["ask_user_question"]) as engine:
+            conversation = await engine.create()
+            await conversation.send("A table")
+            lines = await exported(engine.store)
+        store = await Store.open(tmp_path / "new.db")
+        await keep(store, read(lines))
+        await store.close()
+
+        books = ScriptedLlm([reply("Booked.")])
+        async with Engine.open(tmp_path / "new.db", model=books, tools=["ask_user_question"]) as engine:
+            turn = await (await engine.get(conversation.id)).answer({"When?": "6:30 PM"})
+
+        assert turn.reply == "Booked."
+
+
+class TestExporting:
+    """What is not whole is not exported."""
+
+    @pytest.mark.parametrize(
+        ("sql", "sentence"),
+        [
+            ("UPDATE events SET payload = replace(payload, 'hello', 'hullo')", "Step 2 is not what was stored once"),
+            ("UPDATE events SET payload = 'not JSON' WHERE seq = 2", "Step 2 cannot be read"),
+            ("UPDATE events SET payload = CAST(x'7b22ff227d' AS TEXT) WHERE seq = 2", "Step 2 "),
+            ("DELETE FROM events WHERE seq = 1", "Step 1 is missing"),
+            ("DELETE FROM events", "Step 1 is missing"),
+            ("UPDATE conversations SET state = '{}'", "The state behind step 2 is not"),
+            ("UPDATE conversations SET state = x'00'", "The state behind step 2 is not"),
+            ("UPDATE conversations SET created_at = 'noon'", "cannot be read"),
+            ("UPDATE conversations SET owner = CAST(x'ff' AS TEXT)", "cannot be read"),
+        ],
+    )
+    async def test_damage_is_told(self, sql: str, sentence: str, store: Store, database: Path) -> None:
+        """In one sentence that names the step; of all conversations, the others are exported."""
+        await Walk().say("hello").into(store)
+        change(database, sql)
+        await Walk("sound").into(store)
+
+        with pytest.raises(Damaged, match=sentence):
+            await export_conversation(store, "walk")
+        found = [isinstance(each, Damaged) async for _, each in export_all(store)]
+
+        assert found == [True, False]
+
+    async def test_nobody_is_unknown(self, store: Store) -> None:
+        """There must be a conversation."""
+        with pytest.raises(UnknownConversation):
+            await export_conversation(store, "nobody")
+
+
+Edit = Callable[[list[str]], Any]
+
+
+def _set(line: int, old: str, new: str) -> Edit:
+    """Change a piece of a line."""
+
+    def edit(lines: list[str]) -> None:
+        assert old in lines[line]
+        lines[line] = lines[line].replace(old, new, 1)
+
+    return edit
+
+
+def _put(line: int, text: str) -> Edit:
+    """Put another line in the place of one."""
+
+    def edit(lines: list[str]) -> None:
+        lines[line] = text
+
+    return edit
+
+
+def _drop(line: int) -> Edit:
+    """Leave a line out."""
+    return lambda lines: lines.pop(line)
+
+
+def _swap(one: int, two: int) -> Edit:
+    """Let two lines change places."""
+
+    def edit(lines: list[str]) -> None:
+        lines[one], lines[two] = lines[two], lines[one]
+
+    return edit
+
+
+DEEP = "[" * 100_000
+NEWER = '{"format":"turnwise-log","version":2}'
+
+
+class TestWhatIsNoExport:
+    """P33: refused in one sentence that names the line, before anything is stored."""
+
+    @pytest.mark.parametrize(
+        ("edit", "line", "sentence"),
+        [
+            (_put(0, ""), 1, "does not begin an export of turnwise."),
+            (_put(0, "Dear diary,"), 1, "does not begin an export of turnwise."),
+            (_put(0, "{}"), 1, "does not begin an export of turnwise."),
+            (_put(0, '{"format":"other","version":1}'), 1, "does not begin an export of turnwise."),
+            (_put(0, '{"format":"turnwise-log","version":"1"}'), 1, "does not begin an export of turnwise."),
+            (_put(0, '{"format":"turnwise-log"}'), 1, "does not begin an export of turnwise."),
+            (_put(0, NEWER), 1, "was written by a newer turnwise; update turnwise to import it."),
+            (_drop(0), 1, "does not begin an export of turnwise."),
+            (_put(1, ""), 2, "is not a line of an export."),
+            (_put(1, "null"), 2, "is not a line of an export."),
+            (_put(2, "[1]"), 3, "is not a line of an export."),
+            (_put(2, DEEP), 3, "is not a line of an export."),
+            (_put(2, f'{{"seq":{DEEP}'), 3, "is not a line of an export."),
+            (_put(2, f'{{"seq":{"9" * 5_000}}}'), 3, "is not a line of an export."),
+            (_set(2, '"turn":0', '"turn":0,"turn":0'), 3, "is not a line of an export."),
+            (_set(2, '"turn":0', '"turn":NaN'), 3, "is not a line of an export."),
+            (_set(2, '"turn":0', '"turn":true'), 3, "is not a line of an export."),
+            (_set(2, '"turn":0', '"turn":9223372036854775808'), 3, "is not a line of an export."),
+            (_set(2, '"turn":0', '"turn":-1'), 3, "is not a line of an export."),
+            (_set(2, '"turn":0', '"turn": 0'), 3, "is not a line of an export."),
+            (_set(2, '"turn":0', '"turn":0,"more":0'), 3, "is not a line of an export."),
+            (_set(2, '"at":"2025', '"at":"next year, '), 3, "is not a line of an export."),
+            (_set(2, "+00:00", ""), 3, "is not a line of an export."),
+            (_set(2, '"event_id":"walk-1"', '"event_id":"\\ud800"'), 3, "is not a line of an export."),
+            (_set(2, '"chain":"', '"chain":"0'), 3, "is not a line of an export."),
+            (_set(2, '"payload":', '"other":'), 3, "is not a line of an export."),
+            (_set(1, '"state":', '"other":'), 2, "is not a line of an export."),
+            (_set(1, '"walk"', '""'), 2, "is not a line of an export."),
+            (_set(1, '"walk"', f'"{"w" * 201}"'), 2, "is not a line of an export."),
+            (_set(1, '"walk"', '"a\\u001b[2J"'), 2, "is not a line of an export."),
+            (_set(1, '"walk"', '"a b"'), 2, "is not a line of an export."),
+            (_set(1, '"walk"', "7"), 2, "is not a line of an export."),
+            (_set(1, '"seq":5', '"seq":0'), 2, "is not a line of an export."),
+            (_set(1, '"seq":5', '"seq":4'), 2, "tells another state than that behind step 4."),
+            (_set(1, '"seq":5', '"seq":6'), 8, "is not a line of an export."),
+            (_set(1, '"turn":1', '"turn":2'), 2, "tells another state than that behind step 5."),
+            (_set(3, "tonight", "tomorrow"), 4, "is not what was exported: it was changed or damaged."),
+            (_set(3, "123456", "123457"), 4, "is not what was exported: it was changed or damaged."),
+            (_set(4, '"effects":[', '"effects":[ '), 5, "is not what was exported: it was changed or damaged."),
+            (_set(6, '"ended":{', '"ended":{"turn":7},"other":{'), 7, "is not a line of an export."),
+            (_set(3, '"user_message"', '"user_massage"'), 4, "cannot be read"),
+            (_set(3, '"version":1', '"version":2'), 4, "cannot be read"),
+            (_set(3, '"text"', '"test"'), 4, "cannot be read"),
+            (_drop(3), 4, "holds step 3, and step 2 belongs there."),
+            (_swap(3, 4), 4, "holds step 3, and step 2 belongs there."),
+            (_drop(6), 7, "is not a line of an export."),
+            (_drop(7), 8, "is missing: the export was cut off."),
+            (_put(7, '{"conversations":2}'), 8, "counts 2 conversations, and 1 stand before it."),
+            (lambda lines: lines.append("more"), 9, "does not begin an export of turnwise."),
+        ],
+    )
+    def test_is_told_by_its_line(self, edit: Edit, line: int, sentence: str) -> None:
+        """Lines that are none, that lie, that are missing or stand elsewhere, and those of a later version."""
+        lines = export_of(Walk().turn("tonight"))
+        edit(lines)
+
+        fault = fault_of(lines)
+
+        assert fault.line == line
+        assert fault.sentence.startswith(f"Line {line} {sentence}")
+
+    @pytest.mark.parametrize("kept", range(8))
+    def test_cut_off_behind_any_line(self, kept: int) -> None:
+        """The end is missed wherever the file ends, between two conversations too."""
+        lines = export_of(Walk("one").say("hello"), Walk("two").say("hello"))
+
+        fault = fault_of(lines[:kept])
+
+        assert fault.sentence == f"Line {kept + 1} is missing: the export was cut off."
+
+    def test_cut_off_anywhere(self) -> None:
+        """Also within a line, and within a letter of it."""
+        whole = "\n".join(export_of(Walk().say("寿司"))).encode()
+        chance = random.Random(1)
+
+        for length in chance.sample(range(1, len(whole)), 200):
+            fault_of(whole[:length].splitlines(keepends=True))
+
+    def test_any_bit_that_is_flipped_is_noticed_or_means_nothing(self) -> None:
+        """An error with a sentence, or the same steps as before: only what is not covered by a digest may differ, who
+        the conversation is and when it began."""
+        walk = Walk().turn("tonight 寿司")
+        whole = "\n".join(export_of(walk)).encode()
+        steps, rest = whole_of(walk).steps, whole_of(walk).rest
+        chance, refused = random.Random(2), 0
+
+        for place in chance.sample(range(len(whole)), 400):
+            flipped = whole[:place] + bytes([whole[place] ^ 1 << chance.randrange(8)]) + whole[place + 1 :]
+            try:
+                (read_again,) = read_export(flipped.split(b"\n"))
+                assert (read_again.steps, read_again.rest) == (steps, rest)
+            except NotAnExport:
+                refused += 1
+
+        assert refused > 300
+
+    def test_bytes_that_are_no_text(self) -> None:
+        """UTF-8 is what an export is written in; UTF-16, as some shells write it, is not."""
+        lines = [line.encode() for line in export_of(Walk())]
+
+        assert fault_of([lines[0], b'{"conversation":"\xff"}']).sentence == "Line 2 is not UTF-8 text."
+        assert fault_of(["".join(export_of(Walk())).encode("utf-16")]).sentence == "Line 1 is not UTF-8 text."
+
+    def test_a_line_without_an_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It is not read to where it ends."""
+        monkeypatch.setattr(export_reader, "LONGEST_LINE", 1_000)
+        file = io.BytesIO(first_line().encode() + b"\n" + b"x" * 1_000_000)
+
+        with pytest.raises(NotAnExport, match=r"^Line 2 is longer than any line of an export\.$"):
+            read_export(export_reader.lines_of(file))
+        assert file.tell() < 2_000
+
+    @pytest.mark.parametrize(
+        ("column", "value", "sentence"),
+        [
+            ("event_id", "walk-1", "repeats the request or the answer of an earlier step."),
+            ("effect_id", 1, "cannot be read"),
+            ("seq", 2, "holds step 2, and step 3 belongs there."),
+        ],
+    )
+    def test_a_forged_log_whose_digests_hold(self, column: str, value: Any, sentence: str) -> None:
+        """Digests find damage, not malice: what they cannot see is looked at by itself."""
+        walk = Walk().say("hello").request(CloseRequested)
+        whole = whole_of(walk)
+        forged = whole.steps[2]._replace(**{column: value})
+        forged = forged._replace(chain=link(whole.steps[1].chain, content(forged[:-1])))
+        lines = [first_line(), *lines_of(whole._replace(steps=(*whole.steps[:2], forged))), last_line(1)]
+
+        assert sentence in fault_of(lines).sentence
+
+    @pytest.mark.parametrize(("old", "new"), [('"effect_id":1', '"effect_id":7'), ('"seq":2', '"seq":3')])
+    def test_a_forged_state_that_no_engine_could_take_up(self, old: str, new: str) -> None:
+        """It waits for what was never wanted, or counts other steps."""
+        whole = whole_of(Walk().say("hello"))
+        state = whole.rest.state.replace(old, new)
+        assert state != whole.rest.state
+        forged = whole.steps[1]._replace(state=digest(state))
+        forged = forged._replace(chain=link(whole.steps[0].chain, content(forged[:-1])))
+        rest = whole.rest._replace(state=state)
+        lines = [first_line(), *lines_of(whole._replace(steps=(whole.steps[0], forged), rest=rest)), last_line(1)]
+
+        assert fault_of(lines).sentence == "Line 2 tells a state that the steps do not lead to."
+
+
+def test_a_database_of_many_conversations_is_read_one_by_one(tmp_path: Path) -> None:
+    """What is deleted while an export runs is left out, and the rest is exported."""
+
+    async def scene() -> list[str]:
+        store = await Store.open(tmp_path / "many.db")
+        for name in ("one", "two", "three"):
+            await Walk(name).into(store)
+        names = []
+        async for _, each in export_all(store):
+            assert not isinstance(each, Damaged)
+            names.append(json.loads(next(each))["conversation"])
+            if len(names) == 1:
+                await store.delete("two")
+        await store.close()
+        return names
+
+    assert asyncio.run(scene()) == ["one", "three"]
+
+
+def test_moments_are_exact() -> None:
+    """To the microsecond, in UTC."""
+    whole = whole_of(Walk().say("hello"))
+
+    told = json.loads(next(lines_of(whole)))["created_at"]
+
+    assert datetime.fromisoformat(told) == NOON
+    assert datetime.fromisoformat(told).tzinfo == UTC

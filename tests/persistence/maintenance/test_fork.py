@@ -1,0 +1,383 @@
+"""A copy of a conversation goes on from a rest of the original in another way, and the original is not touched."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from dataclasses import asdict
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turnwise import Engine, InvalidInput, Refused, UnknownConversation
+from turnwise.persistence.errors import Damaged, StoreConflict
+from turnwise.persistence.maintenance import fork as forking
+from turnwise.persistence.maintenance.fork import Landing, fork
+from turnwise.persistence.maintenance.replay import replay_conversation
+from turnwise.persistence.records.origin import Origin
+from turnwise.persistence.sqlite.store import Store
+from turnwise.states import Closed, CloseRequested, Failed, Idle, LlmFailed, StoreError
+from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, failure, reply
+
+from ...support.engine_scenarios import QUESTION, Gate, answers_after
+from ...support.walks import NOON, Walk
+
+LATER = NOON + timedelta(days=1)
+
+
+async def stored(store: Store, conversation_id: str) -> Any:
+    """A conversation as it stands in the tables, but for its key."""
+    rows = await store.rows(conversation_id)
+    return rows.rest, rows.steps
+
+
+def change(path: Path, sql: str) -> None:
+    """Change what is stored, as no part of turnwise would."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("PRAGMA foreign_keys = ON")
+        other.execute(sql)
+
+
+class TestWhereItLands:
+    """On the last rest at or before the step asked for: a state in which nothing is under way."""
+
+    @pytest.mark.parametrize(
+        ("at", "seq"), [(1, 1), (2, 1), (4, 1), (5, 5), (6, 5), (8, 5), (9, 9), (11, 9), (None, 9)]
+    )
+    async def test_in_the_middle_of_a_turn_it_is_the_rest_before(self, at: int | None, seq: int, store: Store) -> None:
+        """Two turns are over, and a third one is under way."""
+        await Walk().turn("tonight").turn("tomorrow").say("And on Sunday?").call("find_table").into(store)
+
+        landing = await fork(store, "walk", "copy", at, LATER)
+
+        assert landing.seq == seq
+        assert isinstance(landing.state, Idle)
+        assert (await store.load("copy")).state == landing.state
+
+    async def test_a_wait_for_a_person_is_no_rest(self, store: Store) -> None:
+        """P19: the question belongs to the original, and so does its answer."""
+        await Walk().turn("tonight").question().into(store)
+
+        assert (await fork(store, "walk", "copy", None, LATER)).seq == 5
+
+    async def test_a_closed_conversation_is_copied_as_it_was_before(self, store: Store) -> None:
+        """So that there is something to go on with."""
+        walk = Walk().turn("tonight").request(CloseRequested)
+        await walk.into(store)
+        assert isinstance(walk.state, Closed)
+
+        landing = await fork(store, "walk", "copy", 6, LATER)
+
+        assert (landing.seq, type(landing.state)) == (5, Idle)
+
+    async def test_a_failed_turn_is_a_rest(self, store: Store) -> None:
+        """P11: it can be tried again, by both."""
+        walk = Walk().say("hello").answer(LlmFailed, kind="authentication", sentence="The key was refused.")
+        await walk.into(store)
+
+        landing = await fork(store, "walk", "copy", None, LATER)
+
+        assert landing == Landing(3, walk.state)
+        assert isinstance(landing.state, Failed)
+
+    @pytest.mark.parametrize("at", [0, -1, True, 2.0, "2", 2**70])
+    async def test_a_step_that_there_is_not_is_refused(self, at: Any, store: Store) -> None:
+        """P33: in one sentence, and nothing is stored."""
+        await Walk().turn("tonight").into(store)
+
+        with pytest.raises(InvalidInput) as refused:
+            await fork(store, "walk", "copy", at, LATER)
+
+        assert refused.value.sentence.count(".") == 1
+        assert [summary.id for summary in await store.list()] == ["walk"]
+
+    async def test_a_step_beyond_the_newest_is_named(self, store: Store) -> None:
+        """And so is the newest."""
+        await Walk().turn("tonight").into(store)
+
+        with pytest.raises(InvalidInput, match=r"^The conversation cannot be forked at step 6: its newest is 5\.$"):
+            await fork(store, "walk", "copy", 6, LATER)
+
+
+class TestTheCopy:
+    """What stands in the tables."""
+
+    async def test_has_the_steps_of_the_original_to_the_byte(self, store: Store) -> None:
+        """A replay of the copy gives what a replay of the original gave, and it rests in the state of its last step."""
+        await Walk().turn("tonight").turn("tomorrow").into(store)
+
+        await fork(store, "walk", "copy", 7, LATER)
+
+        original, copy = await store.rows("walk"), await store.rows("copy")
+        report = await replay_conversation(store, "copy")
+        assert copy.steps == original.steps[:5]
+        assert (report.events, report.divergence) == (5, None)
+
+    async def test_waits_for_nothing(self, store: Store) -> None:
+        """It is at rest, so no restart has anything to do about it."""
+        await Walk().turn("tonight").say("And tomorrow?").into(store)
+
+        await fork(store, "walk", "copy", None, LATER)
+
+        rest = (await store.rows("copy")).rest
+        assert (rest.waits, rest.next_timer, rest.state_type) == (False, None, "idle")
+        assert await store.waiting() == ("walk",)
+
+    async def test_leaves_the_original_as_it_was(self, store: Store) -> None:
+        """Not a byte of it changes."""
+        await Walk().turn("tonight").say("And tomorrow?").into(store)
+        before = await stored(store, "walk")
+
+        await fork(store, "walk", "copy", None, LATER)
+
+        assert await stored(store, "walk") == before
+
+    async def test_remembers_where_it_came_from(self, store: Store) -> None:
+        """A copy of a copy names the copy; the original names nobody."""
+        await Walk().turn("tonight").turn("tomorrow").into(store)
+        await fork(store, "walk", "copy", 7, LATER)
+        await fork(store, "copy", "copy of the copy", 1, LATER)
+
+        origins = {summary.id: summary.origin for summary in await store.list()}
+
+        assert origins == {"walk": None, "copy": Origin("walk", 5), "copy of the copy": Origin("copy", 1)}
+
+    async def test_takes_no_delivery_along(self, store: Store, database: Path) -> None:
+        """What is still to be said to the user is said once, by the original."""
+        await Walk().turn("tonight").into(store)
+        change(database, "INSERT INTO outbox VALUES (1, 'voice', 3, 5, 0, NULL)")
+
+        await fork(store, "walk", "copy", None, LATER)
+
+        with closing(sqlite3.connect(database)) as other:
+            assert other.execute("SELECT conversation FROM outbox").fetchall() == [(1,)]
+
+    async def test_outlives_the_original(self, store: Store) -> None:
+        """And the other way round."""
+        await Walk().turn("tonight").into(store)
+        await fork(store, "walk", "copy", None, LATER)
+        await fork(store, "walk", "second copy", None, LATER)
+
+        await store.delete("walk")
+        await store.delete("second copy")
+
+        assert [(summary.id, summary.origin) for summary in await store.list()] == [("copy", Origin("walk", 5))]
+        assert (await replay_conversation(store, "copy")).divergence is None
+
+    async def test_goes_on(self, store: Store) -> None:
+        """Its log takes the next step."""
+        walk = Walk().turn("tonight")
+        await walk.into(store)
+        await fork(store, "walk", "copy", None, LATER)
+        loaded = await store.load("copy")
+
+        walk.say("And tomorrow?")
+        await loaded.log.append(*walk.steps[-1])
+
+        assert (await replay_conversation(store, "copy")).events == 6
+
+
+class TestWhatCannotBeCopied:
+    """Nothing is stored then."""
+
+    async def test_is_nobody(self, store: Store) -> None:
+        """There must be a conversation."""
+        with pytest.raises(UnknownConversation):
+            await fork(store, "nobody", "copy", None, LATER)
+
+    async def test_is_a_log_that_is_damaged(self, store: Store, database: Path) -> None:
+        """Up to the damage it can be copied."""
+        await Walk().turn("tonight").turn("tomorrow").into(store)
+        change(database, """UPDATE events SET payload = '{"text":"never said"}' WHERE seq = 6""")
+
+        with pytest.raises(StoreError, match="Step 6 is not what was stored once"):
+            await fork(store, "walk", "copy", None, LATER)
+        assert (await fork(store, "walk", "sound copy", 5, LATER)).seq == 5
+        assert {summary.id for summary in await store.list()} == {"walk", "sound copy"}
+
+    async def test_is_a_log_that_cannot_be_read(self, store: Store, database: Path) -> None:
+        """The error is about the damage."""
+        await Walk().turn("tonight").into(store)
+        change(database, "UPDATE events SET payload = 'not JSON' WHERE seq = 3")
+
+        with pytest.raises(Damaged, match="Step 3 cannot be read"):
+            await fork(store, "walk", "copy", None, LATER)
+
+    async def test_is_a_log_without_steps(self, store: Store, database: Path) -> None:
+        """There is no rest to land on."""
+        await Walk().into(store)
+        change(database, "DELETE FROM events")
+
+        with pytest.raises(StoreError, match="it has no step"):
+            await fork(store, "walk", "copy", None, LATER)
+
+    async def test_is_what_has_the_id_already(self, store: Store) -> None:
+        """Nobody is overwritten."""
+        await Walk().turn("tonight").into(store)
+        before = await stored(store, "walk")
+
+        with pytest.raises(StoreConflict):
+            await fork(store, "walk", "walk", 1, LATER)
+
+        assert await stored(store, "walk") == before
+
+    async def test_is_what_was_deleted_meanwhile(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What somebody deleted while it was being read does not come back as a copy."""
+        await Walk().turn("tonight").into(store)
+        find_rest, loop = forking.last_rest, asyncio.get_running_loop()
+
+        def delete_first(steps: Any) -> Landing:
+            asyncio.run_coroutine_threadsafe(store.delete("walk"), loop).result()
+            return find_rest(steps)
+
+        monkeypatch.setattr(forking, "last_rest", delete_first)
+
+        with pytest.raises(UnknownConversation):
+            await fork(store, "walk", "copy", None, LATER)
+        assert await store.list() == ()
+
+
+class TestInAnEngine:
+    """`Conversation.fork`."""
+
+    async def test_both_go_on_by_themselves(self, database: Path) -> None:
+        """The copy knows what was said up to the step, and what is said to one of them the other does not hear."""
+        heard: list[list[str]] = []
+
+        def answer(request: Any) -> str:
+            heard.append([message["content"] for message in request.messages])
+            return f"Answer {len(heard)}."
+
+        async with Engine.open(database, model=FunctionLlm(answer)) as engine:
+            original = await engine.create()
+            await original.send("One")
+            await original.send("Two")
+            copy = await original.fork(at=4)
+            await copy.send("Another two")
+            await original.send("Three")
+            said = [message.text for message in await copy.transcript()]
+            reports = [await one.replay() for one in (original, copy)]
+
+        assert said == ["One", "Answer 1.", "Another two", "Answer 3."]
+        assert heard[-1] == ["One", "Answer 1.", "Two", "Answer 2.", "Three"]
+        assert [report.divergence for report in reports] == [None, None]
+
+    async def test_it_stands_where_it_landed(self, database: Path) -> None:
+        """So the caller sees which step it was."""
+        async with Engine.open(database, model=FunctionLlm(lambda _: "Yes.")) as engine:
+            original = await engine.create(system="You book tables.")
+            await original.send("One")
+
+            copy = await original.fork(at=2)
+
+        assert copy.id != original.id
+        assert copy.state.book.seq == 1
+
+    async def test_the_original_may_be_busy(self, database: Path) -> None:
+        """Its turn goes on and ends as if nothing had happened; the copy has the turns before."""
+        gate = Gate()
+        async with Engine.open(database, model=FunctionLlm(answers_after(gate, "At last."))) as engine:
+            original = await engine.create()
+            sending = asyncio.ensure_future(original.send("Hello"))
+            await gate.arrived.wait()
+            copy = await original.fork()
+            gate.opened.set()
+            turn = await sending
+
+        assert turn.reply == "At last."
+        assert (copy.state.book.seq, copy.state.type) == (1, "idle")
+
+    async def test_a_question_stays_with_the_original(self, database: Path) -> None:
+        """P19: the copy is asked nothing, and the original takes the answer."""
+        llm = ScriptedLlm([call("ask_user_question", questions=[QUESTION]), reply("Booked.")])
+        async with Engine.open(database, model=llm, tools=["ask_user_question"]) as engine:
+            original = await engine.create()
+            await original.send("A table")
+            copy = await original.fork()
+            with pytest.raises(Refused):
+                await copy.answer({"When?": "6:30 PM"})
+            turn = await original.answer({"When?": "6:30 PM"})
+
+        assert turn.reply == "Booked."
+
+    async def test_a_failed_turn_is_tried_again_by_the_copy(self, database: Path) -> None:
+        """P11: with another engine's model, say."""
+        async with Engine.open(database, model=ScriptedLlm([failure("authentication"), reply("Hello.")])) as engine:
+            original = await engine.create()
+            await original.send("Hi")
+            turn = await (await original.fork()).retry()
+
+        assert turn.reply == "Hello."
+        assert original.state.type == "failed"
+
+    async def test_it_is_there_after_a_restart(self, database: Path) -> None:
+        """P31: with its transcript, and with where it came from."""
+        async with Engine.open(database, model=FunctionLlm(lambda _: "Yes.")) as engine:
+            original = await engine.create()
+            await original.send("One")
+            copy = await original.fork()
+        async with Engine.open(database, model=FunctionLlm(lambda _: "No.")) as engine:
+            again = await engine.get(copy.id)
+            turn = await again.send("Two")
+            origins = {summary.id: summary.origin for summary in await engine.list()}
+
+        assert turn.reply == "No."
+        assert origins[copy.id] == Origin(original.id, 3)
+
+    async def test_the_same_request_is_known_to_both(self, database: Path) -> None:
+        """P34: a message that was sent before the fork is not said twice to the copy either."""
+        async with Engine.open(database, model=FunctionLlm(lambda _: "Yes.")) as engine:
+            original = await engine.create()
+            first = await original.send("One", message_id="m1")
+            again = await (await original.fork()).send("One", message_id="m1")
+
+        assert again.number == first.number
+
+    def test_programs_without_a_loop_fork_too(self, database: Path) -> None:
+        """The blocking conversation hands out a blocking one."""
+        with Engine.open_blocking(database, model=FunctionLlm(lambda _: "Yes.")) as engine:
+            original = engine.create()
+            original.send("One")
+
+            copy = original.fork()
+
+            assert copy.send("Two").reply == "Yes."
+
+    async def test_of_a_closed_conversation(self, database: Path) -> None:
+        """What can no longer be talked to can be copied."""
+        async with Engine.open(database, model=FunctionLlm(lambda _: "Yes.")) as engine:
+            original = await engine.create()
+            await original.send("One")
+            await original.close()
+            turn = await (await original.fork()).send("Two")
+
+        assert turn.number == 2
+
+
+def test_an_older_database_learns_of_origins(tmp_path: Path) -> None:
+    """A file of the first revision is brought up to date when it is opened, with all that is in it."""
+    path = tmp_path / "old.db"
+
+    async def scene() -> tuple[Any, Any]:
+        store = await Store.open(path)
+        await Walk().turn("tonight").into(store)
+        await store.close()
+        change(path, "DROP TABLE forks")
+        change(path, "UPDATE alembic_version SET version_num = '0001'")
+        store = await Store.open(path)
+        landing = await fork(store, "walk", "copy", None, LATER)
+        summaries = [asdict(summary) for summary in await store.list()]
+        await store.close()
+        return landing, summaries
+
+    landing, summaries = asyncio.run(scene())
+
+    assert landing.seq == 5
+    assert {summary["id"] for summary in summaries} == {"walk", "copy"}
+
+
+def test_the_message_of_a_walk_is_what_it_seems() -> None:
+    """The steps that the tests above count: opened, message, call, result, answer."""

@@ -1,0 +1,526 @@
+"""The file under the store: how it is opened, refused, locked, set up and made."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, create_engine
+
+from turnwise.persistence.errors import StorageFailed
+from turnwise.persistence.sqlite.database import Database
+from turnwise.persistence.sqlite.identity import APPLICATION_ID, REVISIONS
+from turnwise.persistence.sqlite.migrate import SCRIPTS
+from turnwise.persistence.sqlite.schema import metadata
+from turnwise.persistence.sqlite.store import Store
+from turnwise.states import StoreError
+
+from ...support.walks import Walk
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a database can be made."""
+    return tmp_path / "dinner.db"
+
+
+@pytest.fixture
+async def database(path: Path) -> AsyncIterator[Database]:
+    """A new database, open."""
+    database = await Database.open(path)
+    yield database
+    await database.close()
+
+
+async def refusal(url: str | Path, *, read_only: bool = False) -> str:
+    """The sentence with which the store refuses to open something."""
+    with pytest.raises(StoreError) as refused:
+        await Store.open(url, read_only=read_only)
+    assert refused.value.sentence == str(refused.value)
+    return refused.value.sentence
+
+
+def pragma(name: str, connection: Connection) -> object:
+    """A setting of a connection."""
+    return connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
+
+
+def schema_of(connection: Connection) -> set[str]:
+    """All statements that make the tables and indexes of a database, but for alembic's own."""
+    statements = connection.exec_driver_sql("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL").scalars()
+    return {re.sub(r"\s+", " ", sql) for sql in statements if "alembic_version" not in sql}
+
+
+def python(program: str, *arguments: object) -> str:
+    """What another Python process prints."""
+    command = [sys.executable, "-c", program, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@contextmanager
+def other_process(program: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+    """Another Python process, once it has said that it is ready; killed in the end."""
+    command = [sys.executable, "-c", program, *map(str, arguments)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "ready\n"
+            yield process
+        finally:
+            process.kill()
+
+
+HOLD = """
+import asyncio, sys
+from turnwise.persistence.store import Store
+
+async def main():
+    store = await Store.open(sys.argv[1])
+    print("ready", flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+
+asyncio.run(main())
+"""
+"""An engine that keeps a database open until it is killed, or whoever started it is gone."""
+
+CRASH = """
+import os, signal, sqlite3, sys
+
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("UPDATE conversations SET owner = 'the last commit'")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+"""A writer that dies right after a commit and leaves a write-ahead log behind."""
+
+
+class TestAddresses:
+    """A database is named by a path or a URL."""
+
+    @pytest.mark.parametrize("form", ["{}", "sqlite:///{}", "sqlite+pysqlite:///{}"])
+    async def test_a_path_and_a_url_name_the_same_file(self, form: str, path: Path) -> None:
+        """`dinner.db` and `sqlite:///dinner.db` are one database."""
+        store = await Store.open(form.format(path))
+
+        await store.close()
+        assert path.exists()
+
+    async def test_a_path_is_taken_as_it_is_written(self, tmp_path: Path) -> None:
+        """Signs that mean something in a URL mean nothing in a path."""
+        odd = tmp_path / "what? 50% #1.db"
+
+        await (await Store.open(odd)).close()
+
+        assert odd.exists()
+
+    async def test_a_relative_path_stays_where_it_was(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A change of the working directory does not move a database that is open."""
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path)
+        store = await Store.open("sqlite:///dinner.db")
+
+        monkeypatch.chdir("elsewhere")
+        await Walk().into(store)
+        await store.close()
+
+        assert [file.name for file in Path.cwd().iterdir()] == []
+
+    @pytest.mark.parametrize("url", [":memory:", "sqlite://", "sqlite:///:memory:"])
+    async def test_the_memory_holds_a_database_of_its_own(self, url: str, tmp_path: Path) -> None:
+        """A database in memory leaves no file, and no two of them are the same."""
+        one, other = await Store.open(url), await Store.open(url)
+
+        await Walk().turn().into(one)
+
+        assert (len(await one.list()), len(await other.list())) == (1, 0)
+        await one.close()
+        await other.close()
+
+    @pytest.mark.parametrize(
+        ("url", "sentence"),
+        [
+            (
+                "postgresql://me:secret@host/dinner",
+                "Conversations are kept in SQLite files; postgresql is not supported.",
+            ),
+            (
+                "sqlite://dinner.db",
+                "sqlite://dinner.db does not name a file; a file is written like this: sqlite:///dinner.db",
+            ),
+            ("sqlite:///", "sqlite:/// does not name a file; a file is written like this: sqlite:///dinner.db"),
+            ("://me:secret@", "The address of the database is neither a path nor a URL."),
+        ],
+    )
+    async def test_any_other_address_is_refused(self, url: str, sentence: str) -> None:
+        """One sentence, without the password that may stand in it (P33)."""
+        assert await refusal(url) == sentence
+
+
+class TestWhatCannotBeOpened:
+    """Each in one sentence, and nothing is left behind (P33)."""
+
+    async def test_a_file_that_is_no_database(self, path: Path) -> None:
+        """A text file stays the text file it is, and nothing new stands beside it."""
+        path.write_text("Dear diary, " * 100)
+
+        sentence = await refusal(path)
+
+        assert sentence == f"{path} is not a SQLite database."
+        assert [file.name for file in path.parent.iterdir()] == [path.name]
+        assert path.read_text() == "Dear diary, " * 100
+
+    @pytest.mark.parametrize("application", [0, 0x4F54_4852])
+    @pytest.mark.parametrize("read_only", [False, True])
+    async def test_the_database_of_another_program(self, application: int, read_only: bool, path: Path) -> None:
+        """It is recognised before a byte of it is changed, whether or not it has an application id."""
+        with closing(sqlite3.connect(path)) as theirs:
+            theirs.execute(f"PRAGMA application_id = {application}")
+            theirs.execute("CREATE TABLE recipes (name)")
+        before = path.read_bytes()
+
+        sentence = await refusal(path, read_only=read_only)
+
+        assert sentence == f"{path} is the database of another program."
+        assert path.read_bytes() == before
+        assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+    @pytest.mark.parametrize("read_only", [False, True])
+    async def test_a_database_from_the_future(self, read_only: bool, path: Path) -> None:
+        """What a newer turnwise wrote is not guessed at."""
+        await (await Store.open(path)).close()
+        with closing(sqlite3.connect(path, isolation_level=None)) as future:
+            future.execute("UPDATE alembic_version SET version_num = '9999'")
+
+        sentence = await refusal(path, read_only=read_only)
+
+        assert sentence == f"{path} was written by a newer turnwise; update turnwise to open it."
+
+    async def test_a_folder(self, tmp_path: Path) -> None:
+        """A folder is no database, to write or to read."""
+        sentences = {await refusal(tmp_path), await refusal(tmp_path, read_only=True)}
+
+        assert sentences == {f"{tmp_path} is a folder, not a database."}
+
+    async def test_a_file_in_a_folder_that_does_not_exist(self, tmp_path: Path) -> None:
+        """No folder is made: it is more likely a slip of the pen."""
+        missing = tmp_path / "nowhere" / "dinner.db"
+
+        assert await refusal(missing) == f"The folder of {missing} does not exist."
+        assert not missing.parent.exists()
+
+    async def test_a_file_below_a_file(self, path: Path) -> None:
+        """A file is no folder."""
+        path.touch()
+
+        sentence = await refusal(path / "dinner.db")
+
+        assert sentence == f"{path / 'dinner.db'} cannot be made: its folder does not allow it."
+
+    async def test_a_missing_file_to_read(self, path: Path) -> None:
+        """Who only wants to read makes no file."""
+        assert await refusal(path, read_only=True) == f"There is no database to read: {path}."
+        assert not path.exists()
+
+    async def test_an_empty_file_to_read(self, path: Path) -> None:
+        """A file in which no tables are yet is left as it is."""
+        path.touch()
+
+        sentence = await refusal(path, read_only=True)
+
+        assert sentence == f"{path} is not ready to be read; an engine that opens it once makes it so."
+
+    async def test_memory_to_read(self) -> None:
+        """There is nothing in a new memory that could be read."""
+        assert await refusal(":memory:", read_only=True) == "A new database in memory holds nothing that could be read."
+
+    async def test_a_file_that_another_program_holds_locked(self, path: Path) -> None:
+        """After the time to wait is over, it is said who is in the way."""
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            with pytest.raises(StorageFailed) as failed:
+                await Store.open(path, busy_timeout=0.01)
+
+        assert failed.value.sentence == f"{path} cannot be used now: another program holds it locked."
+
+    async def test_what_could_not_be_opened_is_not_locked(self, path: Path) -> None:
+        """Once the cause is gone the same process opens it."""
+        path.write_text("Dear diary, " * 100)
+        await refusal(path)
+        path.unlink()
+
+        await (await Store.open(path)).close()
+
+
+class TestTheLock:
+    """One engine per database file (P42)."""
+
+    async def test_a_second_engine_is_refused(self, path: Path) -> None:
+        """Also in the same process, and also by another name of the file."""
+        link = path.with_name("link.db")
+        link.symlink_to(path)
+        store = await Store.open(path)
+
+        assert await refusal(path) == f"{path} is already open in another engine; close that one first."
+        assert await refusal(link) == f"{link} is already open in another engine; close that one first."
+        await store.close()
+
+    async def test_an_engine_in_another_process_is_refused(self, path: Path) -> None:
+        """P42: the second one is refused with one sentence; commands that only read work."""
+        await (await Store.open(path)).close()
+
+        with other_process(HOLD, path):
+            sentence = await refusal(path)
+            reading = await Store.open(path, read_only=True)
+            conversations = await reading.list()
+            await reading.close()
+
+        assert sentence == f"{path} is already open in another engine; close that one first."
+        assert conversations == ()
+
+    async def test_closing_releases_it(self, path: Path) -> None:
+        """After `close` the next engine may open the file."""
+        await (await Store.open(path)).close()
+
+        await (await Store.open(path)).close()
+
+    async def test_death_releases_it(self, path: Path) -> None:
+        """A process that was killed holds nothing, whatever it left lying around."""
+        with other_process(HOLD, path) as process:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+
+        await (await Store.open(path)).close()
+
+    async def test_two_databases_in_memory_do_not_meet(self) -> None:
+        """There is no file, so there is nothing to lock."""
+        stores = [await Store.open(":memory:") for _ in range(2)]
+
+        for store in stores:
+            await store.close()
+
+
+class TestSettings:
+    """Each was measured to matter; none is SQLite's default, or its driver's."""
+
+    @pytest.mark.parametrize(
+        ("setting", "value"),
+        [
+            ("journal_mode", "wal"),
+            ("synchronous", 2),  # FULL
+            ("foreign_keys", 1),
+            ("busy_timeout", 5000),
+            ("secure_delete", 1),
+            ("application_id", APPLICATION_ID),
+        ],
+    )
+    async def test_both_connections_are_set(self, setting: str, value: object, database: Database) -> None:
+        """The one that writes and the one that reads."""
+        found = [
+            await database.write(lambda connection: pragma(setting, connection)),
+            await database.read(lambda connection: pragma(setting, connection)),
+        ]
+
+        assert found == [value, value]
+
+    async def test_all_files_are_for_their_owner_alone(self, path: Path) -> None:
+        """What people say is nobody else's business: 0600, also for the files beside the database."""
+        store = await Store.open(path)
+        await Walk().into(store)
+
+        modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+
+        assert modes == {f"dinner.db{ending}": 0o600 for ending in ("", "-wal", "-shm", ".lock")}
+        await store.close()
+
+    async def test_no_update_is_lost(self, database: Database, path: Path) -> None:
+        """Two writers that read, add one and write 200 times each come to 400: a write takes its lock when it begins.
+
+        The driver's own transaction control loses most of them, and a lock taken late fails without waiting.
+        """
+        await database.write(lambda connection: connection.exec_driver_sql("CREATE TABLE counter AS SELECT 0 AS n"))
+
+        def add_one(connection: Connection) -> None:
+            n = connection.exec_driver_sql("SELECT n FROM counter").scalar_one()
+            connection.exec_driver_sql("UPDATE counter SET n = ?", (n + 1,))
+
+        def add_beside_it() -> None:
+            with closing(sqlite3.connect(path, isolation_level=None)) as other:
+                for _ in range(200):
+                    other.execute("BEGIN IMMEDIATE")
+                    (n,) = other.execute("SELECT n FROM counter").fetchone()
+                    other.execute("UPDATE counter SET n = ?", (n + 1,))
+                    other.execute("COMMIT")
+
+        beside = asyncio.create_task(asyncio.to_thread(add_beside_it))
+        for _ in range(200):
+            await database.write(add_one)
+        await beside
+
+        total = await database.read(lambda connection: connection.exec_driver_sql("SELECT n FROM counter").scalar())
+        assert total == 400
+
+
+class TestWriting:
+    """One thread writes, and what it does is done whole or not at all."""
+
+    async def test_work_that_raises_is_undone(self, database: Database) -> None:
+        """Its first half is not there either."""
+
+        def half(connection: Connection) -> None:
+            connection.exec_driver_sql("CREATE TABLE half (n)")
+            raise ValueError("half way")
+
+        with pytest.raises(ValueError, match="half way"):
+            await database.write(half)
+
+        assert "CREATE TABLE half (n)" not in await database.read(schema_of)
+
+    async def test_who_reads_waits_for_no_writer(self, database: Database, path: Path) -> None:
+        """While another program writes, reading goes on."""
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+
+            assert await database.read(lambda connection: pragma("user_version", connection)) == 0
+
+    async def test_who_reads_cannot_write(self, database: Database) -> None:
+        """The reading connection is opened for reading only, so a slip cannot change anything."""
+        with pytest.raises(StorageFailed) as failed:
+            await database.read(lambda connection: connection.exec_driver_sql("CREATE TABLE slip (n)"))
+
+        assert failed.value.sentence.endswith("cannot be used now: it may only be read.")
+
+    async def test_closed_is_closed(self, path: Path) -> None:
+        """To close twice is harmless; to go on afterwards is an error with a sentence."""
+        store = await Store.open(path)
+        await store.close()
+        await store.close()
+
+        with pytest.raises(StoreError) as closed:
+            await store.list()
+
+        assert closed.value.sentence == f"{path} is closed."
+
+    def test_what_nobody_closed_makes_no_noise(self, path: Path) -> None:
+        """A program that ends without closing its store loses nothing, and nobody sees a traceback (P33)."""
+        program = (
+            "import asyncio, sys; from turnwise.persistence.sqlite.store import Store;"
+            "asyncio.run(Store.open(sys.argv[1])); sys.exit('no table is free')"
+        )
+
+        done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True)
+
+        assert done.stderr == "no table is free\n"
+
+    async def test_closing_leaves_one_file(self, path: Path) -> None:
+        """The write-ahead log goes into the file, so that a copy of the file is a copy of everything."""
+        store = await Store.open(path)
+        await Walk().into(store)
+
+        await store.close()
+
+        assert sorted(file.name for file in path.parent.iterdir()) == ["dinner.db", "dinner.db.lock"]
+
+
+class TestReadingOnly:
+    """Commands that look at a database neither wait for an engine nor change what it left."""
+
+    async def test_beside_a_running_engine(self, path: Path) -> None:
+        """It sees each commit, from the moment it is made."""
+        writing = await Store.open(path)
+        reading = await Store.open(path, read_only=True)
+
+        log = await Walk().into(writing)
+        before = len(await reading.entries("walk"))
+        await log.append(*Walk().say().steps[1])
+        after = len(await reading.entries("walk"))
+
+        assert (before, after) == (1, 2)
+        await reading.close()
+        await writing.close()
+
+    async def test_after_a_crash(self, path: Path) -> None:
+        """What was committed is seen, and every byte of the file and its write-ahead log stays as the crash left it."""
+        store = await Store.open(path)
+        await Walk().into(store)
+        await store.close()
+        assert subprocess.run([sys.executable, "-c", CRASH, path]).returncode == -signal.SIGKILL
+        wal = path.with_name("dinner.db-wal")
+        before = path.read_bytes(), wal.read_bytes()
+
+        reading = await Database.open(path, read_only=True)
+        owner = await reading.read(
+            lambda connection: connection.exec_driver_sql("SELECT owner FROM conversations").scalar()
+        )
+        await reading.close()
+
+        assert owner == "the last commit"
+        assert b"the last commit" in before[1]
+        assert (path.read_bytes(), wal.read_bytes()) == before
+
+    async def test_nothing_can_be_written(self, path: Path) -> None:
+        """A log that was loaded for reading takes no step."""
+        writing = await Store.open(path)
+        await Walk().into(writing)
+        await writing.close()
+        reading = await Store.open(path, read_only=True)
+        loaded = await reading.load("walk")
+
+        with pytest.raises(StoreError) as refused:
+            await loaded.log.append(*Walk().say().steps[1])
+
+        assert refused.value.sentence == f"{path} was opened for reading only."
+        await reading.close()
+
+
+class TestMigrations:
+    """There is one way in which tables come to be."""
+
+    async def test_databases_that_are_opened_at_once(self, tmp_path: Path) -> None:
+        """Alembic works for one thread at a time; each database gets its own tables, and nothing else."""
+        stores = await asyncio.gather(*(Store.open(tmp_path / f"{number}.db") for number in range(8)))
+
+        assert [await store.list() for store in stores] == [()] * 8
+        for store in stores:
+            await store.close()
+
+    async def test_they_make_the_tables_that_the_code_knows(self, database: Database) -> None:
+        """All migrations together make, statement by statement, what `schema` describes."""
+        described = create_engine("sqlite://")
+        with described.begin() as connection:
+            metadata.create_all(connection)
+            expected = schema_of(connection)
+
+        assert await database.read(schema_of) == expected
+
+    def test_the_list_of_revisions_is_the_list_of_files(self) -> None:
+        """A database is recognised without alembic, by a list that must not lag behind."""
+        config = Config()
+        config.set_main_option("script_location", str(SCRIPTS))
+        config.set_main_option("path_separator", "os")
+
+        scripts = ScriptDirectory.from_config(config).walk_revisions()
+
+        assert [script.revision for script in scripts] == list(reversed(REVISIONS))
+
+    async def test_a_database_that_needs_none_does_not_load_alembic(self, path: Path) -> None:
+        """Opening what is up to date costs a query."""
+        await (await Store.open(path)).close()
+
+        loaded = python(
+            "import asyncio, sys; from turnwise.persistence.sqlite.store import Store;"
+            "asyncio.run(Store.open(sys.argv[1])); print(*sys.modules)",
+            path,
+        )
+
+        assert "sqlalchemy" in loaded.split()
+        assert "alembic" not in loaded.split()

@@ -1,0 +1,310 @@
+"""Messages that come during a turn, as the pure machine takes them: they wait, they steer, or they are taken back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from turnwise.states import (
+    Closed,
+    CloseRequested,
+    Context,
+    Failed,
+    Idle,
+    LlmRequesting,
+    MessageWithdrawn,
+    PersistMessage,
+    PersistToolResults,
+    Refused,
+    RequestLlm,
+    ToolExecuting,
+    UserMessage,
+    Waiting,
+    transition,
+)
+from turnwise.states.projections.transcript import Transcript
+from turnwise.states.values.inbox import MAX_INBOX
+from turnwise.testing.strategies import NOON
+
+from ..support.conversation import Conversation
+
+
+def waiting(conversation: Conversation) -> list[str]:
+    """The texts of the messages that wait, in order."""
+    said = {entry.seq: entry.event.text for entry in conversation.history.log if isinstance(entry.event, UserMessage)}
+    return [said[message.seq] for message in getattr(conversation.state, "inbox", ())]
+
+
+def told(conversation: Conversation) -> list[tuple[str, str, int]]:
+    """Who said what, in which turn."""
+    return [(message.role, message.text, message.turn) for message in conversation.transcript]
+
+
+def working(**rules: Any) -> Conversation:
+    """A conversation in the middle of a round of two tools."""
+    conversation = Conversation(**rules)
+    conversation.says("Hello")
+    conversation.model_calls("a", "b")
+    return conversation
+
+
+class TestQueued:
+    """A queued message begins the next turn."""
+
+    def test_it_waits_for_the_end_of_the_turn(self) -> None:
+        """P17, D10: it is let in by the step that ends the turn, and its turn begins in that same step."""
+        conversation = Conversation(when_busy="queue")
+        conversation.says("Hello")
+        conversation.says("And rain?")
+        assert waiting(conversation) == ["And rain?"]
+
+        step = conversation.model_says("Good day")
+
+        assert step.ended is not None and step.ended.turn == 1
+        assert conversation.rests_in(LlmRequesting).turn.number == 2
+        assert told(conversation) == [("user", "Hello", 1), ("assistant", "Good day", 1), ("user", "And rain?", 2)]
+        assert waiting(conversation) == []
+
+    def test_the_words_of_the_machine_belong_to_the_turn_that_ended(self) -> None:
+        """What is said as a turn ends, and the results that it leaves, are the old turn's, not the next one's."""
+        conversation = working(when_busy="queue")
+        conversation.says("And rain?")
+        conversation.cancels()
+        conversation.tool_stops("a")
+        conversation.says("And wind?")
+        conversation.model_says("")
+
+        turns = [(message.role, message.turn) for message in conversation.transcript]
+        assert turns == [
+            ("user", 1),
+            ("assistant", 1),
+            ("tool", 1),
+            ("tool", 1),
+            ("user", 2),
+            ("assistant", 2),
+            ("assistant", 2),
+            ("user", 3),
+        ]
+
+    def test_it_does_not_enter_between_two_requests(self) -> None:
+        """A turn ends as it began; only a steered message reaches it."""
+        conversation = working(when_busy="queue")
+        conversation.says("And rain?")
+
+        conversation.tool_ends("a")
+        conversation.tool_ends("b")
+
+        assert conversation.wanted() == [PersistToolResults, RequestLlm]
+        assert waiting(conversation) == ["And rain?"]
+
+    def test_messages_that_waited_begin_one_turn_together(self) -> None:
+        """P17: in the order in which they came."""
+        conversation = Conversation(when_busy="queue")
+        for text in ("a", "b", "c"):
+            conversation.says(text)
+
+        conversation.model_says("One")
+
+        assert told(conversation)[2:] == [("user", "b", 2), ("user", "c", 2)]
+        assert len(conversation.requests()) == 2
+
+    def test_the_transcript_knows_which_turn_took_a_message(self) -> None:
+        """Whoever sent it can find the answer: by its id, once it has entered, and not before."""
+        conversation = Conversation(when_busy="queue")
+        conversation.says("a")
+        conversation.says("b")
+        so_far = list(conversation.history.log)
+        conversation.model_says("One")
+
+        before, after = Transcript(), Transcript()
+        for entry in so_far:
+            before.add(entry)
+        for entry in conversation.history.log:
+            after.add(entry)
+
+        assert before.taken == {"request-1": 1}
+        assert after.taken == {"request-1": 1, "request-2": 2}
+        assert [m.message_id for m in after.messages if m.role == "user"] == ["request-1", "request-2"]
+
+
+class TestSteered:
+    """A steered message enters the turn that is under way, before its next request (case P37)."""
+
+    def test_it_enters_behind_the_results(self) -> None:
+        """P37: the round is finished first, then the model reads the results and the message."""
+        conversation = working(when_busy="steer")
+        conversation.says("Only rain")
+
+        conversation.tool_ends("a")
+        assert waiting(conversation) == ["Only rain"]
+        conversation.tool_ends("b")
+
+        assert conversation.wanted() == [PersistToolResults, PersistMessage, RequestLlm]
+        assert conversation.roles() == ["user", "assistant", "tool", "tool", "user"]
+        assert conversation.transcript[-1].turn == 1
+
+    def test_it_begins_the_next_turn_if_this_one_ends_first(self) -> None:
+        """P37: never lost."""
+        conversation = Conversation(when_busy="steer")
+        conversation.says("Hello")
+        conversation.says("Only rain")
+
+        conversation.model_says("Good day")
+
+        assert told(conversation)[2:] == [("user", "Only rain", 2)]
+
+    @pytest.mark.parametrize(("policy", "wish"), [("refuse", "steer"), ("queue", "steer"), ("steer", None)])
+    def test_a_message_may_wish_to_steer(self, policy: str, wish: str | None) -> None:
+        """What the message says goes before what the policy says."""
+        conversation = working(when_busy=policy)
+
+        conversation.happens(UserMessage, text="Only rain", when_busy=wish)
+
+        (message,) = conversation.rests_in(ToolExecuting).inbox
+        assert message.steer
+
+    @pytest.mark.parametrize(("policy", "wish"), [("refuse", "queue"), ("steer", "queue"), ("queue", None)])
+    def test_a_message_may_wish_to_wait(self, policy: str, wish: str | None) -> None:
+        """The same, the other way round."""
+        conversation = working(when_busy=policy)
+
+        conversation.happens(UserMessage, text="And rain?", when_busy=wish)
+
+        (message,) = conversation.rests_in(ToolExecuting).inbox
+        assert not message.steer
+
+    def test_a_message_may_wish_to_be_refused(self) -> None:
+        """Somebody who will not wait hears so at once."""
+        conversation = working(when_busy="queue")
+
+        with pytest.raises(Refused) as refused:
+            conversation.happens(UserMessage, text="Now!", when_busy="refuse")
+
+        assert refused.value.code == "busy"
+
+
+class TestRoom:
+    """An inbox holds `MAX_INBOX` messages."""
+
+    def holding(self, count: int) -> LlmRequesting:
+        """A conversation in which so many messages wait."""
+        state = transition(Idle(), UserMessage(event_id="0", at=NOON, text="Hello"), Context()).state
+        inbox = tuple(Waiting(event_id=f"waiting-{n}", seq=n) for n in range(count))
+        return state.model_copy(update={"inbox": inbox})
+
+    def test_the_last_place_is_taken(self) -> None:
+        """One less than the bound: it is taken."""
+        message = UserMessage(event_id="1", at=NOON, text="One more", when_busy="queue")
+
+        step = transition(self.holding(MAX_INBOX - 1), message, Context())
+
+        assert len(step.state.inbox) == MAX_INBOX
+
+    def test_where_there_is_no_room_a_message_is_refused(self) -> None:
+        """The sender learns it, and may send it again."""
+        message = UserMessage(event_id="1", at=NOON, text="One more", when_busy="queue")
+
+        with pytest.raises(Refused) as refused:
+            transition(self.holding(MAX_INBOX), message, Context())
+
+        assert refused.value.code == "busy"
+
+
+class TestTakenBack:
+    """A message that waits can be withdrawn, once."""
+
+    def test_it_never_enters(self) -> None:
+        """P37: the others keep their places."""
+        conversation = Conversation(when_busy="queue")
+        for text in ("a", "b", "c", "d"):
+            conversation.says(text)
+
+        step = conversation.happens(MessageWithdrawn, message_id="request-3")
+        conversation.model_says("One")
+
+        assert step.withdrawn == ("request-3",)
+        assert [text for _, text, _ in told(conversation)] == ["a", "One", "b", "d"]
+
+    def test_what_does_not_wait_cannot_be_taken_back(self) -> None:
+        """It has entered, or was never sent."""
+        conversation = Conversation(when_busy="queue")
+        conversation.says("a")
+        conversation.says("b")
+
+        with pytest.raises(Refused) as refused:
+            conversation.happens(MessageWithdrawn, message_id="request-1")
+
+        assert refused.value.code == "not_waiting"
+        assert waiting(conversation) == ["b"]
+
+    def test_a_step_that_takes_nothing_back_says_so(self) -> None:
+        """Whoever sent a message that waits need not ask why."""
+        conversation = Conversation(when_busy="queue")
+
+        steps = [conversation.says("a"), conversation.says("b"), conversation.model_says("One")]
+
+        assert [step.withdrawn for step in steps] == [(), (), ()]
+
+    def test_a_close_takes_back_all_that_waits(self) -> None:
+        """The step says which messages will never be answered."""
+        conversation = working(when_busy="queue")
+        conversation.says("And rain?")
+        conversation.says("And wind?")
+        conversation.closes()
+
+        step = conversation.tool_stops("a")
+
+        conversation.rests_in(Closed)
+        assert step.withdrawn == ("request-3", "request-4")
+
+
+class TestAfterAFailure:
+    """What waits when a turn fails, waits on."""
+
+    def failed(self) -> Conversation:
+        """A conversation whose turn failed while a message waited."""
+        conversation = Conversation(when_busy="queue")
+        conversation.says("Hello")
+        conversation.says("And rain?")
+        conversation.model_fails("authentication")
+        return conversation
+
+    def test_it_is_neither_lost_nor_answered(self) -> None:
+        """Law 13: it is still in the inbox."""
+        conversation = self.failed()
+
+        assert [message.event_id for message in conversation.rests_in(Failed).inbox] == ["request-2"]
+        assert told(conversation) == [("user", "Hello", 1)]
+
+    def test_a_message_takes_it_along(self) -> None:
+        """In the order in which they came."""
+        conversation = self.failed()
+
+        conversation.says("And wind?")
+
+        assert told(conversation)[1:] == [("user", "And rain?", 2), ("user", "And wind?", 2)]
+
+    def test_a_retry_leaves_it_waiting(self) -> None:
+        """What failed is tried again as it was; what waits has its own turn behind it."""
+        conversation = self.failed()
+        conversation.tries_again()
+        assert waiting(conversation) == ["And rain?"]
+
+        conversation.model_says("Good day")
+
+        assert told(conversation)[1:] == [("assistant", "Good day", 2), ("user", "And rain?", 3)]
+
+    def test_it_can_be_taken_back(self) -> None:
+        """And the conversation stays failed."""
+        conversation = self.failed()
+
+        conversation.happens(MessageWithdrawn, message_id="request-2")
+
+        assert conversation.rests_in(Failed).inbox == ()
+
+    def test_a_close_takes_it_back(self) -> None:
+        """The step says so."""
+        conversation = self.failed()
+
+        assert conversation.happens(CloseRequested).withdrawn == ("request-2",)

@@ -1,0 +1,861 @@
+"""The reply flow in pure form: a profile, a recall, eight requests, and a reply whatever fails. No engine, no store."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from turnwise.effects.model.request.request_builder import build_request
+from turnwise.states import (
+    Abort,
+    DeliverToUser,
+    Failed,
+    Idle,
+    Limits,
+    LlmRequesting,
+    MemoryRecalling,
+    ModelSpec,
+    PersistMessage,
+    PersistToolResults,
+    Policy,
+    Profile,
+    ProfileSelected,
+    ProfileSelecting,
+    RecallMemory,
+    Recent,
+    Repeats,
+    RequestLlm,
+    RetryWaiting,
+    SelectProfile,
+    Texts,
+    ToolCall,
+    ToolExecuting,
+    Usage,
+)
+from turnwise.states.policy.policy import Empty
+from turnwise.states.policy.presets import reply_flow
+from turnwise.states.projections.reply_text import text_of_reply
+
+from ..support.agents_and_flows import COOK, GUIDE, Flow
+from ..support.conversation import asking, call, completing, mailing, responding, spawning, talking
+
+TEXTS = Texts()
+SECRETIVE = Profile(name="secretive", recall=False)
+
+
+def routed(**rules: Any) -> Flow:
+    """The reply flow with two profiles to choose from."""
+    return Flow(reply_flow(), **{"profiles": (COOK, GUIDE), **rules})
+
+
+def begun(**rules: Any) -> Flow:
+    """The reply flow in its first model request."""
+    flow = Flow(reply_flow(), **rules)
+    flow.begins("How is the weather?")
+    return flow
+
+
+def worked(**rules: Any) -> Flow:
+    """The reply flow after a tool has given its result."""
+    flow = begun(**rules)
+    flow.model_calls("search")
+    flow.tool_ends("search", "18 degrees")
+    return flow
+
+
+def search(call_id: str, arguments: str = '{"query": "weather"}', **facts: Any) -> ToolCall:
+    """A call of a search under an id of its own."""
+    return call("search", call_id=call_id, arguments=arguments, **facts)
+
+
+class TestTheProfile:
+    """J2: the router chooses, or the first profile holds."""
+
+    @pytest.mark.parametrize(("chosen", "profile"), [("guide", "guide"), ("cook", "cook")])
+    def test_the_turn_goes_on_with_the_profile_that_is_chosen(self, chosen: str, profile: str) -> None:
+        """J2: a valid name → that profile."""
+        flow = routed()
+        flow.says()
+        assert flow.wanted() == [PersistMessage, SelectProfile]
+
+        flow.router_chooses(chosen)
+        flow.recall_finds()
+
+        assert flow.requests()[-1].profile == profile
+
+    @pytest.mark.parametrize("chosen", ["nobody", "", "GUIDE", " guide"])
+    def test_an_unknown_name_means_the_first_profile(self, chosen: str) -> None:
+        """J2: an unknown name → the fallback profile; the turn goes on."""
+        flow = routed()
+
+        flow.begins(profile=chosen)
+
+        assert flow.requests()[-1].profile == "cook"
+
+    @pytest.mark.parametrize("kind", ["timeout", "internal", "authentication"])
+    def test_without_a_router_that_answers_the_first_profile_holds(self, kind: str) -> None:
+        """J2: the router raises or times out → the fallback profile; the turn goes on."""
+        flow = routed()
+        flow.says()
+
+        flow.breaks(SelectProfile, kind)
+
+        assert flow.rests_in(MemoryRecalling).turn.profile == "cook"
+        flow.recall_finds()
+        assert flow.requests()[-1].profile == "cook"
+
+    @pytest.mark.parametrize(
+        ("rules", "profile"),
+        [
+            ({"profiles": (GUIDE,)}, "guide"),
+            ({"profiles": ()}, ""),
+            ({"profiles": (COOK, GUIDE), "route": False}, "cook"),
+        ],
+    )
+    def test_where_there_is_no_choice_nobody_is_asked(self, rules: dict[str, Any], profile: str) -> None:
+        """J2: one profile, or no routing → no router call."""
+        flow = Flow(reply_flow(), **rules)
+
+        flow.says()
+
+        assert SelectProfile not in flow.wanted()
+        assert flow.rests_in(MemoryRecalling).turn.profile == profile
+
+    def test_each_turn_chooses_anew(self) -> None:
+        """The profile of one turn is not that of the next, which begins with the first one again."""
+        flow = routed()
+        flow.begins(profile="guide")
+        flow.model_says("This way.")
+
+        flow.says("And now?")
+
+        assert flow.rests_in(ProfileSelecting).turn.profile == "cook"
+
+    def test_what_the_router_cost_counts(self) -> None:
+        """The cost of a turn is that of all it asked for."""
+        cost = Usage(input_tokens=5, output_tokens=1)
+        flow = routed()
+        flow.says()
+
+        flow.happens(ProfileSelected, effect_id=flow.flying(SelectProfile), profile="guide", usage=cost)
+        flow.recall_finds(usage=cost)
+        flow.model_says("Yes.", usage=cost)
+
+        assert flow.ended.usage == cost + cost + cost
+
+    def test_a_cancel_after_the_router_failed_ends_the_turn(self) -> None:
+        """J2, P8: what is in flight is stopped, and what comes late changes nothing."""
+        flow = routed()
+        flow.says()
+        router = flow.flying(SelectProfile)
+        flow.breaks(SelectProfile)
+        recall = flow.flying(RecallMemory)
+
+        flow.cancels()
+
+        flow.rests_in(Idle)
+        assert flow.stopped() == [recall]
+        assert flow.ended.status == "cancelled"
+        assert flow.happens(ProfileSelected, effect_id=router, profile="guide").ignored
+
+    def test_a_cancel_stops_the_router(self) -> None:
+        """P8 for the router: nothing of the turn is left."""
+        flow = routed()
+        flow.says()
+
+        flow.cancels()
+
+        assert flow.wanted() == [Abort]
+        flow.rests_in(Idle)
+        assert flow.delivered() == []
+
+
+class TestMemory:
+    """J3, J4: what of the past belongs to the turn is looked for, and the turn goes on without."""
+
+    def test_what_was_found_belongs_to_every_request_of_the_turn(self) -> None:
+        """J4, J5: the answer that holds the block is named by each request, and by none of the next turn."""
+        flow = Flow(reply_flow())
+        flow.begins(block="You like sushi.")
+        flow.model_calls("search")
+        flow.tool_ends("search")
+        flow.model_says("Sushi, then.")
+
+        flow.says("And tomorrow?")
+        flow.breaks(RecallMemory)
+
+        memories = [flow.words(request.memory) for request in flow.requests()]
+        assert memories == [["You like sushi."], ["You like sushi."], []]
+
+    def test_the_search_knows_the_profile_and_how_far_back_to_look(self) -> None:
+        """J3, J4: the effect says for which profile, whether to search, and how many seconds back."""
+        flow = routed()
+        flow.says()
+        flow.router_chooses("guide")
+
+        (recall,) = flow.step.effects
+
+        assert isinstance(recall, RecallMemory)
+        assert (recall.profile, recall.search, recall.recent) == ("guide", True, 300.0)
+
+    @pytest.mark.parametrize("kind", ["timeout", "internal"])
+    def test_without_a_recall_the_turn_goes_on(self, kind: str) -> None:
+        """J4: the extraction fails → no block, the turn goes on."""
+        flow = Flow(reply_flow())
+        flow.says()
+
+        flow.breaks(RecallMemory, kind)
+
+        flow.rests_in(LlmRequesting)
+        assert flow.requests()[-1].memory is None
+
+    def test_a_profile_that_may_not_recall_only_looks_back_some_minutes(self) -> None:
+        """J4: not allowed for the profile → nothing is searched; J3: recent dialogue belongs to it all the same."""
+        flow = routed(profiles=(COOK, SECRETIVE))
+        flow.says()
+        flow.router_chooses("secretive")
+
+        (recall,) = flow.step.effects
+
+        assert isinstance(recall, RecallMemory)
+        assert (recall.search, recall.recent) == (False, 300.0)
+
+    def test_where_nothing_is_to_be_found_nothing_is_looked_for(self) -> None:
+        """J4: a profile that may not recall, in a conversation that knows its whole past → no search at all."""
+        flow = routed(profiles=(COOK, SECRETIVE), dialogue="transcript")
+        flow.says()
+
+        flow.router_chooses("secretive")
+
+        flow.rests_in(LlmRequesting)
+
+    def test_a_profile_that_may_recall_searches(self) -> None:
+        """J4: the same rules, the other profile."""
+        flow = routed(profiles=(COOK, SECRETIVE), dialogue="transcript")
+        flow.says()
+
+        flow.router_chooses("cook")
+
+        (recall,) = flow.step.effects
+        assert isinstance(recall, RecallMemory)
+        assert (recall.search, recall.recent) == (True, None)
+
+    def test_each_request_says_when_it_is_made(self) -> None:
+        """J6: fresh context tells the moment of the request, so each request has its own."""
+        flow = begun()
+        first = flow.now
+        flow.model_calls("search")
+        flow.now += timedelta(minutes=5)
+
+        flow.tool_ends("search")
+
+        assert [request.at for request in flow.requests()] == [first, flow.now]
+        assert flow.now > first + timedelta(minutes=5)
+
+    def test_the_last_minutes_are_never_condensed(self) -> None:
+        """J3: a window that is full, or that the model says is full, condenses nothing where little is sent anyhow."""
+        window = 100
+        flow = begun(models=(ModelSpec(name="only", window=window),), on_failure="fail")
+        full = Usage(input_tokens=window)
+        flow.model_calls("search", usage=full)
+        flow.rests_in(ToolExecuting)
+        flow.tool_ends("search")
+        flow.rests_in(LlmRequesting)
+
+        flow.model_says("Sunny.", usage=full)
+        flow.begins("And tomorrow?")
+        flow.rests_in(LlmRequesting)
+        flow.model_fails("context_window")
+
+        assert flow.rests_in(Failed).kind == "context_window"
+
+
+class TestResults:
+    """J7, J9: every call of a response is answered."""
+
+    def test_results_and_errors_are_written_in_the_common_shape(self) -> None:
+        """J7: `{role: "tool", tool_call_id, content}`, errors as "Error: <message>", every call answered."""
+        flow = begun(parallel=3)
+        flow.model_calls("a", call("b", fault="There is no tool called b."), "c")
+        flow.tool_breaks("c", "It took too long.")
+        flow.tool_ends("a", "18 degrees")
+
+        frame, effect = flow.framed(), flow.requests()[-1]
+        request = build_request(effect, frame.system, frame.messages, (), flow.state.book.turn)
+
+        asked, *results = request.messages[-4:]
+        assert [result["tool_call_id"] for result in results] == [made["id"] for made in asked["tool_calls"]]
+        assert [(result["role"], result["content"]) for result in results] == [
+            ("tool", "18 degrees"),
+            ("tool", "Error: There is no tool called b."),
+            ("tool", "Error: It took too long."),
+        ]
+
+    def test_a_tool_outside_the_profile_does_not_run(self) -> None:
+        """J9: a fault like any other: an error result, not run, and the turn goes on."""
+        fault = "shell is not available here"
+        flow = begun()
+
+        flow.model_calls(call("shell", fault=fault), "search")
+
+        assert flow.tools() == ["search"]
+        assert flow.results() == {"shell": fault}
+        flow.tool_ends("search")
+        flow.rests_in(LlmRequesting)
+
+
+class TestRepeats:
+    """J8: a call that was made before is not made again."""
+
+    def after(self, *arguments: str, window: int = 3) -> Flow:
+        """A flow in which the model has searched with these arguments, request by request."""
+        flow = begun(repeats=Repeats(window=window))
+        for number, written in enumerate(arguments):
+            flow.model_calls(search(f"earlier {number}", written))
+            flow.tool_ends(f"earlier {number}", "18 degrees")
+        return flow
+
+    @pytest.mark.parametrize(
+        ("earlier", "later"),
+        [
+            ('{"query": "weather", "days": 2}', '{"days": 2, "query": "weather"}'),
+            ('{"a": {"b": 1, "c": [1, 2]}}', '{"a": {"c": [1, 2], "b": 1}}'),
+            ('{"query": "\\u00fcber"}', '{ "query" : "über" }'),
+            ("no JSON", "no JSON"),
+            ("[1, 2]", "[1, 2]"),
+            ("", ""),
+            ('{"n": ' + "[" * 50_000, '{"n": ' + "[" * 50_000),
+            ('{"n": ' + "1" * 5_000 + "}", '{"n": ' + "1" * 5_000 + "}"),
+        ],
+    )
+    def test_the_same_call_is_not_run_again(self, earlier: str, later: str) -> None:
+        """J8: same name and same arguments, key order aside → not run, and the result says to reuse the earlier one."""
+        flow = self.after(earlier)
+
+        flow.model_calls(search("again", later))
+
+        flow.rests_in(LlmRequesting)
+        assert flow.wanted() == [PersistMessage, PersistToolResults, RequestLlm]
+        assert flow.results()["again"] == TEXTS.repeated
+        assert flow.errors() == []
+
+    @pytest.mark.parametrize(
+        ("earlier", "later"),
+        [
+            ('{"query": "iPhone 15"}', '{"query": "iPhone 15 price"}'),
+            ('{"list": [1, 2]}', '{"list": [2, 1]}'),
+            ('{"n": 1}', '{"n": "1"}'),
+            ('{"n": 1}', '{"n": true}'),
+            ("{}", "no JSON"),
+            ('{"n": null}', "{}"),
+            ("NaN", "Infinity"),
+        ],
+    )
+    def test_other_arguments_run(self, earlier: str, later: str) -> None:
+        """J8: other arguments → run."""
+        flow = self.after(earlier)
+
+        flow.model_calls(search("again", later))
+
+        assert flow.tools() == ["search"]
+
+    def test_another_tool_with_the_same_arguments_runs(self) -> None:
+        """J8: the name belongs to the call."""
+        flow = self.after("{}")
+
+        flow.model_calls(call("other", arguments="{}"))
+
+        assert flow.tools() == ["other"]
+
+    def test_the_three_searches_of_the_seed_all_run(self) -> None:
+        """J8: three searches in a row, each for something else."""
+        flow = self.after('{"query": "comparison"}', '{"query": "price"}', '{"query": "reviews"}', window=8)
+
+        assert list(flow.results().values()) == ["18 degrees"] * 3
+
+    @pytest.mark.parametrize(("between", "runs"), [(0, False), (1, False), (2, True)])
+    def test_a_call_is_remembered_over_so_many_requests(self, between: int, runs: bool) -> None:
+        """J8: within the last two requests of the turn; the one before those may be made again."""
+        flow = self.after("{}", *(f'{{"n": {number}}}' for number in range(between)), window=2)
+
+        flow.model_calls(search("again", "{}"))
+
+        assert (flow.tools() == ["search"]) == runs
+
+    def test_a_request_without_calls_counts_among_them(self) -> None:
+        """J8: the last n requests of the turn, whatever came of them."""
+        flow = self.after("{}", window=1)
+        flow.model_says("", thinking="What now?")
+
+        flow.model_calls(search("again", "{}"))
+
+        assert flow.tools() == ["search"]
+
+    def test_a_repeat_that_did_not_run_is_no_call_to_remember(self) -> None:
+        """J8: the earlier result moves out of reach, and then the call runs."""
+        flow = self.after("{}", window=2)
+        for number in range(2):
+            flow.model_calls(search(f"again {number}", "{}"))
+
+        flow.model_calls(search("at last", "{}"))
+
+        assert flow.tools() == ["search"]
+
+    def test_the_same_call_twice_in_one_response_runs_once(self) -> None:
+        """J8: the second gets its result at once, the first runs; both are answered, in order."""
+        flow = begun()
+
+        flow.model_calls(search("one"), search("two"), search("three", '{"query": "news"}'))
+        flow.tool_ends("one", "18 degrees")
+        flow.tool_ends("three", "No news")
+
+        assert list(flow.results().items()) == [
+            ("one", "18 degrees"),
+            ("two", TEXTS.repeated),
+            ("three", "No news"),
+        ]
+
+    @pytest.mark.parametrize("acting", [asking, responding, talking, completing, mailing, spawning])
+    def test_calls_that_act_always_run(self, acting: Any) -> None:
+        """J8, B10: what is said, asked or written twice is meant twice."""
+        flow = begun()
+        flow.model_calls(acting("act", call_id="one"))
+        flow.tool_ends("one")
+
+        flow.model_calls(acting("act", call_id="two"), acting("act", call_id="three"))
+        flow.tool_ends("two")
+
+        assert flow.tools() == ["act"]
+
+    def test_a_faulty_call_keeps_its_fault(self) -> None:
+        """J8: what never ran has no earlier result to reuse."""
+        flow = begun()
+        flow.model_calls(search("one", fault="query is missing"))
+
+        flow.model_calls(search("two", fault="query is missing"), search("three"))
+
+        assert flow.results() == {"one": "query is missing", "two": "query is missing"}
+        assert flow.tools() == ["search"]
+
+    def test_a_new_turn_remembers_nothing(self) -> None:
+        """J8: of the turn; tomorrow the weather is another."""
+        flow = self.after('{"query": "weather"}')
+        flow.model_says("18 degrees.")
+        flow.begins("And now?")
+
+        flow.model_calls(search("again"))
+
+        assert flow.tools() == ["search"]
+
+    def test_without_a_window_every_call_runs(self) -> None:
+        """The rule is the reply flow's: elsewhere a repeated call is a call."""
+        flow = Flow()
+        flow.says()
+        flow.model_calls(search("one"), search("two"))
+        flow.tool_ends("one")
+
+        assert flow.tools() == ["search"]
+
+    @given(st.text(max_size=30), st.integers(1, 4))
+    def test_whatever_is_written_as_arguments_is_known_again(self, arguments: str, window: int) -> None:
+        """J8: arguments that are no object, or no JSON, do not crash."""
+        flow = self.after(arguments, window=window)
+
+        flow.model_calls(search("again", arguments))
+
+        assert flow.results()["again"] == TEXTS.repeated
+
+
+class TestThinking:
+    """J10: a response that only thinks is not shown, and the turn goes on."""
+
+    def test_a_thought_is_followed_up_and_never_shown(self) -> None:
+        """J10: not in the reply, not handed over; the next request is an ordinary one."""
+        flow = begun()
+
+        flow.model_says("", thinking="I should look it up.")
+        assert flow.wanted() == [PersistMessage, RequestLlm]
+        flow.model_calls("search", thinking="Like this.")
+        flow.tool_ends("search")
+        flow.model_says("It is sunny.")
+
+        assert flow.delivered() == ["It is sunny."]
+        assert flow.words(flow.ended.final_content) == ["It is sunny."]
+        assert [request.nudge for request in flow.requests()] == [None] * 3
+
+    def test_thoughts_and_calls_go_back_within_the_turn(self) -> None:
+        """J10: to the same model, in later requests of this turn, and in none of the next."""
+        seal = {"type": "thinking", "thinking": "Look it up.", "signature": "c2VhbA=="}
+        flow = begun(dialogue="transcript")
+        flow.model_calls("search", thinking="Look it up.", opaque=(seal,), model="default")
+        flow.tool_ends("search")
+
+        def thoughts() -> list[Any]:
+            frame, effect = flow.framed(), flow.requests()[-1]
+            request = build_request(effect, frame.system, frame.messages, (), flow.state.book.turn)
+            return [message.get("thinking_blocks") for message in request.messages if message.get("tool_calls")]
+
+        assert thoughts() == [[seal]]
+        flow.model_says("Sunny.")
+        flow.begins("And tomorrow?")
+        assert thoughts() == [None]
+
+    def test_a_model_that_only_thinks_ends(self) -> None:
+        """J10, J11: asked once more it thinks again; that counts as saying nothing."""
+        flow = begun()
+
+        flow.model_says("", thinking="Hm.")
+        flow.model_says("", thinking="Hm.")
+
+        flow.rests_in(Idle)
+        assert flow.delivered() == []
+
+
+class TestEmptyResponses:
+    """J11, J20: after tool results a silent model is asked in other words, and then the turn ends."""
+
+    @pytest.mark.parametrize("content", ["", " \n", "TOOL search weather"])
+    def test_an_empty_first_response_ends_with_no_reply(self, content: str) -> None:
+        """J11: empty on the first request without tools → ends with no reply."""
+        flow = begun()
+
+        flow.model_says(content)
+
+        flow.rests_in(Idle)
+        assert (flow.ended.status, flow.ended.silent) == ("incomplete", True)
+        assert flow.delivered() == []
+        assert len(flow.requests()) == 1
+
+    def test_after_results_the_fallback_prompt_is_given_once(self) -> None:
+        """J11: empty after tool results → the fallback prompt once; empty again → a defined ending."""
+        flow = worked(plain_retry=0)
+
+        flow.model_says("")
+        assert flow.nudge() == TEXTS.fallback
+        flow.model_says("")
+
+        flow.rests_in(Idle)
+        assert flow.ended.status == "incomplete"
+        assert len(flow.requests()) == 3
+
+    def test_text_after_the_fallback_prompt_is_the_reply(self) -> None:
+        """J11: that is what it is for; the prompt itself is gone with its request."""
+        flow = worked()
+        flow.model_says("")
+
+        flow.model_says("It is sunny.")
+
+        assert flow.delivered() == ["It is sunny."]
+        assert flow.ended.status == "completed"
+        assert TEXTS.fallback not in [message.text for message in flow.transcript]
+
+    def test_so_many_empty_responses_in_a_row_come_first(self) -> None:
+        """J11: n in a row; until then the same request is made again."""
+        flow = worked(empty=Empty(in_a_row=3))
+
+        nudges = []
+        for _ in range(3):
+            flow.model_says("")
+            nudges.append(flow.nudge())
+
+        assert nudges == [None, None, TEXTS.fallback]
+
+    def test_calls_in_between_are_not_empty(self) -> None:
+        """J11: in a row: a response that calls tools begins the count anew."""
+        flow = worked(empty=Empty(in_a_row=2))
+        flow.model_says("")
+        flow.model_calls("look")
+        flow.tool_ends("look")
+
+        flow.model_says("")
+
+        assert flow.nudge() is None
+
+    def test_after_calls_the_fallback_prompt_is_not_given_again(self) -> None:
+        """J11: once in a turn."""
+        flow = worked(plain_retry=0)
+        flow.model_says("")
+        flow.model_calls("look")
+        flow.tool_ends("look")
+        assert flow.nudge() is None
+
+        flow.model_says("")
+
+        flow.rests_in(Idle)
+
+    def test_no_prompt_goes_beyond_the_limit(self) -> None:
+        """J11: never more than the limit."""
+        flow = worked(limits=Limits(requests=2, last="plain"))
+
+        flow.model_says("")
+
+        flow.rests_in(Idle)
+        assert len(flow.requests()) == 2
+
+    def test_a_defined_ending_may_be_a_sentence(self) -> None:
+        """J11: by policy; the assistant's rules have one, the reply flow's none."""
+        flow = Flow()
+        flow.says()
+
+        flow.model_says("")
+
+        assert flow.delivered() == [TEXTS.ending]
+
+    def test_what_was_said_beside_a_call_is_no_reply(self) -> None:
+        """J20: nothing after the results → ends with no reply, though something was said on the way."""
+        flow = begun()
+        flow.model_calls("search", content="Let me look.")
+        flow.tool_ends("search")
+
+        while not isinstance(flow.state, Idle):
+            flow.model_says("")
+
+        assert flow.delivered() == []
+        assert flow.ended.final_content is None
+
+    def test_the_plain_retry_comes_after_the_fallback_prompt(self) -> None:
+        """J20: no text after the fallback prompt → one plain request: no tools, system and user text only."""
+        flow = worked()
+        flow.model_says("")
+
+        flow.model_says("")
+
+        request = flow.requests()[-1]
+        assert (request.plain, request.tool_choice, request.nudge) == (True, "none", None)
+
+    @pytest.mark.parametrize(("content", "reply"), [("It is sunny.", ["It is sunny."]), ("", []), ("TOOL x", [])])
+    def test_the_plain_retry_is_the_last_word(self, content: str, reply: list[str]) -> None:
+        """J20: text → the reply; empty → ends with no reply."""
+        flow = worked()
+        flow.model_says("")
+        flow.model_says("")
+
+        flow.model_says(content)
+
+        flow.rests_in(Idle)
+        assert flow.delivered() == reply
+        assert len(flow.requests()) == 4
+
+    def test_the_plain_retry_counts_against_the_limit(self) -> None:
+        """J20: counts against the limit."""
+        flow = worked(limits=Limits(requests=3, last="plain"))
+        flow.model_says("")
+
+        flow.model_says("")
+
+        flow.rests_in(Idle)
+        assert [request.plain for request in flow.requests()] == [False, False, False]
+
+    def test_a_call_in_answer_to_the_plain_request_is_a_call(self) -> None:
+        """J20: a model that calls although no tools are offered is not refused: what follows is ordinary again."""
+        flow = worked()
+        flow.model_says("")
+        flow.model_says("")
+
+        flow.model_calls(call("search", call_id="wild", fault="There is no tool called search."))
+
+        assert flow.requests()[-1].plain is False
+        flow.model_says("Sunny.")
+        assert flow.delivered() == ["Sunny."]
+
+
+class TestTheLimit:
+    """J12: eight requests, exactly."""
+
+    def test_eight_responses_that_only_call_are_eight_requests(self) -> None:
+        """J12: the eighth like the others; what it calls is not run; the stated ending; a valid history."""
+        flow = begun()
+
+        for number in range(1, 9):
+            flow.model_calls(search(f"call {number}", f'{{"n": {number}}}'))
+            if number < 8:
+                flow.tool_ends(f"call {number}")
+
+        flow.rests_in(Idle)
+        assert len(flow.requests()) == 8
+        assert {(request.tool_choice, request.plain) for request in flow.requests()} == {("auto", False)}
+        assert flow.results()["call 8"] == TEXTS.not_run
+        assert flow.errors() == ["call 8"]
+        assert (flow.ended.status, flow.delivered()) == ("incomplete", [TEXTS.limit])
+        assert flow.roles() == ["user", *["assistant", "tool"] * 8, "assistant"]
+
+    def test_the_next_turn_has_eight_requests_again(self) -> None:
+        """J12, P34: counted anew with every message."""
+        flow = begun(limits=Limits(requests=1, last="plain"))
+        flow.model_calls("search")
+
+        flow.begins("Well?")
+        flow.model_says("Sunny.")
+
+        assert flow.delivered() == [TEXTS.limit, "Sunny."]
+
+    def test_the_eighth_may_answer(self) -> None:
+        """J12: it is a request like the others."""
+        flow = begun(limits=Limits(requests=2, last="plain"))
+        flow.model_calls("search")
+        flow.tool_ends("search")
+
+        flow.model_says("Sunny.")
+
+        assert (flow.ended.status, flow.delivered()) == ("completed", ["Sunny."])
+
+    def test_with_answer_now_the_last_request_goes_without_tools(self) -> None:
+        """J12: `last="answer_now"`."""
+        flow = begun(limits=Limits(requests=2, last="answer_now"))
+        flow.model_calls("search")
+
+        flow.tool_ends("search")
+
+        assert [request.tool_choice for request in flow.requests()] == ["auto", "none"]
+
+    def test_a_call_that_is_repeated_is_a_request_all_the_same(self) -> None:
+        """J8, J12: a model that repeats one call comes to the limit like any other."""
+        flow = begun()
+        flow.model_calls(search("call 1"))
+        flow.tool_ends("call 1")
+
+        for number in range(2, 9):
+            flow.model_calls(search(f"call {number}"))
+
+        flow.rests_in(Idle)
+        assert len(flow.requests()) == 8
+        assert flow.results()["call 8"] == TEXTS.not_run
+
+
+class TestTheMarker:
+    """J13: lines of the model's tool protocol are not for people."""
+
+    @pytest.mark.parametrize(
+        ("content", "reply"),
+        [
+            ("TOOL: search", ""),
+            ("TOOL", ""),
+            ("Sunny.\nTOOL: search\nAnd warm.", "Sunny.\nAnd warm."),
+            ("  TOOL search\nSunny.", "Sunny."),
+            ("\tTOOL\r\nSunny.", "Sunny."),
+            ("Use the TOOL: it is good.", "Use the TOOL: it is good."),
+            ("TOOLBOX sale today", "TOOLBOX sale today"),
+            ("TOOL_X", "TOOL_X"),
+            ("Tools are useful.\ntool: no marker", "Tools are useful.\ntool: no marker"),
+            ("", ""),
+        ],
+    )
+    def test_a_line_that_begins_with_the_marker_is_removed(self, content: str, reply: str) -> None:
+        """J13: lines that begin with it go; a marker mid-sentence stays, and so does a longer word."""
+        assert text_of_reply(content, reply_flow()) == reply
+
+    def test_a_marker_may_be_a_sign(self) -> None:
+        """A marker that ends in no letter stands before anything."""
+        assert text_of_reply("@@search\n@@ look\n@ home", Policy(marker="@@")) == "@ home"
+        assert text_of_reply("TOOL: a\nTOOL:b\nTOOL c", Policy(marker="TOOL:")) == "TOOL c"
+
+    def test_a_marker_may_be_one_letter(self) -> None:
+        """J13: it is a word like any other, so a longer one stays."""
+        assert text_of_reply("T: search\nToday", Policy(marker="T")) == "Today"
+
+    @given(st.text())
+    def test_without_a_marker_nothing_is_removed(self, content: str) -> None:
+        """J13: the rule is the reply flow's."""
+        assert text_of_reply(content, Policy()) == content
+
+    def test_a_reply_of_markers_alone_is_no_reply(self) -> None:
+        """J13: if nothing remains → the fallback."""
+        flow = worked()
+
+        flow.model_says("TOOL: search\nTOOL: search again")
+
+        assert flow.nudge() == TEXTS.fallback
+
+    def test_a_reply_with_markers_ends_the_turn(self) -> None:
+        """J13: what remains is the reply."""
+        flow = worked()
+
+        flow.model_says("TOOL: search\nIt is sunny.")
+
+        assert flow.ended.status == "completed"
+        assert [text_of_reply(text, reply_flow()) for text in flow.delivered()] == ["It is sunny."]
+
+
+class TestFailures:
+    """J16: a defined end, whatever fails."""
+
+    def test_a_model_that_never_answers_leaves_a_reply(self) -> None:
+        """J16: it times out on every attempt → a defined error reply, and then Idle."""
+        flow = begun()
+
+        for _ in range(2):
+            flow.model_fails("timeout")
+            flow.rests_in(RetryWaiting)
+            flow.timer_rings()
+        flow.model_fails("timeout")
+
+        flow.rests_in(Idle)
+        assert flow.ended.status == "failed"
+        assert flow.delivered() == [f"{TEXTS.error} Failed after 3 attempts: The model is not well."]
+        assert flow.roles() == ["user", "assistant"]
+
+    def test_by_policy_it_rests_in_failed(self) -> None:
+        """J16: Idle or Failed by policy."""
+        flow = begun(on_failure="fail")
+
+        flow.model_fails("authentication")
+
+        flow.rests_in(Failed)
+        assert flow.delivered() == []
+
+    def test_what_was_said_before_the_failure_stays_unsaid(self) -> None:
+        """J16, S8: the error is all that reaches the user."""
+        flow = begun()
+        flow.model_calls("search", content="Let me look.")
+        flow.tool_ends("search")
+
+        flow.model_fails("authentication")
+
+        assert flow.delivered() == [f"{TEXTS.error} The model is not well."]
+
+    def test_the_next_message_is_answered(self) -> None:
+        """J16: the conversation goes on."""
+        flow = begun()
+        flow.model_fails("authentication")
+
+        flow.begins("Try again")
+        flow.model_says("Sunny.")
+
+        assert flow.delivered()[-1] == "Sunny."
+
+
+class TestPlans:
+    """J21: what looks like a plan is content like any other."""
+
+    @pytest.mark.parametrize(
+        "plan",
+        [
+            '{"steps": [{"tool": "webSearch", "arguments": {"query": "weather"}}, {"FINAL_RESPONSE": "Sunny."}]}',
+            "FINAL_RESPONSE: Sunny.",
+            "ANALYZE the results",
+        ],
+    )
+    def test_a_plan_in_the_content_is_not_executed(self, plan: str) -> None:
+        """J21: it is plain content: it ends the turn and is the reply."""
+        flow = begun()
+
+        flow.model_says(plan)
+
+        flow.rests_in(Idle)
+        assert flow.wanted() == [PersistMessage, DeliverToUser]
+        assert flow.delivered() == [plan]
+
+
+class TestRecentRules:
+    """J3: the window of the rule is the window of the search."""
+
+    def test_the_window_is_a_setting(self) -> None:
+        """J3: `dialogue_window_sec`."""
+        flow = Flow(reply_flow(), dialogue=Recent(seconds=60))
+
+        flow.says()
+
+        (recall,) = (effect for effect in flow.step.effects if isinstance(effect, RecallMemory))
+        assert recall.recent == 60

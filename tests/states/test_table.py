@@ -1,0 +1,427 @@
+"""The table keeps its promises, and what it is made of fits together (law 15)."""
+
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType, SimpleNamespace, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from transitions import Machine, MachineError
+
+from turnwise.states import (
+    MACHINE,
+    Closed,
+    Context,
+    Event,
+    Idle,
+    Limits,
+    LlmRequesting,
+    LlmResponse,
+    Refused,
+    RetryDue,
+    State,
+    ToolComplete,
+    ToolResult,
+    UserMessage,
+    handlers,
+    machine,
+    transition,
+)
+from turnwise.states.grammar import (
+    SAME,
+    Branch,
+    Entry,
+    Junction,
+    Row,
+    Table,
+    branch,
+    junction,
+    lines,
+    nothing,
+    on,
+    refuse,
+)
+from turnwise.states.handlers import guards
+from turnwise.states.machine import Edge, TableFault, build, edges
+from turnwise.states.states import STATES, Busy
+from turnwise.states.step_builder import StepBuilder
+from turnwise.states.table import TABLE
+from turnwise.states.values.inbox import MAX_INBOX, Waiting
+from turnwise.testing.strategies import NOON, contexts_for, events, events_for, states
+from turnwise.testing.walking import Recorded, read_walks, walk
+from turnwise.testing.walking.happenings import Happenings
+
+from ..support.conversation import Conversation
+
+Function = Callable[..., Any]
+Situation = tuple[State, Event, Context]
+EDGES = tuple(edges(MACHINE))
+WALKS = Path(__file__).parent.parent / "fixtures" / "walks.txt"
+
+
+def junctions() -> Iterator[Junction]:
+    """Every junction of the table."""
+    for edge in EDGES:
+        target = edge.row.to
+        for taken in edge.branches:
+            assert isinstance(target, Junction)
+            yield target
+            target = taken.to
+
+
+def used() -> set[Function]:
+    """Every function that the table names."""
+    choices: list[Entry | Branch] = [entry for entries in TABLE.values() for entry in entries]
+    choices += [branch for junction in junctions() for branch in junction.branches]
+    found = [getattr(choice, name, None) for choice in choices for name in ("when", "then", "why")]
+    return {function for function in found if callable(function)}
+
+
+def public(module: ModuleType) -> list[Function]:
+    """The public functions that are written in a module."""
+    functions = [function for name, function in vars(module).items() if not name.startswith("_")]
+    return [f for f in functions if inspect.isfunction(f) and f.__module__ == module.__name__]
+
+
+def modules_of_functions() -> list[ModuleType]:
+    """The guards, and the handlers of every state."""
+    names = [module.name for module in pkgutil.iter_modules(handlers.__path__, f"{handlers.__name__}.")]
+    return [guards, *map(import_module, names)]
+
+
+def members(annotation: Any) -> tuple[Any, ...]:
+    """The types that a union allows."""
+    return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+
+
+def accepted_states(annotation: Any) -> tuple[type[State], ...]:
+    """The states that `StepBuilder[…]`, or a union of them, stands for."""
+    return tuple(state for draft in members(annotation) for state in members(get_args(draft)[0]))
+
+
+def parts(edge: Edge) -> Iterator[tuple[Row | Branch, type[State] | None]]:
+    """The row of an edge and its branches, each with the state that it must return: only the last one does."""
+    chain: list[Row | Branch] = [edge.row, *edge.branches]
+    for part in chain[:-1]:
+        yield part, None
+    yield chain[-1], edge.to
+
+
+def stays(handler: Function) -> bool:
+    """Whether this handler leaves the state as it is, wherever it stands: then it may speak of several states by one
+    name, such as `Busy`."""
+    return {part.to for edge in EDGES for part, _ in parts(edge) if part.then is handler} == {SAME}
+
+
+def name_of(function: Function) -> str:
+    """How to speak of a function."""
+    return f"{function.__module__.removeprefix('turnwise.states.')}.{function.__name__}"
+
+
+HANDLERS = sorted({part.then for edge in EDGES for part, _ in parts(edge) if part.then}, key=name_of)
+
+
+@st.composite
+def situations(draw: st.DrawFn) -> Situation:
+    """Any state, an event that meets it there, and a context in which it can."""
+    state = draw(states())
+    return state, draw(events_for(state) | events()), draw(contexts_for(state))
+
+
+class TestTheTable:
+    """What `build` does not check, because it is a matter of the whole table."""
+
+    def test_it_speaks_of_every_state(self) -> None:
+        """Terminal states are listed too."""
+        assert set(TABLE) == set(STATES)
+
+    def test_every_state_can_be_reached(self) -> None:
+        """Law 15: from Idle, along the edges."""
+        reached: set[type[State]] = {Idle}
+        while more := {edge.to for edge in EDGES if edge.source in reached} - reached:
+            reached |= more
+
+        assert reached == set(STATES)
+
+    def test_nothing_leads_out_of_the_end(self) -> None:
+        """Law 10: Closed has no row, only refusals and no-ops."""
+        assert [edge for edge in EDGES if edge.source is Closed] == []
+
+    def test_every_guard_and_handler_is_used(self) -> None:
+        """Law 15: each public function of guards.py and handlers/ stands in the table, or helps one that does."""
+        functions = [function for module in modules_of_functions() for function in public(module)]
+        helpers = {name for function in functions for name in function.__code__.co_names}
+
+        idle = [name_of(f) for f in functions if f not in used() and f.__name__ not in helpers]
+
+        assert idle == []
+
+    def test_the_table_uses_nothing_from_elsewhere(self) -> None:
+        """Its guards, handlers and reasons are public functions of guards.py and handlers/."""
+        functions = {function for module in modules_of_functions() for function in public(module)}
+
+        assert sorted(map(name_of, used() - functions)) == []
+
+
+class TestHandlersFitTheirRows:
+    """A handler's annotations say what the table says, so mypy's word about it counts."""
+
+    @pytest.mark.parametrize("handler", HANDLERS, ids=name_of)
+    def test_a_handler_returns_the_state_that_its_rows_lead_to(self, handler: Function) -> None:
+        """Law 15: exactly the states of all rows and branches that name it; None before a junction."""
+        wanted = {to or type(None) for edge in EDGES for part, to in parts(edge) if part.then is handler}
+
+        annotated = members(get_type_hints(handler)["return"])
+
+        assert all(any(issubclass(state, member) for member in annotated) for state in wanted)
+        assert all(member in wanted or stays(handler) for member in annotated)
+
+    def test_every_edge_ends_with_a_handler(self) -> None:
+        """The last handler on every way returns the state, so there must be one."""
+        assert [edge for edge in EDGES for part, to in parts(edge) if to is not None and part.then is None] == []
+
+    @pytest.mark.parametrize("function", sorted(used(), key=name_of), ids=name_of)
+    def test_a_function_accepts_what_its_rows_bring(self, function: Function) -> None:
+        """Law 15: its `StepBuilder[…]` and its event take every state and event with which the table calls it."""
+        draft, event, context = list(get_type_hints(function).values())[:3]
+        brought = {
+            (edge.source, edge.row.event)
+            for edge in EDGES
+            for part, _ in parts(edge)
+            if function in (part.when, part.then)
+        }
+        brought |= {
+            (source, entry.event)
+            for source, entries in TABLE.items()
+            for entry in entries
+            if function in (entry.when, getattr(entry, "why", None))
+        }
+
+        assert all(issubclass(state, accepted_states(draft)) for state, _ in brought)
+        assert all(issubclass(kind, members(event)) for _, kind in brought)
+        assert context is Context
+
+
+class TestABrokenTable:
+    """`build` refuses it, with a sentence that says where."""
+
+    def broken(self, entries: Iterable[Entry], state: type[State] = Idle) -> str:
+        """Why a table whose entries for `state` are these cannot be built."""
+        table: Table = {**TABLE, state: tuple(entries)}
+        with pytest.raises(TableFault) as fault:
+            build(table)
+        return str(fault.value)
+
+    def without(self, event: type[Event], state: type[State] = Idle) -> list[Entry]:
+        """The entries of a state, but for those of one event."""
+        return [entry for entry in TABLE[state] if entry.event is not event]
+
+    def test_a_row_behind_one_without_a_guard_is_shadowed(self) -> None:
+        """Law 15: no row that can never be taken."""
+        rows = lines(on(UserMessage, to=SAME), on(UserMessage, to=SAME))
+
+        assert self.broken([*rows, *self.without(UserMessage)]) == (
+            "Idle on UserMessage: a choice without a guard shadows those behind it"
+        )
+
+    def test_a_last_row_with_a_guard_lets_events_fall_through(self) -> None:
+        """Law 15: the last row for an event has no guard."""
+        rows = on(UserMessage, to=SAME, when=guards.is_closing)
+
+        assert "Idle on UserMessage: the last choice has a guard" in self.broken([*rows, *self.without(UserMessage)])
+
+    def test_a_request_that_nothing_is_said_about_falls_through(self) -> None:
+        """Every state takes, refuses or ignores every request."""
+        assert "Idle on UserMessage" in self.broken(self.without(UserMessage))
+
+    def test_a_state_that_nothing_is_said_about_takes_no_request(self) -> None:
+        """A state must stand in the table."""
+        with pytest.raises(TableFault, match="Closed on Opened"):
+            build({state: entries for state, entries in TABLE.items() if state is not Closed})
+
+    def test_an_answer_that_is_waited_for_must_be_taken(self) -> None:
+        """An awaited answer that no row takes is a fault of the table."""
+        rows = self.without(LlmResponse, LlmRequesting)
+
+        assert "LlmRequesting on LlmResponse" in self.broken(rows, LlmRequesting)
+
+    def test_an_answer_that_is_never_waited_for_has_no_row(self) -> None:
+        """Such a row would never be asked."""
+        rows = [*on(RetryDue, to=SAME), *TABLE[Idle]]
+
+        assert self.broken(rows) == "Idle on RetryDue: a state of this type never waits for this"
+
+    @pytest.mark.parametrize(
+        ("branches", "fault"),
+        [
+            ([branch(to=Idle), branch(to=Closed)], "AGAIN: a choice without a guard shadows those behind it"),
+            ([branch(to=Idle, when=guards.is_closing)], "AGAIN: the last choice has a guard"),
+            ([], "AGAIN: the last choice has a guard"),
+        ],
+    )
+    def test_branches_are_held_to_the_same(self, branches: list[Branch], fault: str) -> None:
+        """Law 15: the last branch is unguarded, and none before it is."""
+        rows = on(UserMessage, to=junction("AGAIN", *branches))
+
+        assert fault in self.broken([*rows, *self.without(UserMessage)])
+
+    def test_junctions_do_not_lead_in_a_circle(self) -> None:
+        """Law 15: a junction that leads back to itself would never come to rest."""
+        circle = junction("CIRCLE")
+        object.__setattr__(circle, "branches", (branch(to=junction("BETWEEN", branch(to=circle))),))
+
+        assert self.broken([*on(UserMessage, to=circle), *self.without(UserMessage)]) == (
+            "the junction CIRCLE leads back to itself"
+        )
+
+    def test_refusals_and_no_ops_count_as_rows(self) -> None:
+        """A row behind a refusal without a guard is shadowed as well."""
+        rows = lines(refuse(UserMessage, why="busy"), nothing(UserMessage))
+
+        assert "shadows" in self.broken([*rows, *self.without(UserMessage)])
+
+
+def entry_for(state: State, event: Event, context: Context) -> Entry:
+    """The first entry for this event whose guard says yes: what the table promises, in two lines."""
+    entries = [entry for entry in TABLE[type(state)] if entry.event is type(event)]
+    return next(
+        entry for entry in entries if entry.when is None or entry.when(StepBuilder(state, event), event, context)
+    )
+
+
+def taken_edge(state: State, event: Event, context: Context) -> Edge:
+    """The first edge of the library's machine that says yes."""
+    fired = SimpleNamespace(args=(state, event, context))
+    ways = MACHINE.get_transitions(event.type, state.type)
+    return next(way.conditions[0].func for way in ways if way.conditions[0].func(fired))
+
+
+class TestTheTwoMachines:
+    """`transition` and the machine of the `transitions` library make the same choice."""
+
+    @given(situations())
+    def test_they_choose_the_same(self, situation: Situation) -> None:
+        """For every step that `transition` takes, firing the library's machine takes the same row to the same state."""
+        state, event, _ = situation
+        cursor = SimpleNamespace(state=state.type)
+        try:
+            step = transition(*situation)
+        except Refused:
+            return
+        if step.ignored:
+            return
+
+        assert MACHINE.events[event.type].trigger(cursor, *situation)
+        assert cursor.state == step.state.type
+        assert taken_edge(*situation).row is entry_for(*situation)
+
+    @pytest.mark.parametrize(("seconds", "end"), [(1, "llm_requesting"), (60, "idle")])
+    def test_they_see_the_moment_of_an_event(self, seconds: int, end: str) -> None:
+        """The same result asks the model again, or ends the turn, once the time of the turn is over."""
+        conversation = Conversation(limits=Limits(seconds=60))
+        conversation.says()
+        conversation.model_calls("a")
+        at = conversation.now + timedelta(seconds=seconds)
+        done = ToolComplete(effect_id=conversation.running("a"), at=at, result=ToolResult(text="done"))
+        situation = (conversation.state, done, conversation.history.context)
+        cursor = SimpleNamespace(state=conversation.state.type)
+
+        assert MACHINE.events[done.type].trigger(cursor, *situation)
+
+        assert cursor.state == transition(*situation).state.type == end
+
+    @given(situations())
+    def test_what_no_row_takes_the_library_does_not_know(self, situation: Situation) -> None:
+        """Where a state only refuses, does nothing or never waits, the library's machine has no edge at all."""
+        state, event, _ = situation
+        cursor = SimpleNamespace(state=state.type)
+        if any(isinstance(entry, Row) and entry.event is type(event) for entry in TABLE[type(state)]):
+            return
+
+        with pytest.raises((MachineError, KeyError)):
+            MACHINE.events[event.type].trigger(cursor, *situation)
+
+
+def happenings() -> Iterator[Situation]:
+    """What conversations at their most various go through, and at every tenth step whatever else could happen: there,
+    with a full inbox, and at the end."""
+    full = tuple(Waiting(event_id=f"waiting {n}", seq=n) for n in range(MAX_INBOX))
+    for seed, choices in read_walks(WALKS):
+        other = Happenings(seed)
+        for place, stride in enumerate(walk(seed, Recorded(choices))):
+            yield stride.state, stride.event, stride.context
+            if place % 10 == 0:
+                crowded = stride.state.replace(inbox=full) if isinstance(stride.state, Busy) else Closed()
+                for state in (stride.state, crowded):
+                    everything = [*other.candidates(state, NOON), *other.requests(state, NOON)]
+                    yield from ((state, event, stride.context) for event in everything)
+
+
+@pytest.fixture(scope="module")
+def met() -> frozenset[tuple[type[State], int]]:
+    """Each entry of the table that some event met, by its state and its place there."""
+    found = set()
+    for state, event, context in happenings():
+        if (entry := machine.entry_for(state, event, context)) is not None:
+            found.add((type(state), TABLE[type(state)].index(entry)))
+    return frozenset(found)
+
+
+@pytest.fixture(scope="module")
+def taken() -> frozenset[tuple[str, int]]:
+    """Each branch that some step took, by its junction and its place there."""
+    found = set()
+    for seed, choices in read_walks(WALKS):
+        for stride in walk(seed, Recorded(choices)):
+            target = stride.pair[1].row.to
+            for branch_ in machine.branches_for(stride.state, stride.event, stride.context):
+                assert isinstance(target, Junction)
+                found.add((target.name, target.branches.index(branch_)))
+                target = branch_.to
+    return frozenset(found)
+
+
+class TestNothingIsHidden:
+    """Law 15, by trial: no guard swallows what another waits for."""
+
+    @pytest.mark.parametrize(
+        ("kind", "place"),
+        [
+            pytest.param(kind, n, id=f"{kind.__name__}-{n}-{entry.event.__name__}")
+            for kind in STATES
+            for n, entry in enumerate(TABLE[kind])
+        ],
+    )
+    def test_every_entry_is_the_first_for_something(
+        self, met: frozenset[tuple[type[State], int]], kind: type[State], place: int
+    ) -> None:
+        """Each row, refusal and no-op of each state is met by some event."""
+        assert (kind, place) in met
+
+    @pytest.mark.parametrize(
+        ("asked", "place"),
+        [
+            pytest.param(each, n, id=f"{each.name}-{n}")
+            for each in dict.fromkeys(junctions())
+            for n in range(len(each.branches))
+        ],
+    )
+    def test_every_branch_is_taken_by_something(
+        self, taken: frozenset[tuple[str, int]], asked: Junction, place: int
+    ) -> None:
+        """Each way out of each junction."""
+        assert (asked.name, place) in taken
+
+
+def test_a_row_that_the_machine_does_not_know_is_named() -> None:
+    """Law 15: the two machines hold the same rows, or nothing starts."""
+    nobody = Machine(model=None, states=[], initial=None)
+
+    with pytest.raises(TableFault, match=r"^Idle on \w+: the machine does not know this row$"):
+        machine._compile(nobody)

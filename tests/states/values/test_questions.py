@@ -1,0 +1,235 @@
+"""What a person can be asked, what is refused, and what becomes of the answers."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from turnwise.effects.model.port import ModelCall
+from turnwise.effects.tools.registry import ToolRegistry
+from turnwise.states.events import AnyEvent, AskUserQuestionPending, UserQuestionResponse
+from turnwise.states.values.questions import Annotation, Answers, QuestionOption, UserQuestion, answers_as_json
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"])) | st.sampled_from(
+    ['say "yes"', "one\ntwo\r\n\tthree", "back\\slash", "日本語", "مرحبا", "👩‍👩‍👧", "\u2028\u0000", "{sentence}"]
+)
+ANSWERS = st.dictionaries(TEXTS, TEXTS | st.lists(TEXTS).map(tuple))
+
+
+def options(*labels: str) -> list[dict[str, Any]]:
+    """Options as a model writes them."""
+    return [{"label": label} for label in labels]
+
+
+def question(text: str = "Which day?", **changed: Any) -> dict[str, Any]:
+    """A question as a model writes it, valid but for what is changed."""
+    return {"question": text, "options": options("Today", "Tomorrow"), **changed}
+
+
+def fault_of(arguments: object) -> str | None:
+    """What is wrong with these arguments of ask_user_question, or None."""
+    written = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    (call,) = ToolRegistry(["ask_user_question"]).enter(1, [ModelCall("c", "ask_user_question", written)])
+    return call.fault
+
+
+def fault_of_questions(*questions: object) -> str | None:
+    """What is wrong with these questions, or None."""
+    return fault_of({"questions": list(questions)})
+
+
+class TestWhatCanBeAsked:
+    """Case P16: a call that cannot be put to a person is a fault that names what is wrong."""
+
+    @pytest.mark.parametrize("count", [1, 4])
+    def test_one_to_four_questions_are_taken(self, count: int) -> None:
+        """The bounds themselves are inside."""
+        assert fault_of_questions(*(question(f"Question {n}?") for n in range(count))) is None
+
+    @pytest.mark.parametrize("count", [0, 5])
+    def test_no_question_or_five_are_refused_in_the_words_of_the_seed(self, count: int) -> None:
+        """P16: 0 or 5 questions."""
+        assert fault_of_questions(*(question(f"Question {n}?") for n in range(count))) == "Must have 1-4 questions"
+
+    @pytest.mark.parametrize("count", [2, 3, 4])
+    def test_two_to_four_options_are_taken(self, count: int) -> None:
+        """The bounds themselves are inside."""
+        assert fault_of_questions(question(options=options(*"abcd"[:count]))) is None
+
+    @pytest.mark.parametrize("count", [0, 1, 5])
+    def test_one_option_or_five_are_refused_in_the_words_of_the_seed(self, count: int) -> None:
+        """P16: 1 or 5 options; the sentence names the question."""
+        fault = fault_of_questions(question("Which?"), question("How?", options=options(*"abcde"[:count])))
+
+        assert fault == "Question 'How?' must have 2-4 options"
+
+    def test_each_question_at_fault_is_named(self) -> None:
+        """The model can mend them all at once."""
+        fault = fault_of_questions(question("A?", options=options("a")), question("B?", options=options("b")))
+
+        assert fault == "Question 'A?' must have 2-4 options; Question 'B?' must have 2-4 options"
+
+    @pytest.mark.parametrize(
+        ("questions", "fault"),
+        [
+            ([question("Which?"), question("Which?")], "Question 'Which?' is asked twice"),
+            ([question("W?", options=options("a", "b", "a"))], "Question 'W?' offers the option 'a' twice"),
+            (
+                [question("W?", options=options("a", " OTHER "))],
+                "Question 'W?' must not offer 'Other': free text is always possible",
+            ),
+            ([question("W?", header="x" * 13)], "Question 'W?' has a header of more than 12 characters"),
+            (
+                [question("W?", multiSelect=True, options=[{"label": "a", "preview": "p"}, {"label": "b"}])],
+                "Question 'W?' allows several answers, so its options cannot have a preview",
+            ),
+        ],
+        ids=["question twice", "label twice", "Other", "long header", "preview on multi-select"],
+    )
+    def test_what_could_not_be_answered_without_doubt_is_refused(self, questions: list[Any], fault: str) -> None:
+        """P16: duplicates, an option called Other, a header over 12 characters, a preview on a multi-select."""
+        assert fault_of_questions(*questions) == fault
+
+    @pytest.mark.parametrize(
+        ("asked", "field"),
+        [
+            (question(""), "questions.0.question"),
+            (question(" \n"), "questions.0.question"),
+            (question(header=""), "questions.0.header"),
+            (question(options=options("a", "")), "questions.0.options.1.label"),
+            (
+                question(options=[{"label": "a", "description": ""}, {"label": "b"}]),
+                "questions.0.options.0.description",
+            ),
+            (question(options=[{"label": "a", "preview": " "}, {"label": "b"}]), "questions.0.options.0.preview"),
+        ],
+    )
+    def test_an_empty_text_is_refused_where_it_stands(self, asked: object, field: str) -> None:
+        """P16: empty strings."""
+        assert fault_of_questions(asked) == f"Invalid input: {field}: Input should not be empty"
+
+    @pytest.mark.parametrize(
+        ("arguments", "fault"),
+        [
+            ({}, "questions: Field required"),
+            ({"questions": question()}, "questions: Input should be a valid array"),
+            ({"questions": json.dumps([question()])}, "questions: Input should be a valid array"),
+            ({"questions": None}, "questions: Input should be a valid array"),
+            ({"questions": ["Which day?"]}, "questions.0: Input should be an object"),
+            ({"questions": [{"options": options("a", "b")}]}, "questions.0.question: Field required"),
+            ({"questions": [question(options=None)]}, "questions.0.options: Input should be a valid array"),
+            ({"questions": [question(options="a, b")]}, "questions.0.options: Input should be a valid array"),
+            ({"questions": [question(options=["a", "b"])]}, "questions.0.options.0: Input should be an object"),
+            ({"questions": [question()], "why": 1}, "why: Extra inputs are not permitted"),
+            ({"questions": [question(kind=1)]}, "questions.0.kind: Extra inputs are not permitted"),
+            ([question()], "the arguments are not a JSON object"),
+            (json.dumps("questions"), "the arguments are not a JSON object"),
+            (json.dumps(json.dumps({"questions": [question()]})), "the arguments are not a JSON object"),
+        ],
+    )
+    def test_another_shape_is_refused_where_it_differs(self, arguments: object, fault: str) -> None:
+        """P16: not a list; a JSON string where an object or a list belongs."""
+        said = fault_of(arguments)
+
+        assert said is not None
+        assert said.split("; ")[0] == f"Invalid input: {fault}"
+
+    @pytest.mark.parametrize("text", ["{sentence}", "{}", "{0!r}", "100 % \\ 'quoted'"])
+    def test_a_question_is_named_as_it_was_asked(self, text: str) -> None:
+        """Braces and quotes in a question are no template."""
+        assert fault_of_questions(question(text, options=[])) == f"Question '{text}' must have 2-4 options"
+
+    def test_a_long_question_does_not_hide_what_is_wrong_with_it(self) -> None:
+        """The sentence is bounded, and cuts the question, not itself."""
+        fault = fault_of_questions(question("x" * 10_000, options=[]))
+
+        assert fault is not None
+        assert fault.endswith("x…' must have 2-4 options")
+        assert len(fault) < 500
+
+    def test_what_is_optional_may_be_null(self) -> None:
+        """Models fill what they leave out with null."""
+        assert fault_of_questions(question(header=None)) is None
+
+    def test_a_header_has_up_to_twelve_characters_of_any_script(self) -> None:
+        """Characters are counted, not bytes."""
+        assert fault_of_questions(question(header="日" * 12)) is None
+
+
+class TestQuestionsAsJson:
+    """Questions are stored and shown under the names of seed 002."""
+
+    def test_questions_survive_being_stored(self) -> None:
+        """An event with questions, written as JSON and read back, equals itself; the alias is `multiSelect`."""
+        asked = UserQuestion(
+            question="Which days?",
+            header="Days",
+            options=(QuestionOption(label="Mon", description="the first"), QuestionOption(label="Tue")),
+            multi_select=True,
+        )
+        event = AskUserQuestionPending(effect_id=7, at=NOW, questions=(asked, UserQuestion(**question())))
+
+        stored = event.to_json()
+
+        assert TypeAdapter(AnyEvent).validate_json(stored) == event
+        assert json.loads(stored)["questions"][0]["multiSelect"] is True
+        assert "multiSelect" not in json.loads(stored)["questions"][1]
+
+    @given(st.lists(TEXTS.filter(str.strip), min_size=1, max_size=4, unique=True), st.booleans())
+    def test_any_question_survives_being_stored(self, texts: list[str], multi_select: bool) -> None:
+        """Law 2 for questions: in any script, the JSON round trip is exact."""
+        asked = tuple(
+            UserQuestion(
+                question=text,
+                options=(QuestionOption(label=f"a {text}"), QuestionOption(label=f"b {text}")),
+                multi_select=multi_select,
+            )
+            for text in texts
+        )
+        event = AskUserQuestionPending(effect_id=7, at=NOW, questions=asked)
+
+        stored = event.to_json()
+
+        assert TypeAdapter(AnyEvent).validate_json(stored) == event
+
+
+class TestAnswersAsJson:
+    """Law 16: any map of answers gives a tool result that is valid JSON and reads back equal."""
+
+    @given(ANSWERS)
+    def test_any_answers_read_back_equal(self, answers: Answers) -> None:
+        """In any script, with quotes, newlines and emoji; a multi-select as a list (cases P14, P15)."""
+        result = answers_as_json(answers, {})
+
+        written = json.loads(result)
+        assert list(written) == ["answers"]
+        assert TypeAdapter(Answers).validate_python(written["answers"]) == answers
+        assert result.encode().decode() == result
+
+    @given(ANSWERS)
+    def test_answers_survive_being_stored(self, answers: Answers) -> None:
+        """What the result is made of is the stored event, so that must be exact too."""
+        event = UserQuestionResponse(event_id="1", at=NOW, answers=answers)
+
+        assert TypeAdapter(AnyEvent).validate_json(event.to_json()) == event
+
+    def test_a_choice_that_holds_a_comma_is_not_two(self) -> None:
+        """P15: multi-select `["a", "b, c"]` arrives unambiguously, and the string form as one text."""
+        answers: Answers = {"Which?": ("a", "b, c"), "And?": "a, b"}
+
+        assert json.loads(answers_as_json(answers, {})) == {"answers": {"Which?": ["a", "b, c"], "And?": "a, b"}}
+
+    @given(TEXTS)
+    def test_notes_stand_beside_the_answers(self, notes: str) -> None:
+        """What a person adds does not change the shape of the answers."""
+        written = json.loads(answers_as_json({"Which?": "a"}, {"Which?": Annotation(notes=notes)}))
+
+        assert written == {"answers": {"Which?": "a"}, "annotations": {"Which?": {"notes": notes}}}

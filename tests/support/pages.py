@@ -1,0 +1,81 @@
+"""Pages of documentation, held to their word: their programs run, and their links lead somewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from functools import cached_property
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def run(folder: Path, *arguments: str, **environment: str | None) -> subprocess.CompletedProcess[str]:
+    """Run Python in a folder, as a reader would. What the environment says is None is not set there."""
+    changed = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **environment}
+    given = {name: value for name, value in changed.items() if value is not None}
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, timeout=200)
+
+
+def run_tests(folder: Path, *arguments: str, **environment: str | None) -> subprocess.CompletedProcess[str]:
+    """Run pytest in a folder, without what only turnwise's own tests need."""
+    return run(folder, "-m", "pytest", "-p", "no:asyncio", "-p", "no:cacheprovider", *arguments, **environment)
+
+
+def run_block(folder: Path, block: str, **environment: str | None) -> subprocess.CompletedProcess[str]:
+    """Run a block of a page: with pytest if there are tests in it, else as a program."""
+    (folder / "test_block.py").write_text(block, encoding="utf-8")
+    is_test = re.search(r"^(?:(?:async )?def test_|class Test)", block, re.MULTILINE)
+    arguments = ["-q", "test_block.py"] if is_test else ["test_block.py"]
+    return run_tests(folder, *arguments, **environment) if is_test else run(folder, *arguments, **environment)
+
+
+class Page:
+    """A page of the repository, by its path."""
+
+    def __init__(self, path: str) -> None:
+        self.path = ROOT / path
+        self.text = self.path.read_text(encoding="utf-8")
+
+    @cached_property
+    def blocks(self) -> list[str]:
+        """The blocks of Python, as they stand there."""
+        return re.findall(r"```python\n(.*?)```", self.text, re.DOTALL)
+
+    @cached_property
+    def files(self) -> dict[str, str]:
+        """The blocks that are files of a project, by the name in their first line."""
+        named = ((re.match(r"# ([\w.]+(?:, mended)?)\n", block), block) for block in self.blocks)
+        return {match[1]: block for match, block in named if match}
+
+    @cached_property
+    def programs(self) -> list[str]:
+        """The other blocks, each of which is whole."""
+        return [block for block in self.blocks if block not in self.files.values()]
+
+    def section(self, title: str) -> str:
+        """What stands below a heading, up to the next one."""
+        return self.text.split(f" {title}\n", 1)[1].split("\n#")[0]
+
+    def headings(self) -> set[str]:
+        """Its headings, as links name them."""
+        titles: list[str] = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", self.text, flags=re.DOTALL), re.MULTILINE)
+        return {f"#{re.sub(r'[^a-z0-9 _-]', '', title.lower()).replace(' ', '-')}" for title in titles}
+
+    def links(self) -> list[str]:
+        """Where it leads, within the repository."""
+        return [link for link in re.findall(r"\]\(([^)\s]+)\)", self.text) if "://" not in link]
+
+    def broken_links(self) -> list[str]:
+        """Those of its links that name no file of the repository, or no heading of a page."""
+        return [link for link in self.links() if not self._leads_somewhere(link)]
+
+    def _leads_somewhere(self, link: str) -> bool:
+        path, mark, heading = link.partition("#")
+        target = self.path.parent / path if path else self.path
+        if not target.exists():
+            return False
+        return not mark or f"#{heading}" in Page(os.path.relpath(target, ROOT)).headings()

@@ -1,0 +1,210 @@
+"""Loops of an engine with one bug each, for simulations that must find it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from turnwise import Engine
+from turnwise.effects.dispatcher import Log
+from turnwise.engine.loop import Loop
+from turnwise.engine.projection import ConversationProjection
+from turnwise.engine.recovery import reports
+from turnwise.engine.updates import Update
+from turnwise.persistence.errors import StorageFailed
+from turnwise.states import Event, ExecuteTool, Failed, Refused, Request, Resumed, Step, transition
+
+
+def planted(kind: type[Loop]) -> type[Engine]:
+    """An engine that drives its conversations with loops of this kind."""
+
+    class Planted(Engine):
+        def _loop(self, conversation_id: str, memory: ConversationProjection, log: Log) -> Loop:
+            models = self._models.specs
+            return kind(conversation_id, memory, log, self._performers, self._clock, models, self._loops)
+
+    return Planted
+
+
+class StartsTwice(Loop):
+    """Its runner begins each effect twice, so each is answered twice."""
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        start = self._runner._start
+        self._runner._start = lambda effect, scene: (start(effect, scene), start(effect, scene))
+
+
+class TakesAnyAnswer(Loop):
+    """It does not ask whether anybody waits for an answer."""
+
+    async def _step(self, event: Event) -> Step:
+        return await self._carry_out(event, transition(self.state, event, self.memory.context))
+
+    async def _carry_out(self, event: Event, step: Step) -> Step:
+        await self._runner.commit(event, step)
+        self._publish(self.memory.advance(event, step))
+        self._runner.perform(step.effects, self.scene())
+        return step
+
+
+class DropsAnswers(Loop):
+    """Its mailbox loses an answer that comes while another event is being taken."""
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        post = self._mailbox.post
+        self._runner._post = lambda event: None if self._mailbox._draining else post(event)
+
+
+class GivesUpOnTheDisk(Loop):
+    """It forgets an answer that could not be stored."""
+
+    async def _take(self, event: Event) -> Step:
+        try:
+            return await super()._take(event)
+        except StorageFailed:
+            raise Refused("storage") from None
+
+
+class PerformsFirst(Loop):
+    """It begins what is not stored yet."""
+
+    async def _step(self, event: Event) -> Step:
+        step = transition(self.state, event, self.memory.context)
+        if not step.ignored:
+            self._runner.perform(step.effects, self.scene())
+            await self._runner.commit(event, step)
+            self._publish(self.memory.advance(event, step))
+        return step
+
+
+class RunsAhead(Loop):
+    """Its memory advances before the step is stored."""
+
+    async def _step(self, event: Event) -> Step:
+        step = transition(self.state, event, self.memory.context)
+        if not step.ignored:
+            updates = self.memory.advance(event, step)
+            await self._runner.commit(event, step)
+            self._publish(updates)
+            self._runner.perform(step.effects, self.scene())
+        return step
+
+
+class ShowsFirst(Loop):
+    """It shows what is not stored yet."""
+
+    async def _step(self, event: Event) -> Step:
+        step = transition(self.state, event, self.memory.context)
+        if not step.ignored:
+            before = self.memory.state
+            self._publish(self.memory.advance(event, step))
+            self.memory.state = before
+            await self._runner.commit(event, step)
+            self.memory.state = step.state
+            self._runner.perform(step.effects, self.scene())
+        return step
+
+
+class PromisesFirst(Loop):
+    """It tells who asked before the step is stored."""
+
+    async def _take(self, event: Event) -> Step:
+        step = transition(self.state, event, self.memory.context)
+        self._storing = asyncio.ensure_future(super()._take(event))
+        return step
+
+
+class ForgetsRequests(Loop):
+    """It takes a request again that it took before."""
+
+    async def _take(self, event: Event) -> Step:
+        self.memory._requests.clear()
+        return await super()._take(event)
+
+
+class TakesAnotherForTheSame(Loop):
+    """It goes by the id of a request alone, and not by what it says."""
+
+    async def _take(self, event: Event) -> Step:
+        if isinstance(event, Request) and event.event_id in self.memory._requests:
+            return Step(self.state, ignored=True)
+        return await super()._take(event)
+
+
+class TellsTooFew(Loop):
+    """It forgets who waits for a turn that fails."""
+
+    def _publish(self, updates: tuple[Update, ...]) -> None:
+        if isinstance(self.state, Failed):
+            self.feed.publish(*updates)
+        else:
+            super()._publish(updates)
+
+
+class ShowsTooLittle(Loop):
+    """It shows the last update of each step, and not those before it."""
+
+    def _publish(self, updates: tuple[Update, ...]) -> None:
+        super()._publish(updates[-1:])
+
+
+class SwallowsFailures(Loop):
+    """Its runner says nothing when a performer breaks."""
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        post = self._mailbox.post
+        self._runner._post = lambda event: None if getattr(event, "kind", "") == "internal" else post(event)
+
+
+class SleepsThrough(Loop):
+    """It does not take up what was in flight when the engine is opened again."""
+
+    def wake(self) -> None:  # noqa: D102
+        self._keeper.keep(self)
+
+
+class ForgetsTools(Loop):
+    """It takes up what was in flight, and does not say which tools were running."""
+
+    def wake(self) -> None:  # noqa: D102
+        for report in reports(self.state, self._clock.now()):
+            if isinstance(report, Resumed):
+                self._mailbox.post(report)
+        self._keeper.keep(self)
+
+
+class RunsAllAgain(Loop):
+    """Whatever a tool's contract is, it starts the tool again."""
+
+    def wake(self) -> None:  # noqa: D102
+        super().wake()
+        round_ = getattr(self.state, "round", None)
+        again = (
+            [ExecuteTool(effect_id=one.effect_id, call=round_.call(one.effect_id)) for one in round_.running]
+            if round_
+            else []
+        )
+        self._runner.perform(again, self.scene())
+
+
+PLANTED = (
+    StartsTwice,
+    TakesAnyAnswer,
+    DropsAnswers,
+    GivesUpOnTheDisk,
+    PerformsFirst,
+    RunsAhead,
+    ShowsFirst,
+    PromisesFirst,
+    ForgetsRequests,
+    TakesAnotherForTheSame,
+    TellsTooFew,
+    ShowsTooLittle,
+    SwallowsFailures,
+    SleepsThrough,
+    ForgetsTools,
+    RunsAllAgain,
+)

@@ -1,0 +1,65 @@
+"""What tests of speech share: the voices of this machine, programs that stand in for one, and an ear."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import wave
+from array import array
+from pathlib import Path
+
+import pytest
+
+from turnwise import ConfigurationError
+from turnwise.effects.channels.speech.voices import ESPEAK, PYTTSX3, Voice, speak, voices_here
+
+WORDS = "The table is booked for two, at half past six."
+
+
+def program(code: str, name: str = "program") -> Voice:
+    """A voice that is this Python program: its text is `text`, and the file to write is `file`, if it is to write."""
+    reads = "import sys, time; text = sys.stdin.read(); file = sys.argv[2] if len(sys.argv) > 2 else None\n"
+    return Voice(name, (sys.executable, "-S", "-c", reads + code))
+
+
+WRITES = program("open(file, 'w').write(text)", "writes")
+HANGS = program("time.sleep(60)", "hangs")
+BREAKS = program("sys.exit(1)", "breaks")
+
+
+def voice_that_works(name: str, folder: Path) -> Voice:
+    """The voice of this name, if it works here; else the test is skipped, with the reason."""
+    try:
+        voice = next((voice for voice in voices_here() if voice.name == name), None)
+    except ConfigurationError:
+        voice = None
+    if voice is None:
+        pytest.skip(f"{name} is not installed")
+    if fault := speak(voice.start(folder / "trial"), "a"):
+        pytest.skip(f"{name} does not work here: {fault}")
+    return voice
+
+
+def any_voice_that_works(folder: Path) -> Voice:
+    """A voice that works here; else the test is skipped."""
+    for name in (ESPEAK, PYTTSX3):
+        try:
+            return voice_that_works(name, folder)
+        except pytest.skip.Exception:
+            continue
+    pytest.skip("there is no speech engine here")
+
+
+def heard(file: Path) -> tuple[float, float]:
+    """How many seconds a WAV file plays, and how loud it is: the root mean square, where 32767 is full scale."""
+    with wave.open(str(file)) as sound:
+        assert (sound.getsampwidth(), sound.getnchannels()) == (2, 1)
+        samples = array("h", sound.readframes(sound.getnframes()))
+        seconds = sound.getnframes() / sound.getframerate()
+    return seconds, (sum(sample * sample for sample in samples) / max(1, len(samples))) ** 0.5
+
+
+def plays_nothing() -> bool:
+    """Whether this machine has no loudspeaker that espeak-ng finds."""
+    done = subprocess.run([ESPEAK, "a"], capture_output=True)
+    return b"error:" in done.stderr

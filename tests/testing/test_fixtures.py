@@ -1,0 +1,335 @@
+"""What went wrong once is kept as a file, and tried again with every change.
+
+Each file in `fixtures/` is a shrunk failure of a machine with a fault in it (`planted`).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from turnwise.states import CloseRequested, InvalidInput, TurnwiseError, UserMessage
+from turnwise.testing import (
+    ConversationMachine,
+    History,
+    LawBroken,
+    Trace,
+    TraceDiverged,
+    as_program,
+    load_trace,
+    replay_trace,
+    rerecord_trace,
+    save_trace,
+    trace_of,
+    traces,
+)
+from turnwise.testing.fixture import Failures
+from turnwise.testing.laws import stays_closed, takes_answers_by_their_effect
+
+from ..support.conversation import Conversation
+from ..support.planted_machines import (
+    Transition,
+    crashes,
+    forgets_a_result,
+    plant,
+    runs_one_too_many,
+    takes_answers_by_their_type,
+)
+
+FOLDER = Path(__file__).parent.parent / "fixtures"
+FIXTURES = sorted(FOLDER.glob("*.json"))
+
+FOUND = {
+    "is_taken_or_refused-7a4864ca": crashes,
+    "pairs_calls_with_results-d1978d88": forgets_a_result,
+    "runs_no_more_than_allowed-57930b10": runs_one_too_many,
+    "takes_answers_by_their_effect-ea27bde3": takes_answers_by_their_type,
+}
+"""The fault by which each file was found."""
+
+
+class TestOurOwn:
+    """The files of this project."""
+
+    @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
+    def test_what_went_wrong_once_goes_well(self, path: Path) -> None:
+        """Every law holds, and each event comes to what is recorded."""
+        assert replay_trace(path)
+
+    @pytest.mark.parametrize(("name", "fault"), FOUND.items(), ids=FOUND)
+    def test_each_finds_the_fault_that_it_came_from(
+        self, name: str, fault: Transition, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A file that no longer failed on the faulty machine would keep nothing from coming back."""
+        plant(monkeypatch, fault)
+
+        with pytest.raises((LawBroken, KeyError)):
+            replay_trace(FOLDER / f"{name}.json")
+
+
+def conversation() -> Conversation:
+    """Somebody spoke, cancelled twice and closed, and spoke once more."""
+    conversation = Conversation()
+    conversation.says("寿司?\u2028")
+    conversation.cancels()
+    conversation.cancels()
+    conversation.closes()
+    conversation.history.take(UserMessage(event_id="late", at=conversation.now, text="Hello?"))
+    return conversation
+
+
+def saved(folder: Path) -> Path:
+    """That conversation as a file."""
+    save_trace(conversation().history, folder / "trace.json", note="Said after the end")
+    return folder / "trace.json"
+
+
+class TestTheFile:
+    """`save_trace`, `load_trace`."""
+
+    @given(traces(max_size=12))
+    def test_events_are_read_as_they_were_written(self, tmp_path_factory: pytest.TempPathFactory, trace: Trace) -> None:
+        """Any trace, and what was saved is replayed without a word."""
+        path = tmp_path_factory.getbasetemp() / "any.json"
+
+        save_trace(trace, path)
+
+        assert load_trace(path) == tuple(each.event for each in trace)
+        replay_trace(path, stays_closed)
+
+    def test_it_can_be_read_by_people(self, tmp_path: Path) -> None:
+        """Version, note and events, one field to a line; what became of each in a word or two; any script as it is."""
+        text = saved(tmp_path).read_text(encoding="utf-8")
+
+        assert text.startswith('{\n  "format": 1,\n  "note": "Said after the end",\n  "events": [\n')
+        assert '        "text": "寿司?\u2028"\n' in text
+        became = [recorded["became"] for recorded in json.loads(text)["events"]]
+        assert became == ["idle", "llm_requesting", "idle", "ignored", "closed", "refused: closed"]
+
+    def test_the_same_trace_is_the_same_file(self, tmp_path: Path) -> None:
+        """A file that is written again shows no difference where there is none."""
+        path = saved(tmp_path)
+        before = path.read_bytes()
+
+        rerecord_trace(path)
+
+        assert path.read_bytes() == before
+
+    def test_folders_that_are_missing_are_made(self, tmp_path: Path) -> None:
+        """The first failure of a project needs no preparation."""
+        save_trace(conversation().history, tmp_path / "tests" / "fixtures" / "trace.json")
+
+        assert load_trace(tmp_path / "tests" / "fixtures" / "trace.json")
+
+    def test_a_trace_without_events_is_none(self, tmp_path: Path) -> None:
+        """It would pass every test."""
+        with pytest.raises(ValueError, match="at least 1 item"):
+            save_trace((), tmp_path / "trace.json")
+
+    @pytest.mark.parametrize(
+        ("content", "fault"),
+        [
+            ("", "Invalid JSON: EOF while parsing a value at line 1 column 0"),
+            ('{"format": 1, "events": [', "Invalid JSON: EOF while parsing a list at line 1 column 25"),
+            ("[]", "Input should be an object"),
+            ('{"name": "somebody else"}', "format: Field required"),
+            ('{"format": 2, "events": []}', "format: Input should be 1"),
+            ('{"format": 1, "events": []}', "events: Tuple should have at least 1 item after validation, not 0"),
+            ('{"format": 1, "events": [{"event": {"type": "retry_due", "at": 1}}]}', "effect_id: Field required"),
+            ('{"format": 1, "events": [{"event": {"type": "from the future"}}]}', "Input tag 'from the future' found"),
+        ],
+    )
+    def test_a_broken_or_foreign_file_is_told_in_a_sentence(self, content: str, fault: str, tmp_path: Path) -> None:
+        """By an error of turnwise's own that says which file, and where in it."""
+        path = tmp_path / "trace.json"
+        path.write_text(content)
+
+        with pytest.raises(InvalidInput) as refused:
+            load_trace(path)
+
+        assert f"{path} is not a trace that this turnwise can read: " in refused.value.sentence
+        assert fault in refused.value.sentence
+        assert "\n" not in refused.value.sentence
+
+    @pytest.mark.parametrize("name", ["missing.json", "."])
+    def test_a_file_that_is_not_there_is_told_too(self, name: str, tmp_path: Path) -> None:
+        """The same for all that the system says no to."""
+        with pytest.raises(TurnwiseError, match=r"^The trace .* cannot be read: [A-Z][\w ]+\.$"):
+            replay_trace(tmp_path / name)
+
+
+def rewritten(path: Path, old: str, new: str) -> Path:
+    """A file in which something else is recorded once."""
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+    return path
+
+
+class TestReplay:
+    """`replay_trace`, `rerecord_trace`."""
+
+    @pytest.mark.parametrize(
+        ("recorded", "other", "sentence"),
+        [
+            ("llm_requesting", "closed", "user_message in idle, step 2: llm_requesting, and not closed as "),
+            ("ignored", "idle", "user_cancel in idle, step 4: ignored, and not idle as "),
+            (
+                "refused: closed",
+                "refused: busy",
+                "user_message in closed, step 6: refused: closed, and not refused: busy",
+            ),
+        ],
+    )
+    def test_what_comes_to_something_else_is_told(
+        self, recorded: str, other: str, sentence: str, tmp_path: Path
+    ) -> None:
+        """The type of the state, the code of a refusal, and whether an event was ignored are compared."""
+        path = rewritten(saved(tmp_path), f'"became": "{recorded}"', f'"became": "{other}"')
+
+        with pytest.raises(TraceDiverged, match=sentence):
+            replay_trace(path)
+
+    def test_the_laws_are_checked(self, tmp_path: Path) -> None:
+        """All of them, or those given; a law of a host's own is one of them."""
+
+        def nobody_closes(history: History) -> None:
+            assert not isinstance(history.newest.event, CloseRequested)
+
+        with pytest.raises(AssertionError):
+            replay_trace(saved(tmp_path), nobody_closes)
+
+    def test_an_event_alone_may_come_to_anything(self, tmp_path: Path) -> None:
+        """A failure is saved without what its last event came to, for that was wrong."""
+        *before, last = conversation().history.observations
+        save_trace((*before, last.event), tmp_path / "trace.json")
+
+        trace = replay_trace(tmp_path / "trace.json")
+
+        assert len(trace) == 6
+
+    def test_it_is_recorded_anew_where_rules_change_on_purpose(self, tmp_path: Path) -> None:
+        """Then the file holds what the events come to now; its note stays."""
+        path = rewritten(saved(tmp_path), '"became": "ignored"', '"became": "failed"')
+
+        rerecord_trace(path)
+
+        assert replay_trace(path)
+        assert "Said after the end" in path.read_text(encoding="utf-8")
+
+
+class ByType(ConversationMachine):
+    """A conversation that is held to one law, which leaves little to do while it is shrunk."""
+
+    laws = (takes_answers_by_their_effect,)
+
+
+def fail(machine: type[ConversationMachine], *phases: Phase) -> LawBroken:
+    """What a test of this machine fails with, where answers are taken by their type."""
+    found = settings(derandomize=True, database=None, phases=[Phase.generate, *phases])
+    with pytest.MonkeyPatch.context() as faulty:
+        plant(faulty, takes_answers_by_their_type)
+        with pytest.raises(LawBroken) as broken:
+            run_state_machine_as_test(machine, settings=found)
+    return broken.value
+
+
+class TestAFailureIsSaved:
+    """`ConversationMachine` saves what broke a law."""
+
+    def test_the_smallest_is_what_is_left(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Many failures are saved on the way; at the end the folder holds the one that is printed, and it is short."""
+        written: list[int] = []
+
+        class Watched(ByType):
+            fixtures = tmp_path
+
+            def teardown(self) -> None:
+                written.extend(len(load_trace(path)) for path in tmp_path.iterdir())
+
+        broken = fail(Watched, Phase.shrink)
+
+        (path,) = tmp_path.iterdir()
+        trace = trace_of(load_trace(path))
+        assert path.name.startswith("takes_answers_by_their_effect-")
+        assert written[0] > written[-1] == len(trace) <= 5
+        assert f"Saved as {path}; replay_trace() tries it again." in broken.__notes__
+        with monkeypatch.context() as faulty:
+            plant(faulty, takes_answers_by_their_type)
+            program = as_program(trace_of(load_trace(path)), takes_answers_by_their_effect)
+        assert any(program in note for note in broken.__notes__)
+
+    def test_it_goes_well_once_the_fault_is_mended(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The folder may be named by the environment; the file is a test from then on."""
+        monkeypatch.setenv("TURNWISE_FIXTURES", str(tmp_path / "new"))
+
+        fail(ByType)
+
+        (path,) = (tmp_path / "new").iterdir()
+        assert replay_trace(path)[-1].step is None
+
+    def test_a_folder_that_cannot_be_written_hides_no_failure(self, tmp_path: Path) -> None:
+        """The law is what is reported; beside it stands why there is no file."""
+        (tmp_path / "taken").write_text("")
+
+        class Nowhere(ByType):
+            fixtures = tmp_path / "taken"
+
+        broken = fail(Nowhere)
+
+        assert any(note.startswith(f"It could not be saved in {tmp_path / 'taken'}: ") for note in broken.__notes__)
+
+    def test_what_lay_there_stays(self, tmp_path: Path) -> None:
+        """A failure that somebody saved before, and perhaps wrote a note to, is not written over."""
+        failures, again = Failures(), Failures()
+        trace = conversation().history.observations
+        broken = raised()
+        kept = failures.save(trace, stays_closed, broken, tmp_path)
+        save_trace(trace, kept, note="Mind the cancel")
+
+        smaller = again.save(trace[:2], stays_closed, broken, tmp_path)
+        path = again.save(trace, stays_closed, broken, tmp_path)
+
+        assert path == kept
+        assert not smaller.exists()
+        assert "Mind the cancel" in kept.read_text(encoding="utf-8")
+
+    def test_two_faults_are_two_files(self, tmp_path: Path) -> None:
+        """What fails elsewhere is another failure."""
+        failures = Failures()
+        trace = conversation().history.observations
+
+        failures.save(trace, stays_closed, raised(), tmp_path)
+        failures.save(trace[:2], stays_closed, raised_elsewhere(), tmp_path)
+
+        assert len(list(tmp_path.iterdir())) == 2
+
+
+def raised() -> LawBroken:
+    """A law that was broken here."""
+    try:
+        raise LawBroken("one thing")
+    except LawBroken as broken:
+        return broken
+
+
+def raised_elsewhere() -> LawBroken:
+    """A law that was broken elsewhere."""
+    try:
+        raise LawBroken("another")
+    except LawBroken as broken:
+        return broken
+
+
+def test_events_that_were_saved_can_happen_to_a_host(tmp_path: Path) -> None:
+    """`ConversationMachine.take`: also a conversation that lives elsewhere is held to what went wrong once."""
+    machine = ConversationMachine()
+
+    for event in load_trace(saved(tmp_path)):
+        machine.take(event)
+
+    assert tuple(each.event for each in machine.history.observations) == load_trace(saved(tmp_path))

@@ -1,0 +1,185 @@
+"""Faults that a machine might have, and the laws that notice them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from turnwise.states import (
+    Context,
+    DeliverToUser,
+    Effect,
+    Event,
+    Joined,
+    LlmResponse,
+    Opened,
+    PersistToolResults,
+    Policy,
+    PolicyChanged,
+    Speech,
+    State,
+    Step,
+    SubAgentFinished,
+    SubAgents,
+    ToolCall,
+    ToolComplete,
+    ToolResult,
+    UserCancel,
+    UserMessage,
+    VerifyWork,
+    WorkComplete,
+    WorkVerified,
+    pending,
+    transition,
+)
+from turnwise.states.policy import presets
+from turnwise.testing import History, LawBroken
+from turnwise.testing.laws import (
+    Law,
+    can_be_left,
+    checks_what_is_delivered,
+    delivers_what_was_chosen,
+    is_replayed_by_its_log,
+    loses_no_message,
+    loses_no_sub_agent,
+)
+from turnwise.testing.strategies import NOON
+
+from ..support.planted_machines import Transition, plant
+
+WORK = ToolCall(call_id="work", name="work", acts=("speech", "work_complete"))
+SPAWN = ToolCall(call_id="spawn", name="spawn", exclusive=True, acts=("children",))
+
+
+class Story:
+    """A conversation that goes by whatever machine is planted."""
+
+    def __init__(self, **rules: Any) -> None:
+        self.history = History()
+        self.happens(Opened, policy=Policy(**rules))
+
+    def happens(self, kind: type[Event], **fields: Any) -> None:
+        """Let this happen; an answer goes to the effect that was begun first."""
+        count = len(self.history.observations)
+        named = {"event_id": f"request-{count}"}
+        if "effect_id" in kind.model_fields:
+            named = {"effect_id": fields.pop("effect_id", None) or min(pending(self.history.state))}
+        self.history.take(kind(at=NOON + timedelta(seconds=count), **named, **fields))
+
+
+def ignores_cancels(state: State, event: Event, context: Context) -> Step:
+    """Nobody can stop anything."""
+    return Step(state, ignored=True) if isinstance(event, UserCancel) else transition(state, event, context)
+
+
+def empties_the_inbox(state: State, event: Event, context: Context) -> Step:
+    """What is said during a turn is taken, and forgotten."""
+    step = transition(state, event, context)
+    waits = isinstance(event, UserMessage) and getattr(step.state, "inbox", ())
+    return replace(step, state=step.state.replace(inbox=())) if waits else step
+
+
+def delivers_twice(state: State, event: Event, context: Context) -> Step:
+    """The user hears everything two times."""
+    step = transition(state, event, context)
+    again = tuple(effect for effect in step.effects if isinstance(effect, DeliverToUser))
+    return replace(step, effects=(*step.effects, *again))
+
+
+def checks_the_claim_by_itself(state: State, event: Event, context: Context) -> Step:
+    """Whoever checks a claim is shown the claim in place of what the user hears."""
+    step = transition(state, event, context)
+    blind = (each.replace(deliverable=(each.claim,)) if isinstance(each, VerifyWork) else each for each in step.effects)
+    return replace(step, effects=tuple(blind))
+
+
+def loses_an_outcome(state: State, event: Event, context: Context) -> Step:
+    """Of several sub-agents, the last has worked for nothing."""
+    step = transition(state, event, context)
+    return replace(step, effects=tuple(_without_the_last(effect) for effect in step.effects))
+
+
+def _without_the_last(effect: Effect) -> Effect:
+    if not isinstance(effect, PersistToolResults) or not isinstance(effect.results[0].said, Joined):
+        return effect
+    said = effect.results[0].said
+    return effect.replace(results=(effect.results[0].replace(said=said.replace(parts=said.parts[:-2])),))
+
+
+def queues(story: Story) -> None:
+    """Somebody says two things, one after the other."""
+    story.happens(UserMessage, text="Hello")
+    story.happens(UserMessage, text="And another thing", when_busy="queue")
+
+
+def answers(story: Story) -> None:
+    """The model answers a message."""
+    story.happens(UserMessage, text="Hello")
+    story.happens(LlmResponse, content="Good day.")
+
+
+def claims(story: Story) -> None:
+    """The model says something by tool, claims that its work is complete, and it is."""
+    story.happens(PolicyChanged, policy=presets.explicit_response())
+    story.happens(UserMessage, text="Read me it")
+    story.happens(LlmResponse, tool_calls=(WORK,))
+    acts = (Speech(text="Rice and tea."), WorkComplete(summary="Read it aloud."))
+    story.happens(ToolComplete, result=ToolResult(text="", acts=acts))
+    story.happens(WorkVerified, passed=True)
+
+
+def spawns(story: Story) -> None:
+    """Two sub-agents are started, and both finish."""
+    story.happens(UserMessage, text="Hello")
+    story.happens(LlmResponse, tool_calls=(SPAWN,))
+    story.happens(ToolComplete, result=ToolResult(text="", acts=(SubAgents(tasks=("one", "two")),)))
+    story.happens(SubAgentFinished, outcome="Found it.")
+    story.happens(SubAgentFinished, outcome="Found more.")
+
+
+@pytest.mark.parametrize(
+    ("fault", "tell", "law"),
+    [
+        pytest.param(ignores_cancels, queues, can_be_left, id="9"),
+        pytest.param(delivers_twice, answers, delivers_what_was_chosen, id="11"),
+        pytest.param(checks_the_claim_by_itself, claims, checks_what_is_delivered, id="11, before"),
+        pytest.param(empties_the_inbox, queues, loses_no_message, id="13"),
+        pytest.param(loses_an_outcome, spawns, loses_no_sub_agent, id="14"),
+    ],
+)
+class TestALaw:
+    """It lets the real machine pass, and notices the fault that it is there for."""
+
+    def test_it_notices_the_fault(
+        self, monkeypatch: pytest.MonkeyPatch, fault: Transition, tell: Callable[[Story], None], law: Law
+    ) -> None:
+        """With the fault planted, the story breaks the law."""
+        plant(monkeypatch, fault)
+        story = Story()
+        tell(story)
+
+        with pytest.raises(LawBroken):
+            law(story.history)
+
+    def test_it_lets_the_machine_pass(self, fault: Transition, tell: Callable[[Story], None], law: Law) -> None:
+        """The same story by the real machine keeps it."""
+        story = Story()
+        tell(story)
+
+        law(story.history)
+
+
+class TestTheLog:
+    """What was stored must tell the same story to whoever reads it later."""
+
+    def test_rules_that_changed_since_are_noticed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Law 2: a log that other rules wrote leads somewhere else."""
+        plant(monkeypatch, empties_the_inbox)
+        story = Story()
+        queues(story)
+        monkeypatch.undo()
+
+        with pytest.raises(LawBroken, match="the log leads to another state"):
+            is_replayed_by_its_log(story.history)
