@@ -17,6 +17,7 @@ from ..effects.model.performers.model_caller import ModelCaller
 from ..effects.model.performers.summary import SummarizePerformer
 from ..effects.model.performers.verification import VerifyPerformer
 from ..effects.model.port import Llm, name_of
+from ..effects.model.rehearsal.llm import REHEARSAL, RehearsalLlm
 from ..effects.text import is_encodable
 from ..effects.timers import TimerPerformer
 from ..effects.tools.performer import ToolPerformer
@@ -72,8 +73,8 @@ class Models:
 
     def find(self, name: str) -> Llm:
         """The model of this name. A conversation that waited for a person while the engine was opened with other
-        models ends its turn with the one it began with, which litellm finds by its name."""
-        return self.by_name[name] if name in self.by_name else LiteLlm(name)
+        models ends its turn with the model that it began with, which is made from its name."""
+        return self.by_name[name] if name in self.by_name else _make_model(name)
 
     def warm(self) -> None:
         """Load what the models need, ahead of the first request."""
@@ -88,11 +89,16 @@ class Models:
                 model.check()
 
 
+def _make_model(name: str, window: int | None = None) -> Llm:
+    """The model of this name: the rehearsal model, or one of litellm's."""
+    return RehearsalLlm(window=window) if name == REHEARSAL else LiteLlm(name, window=window)
+
+
 def _model_of(given: str | ModelSpec | Llm) -> Llm:
     if isinstance(given, str):
-        return LiteLlm(given)
+        return _make_model(given)
     if isinstance(given, ModelSpec):
-        return LiteLlm(given.name, window=given.window)
+        return _make_model(given.name, given.window)
     if not isinstance(given, Llm):
         raise ConfigurationError("A model is a name that litellm knows, or an object with the method `complete`.")
     return given

@@ -27,6 +27,7 @@ from turnwise import (
     tool,
 )
 from turnwise.effects.model.performers.compaction import NOTHING_YET
+from turnwise.effects.model.rehearsal.llm import RehearsalLlm
 from turnwise.states import HistoryCompacted
 
 from ..support.engine_scenarios import Watcher, assert_paired, results
@@ -661,7 +662,7 @@ class TestARehearsal:
 
     async def test_it_goes_on_after_condensing(self, database: Path) -> None:
         """It says for a summary that it remembers nothing, and takes none of that for the user's words."""
-        async with Engine.open(database, model=LiteLlm("rehearsal", delay=0), tools=[find_table]) as engine:
+        async with Engine.open(database, model=RehearsalLlm(delay=0), tools=[find_table]) as engine:
             conversation = await engine.create()
             await conversation.send("Good morning")
             await conversation.compact()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from turnwise import Conversation, Engine, Image, InvalidInput, Refused, tool
-from turnwise.effects.model.rehearsal.rehearsal import reply_to
+from turnwise.effects.model.rehearsal.rules import reply_to
 from turnwise.engine.updates import Update
 from turnwise.hosts.terminal.chat.screen import Screen
 from turnwise.hosts.terminal.commands.show import said

@@ -17,7 +17,6 @@ from ....states.errors import ConfigurationError
 from ....states.values.failures import FailureKind
 from ....states.values.messages import Usage
 from ..port import LlmFailure, ModelAnswer, ModelRequest, Token
-from ..rehearsal import rehearsal
 from .context_windows import window_of
 from .failures import failure, failure_of
 from .library import load_litellm
@@ -37,7 +36,7 @@ _OWN = frozenset({"model", "messages", "tools", "tool_choice", "fallbacks", *_FI
 
 
 class LiteLlm:
-    """The model `name`, as litellm names it: `openai/gpt-4.1-mini`, `anthropic/…`, `ollama/…`, or `rehearsal`.
+    """The model `name`, as litellm names it: `openai/gpt-4.1-mini`, `anthropic/…`, `ollama/…`.
 
     `options` go to litellm as they are: `api_key`, `api_base`, `temperature`, `timeout` (seconds of silence) and so on.
     `window` is how many tokens one request may hold; it need not be given for models that litellm lists. Raises
@@ -50,21 +49,16 @@ class LiteLlm:
         self.name = name
         self._window = window
         self._options = options
-        self._route = rehearsal.ROUTE if name == rehearsal.NAME else name
         self._litellm: Any = None
 
     @property
     def window(self) -> int | None:
         """The tokens that one request may hold, or None if that is not known. Does not import litellm."""
-        if self._window is None and self._route != rehearsal.ROUTE:
-            return window_of(self.name)
-        return self._window
+        return window_of(self.name) if self._window is None else self._window
 
     def warm(self) -> None:
         """Import litellm now. Blocks for seconds the first time: in an event loop, run it in a thread."""
-        litellm = load_litellm()
-        rehearsal.register(litellm)
-        self._litellm = litellm
+        self._litellm = load_litellm()
 
     def check(self) -> None:
         """Raise `ConfigurationError` if litellm does not know this model's provider, or there is no key for it.
@@ -98,7 +92,7 @@ class LiteLlm:
         """Why this model cannot be asked at all, once litellm is there to know it."""
         base = self._options.get("api_base")
         try:
-            self._litellm.get_llm_provider(model=self._route, api_base=base)
+            self._litellm.get_llm_provider(model=self.name, api_base=base)
         except Exception:
             sentence = f"The model {self.name!r} is not known: name provider and model, as in openai/gpt-4.1-mini."
             return "unknown_model", sentence
@@ -128,7 +122,7 @@ class LiteLlm:
     def _arguments(self, request: ModelRequest) -> dict[str, Any]:
         arguments = {
             **self._options,
-            "model": self._route,
+            "model": self.name,
             # litellm rewrites messages and tools in place for some providers.
             "messages": copy.deepcopy(list(request.messages)),
             **copy.deepcopy(_FIXED),
@@ -140,7 +134,7 @@ class LiteLlm:
         return arguments
 
     def _takes_tool_choice(self) -> bool:
-        model, provider, *_ = self._litellm.get_llm_provider(model=self._route)
+        model, provider, *_ = self._litellm.get_llm_provider(model=self.name)
         supported = self._litellm.get_supported_openai_params(model=model, custom_llm_provider=provider)
         return supported is None or "tool_choice" in supported
 
@@ -172,7 +166,7 @@ class LiteLlm:
 
     def _cost(self, response: Any) -> float | None:
         try:
-            return float(self._litellm.completion_cost(completion_response=response, model=self._route))
+            return float(self._litellm.completion_cost(completion_response=response, model=self.name))
         except Exception:  # a bare Exception says that litellm knows no price for this model
             return None
 
@@ -187,5 +181,5 @@ class LiteLlm:
         """The environment variables of which one must hold a key; of other ways to sign in (AWS's) nothing is said."""
         if self._litellm.api_key:
             return []
-        missing = self._litellm.validate_environment(model=self._route)["missing_keys"]
+        missing = self._litellm.validate_environment(model=self.name)["missing_keys"]
         return [name for name in missing if name.endswith("_API_KEY")]

@@ -1,7 +1,8 @@
-"""Guesses at what a few words of a person may mean, where no language model is there to understand them.
+"""Guesses what a user's words mean, without a language model.
 
-The rehearsal model needs to know which tool a message points to, what to fill its parameters with, and what a result
-leaves open. All of it is guessed from words and JSON schemas, never from the names of particular tools.
+The rehearsal model has to know which tool a message mentions, which arguments the message gives for its parameters, and
+which options a result lists. All of this is guessed from words and JSON schemas, never from the names of particular
+tools.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 MOST_OPTIONS = 4
 LONGEST_LABEL = 80
-"""A longer line is prose and no option."""
+"""A longer line is taken for prose, not for an option."""
 
 _WORD = re.compile(r"[\w'’-]+")
 _QUOTED = re.compile(r"[\"“](.+?)[\"”]")
@@ -21,12 +22,12 @@ _TIME = re.compile(
     r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day)\b",
     re.IGNORECASE,
 )
-_TELLS_TIME = re.compile(r"time|day|date|when|hour", re.IGNORECASE)
+_TIME_PARAMETER = re.compile(r"time|day|date|when|hour", re.IGNORECASE)
 _PLACE = re.compile(r"\b(?:somewhere|in|near|at|to|from|about|called)\s+(?:an?\s+|the\s+)?([\w'’-]+)", re.IGNORECASE)
 _NEGATION = r"\b(?:no|not|without|don['’]t)\b[^.,;!?]*\b"
 _NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
-_KINDRED = {"umbrella": "weather", "rain": "weather", "sunny": "weather", "dinner": "table", "eat": "table"}
-_TELLS_NOTHING = frozenset(
+_SYNONYMS = {"umbrella": "weather", "rain": "weather", "sunny": "weather", "dinner": "table", "eat": "table"}
+_STOP_WORDS = frozenset(
     _WORD.findall(
         "a an the and or of for to in on at is are be do does will would can could i you me my we it this that what "
         "which who when where how need want have has get give use any some with from by as not no if then there here "
@@ -35,63 +36,66 @@ _TELLS_NOTHING = frozenset(
 )
 
 
-def first_mention(tool: dict[str, Any], said: str) -> int | None:
-    """The place of the first word that the tool's name or description shares with what was said. `Pure.`"""
-    telling = set(_stems(f"{tool['name'].replace('_', ' ')} {tool.get('description') or ''}"))
-    return next((place for place, word in enumerate(_stems(said)) if word and word in telling), None)
+def find_first_mention(tool: dict[str, Any], said: str) -> int | None:
+    """The index of the first word in `said` that also stands in the tool's name or description. `Pure.`"""
+    keywords = set(_stems(f"{tool['name'].replace('_', ' ')} {tool.get('description') or ''}"))
+    return next((index for index, word in enumerate(_stems(said)) if word and word in keywords), None)
 
 
 def _stems(text: str) -> list[str]:
+    """The words of the text without their plural endings; stop words are empty."""
     words = [word.lower() for word in _WORD.findall(text)]
-    return ["" if word in _TELLS_NOTHING else _KINDRED.get(word, word.rstrip("s")) for word in words]
+    return ["" if word in _STOP_WORDS else _SYNONYMS.get(word, word.rstrip("s")) for word in words]
 
 
-def fill(parameters: dict[str, Any], said: str) -> dict[str, Any] | None:
-    """Arguments for a JSON schema, each from what was said; None if a required one cannot be had. `Pure.`"""
-    return None if missing(parameters, said) else _found(parameters, said)
+def fill_parameters(parameters: dict[str, Any], said: str) -> dict[str, Any] | None:
+    """Arguments for a JSON schema, taken from what was said; None if a required one is not in it. `Pure.`"""
+    return None if list_unfilled(parameters, said) else _find_arguments(parameters, said)
 
 
-def missing(parameters: dict[str, Any], said: str) -> list[str]:
-    """The required parameters of a JSON schema that cannot be had from what was said. `Pure.`"""
-    found = _found(parameters, said)
+def list_unfilled(parameters: dict[str, Any], said: str) -> list[str]:
+    """The names of the required parameters of a JSON schema for which `said` holds no value. `Pure.`"""
+    found = _find_arguments(parameters, said)
     return [name for name in parameters.get("required") or () if name not in found]
 
 
-def _found(parameters: dict[str, Any], said: str) -> dict[str, Any]:
-    words = _Words(said)
-    found = {name: words.value(name, schema) for name, schema in (parameters.get("properties") or {}).items()}
-    return {name: value for name, value in found.items() if value is not None}
+def _find_arguments(parameters: dict[str, Any], said: str) -> dict[str, Any]:
+    candidates = _Candidates(said)
+    properties = parameters.get("properties") or {}
+    arguments = {name: candidates.take(name, schema) for name, schema in properties.items()}
+    return {name: value for name, value in arguments.items() if value is not None}
 
 
-class _Words:
-    """What was said, sorted by what it may be good for. A number or a name serves once."""
+class _Candidates:
+    """The values that a message may give for parameters. Each number and each name is used once."""
 
     def __init__(self, said: str) -> None:
-        self.said = said
-        self.times = _TIME.findall(said)
+        self._said = said
+        self._times = _TIME.findall(said)
         rest = _TIME.sub("", said)
-        self.numbers = [number for word in _WORD.findall(rest) if (number := _number(word)) is not None]
-        self.names = list(dict.fromkeys([*_QUOTED.findall(rest), *_proper_names(rest), *_PLACE.findall(rest)]))
+        self._numbers = [number for word in _WORD.findall(rest) if (number := _number(word)) is not None]
+        self._names = list(dict.fromkeys([*_QUOTED.findall(rest), *_proper_names(rest), *_PLACE.findall(rest)]))
 
-    def value(self, name: str, schema: dict[str, Any]) -> Any:
+    def take(self, name: str, schema: dict[str, Any]) -> Any:
+        """A value for the parameter of this name, or None."""
         if "enum" in schema:
-            return next((value for value in schema["enum"] if str(value).lower() in self.said.lower()), None)
+            return next((value for value in schema["enum"] if str(value).lower() in self._said.lower()), None)
         kind = schema.get("type")
         if kind in ("integer", "number"):
-            return self.numbers.pop(0) if self.numbers else None
+            return self._numbers.pop(0) if self._numbers else None
         if kind == "boolean":
             return self._affirms(name)
-        return self._text(name) if kind == "string" else None
+        return self._take_text(name) if kind == "string" else None
 
     def _affirms(self, name: str) -> bool:
         word = re.escape(name.replace("_", " "))
-        mentioned = re.search(word, self.said, re.IGNORECASE)
-        return mentioned is not None and not re.search(_NEGATION + word, self.said, re.IGNORECASE)
+        mentioned = re.search(word, self._said, re.IGNORECASE)
+        return mentioned is not None and not re.search(_NEGATION + word, self._said, re.IGNORECASE)
 
-    def _text(self, name: str) -> str | None:
-        if _TELLS_TIME.search(name):
-            return " ".join(self.times) or None
-        return self.names.pop(0) if self.names else self.said
+    def _take_text(self, name: str) -> str | None:
+        if _TIME_PARAMETER.search(name):
+            return " ".join(self._times) or None
+        return self._names.pop(0) if self._names else self._said
 
 
 def _number(word: str) -> int | None:
@@ -101,19 +105,19 @@ def _number(word: str) -> int | None:
 
 
 def _proper_names(text: str) -> list[str]:
-    """The words whose capital does not come from standing first in a sentence."""
-    found = [(match[0], text[: match.start()].rstrip()[-1:]) for match in _WORD.finditer(text)]
-    return [word for word, before in found if len(word) > 1 and word[0].isupper() and before not in ("", *".!?")]
+    """The capitalized words that do not begin a sentence."""
+    matches = [(match[0], text[: match.start()].rstrip()[-1:]) for match in _WORD.finditer(text)]
+    return [word for word, before in matches if len(word) > 1 and word[0].isupper() and before not in ("", *".!?")]
 
 
 def options_in(text: str) -> list[dict[str, str]]:
-    """What a result leaves to choose from: the items of a JSON list, or its lines; none unless there are two.
+    """The options that a result lists: the items of a JSON list, or its lines. Empty if there are fewer than two.
 
-    Each has a `label`, and a `description` if the item says more. `Pure.`
+    Each option has a `label`, and a `description` if the item has more than one value. `Pure.`
     """
     options = {option["label"]: option for option in map(_option, _items(text))}
-    fitting = [o for label, o in options.items() if 0 < len(label) <= LONGEST_LABEL and label.casefold() != "other"]
-    return fitting[:MOST_OPTIONS] if len(fitting) > 1 else []
+    usable = [o for label, o in options.items() if 0 < len(label) <= LONGEST_LABEL and label.casefold() != "other"]
+    return usable[:MOST_OPTIONS] if len(usable) > 1 else []
 
 
 def _items(text: str) -> list[Any]:
@@ -135,7 +139,8 @@ def _option(item: Any) -> dict[str, str]:
 
 
 def choice_in(text: str) -> str:
-    """The labels in the answer to a question, told as JSON or as lines; empty if there was no answer. `Pure.`"""
+    """The labels chosen in the answer to a question, which is JSON or lines of text; empty if there is no answer.
+    `Pure.`"""
     try:
         answers = list(json.loads(text)["answers"].values())
     except (ValueError, KeyError, TypeError, AttributeError):

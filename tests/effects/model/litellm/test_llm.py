@@ -514,11 +514,7 @@ class TestCheck:
 
     @pytest.mark.parametrize(
         "model",
-        [
-            LiteLlm("openai/gpt-4.1-mini", api_key=KEY),
-            LiteLlm("ollama/llama3"),
-            LiteLlm("rehearsal"),
-        ],
+        [LiteLlm("openai/gpt-4.1-mini", api_key=KEY), LiteLlm("ollama/llama3")],
         ids=lambda model: model.name,
     )
     def test_a_model_that_may_work_passes(self, model: LiteLlm, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,230 @@
+"""The rules of the rehearsal model: what it replies to a request, without any script."""
+
+import json
+from typing import Any
+
+import pytest
+
+from turnwise.effects.model.rehearsal.rules import AFTER_SPEAKING, ASK, INTRODUCTION, Reply, reply_to
+from turnwise.states.policy.texts import Texts
+from turnwise.states.values.questions import AskUserQuestionInput
+
+from ....support.openai_server import violations
+
+
+def tool(name: str, description: str, **properties: Any) -> dict[str, Any]:
+    """A tool all of whose parameters are required."""
+    parameters = {"type": "object", "properties": properties, "required": list(properties)}
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
+
+
+TEXT, NUMBER = {"type": "string"}, {"type": "integer"}
+FIND_TABLE = tool("find_table", "Look for a free table.", cuisine=TEXT, time=TEXT, party=NUMBER)
+CHECK_WEATHER = tool("check_weather", "What the weather will be like.", day=TEXT)
+QUESTION = tool(ASK, "Ask the user.", questions={"type": "array"})
+DINNER = "A table for two tonight, somewhere Japanese, and will I need an umbrella?"
+TABLES = '["Sakura, 6:30 PM", "Koi, 8:00 PM"]'
+
+
+class Talk:
+    """A conversation with the rehearsal model, kept as a provider would see it."""
+
+    def __init__(self, *tools: dict[str, Any]) -> None:
+        self.tools = tools
+        self.messages: list[dict[str, Any]] = []
+
+    def say(self, text: str) -> Reply:
+        """The model's reply to a message of the user."""
+        self.messages.append({"role": "user", "content": text})
+        return self._next()
+
+    def give(self, *results: str) -> Reply:
+        """The model's reply to the results of its last calls."""
+        calls = self.messages[-1]["tool_calls"]
+        for call, text in zip(calls, results, strict=True):
+            self.messages.append({"role": "tool", "tool_call_id": call["id"], "content": text})
+        return self._next()
+
+    def _next(self) -> Reply:
+        reply = reply_to(self.messages, self.tools)
+        message: dict[str, Any] = {"role": "assistant", "content": reply.text}
+        if reply.calls:
+            message["tool_calls"] = [
+                {
+                    "id": f"call{len(self.messages):04}{index}",
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": json.dumps(call.arguments)},
+                }
+                for index, call in enumerate(reply.calls)
+            ]
+        self.messages.append(message)
+        return reply
+
+
+def calls_of(reply: Reply) -> list[tuple[str, Any]]:
+    """The calls of a reply, as pairs of name and arguments."""
+    return [(call.name, call.arguments) for call in reply.calls]
+
+
+class TestADinner:
+    """Two tools, a question, an answer, a reply: the first conversation of a new user."""
+
+    def test_it_calls_the_tools_that_the_user_mentions(self) -> None:
+        """Both in one response, in the order in which they were mentioned."""
+        reply = Talk(CHECK_WEATHER, FIND_TABLE, QUESTION).say(DINNER)
+
+        assert calls_of(reply) == [
+            ("find_table", {"cuisine": "Japanese", "time": "tonight", "party": 2}),
+            ("check_weather", {"day": "tonight"}),
+        ]
+
+    def test_it_asks_which_result_the_user_wants(self) -> None:
+        """With a valid question whose options are taken from the result."""
+        talk = Talk(FIND_TABLE, CHECK_WEATHER, QUESTION)
+        talk.say(DINNER)
+
+        reply = talk.give(TABLES, "Rain from nine; take an umbrella.")
+
+        ((name, arguments),) = calls_of(reply)
+        (question,) = AskUserQuestionInput.model_validate(arguments).questions
+        assert (name, question.header) == (ASK, "Table")
+        assert [option.label for option in question.options] == ["Sakura, 6:30 PM", "Koi, 8:00 PM"]
+
+    @pytest.mark.parametrize(
+        "answered",
+        [
+            '{"answers": {"Which table would you like?": "Koi, 8:00 PM"}}',
+            "Question: Which table would you like?\nAnswer: Koi, 8:00 PM\nNotes: By the window",
+        ],
+        ids=["json", "readable"],
+    )
+    def test_it_reports_the_choice_and_the_other_results(self, answered: str) -> None:
+        """In either of the shapes in which a model receives an answer; every request on the way is valid."""
+        talk = Talk(FIND_TABLE, CHECK_WEATHER, QUESTION)
+        talk.say(DINNER)
+        talk.give(TABLES, "Rain from nine; take an umbrella.")
+
+        reply = talk.give(answered)
+
+        assert reply == Reply("You chose Koi, 8:00 PM.\nWeather: Rain from nine; take an umbrella.")
+        assert violations({"model": "rehearsal", "messages": talk.messages, "tools": list(talk.tools)}) == []
+
+    def test_it_goes_on_when_the_user_declines_to_answer(self) -> None:
+        """P17: the result of a declined question holds no choice."""
+        talk = Talk(FIND_TABLE, CHECK_WEATHER, QUESTION)
+        talk.say(DINNER)
+        talk.give(TABLES, "Dry.")
+
+        reply = talk.give("The user declined to answer. Use your own judgment and go on.")
+
+        assert reply.text == "You left the choice open.\nWeather: Dry."
+
+    def test_it_lists_the_options_when_it_cannot_ask(self) -> None:
+        """Without the tool for questions."""
+        talk = Talk(FIND_TABLE)
+        talk.say(DINNER)
+
+        reply = talk.give(TABLES)
+
+        assert reply.text == "Table: Sakura, 6:30 PM; Koi, 8:00 PM"
+
+    def test_the_next_message_starts_over(self) -> None:
+        """Earlier results do not keep it from calling tools again."""
+        talk = Talk(FIND_TABLE, CHECK_WEATHER)
+        talk.say(DINNER)
+        talk.give(TABLES, "Dry.")
+
+        reply = talk.say("And the weather tomorrow?")
+
+        assert calls_of(reply) == [("check_weather", {"day": "tomorrow"})]
+        assert INTRODUCTION not in reply.text
+
+
+class TestAnyConversation:
+    """The rules work for any tools and any message."""
+
+    def test_the_first_reply_says_that_it_is_a_rehearsal(self) -> None:
+        """And how to use a real model; later replies do not repeat it."""
+        talk = Talk()
+
+        first, second = talk.say("Hello"), talk.say("And now?")
+
+        assert first.text.startswith(INTRODUCTION)
+        assert "OPENAI_API_KEY" in INTRODUCTION and "--model openai/gpt-4.1-mini" in INTRODUCTION
+        assert INTRODUCTION not in second.text
+
+    def test_without_tools_it_repeats_the_message(self) -> None:
+        """In any script."""
+        assert "“Grüße, 世界 😀”" in Talk().say("Grüße, 世界 😀").text
+
+    def test_it_names_the_tools_that_it_could_use(self) -> None:
+        """When the user mentions none of them."""
+        reply = Talk(CHECK_WEATHER, QUESTION).say("Tell me a joke")
+
+        assert calls_of(reply) == []
+        assert "check_weather" in reply.text and ASK not in reply.text
+
+    def test_it_names_the_parameters_that_are_still_needed(self) -> None:
+        """When the user mentions a tool and leaves one of its parameters open."""
+        talk = Talk(CHECK_WEATHER, FIND_TABLE)
+
+        vague, complete = talk.say("table for 2 please"), talk.say("A Thai table for 2, at noon")
+
+        assert calls_of(vague) == []
+        assert "To use find_table I also need to know: time." in vague.text
+        assert calls_of(complete) == [("find_table", {"cuisine": "Thai", "time": "noon", "party": 2})]
+
+
+def offered(*names: str) -> list[dict[str, Any]]:
+    """Tools of these names, as a request lists them."""
+    return [{"type": "function", "function": {"name": name, "description": "", "parameters": {}}} for name in names]
+
+
+class TestSpeakingByTool:
+    """A tool for speaking to the user is used where one is offered."""
+
+    @pytest.mark.parametrize(
+        ("tools", "wanted"),
+        [
+            (["talk"], [("talk", "message")]),
+            (["respond_to_user"], [("respond_to_user", "text")]),
+            (["speak_to_user", "mark_work_complete"], [("speak_to_user", "text"), ("mark_work_complete", "summary")]),
+        ],
+    )
+    def test_the_reply_is_the_argument_of_the_tool(self, tools: list[str], wanted: list[tuple[str, str]]) -> None:
+        """With a claim of completed work behind it where that is offered; the text beside the calls is a thought."""
+        reply = reply_to([{"role": "user", "content": "hello"}], offered(*tools))
+
+        assert [(call.name, *call.arguments) for call in reply.calls] == wanted
+        assert "You said: “hello”" in next(iter(reply.calls[0].arguments.values()))
+        assert "hello" not in reply.text
+
+    @pytest.mark.parametrize("name", ["nudge", "speak", "answer_missing", "relay", "fallback"])
+    def test_a_reminder_is_not_taken_for_the_users_words(self, name: str) -> None:
+        """S10: it answers the user's own message, and the results since that message still count."""
+        result = {"role": "tool", "tool_call_id": "1", "content": "a bird"}
+        call = {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+        hello, nudge = {"role": "user", "content": "hello"}, {"role": "user", "content": getattr(Texts(), name)}
+
+        plain = reply_to([hello, {"role": "assistant", "content": "Hm."}, nudge], ())
+        looked = reply_to([hello, {"role": "assistant", "content": "", "tool_calls": [call]}, result, nudge], ())
+
+        assert plain.text.startswith("You said: “hello”")
+        assert looked.text == "Look: a bird"
+
+    def test_after_speaking_it_ends_the_turn(self) -> None:
+        """It does not repeat by text what it said by tool."""
+        call = {"id": "1", "type": "function", "function": {"name": "talk", "arguments": "{}"}}
+        messages = [
+            {"role": "user", "content": "hello"},
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "1", "content": "ok"},
+        ]
+
+        assert reply_to(messages, offered("talk")) == Reply(AFTER_SPEAKING)
+
+    def test_a_speaking_tool_is_never_called_because_the_user_mentions_it(self) -> None:
+        """It would be called without anything to say."""
+        reply = reply_to([{"role": "user", "content": "Talk about work complete"}], offered("talk", "respond_to_user"))
+
+        assert "There is no tool I could use." in str(reply.calls)
