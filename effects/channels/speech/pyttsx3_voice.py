@@ -13,6 +13,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Event
 from typing import Any
 
 PLAYER = "aplay"
@@ -63,10 +64,23 @@ def _borrow_espeak() -> None:
 
 
 def _run(engine: Any) -> None:
-    faults: list[BaseException] = []
-    engine.connect("error", lambda name, exception: faults.append(exception))
+    """Do what was asked of the engine, and return when it has ended. On Linux `runAndWait` returns after 10 ms, while
+    a thread of espeak-ng still works: a longer text, or a busy machine, needs more."""
+    started, ended = Event(), Event()
+    faults: list[BaseException | None] = []
+
+    def fail(fault: BaseException | None) -> None:
+        faults.append(fault)
+        ended.set()
+
+    sys.unraisablehook = lambda unraisable: fail(unraisable.exc_value)  # what fails in that thread is reported here
+    engine.connect("started-utterance", lambda name: started.set())
+    engine.connect("finished-utterance", lambda name, completed: ended.set())
+    engine.connect("error", lambda name, exception: fail(exception))
     engine.runAndWait()
-    for fault in faults:
+    if started.is_set():
+        ended.wait()
+    for fault in filter(None, faults):
         raise fault
 
 

@@ -75,6 +75,26 @@ class TestRealVoices:
         assert sorted(file.name for file in (tmp_path / "spoken").iterdir()) == ["c-1.wav", "c-2.wav"]
 
     @pytest.mark.parametrize("name", [ESPEAK, PYTTSX3])
+    async def test_a_long_text_is_spoken_to_its_end(self, name: str, tmp_path: Path) -> None:
+        """Thirty times the words take about thirty times as long, however busy the machine is."""
+        channel = SpeechChannel(into=tmp_path / "spoken", voices=[voice_that_works(name, tmp_path)])
+
+        await channel.deliver(said(WORDS, 1))
+        await channel.deliver(said(" ".join([WORDS] * 30), 2))
+        await channel.drain()
+
+        once, often = heard(tmp_path / "spoken" / "c-1.wav"), heard(tmp_path / "spoken" / "c-2.wav")
+        assert often[0] > 20 * once[0]
+
+    def test_a_file_that_cannot_be_written_is_a_failure(self, tmp_path: Path) -> None:
+        """pyttsx3 writes in a thread of its own; what fails there ends the process with a reason."""
+        voice = voice_that_works(PYTTSX3, tmp_path)
+
+        fault = voices.speak(voice.start(tmp_path / "nowhere" / "spoken.wav"), WORDS)
+
+        assert "No such file" in str(fault)
+
+    @pytest.mark.parametrize("name", [ESPEAK, PYTTSX3])
     async def test_markup_is_not_spoken(self, name: str, tmp_path: Path) -> None:
         """S20: what is marked up sounds exactly like what is not; a dash in front is no option of the program."""
         channel = SpeechChannel(into=tmp_path, voices=[voice_that_works(name, tmp_path)])
