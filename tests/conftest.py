@@ -1,12 +1,12 @@
-"""What every test here has in common: how long the property tests look for a counterexample."""
+"""What all tests share: the profiles of the property tests, the report of a run, and a store in a new file."""
 
 from __future__ import annotations
 
 import os
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, Phase, settings
 if TYPE_CHECKING:
     from turnwise.persistence.sqlite.store import Store
 
-# Slow machines are no news, so no profile measures time; the limit for one test stands in pyproject.toml. A failure is
-# told as a program; Hypothesis' own explanation would watch each line of a run and take minutes. Build servers search
-# like everybody else: what Hypothesis loads there by itself tries the same examples each time, whatever the seed.
+# No profile measures time, since a slow machine is not an error; the limit for one test stands in pyproject.toml. A
+# failure is printed as a program; Hypothesis' own explanation would trace each line of a run and take minutes. Build
+# servers search as every machine does: the profile that Hypothesis loads there by itself ignores the seed.
 unhurried = settings(
     settings.get_profile("default"),
     deadline=None,
@@ -40,40 +40,74 @@ PROFILE = os.environ.get("TURNWISE_PROFILE", "quick")
 settings.load_profile(PROFILE)
 
 
-TOLD = pytest.StashKey[list[str]]()
-"""What tests have to tell at the end of a run, whether they pass or not."""
+SUMMARY_LINES = pytest.StashKey[list[str]]()
+"""Lines that tests add to the end of the report, whether they pass or not."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the seed of a search before it begins, so that it can be told and repeated; one that was given holds."""
-    config.stash[TOLD] = []
+    """Choose the seed of a deep search here, so that it can be printed and repeated. A seed that was given is kept, and
+    the workers of pytest-xdist receive the one that was chosen."""
+    config.stash[SUMMARY_LINES] = []
     if config.option.hypothesis_seed is not None:
         settings.register_profile("seeded", settings(), derandomize=False)
         settings.load_profile("seeded")
-    elif PROFILE == "deep":
+    elif PROFILE.startswith("deep"):
         config.option.hypothesis_seed = random.randrange(2**32)
 
 
 def how_to_repeat(config: pytest.Config) -> str:
-    """How the property tests search, and how to repeat it."""
+    """Return one line that says how the property tests search, and how to repeat that search."""
     seed = config.option.hypothesis_seed
     repeat = "the same examples each time" if seed is None else f"repeat it with --hypothesis-seed={seed}"
     return f"property tests: {PROFILE}, {repeat}"
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """Say at the beginning how the property tests search, and how to repeat it."""
+    """Print at the beginning how the property tests search."""
     return how_to_repeat(config)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Tell what tests have to tell; and below failures say once more how to repeat them, where people look, and where
-    `-q` leaves out the beginning."""
-    for line in config.stash[TOLD]:
+    """Print the lines that tests added. Below failures, print again how to repeat the search: `-q` omits the header."""
+    for line in config.stash[SUMMARY_LINES]:
         terminalreporter.write_line(line)
     if terminalreporter.stats.get("failed"):
         terminalreporter.write_line(how_to_repeat(config))
+
+
+# --- with pytest-xdist: what a worker sends to the process that reports
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In a worker: hand the summary lines over."""
+    if output := getattr(session.config, "workeroutput", None):
+        output["summary_lines"] = session.config.stash[SUMMARY_LINES]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """In the process that reports: take the summary lines of a worker that has finished."""
+    node.config.stash[SUMMARY_LINES] += getattr(node, "workeroutput", {}).get("summary_lines", [])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, Any, Any]:
+    """Replace lone surrogates in a report that a worker sends: captured logs may hold them; xdist sends UTF-8."""
+    return without_lone_surrogates((yield))
+
+
+def without_lone_surrogates(value: Any) -> Any:
+    """Return JSON-like data with a backslash escape in place of each lone surrogate."""
+    match value:
+        case str():
+            return value.encode(errors="backslashreplace").decode()
+        case dict():
+            return {without_lone_surrogates(key): without_lone_surrogates(item) for key, item in value.items()}
+        case list() | tuple():
+            return type(value)(map(without_lone_surrogates, value))
+        case _:
+            return value
 
 
 @pytest.fixture

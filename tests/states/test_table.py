@@ -387,6 +387,7 @@ def taken() -> frozenset[tuple[str, int]]:
     return frozenset(found)
 
 
+@pytest.mark.xdist_group("walks")
 class TestNothingIsHidden:
     """Law 15, by trial: no guard swallows what another waits for."""
 

@@ -17,7 +17,9 @@ from turnwise.testing.walking.pairs import rows
 from turnwise.testing.walking.rules import some_opening
 from turnwise.testing.walking.walk import Stride
 
-from ..conftest import TOLD
+from ..conftest import SUMMARY_LINES
+
+pytestmark = pytest.mark.xdist_group("walks")  # so that one worker takes them all, once
 
 WALKS = Path(__file__).parent.parent / "fixtures" / "walks.txt"
 EVERY_PAIR = 4_543
@@ -28,7 +30,7 @@ EVERY_PAIR = 4_543
 def coverage(pytestconfig: pytest.Config) -> Coverage:
     """What the kept walks take; it is told at the end of the run."""
     covered = take(read_walks(WALKS))
-    pytestconfig.stash[TOLD].append(f"Walks through the table take {covered}.")
+    pytestconfig.stash[SUMMARY_LINES].append(f"Walks through the table take {covered}.")
     return covered
 
 
