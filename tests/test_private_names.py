@@ -1,0 +1,119 @@
+"""Nothing in testing/, hosts/, tests/, examples/ or benchmarks/ depends on a private name of another module.
+
+Whatever these need has a public name, so that an application can do it too. support/private_names.py says what counts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .support.private_names import private_names_of_class, private_names_of_others
+from .support.source_tree import python_files, relative
+
+FILES = python_files("testing", "hosts", "tests", "examples", "benchmarks", "docs")
+
+KNOWN: dict[str, set[str]] = {
+    "testing/crashes/boundaries.py": {"_contained"},
+    "testing/simulation/engine_host.py": {"_load", "_loops", "_mailbox", "_store"},
+    "testing/simulation/stored/virtual_thread.py": {"_closed", "_worker"},
+    "testing/strategies/states.py": {"_TOOLS"},
+    "tests/effects/channels/speech/test_channel.py": {"_line"},
+    "tests/effects/channels/test_stream.py": {"_subscriptions"},
+    "tests/effects/channels/test_webhook.py": {"_certificates"},
+    "tests/effects/model/litellm/test_context_windows.py": {"_listed", "_path"},
+    "tests/engine/test_clock_jumps.py": {"_engine"},
+    "tests/engine/test_close.py": {"_loops", "_task"},
+    "tests/engine/test_engine.py": {"_loop", "_mailbox", "_stuck"},
+    "tests/engine/test_lazy_reading.py": {"_parts", "_payload"},
+    "tests/engine/test_misbehaving_code.py": {"_database", "_loops", "_waiting", "_writing"},
+    "tests/engine/test_process_kills.py": {"_COMPILED", "_start"},
+    "tests/engine/test_updates.py": {"_kept", "_loop"},
+    "tests/engine/tracing/test_tracing.py": {"_engine"},
+    "tests/persistence/sqlite/test_damaged_files.py": {"_engine"},
+    "tests/persistence/sqlite/test_disk_faults.py": {
+        "_database",
+        "_engine",
+        "_loop",
+        "_mailbox",
+        "_store",
+        "_stuck",
+        "_writing",
+    },
+    "tests/persistence/sqlite/test_outbox.py": {"_database"},
+    "tests/persistence/sqlite/test_store.py": {"_database", "_writing"},
+    "tests/persistence/sqlite/test_store_contract.py": {"_ACKNOWLEDGE", "_commit_alone", "_database", "_store"},
+    "tests/persistence/sqlite/test_writer.py": {"_database", "_worker", "_writing"},
+    "tests/states/test_table.py": {"_compile"},
+    "tests/support/engine_scenarios.py": {"_database", "_writing"},
+    "tests/support/planted_loops.py": {
+        "_clock",
+        "_draining",
+        "_keeper",
+        "_loop",
+        "_loops",
+        "_mailbox",
+        "_models",
+        "_performers",
+        "_post",
+        "_publish",
+        "_requests",
+        "_runner",
+        "_start",
+        "_step",
+        "_take",
+    },
+    "tests/support/planted_stores.py": {
+        "_bring",
+        "_commit",
+        "_commit_alone",
+        "_commit_together",
+        "_driver",
+        "_lines",
+        "_receipts",
+    },
+    "tests/support/store_internals.py": {"_database", "_writing"},
+}
+"""Names that are still used. This list only becomes shorter."""
+
+
+def test_no_private_name_of_another_module_is_used() -> None:
+    """Neither read, set, patched, imported nor overridden."""
+    found = {relative(path): private_names_of_others(path) for path in FILES}
+    new = {path: sorted(names - KNOWN.get(path, set())) for path, names in found.items()}
+
+    assert {path: names for path, names in new.items() if names} == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("engine._loops.clear()", {"_loops"}),
+        ("engine._store = None", {"_store"}),
+        ("del engine._store", {"_store"}),
+        ("monkeypatch.setattr(codec, '_parts', None)", {"_parts"}),
+        ("patch.object(codec, '_parts')", {"_parts"}),
+        ("patch('turnwise.engine._loops.x')", {"_loops"}),
+        ("setattr(engine, '_store', 1)", {"_store"}),
+        ("from turnwise.states.machine import _COMPILED", {"_COMPILED"}),
+        ("import os\nos._exit(1)", set()),
+        ("class A:\n    def __init__(self):\n        self._x = 1\n\ndef f(a):\n    return a._x", set()),
+        ("from turnwise.testing import ManualClock\nclass A(ManualClock):\n    def _mine(self): ...", set()),
+    ],
+)
+def test_it_is_found(code: str, found: set[str], tmp_path: Path) -> None:
+    """What a module defines itself, and what Python documents, does not count."""
+    file = tmp_path / "example.py"
+    file.write_text(code)
+
+    assert private_names_of_others(file) == found
+
+
+def test_an_override_of_a_private_name_is_found(tmp_path: Path) -> None:
+    """It depends on how the class of the other module calls itself."""
+    inherited = min(private_names_of_class("turnwise", "Engine"))
+    file = tmp_path / "example.py"
+    file.write_text(f"from turnwise import Engine\nclass Mine(Engine):\n    def {inherited}(self): ...")
+
+    assert private_names_of_others(file) == {inherited}

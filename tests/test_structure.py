@@ -1,0 +1,249 @@
+"""The shape of the source tree: rooms that can be taken in at a glance, short modules, and imports without cycles.
+
+The floors themselves, and what `states/` may not import, are contracts of import-linter in pyproject.toml.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from .support.source_tree import PACKAGES, ROOT, cycles, import_graph, python_files, relative, tree_of
+
+MOST_MODULES = 20
+MOST_LINES = 350
+MOST_LINES_OF_A_FUNCTION = 45
+
+SHIPPED = python_files(*PACKAGES)
+WRITTEN = [ROOT / "__init__.py", *python_files(*PACKAGES, "benchmarks", "docs", "examples")]
+"""Every Python file but the tests."""
+
+MIGRATIONS = ROOT / "persistence" / "sqlite" / "migrations" / "versions"
+"""A migration is never changed once it was released, so it keeps the length that it had."""
+
+NO_ROOMS = {"corpus", "fixtures", "support"}
+"""Folders of tests/ that hold what tests share."""
+
+KNOWN_CYCLES: set[frozenset[str]] = {
+    frozenset({"engine.loop", "engine.ports"}),
+    frozenset({"engine.blocking", "engine.conversation", "engine.engine"}),
+    frozenset({"testing.laws", "testing.program", "testing.report", "testing.shrink"}),
+    frozenset({"testing.simulation.simulated_user", "testing.simulation.user_actions"}),
+    frozenset({"hosts.terminal.commands.junit", "hosts.terminal.commands.replay"}),
+}
+KNOWN_ROOMS_WITHOUT_A_SENTENCE = {
+    "effects",
+    "effects/channels/speech",
+    "effects/model/litellm",
+    "effects/model/performers",
+    "effects/model/rehearsal",
+    "effects/model/request",
+    "effects/tools/builtin",
+    "engine/tracing",
+    "hosts",
+    "hosts/diagrams",
+    "hosts/terminal/chat",
+    "hosts/terminal/commands",
+    "hosts/terminal/output",
+    "persistence/maintenance",
+    "persistence/records",
+    "persistence/sqlite",
+    "persistence/sqlite/migrations",
+    "states/policy",
+    "states/projections",
+    "states/values",
+}
+KNOWN_LARGE_ROOMS = {"states/handlers", "engine", "testing/simulation"}
+KNOWN_TEXTS_WITH_NUMBERS = {
+    "CONTRIBUTING.md",
+    "__init__.py",
+    "docs/host.md",
+    "docs/machine.md",
+    "effects/channels/attempt.py",
+    "effects/channels/performer.py",
+    "effects/channels/speech/channel.py",
+    "effects/channels/speech/spoken_text.py",
+    "effects/channels/terminal.py",
+    "effects/dispatcher.py",
+    "effects/model/litellm/failures.py",
+    "effects/model/litellm/stream_assembler.py",
+    "effects/model/litellm/stream_chunks.py",
+    "effects/model/performers/model.py",
+    "effects/model/performers/record_reader.py",
+    "effects/model/performers/rewording.py",
+    "effects/model/performers/summary.py",
+    "effects/model/performers/verification.py",
+    "effects/model/request/context_assembly.py",
+    "effects/model/request/request_builder.py",
+    "effects/tools/acts.py",
+    "effects/tools/argument_errors.py",
+    "effects/tools/builtin/registry.py",
+    "effects/tools/builtin/speaking.py",
+    "effects/tools/builtin/speech_arguments.py",
+    "effects/tools/registry.py",
+    "engine/conversation.py",
+    "engine/updates.py",
+    "hosts/diagrams/machine_page.py",
+    "hosts/terminal/chat/screen.py",
+    "hosts/terminal/chat/session.py",
+    "hosts/terminal/commands/show.py",
+    "hosts/terminal/output/error_messages.py",
+    "persistence/errors.py",
+    "persistence/maintenance/replay.py",
+    "persistence/sqlite/lock.py",
+    "persistence/sqlite/log.py",
+    "states/effects.py",
+    "states/events.py",
+    "states/handlers/asking.py",
+    "states/handlers/awaiting_approval.py",
+    "states/handlers/awaiting_person.py",
+    "states/handlers/awaiting_sub_agents.py",
+    "states/handlers/awaiting_user_response.py",
+    "states/handlers/beginning.py",
+    "states/handlers/busy.py",
+    "states/handlers/cancelling.py",
+    "states/handlers/compacting.py",
+    "states/handlers/ending.py",
+    "states/handlers/guards.py",
+    "states/handlers/llm_requesting.py",
+    "states/handlers/preparing.py",
+    "states/handlers/resting.py",
+    "states/handlers/rounds.py",
+    "states/handlers/stopping.py",
+    "states/handlers/summarizing.py",
+    "states/handlers/verifying.py",
+    "states/policy/delivery_rules.py",
+    "states/policy/nudges.py",
+    "states/policy/policy.py",
+    "states/policy/presets.py",
+    "states/policy/roles.py",
+    "states/projections/recent_dialogue.py",
+    "states/projections/reply_text.py",
+    "states/values/acts.py",
+    "states/values/failures.py",
+    "states/values/inbox.py",
+    "states/values/mail.py",
+    "states/values/questions.py",
+    "states/values/repeats.py",
+    "states/values/turn.py",
+    "testing/laws/turns.py",
+    "testing/store_contract.py",
+}
+KNOWN_LONG_MODULES = {
+    "benchmarks/durable_turn.py",
+    "states/events.py",
+    "states/handlers/guards.py",
+    "states/states.py",
+    "testing/store_contract.py",
+}
+
+
+def rooms() -> list[Path]:
+    """Return the packages that are shipped, without the generated folders beside them."""
+    return sorted({path.parent for path in SHIPPED} - {MIGRATIONS})
+
+
+def begins_with_one_sentence(path: Path) -> bool:
+    """Whether the first paragraph of a module's docstring is one sentence."""
+    docstring = ast.get_docstring(tree_of(path)) or ""
+    return re.fullmatch(r"[^.]+(\.\w[^.]*)*\.", docstring.split("\n\n")[0]) is not None
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Yield the functions and methods of a file."""
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def lines_of_code(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Return how many lines the body of a function has below its docstring."""
+    body = function.body[1:] if ast.get_docstring(function) else function.body
+    return (function.end_lineno or 0) - body[0].lineno + 1 if body else 0
+
+
+class TestImports:
+    """Arrows between modules lead one way."""
+
+    def test_no_modules_import_each_other_in_a_cycle(self) -> None:
+        """Neither at once nor late: imports inside functions and for type checking count too."""
+        found = {frozenset(name.removeprefix("turnwise.") for name in cycle) for cycle in cycles(import_graph())}
+
+        assert found - KNOWN_CYCLES == set()
+
+    def test_cycles_are_found(self) -> None:
+        """Also those that lead over several modules."""
+        graph = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": {"e"}, "e": {"f", "d"}, "f": set()}
+
+        assert cycles(graph) == {frozenset("bc"), frozenset("de")}
+
+
+class TestRooms:
+    """A folder has one purpose, says which, and can be taken in at a glance."""
+
+    def test_each_says_in_one_sentence_what_belongs_there(self) -> None:
+        """The docstring of its `__init__` begins with that sentence."""
+        silent = {relative(room) for room in rooms() if not begins_with_one_sentence(room / "__init__.py")}
+
+        assert silent - KNOWN_ROOMS_WITHOUT_A_SENTENCE == set()
+
+    def test_each_has_about_twenty_modules_at_most(self) -> None:
+        """A larger one is divided by purpose."""
+        large = {relative(room) for room in rooms() if len([*room.glob("[!_]*.py")]) > MOST_MODULES}
+
+        assert large - KNOWN_LARGE_ROOMS == set()
+
+    def test_the_tests_are_in_the_folder_of_what_they_test(self) -> None:
+        """So the test for a rule is found by its path."""
+        folders = {path.parent.relative_to(ROOT / "tests") for path in python_files("tests")}
+        rooms_of_tests = {folder for folder in folders if not NO_ROOMS & set(folder.parts)}
+
+        assert [str(folder) for folder in sorted(rooms_of_tests) if not (ROOT / folder).is_dir()] == []
+
+
+class TestSize:
+    """What is read at once is short. Tests are lists of claims, and may be longer."""
+
+    def test_no_module_is_long(self) -> None:
+        """350 lines with everything that stands in it."""
+        long = {relative(path) for path in WRITTEN if len(path.read_text("utf-8").splitlines()) > MOST_LINES}
+
+        assert long - KNOWN_LONG_MODULES == set()
+
+    def test_no_function_is_long(self) -> None:
+        """45 lines below the docstring."""
+        long = [
+            f"{relative(path)}:{function.lineno} {function.name} has {lines_of_code(function)} lines"
+            for path in WRITTEN
+            if path.parent != MIGRATIONS
+            for function in functions(path)
+            if lines_of_code(function) > MOST_LINES_OF_A_FUNCTION
+        ]
+
+        assert long == []
+
+
+def case_numbers() -> re.Pattern[str]:
+    """Return a pattern for the numbers of cases and seeds, by which the tests name the requirements."""
+    return re.compile(r"\b[PSBJDH][1-9]\d?\b(?!\.)|\bseeds? 0\d\d\b")
+
+
+def texts() -> list[Path]:
+    """Return the code and the pages that users read."""
+    return [
+        *WRITTEN,
+        *ROOT.glob("*.md"),
+        *(page for page in (ROOT / "docs").glob("*.md") if page.stem != "requirements"),
+    ]
+
+
+class TestNumbersOfCases:
+    """A reader outside of the tests cannot resolve them."""
+
+    def test_they_stand_in_tests_only(self) -> None:
+        """And in docs/requirements.md, which says what each of them is."""
+        found = {relative(path) for path in texts() if case_numbers().search(path.read_text("utf-8"))}
+
+        assert found - KNOWN_TEXTS_WITH_NUMBERS == set()
