@@ -51,6 +51,8 @@ from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
+from figures import Figure, at_least, at_most
+
 from turnwise import Engine, ModelAnswer, tool
 from turnwise.testing import call, reply
 
@@ -117,31 +119,7 @@ QUICK = Sizes(
 )
 
 
-@dataclass(frozen=True)
-class Figure:
-    """One thing that was measured, with what it should be."""
-
-    what: str
-    value: str
-    aim: str = ""
-    met: bool = True
-
-    def __str__(self) -> str:
-        verdict = "" if not self.aim else "met   " if self.met else "MISSED"
-        return f"{verdict:6}  {self.what:<52} {self.value:<26} {self.aim}".rstrip()
-
-
 Part = Callable[[Path, Sizes], Iterator[Figure]]
-
-
-def at_least(what: str, value: float, aim: float, unit: str, note: str = "") -> Figure:
-    """A figure that should not be lower."""
-    return Figure(what, f"{value:.2f} {unit}{note}", f"at least {aim:g}", value >= aim)
-
-
-def at_most(what: str, value: float, aim: float, unit: str, note: str = "") -> Figure:
-    """A figure that should not be higher."""
-    return Figure(what, f"{value:.2f} {unit}{note}", f"at most {aim:g}", value <= aim)
 
 
 # --- the floor

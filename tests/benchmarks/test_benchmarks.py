@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -9,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-DURABLE_TURN = Path(__file__).parent.parent.parent / "benchmarks" / "durable_turn.py"
+BENCHMARKS = Path(__file__).parent.parent.parent / "benchmarks"
+DURABLE_TURN, STARTUP = BENCHMARKS / "durable_turn.py", BENCHMARKS / "startup.py"
 
 
-def figures(*arguments: str) -> list[str]:
+def figures(benchmark: Path, *arguments: str) -> list[str]:
     """The lines that the benchmark prints."""
-    command = [sys.executable, str(DURABLE_TURN), "--quick", *arguments]
+    command = [sys.executable, str(benchmark), "--quick", *arguments]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=50)
 
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -23,7 +25,7 @@ def figures(*arguments: str) -> list[str]:
 
 def test_each_part_says_what_it_measured(tmp_path: Path) -> None:
     """A figure with an aim stands beside it, and nothing is left in the folder."""
-    lines = figures("long", "size", "many", "ready", "answer", "--folder", str(tmp_path))
+    lines = figures(DURABLE_TURN, "long", "size", "many", "ready", "answer", "--folder", str(tmp_path))
 
     aims = [line for line in lines if "at least" in line or "at most" in line]
     assert len(aims) == 10
@@ -34,14 +36,26 @@ def test_each_part_says_what_it_measured(tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace counts")
 def test_a_turn_waits_for_the_disk_once_for_each_step(tmp_path: Path) -> None:
     """Each of the four steps is on the disk before anything is done about it, and nothing else waits for the disk."""
-    (line,) = figures("syncs", "--folder", str(tmp_path))
+    (line,) = figures(DURABLE_TURN, "syncs", "--folder", str(tmp_path))
 
     assert "4.00 syncs" in line or "not counted" in line
 
 
-def test_a_part_that_does_not_exist() -> None:
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+def test_the_commands_start_on_a_terminal() -> None:
+    """Each line that has an aim says whether it was met, and the baseline stands at the end."""
+    lines = figures(STARTUP)
+
+    aims = [line for line in lines if "at most" in line]
+    assert len(aims) == 4
+    assert all(line.startswith(("met ", "MISSED ")) for line in aims)
+    assert "python -c pass" in lines[-1]
+
+
+@pytest.mark.parametrize("benchmark", [DURABLE_TURN, STARTUP], ids=lambda path: path.stem)
+def test_a_part_that_does_not_exist(benchmark: Path) -> None:
     """One sentence."""
-    ran = subprocess.run([sys.executable, str(DURABLE_TURN), "speed"], capture_output=True, text=True, timeout=50)
+    ran = subprocess.run([sys.executable, str(benchmark), "speed"], capture_output=True, text=True, timeout=50)
 
     assert ran.returncode == 2
     assert ran.stderr.splitlines()[-1].endswith("there is no part called speed")

@@ -11,7 +11,6 @@ import os
 import sys
 from collections.abc import Callable
 
-from ....states.errors import TurnwiseError
 from .notices import remark
 from .printable import one_line
 
@@ -63,6 +62,8 @@ def _cause(error: BaseException) -> BaseException:
 
 
 def _judge(error: BaseException) -> tuple[int, str]:
+    from ....states.errors import TurnwiseError  # its package takes a fifth of a second to import, and help needs none
+
     match error:
         case TurnwiseError():
             return CANNOT, error.sentence

@@ -1,0 +1,65 @@
+"""What the command `turnwise` imports before a user sees anything: imports are nearly all that a start costs.
+
+How long a start takes depends on the machine, so it is measured by `benchmarks/startup.py` and not tested.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+IMPORTED = re.compile(r"^import time: .*\| *(\S+)$", re.MULTILINE)
+"""A line that Python writes on stderr for each module that it imports, where it is told to."""
+
+MODEL_LIBRARIES = {"aiohttp", "httpx", "litellm", "openai"}
+OPTIONAL = {"hypothesis", "opentelemetry", "pytest", "pyttsx3"}
+
+
+def imports_of(*arguments: str, folder: Path) -> set[str]:
+    """The packages that a run of the command imports; those of turnwise with their first folder."""
+    ran = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "turnwise.hosts.terminal", *arguments],
+        cwd=folder,
+        env={name: value for name, value in os.environ.items() if not name.startswith("TURNWISE_")},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+    assert ran.returncode == 0, ran.stderr
+    modules = IMPORTED.findall(ran.stderr)
+    return {".".join(module.split(".")[: 2 if module.startswith("turnwise.") else 1]) for module in modules}
+
+
+def test_a_demo_imports_no_library_that_asks_models(tmp_path: Path) -> None:
+    """The rehearsal model needs none: importing litellm takes seconds."""
+    imported = imports_of("demo", folder=tmp_path)
+
+    assert "turnwise.engine" in imported
+    assert not imported & (MODEL_LIBRARIES | OPTIONAL)
+
+
+def test_a_demo_without_a_terminal_imports_nothing_to_type_with(tmp_path: Path) -> None:
+    """Nobody can type there."""
+    assert not imports_of("demo", folder=tmp_path) & {"prompt_toolkit", "questionary"}
+
+
+def test_help_imports_neither_the_machine_nor_a_store(tmp_path: Path) -> None:
+    """It shows commands and their options."""
+    imported = imports_of("--help", folder=tmp_path)
+
+    assert not imported & {"pydantic", "sqlalchemy", "alembic", "transitions", *MODEL_LIBRARIES}
+    assert not imported & {"turnwise.states", "turnwise.engine", "turnwise.persistence"}
+
+
+def test_an_up_to_date_database_is_opened_without_alembic(tmp_path: Path) -> None:
+    """There is nothing to migrate."""
+    imports_of("demo", "--db", "demo.db", folder=tmp_path)
+
+    imported = imports_of("demo", "--db", "demo.db", folder=tmp_path)
+
+    assert "sqlalchemy" in imported
+    assert "alembic" not in imported
