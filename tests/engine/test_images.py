@@ -12,7 +12,7 @@ from turnwise import Conversation, Engine, Image, InvalidInput, Refused, tool
 from turnwise.effects.model.rehearsal.rules import reply_to
 from turnwise.engine.updates import Update
 from turnwise.hosts.terminal.chat.screen import Screen
-from turnwise.hosts.terminal.commands.show import said
+from turnwise.hosts.terminal.commands.show import transcript_lines
 from turnwise.hosts.terminal.output.event_lines import summary
 from turnwise.hosts.terminal.output.printable import without_payloads
 from turnwise.hosts.terminal.output.writer import TerminalWriter
@@ -267,7 +267,7 @@ class TestTheTerminal:
 
     async def test_what_was_said_is_shown_with_a_word_for_each_image(self, conversation: Conversation) -> None:
         """`turnwise show`."""
-        lines = list(said(await conversation.transcript()))
+        lines = list(transcript_lines(await conversation.transcript()))
 
         assert lines == [
             "user:",

@@ -32,8 +32,8 @@ from turnwise.states import ToolResult
 from turnwise.testing import ManualClock
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, calls, failure, reply
 
-from ..hosts.terminal.test_chat import run
 from ..support.engine_scenarios import QUESTION, Gate, answers_after, results, until
+from ..support.terminal import run
 
 
 def silent() -> FunctionLlm:

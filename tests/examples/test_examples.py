@@ -10,8 +10,8 @@ from pathlib import Path
 from turnwise import Delivery, Engine, presets
 from turnwise.testing import RecordingChannel, ScriptedLlm, call, reply
 
-from ..hosts.terminal.test_chat import ENVIRONMENT, SECONDS
-from ..hosts.terminal.test_speech import speaker_in, with_speaker
+from ..support.speakers import speaker_in, with_speaker
+from ..support.terminal import ENVIRONMENT, SECONDS
 from ..support.voices import any_voice_that_works, heard
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
@@ -99,3 +99,8 @@ async def test_the_voice_assistant_waits_for_no_channel_that_is_gone(tmp_path: P
     assert done.stdout.endswith("The turn is completed.\n")
     assert done.stderr.endswith(" is still to be delivered to telephone, which is not there.\n")
     assert (done.returncode, done.stderr.count("\n")) == (0, 1)
+
+
+def test_a_table_is_booked(tmp_path: Path) -> None:
+    """The smallest host program books a table with the rehearsal model."""
+    assert "Kikunoi, Japanese, 2 at 6:30 PM" in run_example("dinner.py", tmp_path)

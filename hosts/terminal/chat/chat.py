@@ -15,14 +15,15 @@ from ....states.events import HistoryCompacted
 from ....states.policy.policy import Policy
 from ....states.states import Failed
 from ....states.values.messages import Message
-from ..commands.command_lines import way_back
-from ..commands.lookup import preset_named, tools_missing
-from ..commands.stores import store_to_change
+from ..configuration.command_lines import way_back
+from ..configuration.databases import store_to_change
+from ..configuration.presets import preset_named
+from ..configuration.settings import Settings
+from ..configuration.tools import tools_missing
 from ..output.error_messages import INTERRUPTED
 from ..output.event_lines import event_lines
 from ..output.printable import counted, one_line
 from ..output.writer import DIM, TerminalWriter
-from ..settings import Settings
 from .dialogue import Dialogue, dialogue
 from .session import engine_for, pen_for_stdout, screen_for, speech_for, with_needed_tools
 from .user_input import Commanded, UserInput, command_in

@@ -14,9 +14,10 @@ from ....effects.channels.speech.channel import Outcome, SpeechChannel
 from ....engine.conversation import Conversation
 from ....engine.engine import Engine
 from ....states.policy.policy import Policy
-from ..commands.lookup import preset_named, tools_for, tools_named
+from ..configuration.presets import preset_named
+from ..configuration.settings import Settings
+from ..configuration.tools import tools_for, tools_named
 from ..output.writer import TerminalWriter
-from ..settings import Settings
 from .screen import Screen
 
 

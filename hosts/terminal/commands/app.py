@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..output.logging import set_up
+from ..output.log_handlers import set_up
 
 if TYPE_CHECKING:
-    from ..settings import Settings
+    from ..configuration.settings import Settings
 
 app = typer.Typer(
     help="Conversations as explicit state machines: hold one, look at stored ones, replay them.",
@@ -119,7 +119,7 @@ def show(
 def list_(db: Db = None, debug: Debug = None) -> None:
     """List the conversations, the one that moved last first."""
     settings = _settings(db=db, debug=debug)
-    from .show import list_conversations
+    from .conversation_list import list_conversations
 
     _run(list_conversations(settings))
 
@@ -183,7 +183,7 @@ def fork(
     Prints the id of the copy, and the step on which it landed. The original is not touched.
     """
     settings = _settings(db=db, debug=debug)
-    from .copying import fork
+    from .fork import fork
 
     _run(fork(settings, conversation_id, at))
 
@@ -198,7 +198,7 @@ def export(
     """Write a conversation to stdout as JSON, a line for each step; exit 1 if one is damaged and was left out."""
     _check_one_or_all(conversation_id, everything)
     settings = _settings(db=db, debug=debug)
-    from .copying import export
+    from .export import export
 
     _run(export(settings, conversation_id))
 
@@ -211,7 +211,7 @@ def import_(
 ) -> None:
     """Take the conversations of an export in, under the ids that they had: all of them, or none."""
     settings = _settings(db=db, debug=debug)
-    from .copying import import_, read
+    from .imports import import_, read
 
     _run(import_(settings, read(file)))
 
@@ -243,7 +243,7 @@ def _check_one_or_all(conversation_id: str | None, everything: bool) -> None:
 
 
 def _settings(**options: object) -> Settings:
-    from ..settings import settings_of
+    from ..configuration.settings import settings_of
 
     settings = settings_of(**options)
     set_up(settings.debug)

@@ -5,13 +5,11 @@ It runs without a key, without a network and, where nobody sits at a terminal, w
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ....effects.tools.tool import tool
 from ....engine.conversation import Conversation
 from ....engine.watching import history
 from ....states.states import Idle
@@ -20,13 +18,14 @@ from ..chat.dialogue import Dialogue, dialogue
 from ..chat.piped_input import asked
 from ..chat.session import engine_for, pen_for_stdout, screen_for, speech_for, with_needed_tools
 from ..chat.user_input import OTHER, Answer, Commanded, Other, UserInput
+from ..configuration.command_lines import command, options_of
+from ..configuration.presets import preset_named
+from ..configuration.settings import Settings
+from ..demo import check_weather, find_table
 from ..output.error_messages import INTERRUPTED
 from ..output.event_lines import event_lines
 from ..output.writer import TerminalWriter
-from ..settings import Settings
-from .command_lines import command, options_of
-from .lookup import preset_named
-from .replay import verdict
+from .replay_results import verdict
 
 MESSAGE = "A table for two tonight, somewhere Japanese, and will I need an umbrella?"
 
@@ -37,26 +36,6 @@ SYSTEM = (
 
 NOT_ANSWERED = 1
 """The exit code of a demo that did not come to an answer."""
-
-_AS_IF_FAR_AWAY = 0.4
-"""Seconds that a tool takes, so that one sees it work."""
-
-
-@tool(crash="pure")
-async def find_table(cuisine: str, time: str, party: int) -> list[dict[str, str]]:
-    """Look for free tables at restaurants nearby."""
-    await asyncio.sleep(_AS_IF_FAR_AWAY)
-    return [
-        {"restaurant": "Kikunoi", "when": "6:30 PM", "seats": f"{party} at the counter"},
-        {"restaurant": "Nobu", "when": "8:15 PM", "seats": f"{party} by the window"},
-    ]
-
-
-@tool(crash="pure")
-async def check_weather(day: str) -> str:
-    """Look up the weather."""
-    await asyncio.sleep(_AS_IF_FAR_AWAY)
-    return f"Rain {day} from 7 PM on, 14 °C."
 
 
 async def demo(settings: Settings, *, keep: bool) -> int:
@@ -152,7 +131,7 @@ async def _look_back(conversation: Conversation, pen: TerminalWriter) -> None:
     pen.line(verdict(report.events, report.divergence))
 
 
-_HERE = "turnwise.hosts.terminal.commands.demo"
+_HERE = "turnwise.hosts.terminal.demo"
 TOOLS = f"{_HERE}:find_table,{_HERE}:check_weather,ask_user_question"
 """The tools of the demo, as `--tools` names them."""
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..configuration.command_lines import command, options_of
+from ..configuration.databases import store_for, store_to_change
 from ..output.notices import remark
 from ..output.printable import counted, one_line
-from .command_lines import command, options_of
-from .stores import store_for, store_to_change
 
 if TYPE_CHECKING:
     from ....persistence.maintenance.doctor import Examination, Finding
-    from ..settings import Settings
+    from ..configuration.settings import Settings
 
 WRONG = 1
 """The exit code when something is wrong, or could not be mended."""

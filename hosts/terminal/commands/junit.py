@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 if TYPE_CHECKING:
-    from .replay import Replayed
+    from .replay_results import Replayed
 
 CLASS = "turnwise.replay"
 """What the cases are filed under."""

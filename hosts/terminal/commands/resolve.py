@@ -8,10 +8,10 @@ from typing import get_args
 
 from ....engine.resolving import calls_in_doubt, resolve
 from ....states.events import Resolution
+from ..configuration.databases import store_for, store_to_change
+from ..configuration.settings import Settings
 from ..output.printable import one_line
-from ..settings import Settings
-from .show import WIDEST
-from .stores import store_for, store_to_change
+from .show import LONGEST_CALL
 
 VERDICTS: Mapping[str, Resolution] = {verdict: verdict for verdict in get_args(Resolution)}
 """What can be said of a call in doubt, as it is typed."""
@@ -22,7 +22,7 @@ async def list_doubts(settings: Settings, conversation_id: str) -> int:
     async with store_for(settings) as store:
         doubtful = await calls_in_doubt(store, conversation_id, datetime.now(UTC))
     for call in doubtful:
-        print(f"{call.call_id}  {one_line(f'{call.name}({call.arguments})', WIDEST)}")
+        print(f"{call.call_id}  {one_line(f'{call.name}({call.arguments})', LONGEST_CALL)}")
     if not doubtful:
         print("Nothing is in doubt.")
     return 0

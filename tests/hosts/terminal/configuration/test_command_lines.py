@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from turnwise.hosts.terminal.commands.command_lines import command
+from turnwise.hosts.terminal.configuration.command_lines import command
+
+from ....support.terminal import run
 
 
 def read_by_a_shell(line: str, cwd: Path) -> list[str]:
@@ -56,3 +59,22 @@ def test_a_command_that_the_shell_does_not_find_is_named_by_its_path(
     done = subprocess.run(["bash", "-c", command("list")], capture_output=True, text=True, check=True)
 
     assert done.stdout == "list\0"
+
+
+def test_the_way_back_works_without_this_environment(tmp_path: Path) -> None:
+    """It names what the environment or the command line said, and not what the directory says by itself."""
+    (tmp_path / "turnwise.toml").write_text('tools = ["turnwise.hosts.terminal.demo:find_table"]\n', encoding="utf-8")
+
+    done = run("chat", cwd=tmp_path, TURNWISE_DB="other.db")
+    back = re.search(r"turnwise (chat .*)", done.stdout)
+
+    assert back is not None
+    assert back[1].split()[2:] == ["--db", "other.db"]
+    assert run(*back[1].split(), cwd=tmp_path).returncode == 0
+
+
+def test_the_way_back_keeps_what_is_seen_and_heard(tmp_path: Path) -> None:
+    """Thoughts that were asked for are shown to who comes back, too."""
+    done = run("chat", "--thoughts", cwd=tmp_path)
+
+    assert re.search(r"turnwise chat [0-9a-f-]{36} --thoughts$", done.stdout, re.MULTILINE)

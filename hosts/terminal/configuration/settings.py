@@ -23,7 +23,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from ...states.errors import ConfigurationError
+from ....states.errors import ConfigurationError
 
 FILE = "turnwise.toml"
 

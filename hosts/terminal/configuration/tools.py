@@ -1,11 +1,10 @@
-"""Finds what a command line can only name: tools, and sets of rules."""
+"""Finds tools by their names: built-in ones, and functions as package.module:function."""
 
 from __future__ import annotations
 
-import inspect
 import logging
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Any
 
 from ....effects.tools.registry import ToolRegistry
 from ....states.errors import ConfigurationError
-from ....states.policy import presets
 from ....states.policy.policy import Policy
 from ....states.values.messages import Message
 from ..output.printable import one_line
@@ -77,22 +75,3 @@ def _needed(policy: Policy) -> tuple[str, ...]:
     if policy.ends_on == "work_complete":
         return "respond_to_user", "mark_work_complete"
     return ("talk",) if policy.text == "thought" and policy.speech.keep == "each" else ()
-
-
-def preset_named(name: str) -> Policy:
-    """The ready set of rules of this name. Raises `ConfigurationError`, which says what there is."""
-    known = _presets()
-    try:
-        return known[name.replace("-", "_")]()
-    except KeyError:
-        raise ConfigurationError(f"There is no preset called {name}. Known: {', '.join(known)}.") from None
-
-
-def _presets() -> dict[str, Callable[[], Policy]]:
-    """The public functions of the module, in the order in which they stand there."""
-    functions = vars(presets).items()
-    return {
-        name: function
-        for name, function in functions
-        if inspect.isfunction(function) and function.__module__ == presets.__name__ and not name.startswith("_")
-    }

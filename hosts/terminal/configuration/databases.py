@@ -11,7 +11,7 @@ from ....persistence.sqlite.store import Store
 from ....states.errors import StoreError
 
 if TYPE_CHECKING:
-    from ..settings import Settings
+    from .settings import Settings
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from ....persistence.sqlite.address import Address
 from ..output.printable import one_line
 
 if TYPE_CHECKING:
-    from ..settings import Settings
+    from .settings import Settings
 
 NAME = "turnwise"
 
@@ -51,7 +51,7 @@ def _spelled(character: str) -> str:
 
 def options_of(settings: Settings, *names: str) -> list[str]:
     """Those of these options that must be given so that they hold again. Raises `ConfigurationError`."""
-    from ..settings import settings_of_the_directory
+    from .settings import settings_of_the_directory
 
     usual = settings_of_the_directory()
     changed = {name: getattr(settings, name) for name in names if getattr(settings, name) != getattr(usual, name)}

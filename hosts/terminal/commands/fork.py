@@ -1,0 +1,29 @@
+"""`turnwise fork`: copies a conversation within its database."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime
+
+from ....persistence.maintenance.fork import fork as fork_in
+from ....states.errors import InvalidInput
+from ....states.values.value import MAX_QUOTED, shortened
+from ..configuration.databases import store_to_change
+from ..configuration.settings import Settings
+
+
+async def fork(settings: Settings, conversation_id: str, at: str | None) -> int:
+    """Copy a conversation up to its last resting state at or before the step `at`, and print the id of the copy."""
+    step = None if at is None else _step_number(at)
+    new_id = str(uuid.uuid4())
+    async with store_to_change(settings) as store:
+        landing = await fork_in(store, conversation_id, new_id, step, datetime.now(UTC))
+    print(f"{new_id}  forked from {conversation_id} at step {landing.seq}, {landing.state.type}")
+    return 0
+
+
+def _step_number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidInput(f"--at takes the number of a step, not {shortened(text, MAX_QUOTED)}.") from None

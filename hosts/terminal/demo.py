@@ -1,0 +1,31 @@
+"""The tools of `turnwise demo`.
+
+They stand here, outside the rooms, because users name them on the command line: `--tools
+turnwise.hosts.terminal.demo:find_table`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from ...effects.tools.tool import tool
+
+_AS_IF_FAR_AWAY = 0.4
+"""Seconds that a tool takes, so that one sees it work."""
+
+
+@tool(crash="pure")
+async def find_table(cuisine: str, time: str, party: int) -> list[dict[str, str]]:
+    """Look for free tables at restaurants nearby."""
+    await asyncio.sleep(_AS_IF_FAR_AWAY)
+    return [
+        {"restaurant": "Kikunoi", "when": "6:30 PM", "seats": f"{party} at the counter"},
+        {"restaurant": "Nobu", "when": "8:15 PM", "seats": f"{party} by the window"},
+    ]
+
+
+@tool(crash="pure")
+async def check_weather(day: str) -> str:
+    """Look up the weather."""
+    await asyncio.sleep(_AS_IF_FAR_AWAY)
+    return f"Rain {day} from 7 PM on, 14 °C."

@@ -1,0 +1,141 @@
+"""`turnwise chat`: messages, answers and commands, through a pipe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ....support.openai_server import OpenAiServer, fails, says
+from ....support.terminal import (
+    ASKS_TWICE,
+    DEMO_TOOLS,
+    REQUEST,
+    assert_one_sentence,
+    below_the_way_back,
+    id_in,
+    run,
+    run_beside,
+)
+
+
+class TestChatThroughAPipe:
+    """Lines in, plain text out: for scripts."""
+
+    def test_a_line_is_a_message_or_an_answer_or_a_command(self, tmp_path: Path) -> None:
+        """A number chooses an option; commands tell of the conversation; there are no escape codes; exit 0."""
+        lines = (
+            REQUEST,
+            "2",
+            "/state",
+            "/events",
+            "/nothing",
+            "/state now",
+            "/usr is full",
+            "/retry",
+            "/quit",
+            "unsaid",
+        )
+
+        done = run("chat", "--tools", DEMO_TOOLS, cwd=tmp_path, lines=lines)
+
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "? [Table] Which table would you like?\n  1. Kikunoi - 6:30 PM" in done.stdout
+        assert "You chose Nobu." in done.stdout
+        assert "idle, after 1 turn and 8 events" in done.stdout
+        assert "8  llm_response" in done.stdout
+        assert "There is no such command" in done.stdout
+        assert "/state takes nothing behind it." in done.stdout
+        assert "You said: “/usr is full”" in done.stdout
+        assert "There is no failed turn to try again." in done.stdout
+        assert "unsaid" not in done.stdout
+        assert "\x1b" not in done.stdout
+
+    def test_a_command_answers_no_question(self, tmp_path: Path) -> None:
+        """P15: where an answer is expected it is carried out or refused, and the question is put again; the answers
+        that there are to other questions stay. A path is an answer like any other."""
+        (tmp_path / "twice.py").write_text(ASKS_TWICE)
+        lines = ("Go", "north", "/state", "/retry", "/state now", "/usr", "Go", "/quit", "unsaid")
+
+        done = run("chat", "--tools", "twice:ask_twice", cwd=tmp_path, lines=lines)
+
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "awaiting_user_response, after 1 turn and " in done.stdout
+        assert "There is no failed turn to try again." in done.stdout
+        assert "/state takes nothing behind it." in done.stdout
+        assert done.stdout.count("? Where from?") == 2
+        assert done.stdout.count("? Where to?") == 4
+        assert '"Where from?": "North", "Where to?": "/usr"' in done.stdout
+        assert "The question stays open." in done.stdout
+        assert "unsaid" not in done.stdout
+
+    def test_a_question_waits_for_the_next_process(self, tmp_path: Path) -> None:
+        """P19: where the lines end at a question it stays open, and who comes back is asked first; a label answers."""
+        first = run("chat", "--tools", DEMO_TOOLS, cwd=tmp_path, lines=[REQUEST])
+        second = run("chat", "--resume", "--tools", DEMO_TOOLS, cwd=tmp_path, lines=["kikunoi"])
+
+        assert "The question stays open." in first.stdout
+        assert id_in(second.stdout) == id_in(first.stdout)
+        assert "You chose Kikunoi." in second.stdout
+        assert (first.returncode, second.returncode) == (0, 0)
+
+    async def test_a_turn_that_fails_can_be_tried_again(self, tmp_path: Path) -> None:
+        """P11, P33: its sentence is shown, /retry goes on, and a chat that ends in a failure exits with 1."""
+        async with OpenAiServer([fails(401), says("Back ", "again."), fails(401)]) as server:
+            done = await run_beside(
+                *("chat", "--model", "openai/test", "--tools", ""),
+                cwd=tmp_path,
+                lines=["hello", "/retry", "and now?"],
+                OPENAI_API_BASE=server.url,
+                OPENAI_API_KEY="test",
+            )
+
+        assert (done.returncode, done.stderr) == (1, "")
+        assert done.stdout.count("refused the key") == 2
+        assert done.stdout.index("/retry tries again") < done.stdout.index("Back again.")
+
+    async def test_what_was_said_can_be_condensed(self, tmp_path: Path) -> None:
+        """/compact says what it does, in a line however often it is tried; what goes wrong is one sentence, and the
+        summary is among the events. A second one has nothing to condense."""
+        async with OpenAiServer([says("Well met."), fails(500), says("They met."), says("Again.")]) as server:
+            done = await run_beside(
+                *("chat", "--model", "openai/test", "--tools", ""),
+                cwd=tmp_path,
+                lines=["hello", "/compact", "/compact", "/events", "and now?"],
+                OPENAI_API_BASE=server.url,
+                OPENAI_API_KEY="test",
+            )
+
+        first, _, second = done.stdout.partition("There is nothing to condense yet.")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert first.count("Condensing what was said so far.") == 2
+        assert first.count("Condensed; the log keeps everything.") == 1
+        assert "history_compacted          They met." in second
+        assert second.endswith("Again.\n")
+
+    @pytest.mark.parametrize("preset", ["talk", "explicit-response"])
+    def test_the_model_can_still_reach_its_user(self, preset: str, tmp_path: Path) -> None:
+        """P19: by `--resume` and by the id, without a word of the tools, and without a preset."""
+        first = run("chat", "--preset", preset, cwd=tmp_path, lines=["hello"])
+
+        by_id = run("chat", id_in(first.stdout), cwd=tmp_path, lines=["and you?"])
+        newest = run("chat", "--resume", "--db", "turnwise.db", cwd=tmp_path, lines=["and now?"])
+
+        assert "--tools" not in first.stdout
+        assert below_the_way_back(by_id).count("You said: “and you?”") == 1
+        assert below_the_way_back(newest).count("You said: “and now?”") == 1
+        assert "missing" not in by_id.stdout + newest.stdout
+
+    def test_without_a_conversation_nothing_is_made(self, tmp_path: Path) -> None:
+        """P33: a sentence, and no database left behind."""
+        assert_one_sentence(run("chat", "--resume", cwd=tmp_path), "There is no database called turnwise.db.")
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_a_table_is_booked_by_talking(tmp_path: Path) -> None:
+    """B2: with tools and a question between what is said."""
+    done = run("chat", "--preset", "talk", "--tools", DEMO_TOOLS, cwd=tmp_path, lines=[REQUEST, "2"])
+
+    shown = below_the_way_back(done)
+    assert shown.index("Let me use find_table") < shown.index("? [Table]") < shown.index("You chose Nobu.")
+    assert "✓" not in shown

@@ -1,0 +1,114 @@
+"""Approvals, and Ctrl-C."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ....support.terminal import DEMO_TOOLS, REQUEST, TILL, at_prompt, end_of, newest, run, terminal
+
+
+class TestApprovals:
+    """P36: approvals"""
+
+    def test_a_tool_that_needs_leave_is_asked_for(self, tmp_path: Path) -> None:
+        """P36: by a question; a number, a label, yes or no, and any other words tell why it may not run."""
+        (tmp_path / "till.py").write_text(TILL)
+        allow, deny = ("2", "Allow", "y", "Yes"), ("1", "deny", "n", "NO", "too much")
+
+        done = run(
+            *("chat", "--tools", "till:pay"),
+            cwd=tmp_path,
+            lines=[line for answer in (*allow, *deny) for line in ("Pay the bill of 5", answer)],
+        )
+
+        assert (done.returncode, done.stderr) == (0, "")
+        assert '? [Approval] May pay run with {"amount": 5}?' in done.stdout
+        assert re.findall(r"^  (✓|✗) pay(.*)$", done.stdout, re.MULTILINE) == [
+            *[("✓", "(amount=5)")] * len(allow),
+            *[("✗", " denied")] * len(deny),
+        ]
+        assert re.findall("Denied by the user.*", done.stdout) == [
+            *["Denied by the user"] * (len(deny) - 1),
+            "Denied by the user: too much",
+        ]
+        assert "  pay denied: Denied by the user: too much" in run("show", newest(tmp_path), cwd=tmp_path).stdout
+
+
+@pytest.mark.filterwarnings("ignore:.*forkpty.*:DeprecationWarning")
+class TestCtrlC:
+    """Ctrl-C"""
+
+    def test_ctrl_c_cancels_the_turn_and_the_conversation_goes_on(self, slow_tools: str, tmp_path: Path) -> None:
+        """P6: the tool is stopped, one line says so, the next message is answered; Ctrl-D leaves."""
+        with terminal("chat", "--tools", slow_tools, cwd=tmp_path) as child:
+            at_prompt(child).sendline("Wait in Rome")
+            child.expect_exact('wait_long(place="Rome")')
+            child.sendintr()
+            child.expect_exact("Cancelled; the conversation goes on.")
+            at_prompt(child).sendline("Hello")
+            child.expect_exact("You said: “Hello”")
+            at_prompt(child).sendeof()
+
+            assert end_of(child) == 0
+        assert "7 events replayed, no divergence." in run("replay", "--all", cwd=tmp_path).stdout
+
+    def test_a_second_ctrl_c_leaves(self, slow_tools: str, tmp_path: Path) -> None:
+        """While a tool that does not stop is waited for, and right after a cancel at the empty prompt."""
+        with terminal("chat", "--tools", slow_tools, cwd=tmp_path) as child:
+            at_prompt(child).sendline("Wait in Rome")
+            child.expect_exact("wait_long(")
+            child.sendintr()
+            child.expect_exact("Cancelled; the conversation goes on.")
+            at_prompt(child).sendintr()
+            after_a_cancel = end_of(child)
+        with terminal("chat", "--tools", slow_tools, cwd=tmp_path) as child:
+            at_prompt(child).sendline("Stubbornly refuse to stop in Rome")
+            child.expect_exact("refuse_to_stop(")
+            child.sendintr()
+            child.expect_exact("stopping")
+            child.sendintr()
+            child.expect_exact("You left in the middle of a turn")
+            child.expect_exact("To come back to this conversation: ")
+            while_cancelling = end_of(child)
+
+        assert (after_a_cancel, while_cancelling) == (0, 130)
+
+    def test_ctrl_c_at_a_question_declines(self, tmp_path: Path) -> None:
+        """P17, P38: the turn ends cancelled, and the conversation goes on."""
+        with terminal("chat", "--tools", DEMO_TOOLS, cwd=tmp_path) as child:
+            at_prompt(child).sendline(REQUEST)
+            child.expect_exact("in your own words")
+            child.sendintr()
+            child.expect_exact("Cancelled; the conversation goes on.")
+            at_prompt(child).sendeof()
+
+            assert end_of(child) == 0
+        assert "idle" in run("list", cwd=tmp_path).stdout
+
+    def test_ctrl_d_at_a_question_leaves_it_open(self, tmp_path: Path) -> None:
+        """P19: who leaves in the middle of a question finds it again."""
+        with terminal("chat", "--tools", DEMO_TOOLS, cwd=tmp_path) as child:
+            at_prompt(child).sendline(REQUEST)
+            child.expect_exact("in your own words")
+            child.sendeof()
+            child.expect_exact("The question stays open.")
+
+            assert end_of(child) == 0
+        assert "awaiting_user_response" in run("list", cwd=tmp_path).stdout
+
+    def test_ctrl_c_at_an_approval_cancels_the_turn_and_twice_leaves(self, tmp_path: Path) -> None:
+        """P36, P38: as anywhere else; the tool does not run."""
+        (tmp_path / "till.py").write_text(TILL)
+        with terminal("chat", "--tools", "till:pay", cwd=tmp_path) as child:
+            at_prompt(child).sendline("Pay the bill of 5")
+            child.expect_exact("and say why")
+            child.sendintr()
+            child.expect_exact("✗ pay cancelled")
+            child.expect_exact("Cancelled; the conversation goes on.")
+            at_prompt(child).sendintr()
+
+            assert end_of(child) == 0
+        assert run("list", cwd=tmp_path).stdout.split()[1] == "idle"

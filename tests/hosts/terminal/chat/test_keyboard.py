@@ -1,0 +1,76 @@
+"""The prompt"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pexpect
+import pytest
+
+from ....support.terminal import DEMO_TOOLS, at_prompt, end_of, newest, run, terminal
+
+
+@pytest.mark.filterwarnings("ignore:.*forkpty.*:DeprecationWarning")
+class TestThePrompt:
+    """Keys at prompt"""
+
+    def test_at_the_prompt_ctrl_c_empties_the_line_and_twice_it_leaves(self, tmp_path: Path) -> None:
+        """A text that is typed is dropped; on an empty line the first one warns. A pasted text keeps its lines."""
+        with terminal("chat", "--tools", "", cwd=tmp_path) as child:
+            at_prompt(child).send("never said")
+            child.expect_exact("never said")
+            child.sendintr()
+            child.send("\x1b[200~one\ntwo\x1b[201~\r")
+            child.expect("You said: “one\r\ntwo”")
+            at_prompt(child).sendintr()
+            child.expect_exact("Press Ctrl-C again to leave")
+            child.sendintr()
+
+            assert end_of(child) == 0
+        assert "never said" not in run("export", newest(tmp_path), cwd=tmp_path).stdout
+
+    def test_a_line_that_a_cancel_drops_is_spoken_of(self, slow_tools: str, tmp_path: Path) -> None:
+        """Typed while a tool runs it waits to be said; Ctrl-C drops it, and says so."""
+        with terminal("chat", "--tools", slow_tools, cwd=tmp_path) as child:
+            at_prompt(child).sendline("Wait in Rome")
+            child.expect_exact('wait_long(place="Rome")')
+            child.sendline("and then?")
+            child.sendintr()
+            child.expect_exact("What you typed in the meantime was dropped.")
+            child.expect_exact("Cancelled; the conversation goes on.")
+            at_prompt(child).sendeof()
+
+            assert end_of(child) == 0
+        assert "and then?" not in run("export", newest(tmp_path), cwd=tmp_path).stdout
+
+    def test_it_says_which_model_it_is(self, tmp_path: Path) -> None:
+        """Before anything is said."""
+        with terminal("chat", cwd=tmp_path) as child:
+            shown = str(at_prompt(child).before)
+            child.sendeof()
+
+            assert end_of(child) == 0
+        assert "The model is rehearsal." in shown
+
+    def test_a_command_to_be_copied_stays_one_line(self, tmp_path: Path) -> None:
+        """However narrow the terminal is: what is copied from two lines is two commands."""
+        name = f"{'a-long-name-' * 8}.db"
+        with terminal("chat", "--tools", DEMO_TOOLS, "--db", name, cwd=tmp_path) as child:
+            at_prompt(child).sendline("/fork")
+            copy = re.escape(f" --db {name} --tools {DEMO_TOOLS}")
+            child.expect(rf"To come back to the copy: turnwise chat [0-9a-f-]{{36}}{copy}")
+            at_prompt(child).sendeof()
+            child.expect(rf"To come back to this conversation: turnwise chat [0-9a-f-]{{36}}{copy}")
+
+            assert end_of(child) == 0
+
+    def test_an_error_breaks_between_words(self, tmp_path: Path) -> None:
+        """P33: one sentence, on as many lines as it needs."""
+        with terminal("chat", "--preset", "nonsense", cwd=tmp_path) as child:
+            child.expect(pexpect.EOF)
+            shown = str(child.before).splitlines()
+
+        assert len(shown) == 2
+        assert max(map(len, shown)) <= 100
+        assert " ".join(shown).endswith("explicit_response, talk, foreground, background, sub_agent.")

@@ -1,0 +1,129 @@
+"""Speech"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pexpect
+import pytest
+
+from ....support.speakers import speaker_in, with_speaker
+from ....support.terminal import assert_one_sentence, at_prompt, below_the_way_back, end_of, run, terminal
+
+
+class TestSpeaking:
+    """`--speak`."""
+
+    def test_what_is_said_is_also_spoken(self, tmp_path: Path) -> None:
+        """S20: displayed as it is, and spoken to its end before the command ends."""
+        spoken = speaker_in(tmp_path, seconds=0.3)
+
+        done = run("chat", "--speak", cwd=tmp_path, lines=["hello", "and **you**"], **with_speaker(tmp_path))
+
+        assert "You said: “and **you**”" in below_the_way_back(done)
+        said = spoken.read_text()
+        assert said.index("You said: “hello”") < said.index("You said: “and you”")
+
+    def test_where_it_cannot_be_heard_it_says_so_once(self, tmp_path: Path) -> None:
+        """S20: the conversation goes on without it."""
+        speaker_in(tmp_path, ends="sys.exit(1)")
+
+        done = run("chat", "--speak", cwd=tmp_path, lines=["hello", "again"], **with_speaker(tmp_path))
+
+        assert below_the_way_back(done).count("could not be spoken") == 1
+        assert "with --debug the log says why" in done.stdout
+
+    def test_the_log_says_why(self, tmp_path: Path) -> None:
+        """S20: `--debug` shows what the voice complains of; the way back speaks as well."""
+        speaker_in(tmp_path, ends="sys.exit('no such device')")
+
+        done = run("chat", "--speak", "--debug", cwd=tmp_path, lines=["hello"], **with_speaker(tmp_path))
+
+        assert "espeak-ng: no such device\n" in done.stderr
+        assert "no voice works here; the log says why." in done.stdout
+        assert done.stdout.splitlines()[0].endswith(" --speak")
+
+    def test_that_it_cannot_stands_above_the_line_that_is_typed(self, tmp_path: Path) -> None:
+        """What was typed by then stays, and is said."""
+        speaker_in(tmp_path, seconds=1, ends="sys.exit(1)")
+
+        with terminal("chat", "--speak", cwd=tmp_path, **with_speaker(tmp_path)) as child:
+            at_prompt(child).sendline("hello")
+            child.expect_exact("You said: “hello”")
+            at_prompt(child).send("and y")
+            child.expect_exact("This could not be spoken")
+            at_prompt(child).sendline("ou")
+            child.expect_exact("You said: “and you”")
+            at_prompt(child).sendeof()
+
+            assert end_of(child) == 0
+
+    def test_where_there_is_nothing_to_speak_with_it_says_what_to_install(self, tmp_path: Path) -> None:
+        """P33: in a sentence, before anything is begun."""
+        empty = tmp_path / "empty"
+        empty.mkdir()
+        if subprocess.run([sys.executable, "-c", "import pyttsx3"], capture_output=True).returncode == 0:
+            pytest.skip("pyttsx3 is installed")
+
+        done = run("chat", "--speak", cwd=tmp_path, PATH=str(empty))
+
+        assert_one_sentence(done, "There is nothing here to speak with: install ")
+
+    def test_ctrl_c_at_the_prompt_cuts_it_off(self, tmp_path: Path) -> None:
+        """The turn is over and the voice is not: the first Ctrl-C silences it, and what was typed is kept."""
+        spoken = speaker_in(tmp_path, seconds=60, ends=f"open({str(tmp_path / 'to the end')!r}, 'w')")
+
+        with terminal("chat", "--speak", cwd=tmp_path, **with_speaker(tmp_path)) as child:
+            at_prompt(child).send("hello\r")
+            at_prompt(child)
+            while not spoken.exists():
+                child.expect([pexpect.TIMEOUT], timeout=0.1)
+            child.send("and ")
+            child.expect_exact("and ")
+            child.send("\x03")
+            at_prompt(child).expect_exact("and ")
+            silenced = str(child.before)
+            child.send("now?\r")
+            child.expect_exact("You said: “and now?”")
+            at_prompt(child).send("\x03")  # what it says now is silenced, too
+            at_prompt(child).send("\x03")
+            child.expect_exact("Press Ctrl-C again to leave")
+            child.send("\x03")
+
+            assert end_of(child) == 0
+        assert "Press Ctrl-C" not in silenced
+        assert not (tmp_path / "to the end").exists()
+
+    def test_ctrl_c_cuts_it_off(self, tmp_path: Path) -> None:
+        """While it is spoken, a person need not listen to the end."""
+        spoken = speaker_in(tmp_path, seconds=60)
+        environment = {**os.environ, **with_speaker(tmp_path)}
+        command = [sys.executable, "-m", "turnwise.hosts.terminal", "chat", "--speak"]
+
+        child = pexpect.spawn(
+            command[0],
+            command[1:],
+            cwd=str(tmp_path),
+            env={**environment, "TERM": "dumb"},
+            encoding="utf-8",
+            timeout=50,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests in the background ignore it
+        )
+        try:
+            child.sendline("hello")
+            while not spoken.exists():
+                child.expect([pexpect.TIMEOUT, "You said.*"], timeout=1)
+            child.sendeof()
+            child.expect([pexpect.TIMEOUT], timeout=0.5)
+            for _ in range(20):  # a terminal drops what it holds at Ctrl-C, the end of the input too if nobody read it
+                child.sendintr()
+                if child.expect([pexpect.EOF, pexpect.TIMEOUT], timeout=2) == 0:
+                    break
+
+            assert end_of(child) == 130
+        finally:
+            child.close(force=True)

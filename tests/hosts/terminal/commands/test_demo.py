@@ -1,0 +1,65 @@
+"""`turnwise demo`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from ....support.speakers import speaker_in, with_speaker
+from ....support.terminal import end_of, run, terminal
+
+
+class TestTheDemo:
+    """What a user sees first."""
+
+    def test_it_runs_without_a_key_and_without_a_person(self, tmp_path: Path) -> None:
+        """Text, two tool calls, a question answered by itself, the states, the events, the replay, what to do next."""
+        done = run("demo", cwd=tmp_path)
+
+        assert (done.returncode, done.stderr) == (0, "")
+        for piece in (
+            "> A table for two tonight",
+            '✓ find_table(cuisine="Japanese", time="tonight", party=2)',
+            '✓ check_weather(day="tonight")',
+            "1. Kikunoi - 6:30 PM",
+            "takes the first option: Kikunoi",
+            "You chose Kikunoi.",
+            "idle → llm_requesting → tool_executing → ",
+            "7  ask_user_question_pending",
+            "9 events replayed, no divergence.",
+            "OPENAI_API_KEY=… ",
+        ):
+            assert piece in done.stdout
+        assert "\x1b" not in done.stdout
+        assert list(tmp_path.iterdir()) == []
+
+    def test_at_a_terminal_the_person_answers(self, tmp_path: Path) -> None:
+        """The question is a menu; the second option is chosen with the arrow keys, and kept where `--db` says."""
+        with terminal("demo", "--db", "kept.db", cwd=tmp_path) as child:
+            child.expect_exact("Which table would you like?")
+            child.expect_exact("in your own words")
+            child.send("\x1b[B\r")
+            child.expect_exact("You chose Nobu.")
+            child.expect_exact("no divergence")
+
+            assert end_of(child) == 0
+        assert len(run("list", "--db", "kept.db", cwd=tmp_path).stdout.splitlines()) == 1
+
+    def test_what_it_suggests_next_has_its_options(self, tmp_path: Path) -> None:
+        """The chats are under the same rules, with the same to see; each command is one line."""
+        done = run("demo", "--preset", "talk", "--thoughts", cwd=tmp_path)
+
+        suggested = re.findall(r"^    (?:OPENAI_API_KEY=… )?turnwise (chat .*)$", done.stdout, re.MULTILINE)
+        assert len(suggested) == 3
+        assert all(command.endswith(" --preset talk --thoughts") for command in suggested)
+        assert run(*suggested[0].split(), cwd=tmp_path).returncode == 0
+
+
+def test_the_demo_speaks_too(tmp_path: Path) -> None:
+    """Its answer, beside all that it shows."""
+    spoken = speaker_in(tmp_path)
+
+    done = run("demo", "--speak", cwd=tmp_path, **with_speaker(tmp_path))
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "You chose Kikunoi." in spoken.read_text()

@@ -1,0 +1,21 @@
+"""The JUnit report of a replay."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from turnwise.hosts.terminal.commands.junit import report_on
+from turnwise.hosts.terminal.commands.replay_results import Replayed
+
+
+def test_the_report_is_xml_whatever_was_said() -> None:
+    """Characters that XML cannot hold are replaced; its own marks are written so that they mean nothing."""
+    text = "".join(map(chr, range(0x20))) + "<&>\"']]>\x7f\ud800\uffff\U0001f363"
+
+    root = ElementTree.fromstring(report_on([Replayed(text, 0.5, told=text, fault=text)]))
+
+    (suite,) = root
+    ((failure,),) = suite
+    assert failure.text is not None
+    assert failure.text.endswith("<&>\"']]>\x7f\ufffd\ufffd\U0001f363")
+    assert failure.get("message", "").endswith("<&>\"']]>\x7f\ufffd\ufffd\U0001f363")

@@ -1,0 +1,104 @@
+"""`turnwise replay`."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from xml.etree import ElementTree
+
+from turnwise import Engine
+from turnwise.testing import FunctionLlm, reply
+
+from ....support.terminal import Typed, by_other_rules, run, stored
+from ....support.walks import Walk
+
+
+class TestReplay:
+    """`turnwise replay`, for people and for continuous integration."""
+
+    def test_each_divergence_is_a_block(self, tmp_path: Path, typed: Typed) -> None:
+        """Reason, event, and what was expected and came instead: each effect and the state on a line of its own. At the
+        newest step the stored state is shown in full, before it only its digest is known."""
+        stored(tmp_path, Walk("sound").turn("tonight"), by_other_rules("early", 2), by_other_rules("late", 5))
+
+        done = typed("replay", "--all")
+
+        assert (done.returncode, done.stderr) == (1, "")
+        early, late = (done.stdout.split(f"\n{name}  ")[-1].split("\nsound  ")[0] for name in ("early", "late"))
+        assert "sound  5 events replayed, no divergence.\n" in done.stdout
+        assert "1 event replayed, then a divergence at seq 2.\n  reason    Step 2 has other effects now.\n" in early
+        assert '\n            effect  {"type":"abort","effect_id":7}\n            state   {"digest": "' in early
+        assert re.findall(r"^ {12}state   (\{.{9})", late, re.MULTILINE)[:2] == ['{"type":"i', '{"type":"i']
+        assert '\n  expected  effect  {"type":"persist_message"' in late
+
+    def test_a_report_for_ci(self, tmp_path: Path) -> None:
+        """A case for each conversation; one that came out differently has a failure with its sentence and the block."""
+        stored(tmp_path, Walk("sound").turn("tonight"), by_other_rules("other", 2))
+
+        done = run("replay", "--all", "--junit", "report.xml", cwd=tmp_path)
+
+        root = ElementTree.parse(tmp_path / "report.xml").getroot()
+        (suite,) = root
+        cases = {case.get("name"): case for case in suite}
+        (failure,) = cases["other"]
+        assert done.returncode == 1
+        assert (root.tag, suite.tag, suite.get("tests"), suite.get("failures")) == ("testsuites", "testsuite", "2", "1")
+        assert {case.get("classname") for case in suite} == {"turnwise.replay"}
+        assert all(float(case.get("time", "")) >= 0 for case in suite)
+        assert list(cases["sound"]) == []
+        assert failure.get("message") == "Step 2 has other effects now."
+        assert failure.text is not None
+        assert failure.text in done.stdout
+
+    def test_a_report_on_one(self, tmp_path: Path, typed: Typed) -> None:
+        """All is well: no failure, exit 0."""
+        stored(tmp_path, Walk("sound").turn("tonight"), by_other_rules("other", 2))
+
+        done = typed("replay", "sound", "--junit", "report.xml")
+
+        (suite,) = ElementTree.parse(tmp_path / "report.xml").getroot()
+        assert done.returncode == 0
+        assert (suite.get("tests"), suite.get("failures")) == ("1", "0")
+
+    def test_a_database_without_conversations_says_so(self, tmp_path: Path, typed: Typed) -> None:
+        """On the screen and in the report."""
+        stored(tmp_path)
+
+        done = typed("replay", "--all", "--junit", "report.xml")
+
+        (suite,) = ElementTree.parse(tmp_path / "report.xml").getroot()
+        assert (done.returncode, done.stdout) == (0, "There are no conversations to replay.\n")
+        assert (suite.get("tests"), suite.findtext("system-out")) == ("0", "There are no conversations to replay.")
+
+    def test_a_report_that_cannot_be_written_is_one_sentence(self, tmp_path: Path, typed: Typed) -> None:
+        """P33: what came of the replay is shown all the same."""
+        stored(tmp_path, Walk("sound").turn("tonight"))
+
+        done = typed("replay", "--all", "--junit", "nowhere/report.xml")
+
+        assert done.returncode == 2
+        assert done.stdout == "sound  5 events replayed, no divergence.\n"
+        assert done.stderr == "The report cannot be written to nowhere/report.xml: No such file or directory.\n"
+
+    async def test_a_divergence_is_told_and_exits_with_1(self, database: Path) -> None:
+        """Where, which event, what was expected and what came instead; the others are replayed all the same."""
+        async with Engine.open(database, model=FunctionLlm(lambda _: reply("Yes."))) as engine:
+            sound, spoilt = await engine.create(), await engine.create()
+            await sound.send("Hello")
+            await spoilt.send("Hello")
+        with closing(sqlite3.connect(database, isolation_level=None)) as other:
+            other.execute("UPDATE events SET payload = replace(payload, 'Hello', 'Hullo') WHERE conversation = 2")
+
+        done = run("replay", "--all", "--db", database, cwd=database.parent)
+
+        assert (done.returncode, done.stderr) == (1, "")
+        assert f"{sound.id}  3 events replayed, no divergence.\n" in done.stdout
+        assert f"{spoilt.id}  1 event replayed, then a divergence at seq 2.\n" in done.stdout
+        assert '"text":"Hullo"' in done.stdout
+        assert re.findall(r"^  (reason|expected|actual) ", done.stdout, re.MULTILINE) == [
+            "reason",
+            "expected",
+            "actual",
+        ]

@@ -1,0 +1,37 @@
+"""`turnwise show`, and all that reads a database beside the program that has it open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from turnwise import Conversation
+
+from ....support.terminal import (
+    assert_one_sentence,
+    run_beside,
+)
+
+
+class TestReading:
+    """P42: looking at conversations works while another process has them going, and changes nothing."""
+
+    async def test_list_show_and_replay_beside_an_open_engine(self, asking: Conversation, database: Path) -> None:
+        """Each conversation with its state, what was said (made harmless), what happened, and a clean replay."""
+        listed = await run_beside("list", "--db", database, cwd=database.parent)
+        said = await run_beside("show", asking.id, "--db", database, cwd=database.parent)
+        happened = await run_beside("show", asking.id, "--events", "--db", database, cwd=database.parent)
+        replayed = await run_beside("replay", "--all", "--db", database, cwd=database.parent)
+
+        assert listed.stdout.split()[:2] == [asking.id, "awaiting_user_response"]
+        assert said.stdout.startswith("user:\nA table\nassistant:\nask_user_question(")
+        assert "4  ask_user_question_pending  When?\n" in happened.stdout
+        assert replayed.stdout == f"{asking.id}  4 events replayed, no divergence.\n"
+        assert {done.returncode for done in (listed, said, happened, replayed)} == {0}
+        assert {done.stderr for done in (listed, said, happened, replayed)} == {""}
+
+    async def test_an_unknown_conversation_is_one_sentence(self, asking: Conversation, database: Path) -> None:
+        """`show`, `replay` and `export` of an id that nothing has."""
+        for command in ("show", "replay", "export"):
+            done = await run_beside(command, "nonsense", "--db", database, cwd=database.parent)
+
+            assert_one_sentence(done, "There is no conversation with the id nonsense.")

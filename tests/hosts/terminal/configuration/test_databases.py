@@ -1,0 +1,53 @@
+"""Which database a command opens, and why it cannot."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from turnwise import Conversation, Engine
+
+from ....support.terminal import Typed, assert_one_sentence, run, run_beside
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["import", "missing.jsonl"], "missing.jsonl cannot be read: No such file or directory."),
+        (["import", "."], ". cannot be read: Is a directory."),
+        (["export", "--all"], "There is no database to read: turnwise.db."),
+        (["doctor"], "There is no database to read: turnwise.db."),
+        (["doctor", "--fix"], "There is no database called turnwise.db."),
+        (["resolve", "nobody", "ran"], "There is no database called turnwise.db."),
+    ],
+)
+def test_files_that_are_none(arguments: list[str], sentence: str, tmp_path: Path, typed: Typed) -> None:
+    """P33: one sentence, and none is made."""
+    done = typed(*arguments)
+
+    assert_one_sentence(done, sentence)
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_second_engine_is_refused(asking: Conversation, database: Path) -> None:
+    """P42: `chat` and `demo` write, so they wait for nobody: one sentence, exit 2."""
+    chat = await run_beside("chat", "--db", database, cwd=database.parent)
+    demo = await run_beside("demo", "--db", database, cwd=database.parent)
+
+    for done in (chat, demo):
+        assert_one_sentence(done, "is already open in another engine; close that one first.")
+
+
+def test_a_database_of_the_future_is_one_sentence(tmp_path: Path) -> None:
+    """What a newer turnwise has written is left alone."""
+    with Engine.open_blocking(tmp_path / "future.db") as engine:
+        engine.create()
+    with closing(sqlite3.connect(tmp_path / "future.db", isolation_level=None)) as other:
+        other.execute("UPDATE alembic_version SET version_num = '9999'")
+
+    done = run("list", "--db", "future.db", cwd=tmp_path)
+
+    assert_one_sentence(done, "future.db was written by a newer turnwise")

@@ -1,0 +1,42 @@
+"""Settings of the command line, the environment and the directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ....support.terminal import (
+    assert_one_sentence,
+    run,
+)
+
+
+def test_settings_come_from_the_directory(tmp_path: Path) -> None:
+    """turnwise.toml names the database and a tool of the directory; the environment goes before it."""
+    (tmp_path / "turnwise.toml").write_text('db = "unused.db"\ntools = ["mine:greet"]\n', encoding="utf-8")
+    tool = 'def greet(name: str) -> str:\n    """Greet somebody."""\n    return f"Good day, {name}."\n'
+    (tmp_path / "mine.py").write_text(tool, encoding="utf-8")
+
+    done = run("chat", cwd=tmp_path, lines=["Greet Anna"], TURNWISE_DB="used.db")
+
+    assert '✓ greet(name="Anna")' in done.stdout
+    assert "Good day, Anna." in done.stdout
+    assert {path.name for path in tmp_path.glob("*.db")} == {"used.db"}
+
+
+@pytest.mark.parametrize(
+    ("written", "sentence"),
+    [
+        ("model = ", "turnwise.toml cannot be read"),
+        ("modell = 'rehearsal'", "The setting modell is not valid"),
+        ("tools = 3", "The setting tools is not valid"),
+    ],
+)
+def test_a_wrong_setting_is_one_sentence(written: str, sentence: str, tmp_path: Path) -> None:
+    """A turnwise.toml that cannot be read, or that says something unknown."""
+    (tmp_path / "turnwise.toml").write_text(written, encoding="utf-8")
+
+    done = run("list", cwd=tmp_path)
+
+    assert_one_sentence(done, sentence)

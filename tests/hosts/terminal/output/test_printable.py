@@ -1,0 +1,30 @@
+"""Text from models and tools, made harmless for a terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+from turnwise.effects.text import printable
+from turnwise.hosts.terminal.output.printable import one_line
+
+
+class TestPrintable:
+    """A terminal obeys control characters, so nothing that is said may hold any."""
+
+    @pytest.mark.parametrize(
+        ("said", "shown"),
+        [
+            ("\x1b[2J\x1b[1;31mred\x1b[0m", "red"),
+            ("\x1b]0;title\x07a\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "alink"),
+            ("a\rb\x08c\x00\x9bd\u202ee", "abcde"),
+            ("one\r\ntwo\n\tthree", "one\ntwo\n\tthree"),
+            ("half \ud800", "half \N{REPLACEMENT CHARACTER}"),
+        ],
+    )
+    def test_control_characters_are_left_out(self, said: str, shown: str) -> None:
+        """Colours, titles, links, carriage returns, marks that turn the order of a text around."""
+        assert printable(said) == shown
+
+    def test_one_line_is_cut_off_with_an_ellipsis(self) -> None:
+        """White space of any kind becomes one space."""
+        assert (one_line("a\n b\tc"), one_line("abcdef", 4)) == ("a b c", "abc…")

@@ -1,0 +1,223 @@
+"""What tests of the command `turnwise` share: real processes, real files, a real terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pexpect
+
+from turnwise.persistence.sqlite.store import Store
+from turnwise.states import Abort
+
+from .walks import Walk
+
+COMMAND = [sys.executable, "-m", "turnwise.hosts.terminal"]
+
+
+DEMO_TOOLS = "turnwise.hosts.terminal.demo:find_table,ask_user_question"
+
+
+REQUEST = "A table for two tonight, somewhere Japanese"
+
+
+LEFT_OUT = re.compile(r"TURNWISE_|.*_API_KEY$|NO_COLOR$|FORCE_COLOR$")
+
+
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not LEFT_OUT.match(name)}
+
+
+TILL = """
+from turnwise import tool
+
+@tool(approval=True)
+def pay(amount: int) -> str:
+    'Pay the bill.'
+    return f"paid {amount}"
+"""
+
+
+ASKS_TWICE = """
+from turnwise import Question, QuestionOption, UserQuestion, tool
+
+NORTH, SOUTH = QuestionOption(label="North"), QuestionOption(label="South")
+
+@tool(exclusive=True, acts=["question"])
+def ask_twice(go: str) -> Question:
+    'Go.'
+    questions = [UserQuestion(question=f"Where {way}?", options=(NORTH, SOUTH)) for way in ("from", "to")]
+    return Question(tuple(questions))
+"""
+
+
+SLOW_TOOLS = '''
+import asyncio
+
+async def wait_long(place: str) -> str:
+    """Wait for a long time."""
+    await asyncio.sleep(600)
+    return "over"
+
+async def refuse_to_stop(place: str) -> str:
+    """Refuse to stop, stubbornly."""
+    for _ in range(2):
+        try:
+            await asyncio.sleep(600)
+        except asyncio.CancelledError:
+            pass
+    return "stopped"
+'''
+
+
+LOOK = 'def look(place: str) -> str:\n    """Look somewhere."""\n    return "a bird"\n'
+
+
+TALK = """
+from turnwise import Speech, tool
+
+@tool(acts=["speech"], exclusive=True)
+def talk(message: str) -> Speech:
+    "Talk to the user."
+    return Speech(text=f"Mine: {message}", when="now")
+"""
+
+
+SECONDS = 50
+"""How long a process may take; the first thing that one with a model does is to import litellm."""
+
+
+def run(
+    *arguments: str | Path, cwd: Path, lines: Sequence[str] = (), **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end, with these lines on stdin."""
+    return subprocess.run(
+        [*COMMAND, *map(str, arguments)],
+        cwd=cwd,
+        input="".join(f"{line}\n" for line in lines),
+        env={**ENVIRONMENT, **environment},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+
+
+async def run_beside(
+    *arguments: str | Path, cwd: Path, lines: Sequence[str] = (), **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """`run`, while the loop of the test goes on."""
+    return await asyncio.to_thread(lambda: run(*arguments, cwd=cwd, lines=lines, **environment))
+
+
+@contextmanager
+def terminal(*arguments: str | Path, cwd: Path, **environment: str) -> Iterator[pexpect.spawn]:
+    """Run the command on a terminal of its own."""
+    child = pexpect.spawn(
+        COMMAND[0],
+        [*COMMAND[1:], *map(str, arguments)],
+        cwd=str(cwd),
+        env={**ENVIRONMENT, "TERM": "xterm-256color", "PROMPT_TOOLKIT_NO_CPR": "1", **environment},
+        dimensions=(40, 100),
+        encoding="utf-8",
+        timeout=SECONDS,
+    )
+    try:
+        yield child
+    finally:
+        child.close(force=True)
+
+
+def at_prompt(child: pexpect.spawn) -> pexpect.spawn:
+    """Wait until a line can be typed."""
+    child.expect_exact("\x1b[0;36;1m> ")
+    return child
+
+
+def end_of(child: pexpect.spawn) -> int:
+    """Wait for the process to end, and return its exit code."""
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus is not None
+    return child.exitstatus
+
+
+def id_in(output: str) -> str:
+    """The id of the conversation that a chat tells of."""
+    found = re.search(r"chat ([0-9a-f-]{36})", output)
+    assert found is not None
+    return found[1]
+
+
+def newest(folder: Path) -> str:
+    """The id of the conversation that moved last."""
+    return run("list", cwd=folder).stdout.split()[0]
+
+
+def recalled(folder: Path) -> str:
+    """What a chat shows a person who comes back, before they type."""
+    with terminal("chat", "--resume", cwd=folder) as child:
+        shown = str(at_prompt(child).before)
+        child.send("\x04")
+
+        assert end_of(child) == 0
+    return shown
+
+
+def below_the_way_back(done: subprocess.CompletedProcess[str]) -> str:
+    """What a chat wrote under its first line, which tells how to come back."""
+    assert (done.returncode, done.stderr) == (0, "")
+    first, _, rest = done.stdout.partition("\n")
+    assert first.startswith("To come back to this conversation: ")
+    return rest
+
+
+def assert_one_sentence(done: subprocess.CompletedProcess[str], sentence: str, code: int = 2) -> None:
+    """Nothing but this was said, on stderr, on one line (case P33)."""
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr.count("\n") == 1
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def stored(folder: Path, *walks: Walk, name: str = "turnwise.db") -> Path:
+    """A database that holds these conversations."""
+
+    async def store_all() -> None:
+        store = await Store.open(folder / name)
+        for walk in walks:
+            await walk.into(store)
+        await store.close()
+
+    asyncio.run(store_all())
+    return folder / name
+
+
+def change(path: Path, sql: str) -> None:
+    """Change what is stored, as no part of turnwise would."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute(sql)
+
+
+def by_other_rules(name: str, seq: int) -> Walk:
+    """A conversation in which another machine wanted something else at this step."""
+    walk = Walk(name).turn("tonight")
+    event, step = walk.steps[seq - 1]
+    walk.steps[seq - 1] = event, replace(step, effects=(*step.effects, Abort(effect_id=7)))
+    return walk
+
+
+Typed = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def export_in(typed: Typed, *arguments: str) -> bytes:
+    """What an export writes, byte by byte."""
+    done = typed("export", *arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.encode()
