@@ -31,7 +31,6 @@ KNOWN_CYCLES: set[frozenset[str]] = {
     frozenset({"engine.blocking", "engine.conversation", "engine.engine"}),
     frozenset({"testing.laws", "testing.program", "testing.report", "testing.shrink"}),
     frozenset({"testing.simulation.simulated_user", "testing.simulation.user_actions"}),
-    frozenset({"hosts.terminal.commands.junit", "hosts.terminal.commands.replay"}),
 }
 KNOWN_ROOMS_WITHOUT_A_SENTENCE = {
     "effects",
@@ -44,9 +43,6 @@ KNOWN_ROOMS_WITHOUT_A_SENTENCE = {
     "engine/tracing",
     "hosts",
     "hosts/diagrams",
-    "hosts/terminal/chat",
-    "hosts/terminal/commands",
-    "hosts/terminal/output",
     "persistence/maintenance",
     "persistence/records",
     "persistence/sqlite",

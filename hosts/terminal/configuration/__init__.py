@@ -1,1 +1,4 @@
-"""What a run is told to work with: its settings, the presets, tools and databases that they name. No command, no output."""
+"""What a run works with: its settings, and the databases, presets and tools that they name.
+
+Nothing here starts a conversation or writes to the terminal.
+"""
