@@ -22,7 +22,6 @@ KNOWN: dict[str, set[str]] = {
     "tests/effects/channels/speech/test_channel.py": {"_line"},
     "tests/effects/channels/test_stream.py": {"_subscriptions"},
     "tests/effects/channels/test_webhook.py": {"_certificates"},
-    "tests/effects/model/litellm/test_context_windows.py": {"_listed", "_path"},
     "tests/engine/test_clock_jumps.py": {"_engine"},
     "tests/engine/test_close.py": {"_loops", "_task"},
     "tests/engine/test_engine.py": {"_loop", "_mailbox", "_stuck"},

@@ -1,8 +1,8 @@
-"""How much a model can take in, by the name that litellm knows it under.
+"""The context windows of models, by the names under which litellm knows them.
 
-litellm knows the windows of thousands of models, but takes seconds to import, and a conversation wants to know before
-the first request. The list itself is a JSON file in its package, so it is read from there, and litellm is not imported:
-tens of milliseconds, once in a process, and only when a window is asked for.
+litellm knows the windows of thousands of models, but takes seconds to import, and a conversation needs its model's
+window before the first request. The list is a JSON file in litellm's package, so it is read from there without
+importing litellm: tens of milliseconds, once in a process, and only when a window is asked for.
 """
 
 from __future__ import annotations
@@ -21,65 +21,68 @@ logger = logging.getLogger("turnwise.model")
 
 _FILE = "model_prices_and_context_window_backup.json"
 _RULES = "fallback_generalizations"
-"""The entry of the list that holds no model: patterns for names that it does not know yet."""
+"""The entry of the list that is not a model: patterns for names that the list does not have."""
 
 
 @dataclass(frozen=True)
-class _Listed:
-    """The windows that the list knows: provider and window by name, in lower case, and the patterns, in their order."""
+class WindowList:
+    """The windows in a list: provider and window by name, in lower case, and patterns for names, in their order."""
 
     models: Mapping[str, tuple[str, int | None]]
     rules: tuple[tuple[re.Pattern[str], int], ...]
 
+    @classmethod
+    def read(cls, path: Path) -> WindowList:
+        """The list in this file; empty, with a warning in the log, if the file cannot be read."""
+        try:
+            entries = json.loads(path.read_bytes())
+            models = {
+                name.lower(): (str(entry.get("litellm_provider") or ""), _window_in(entry))
+                for name, entry in entries.items()
+                if name != _RULES
+            }
+            return cls(models, tuple(_rules_in(entries.get(_RULES) or {})))
+        except Exception as error:  # another version of litellm may write its list in another way
+            logger.warning("The context windows of models are unknown: litellm's list cannot be read: %s", error)
+            return cls({}, ())
+
+    def find(self, name: str) -> int | None:
+        """The tokens that a request to the model of this name may hold; None if that is not known.
+
+        Names are looked up as litellm does: first as they are, then without the provider in front if the list has the
+        name for that provider, then by the patterns for families of models. `Pure.`
+        """
+        wanted = name.lower()
+        if wanted in self.models:
+            return self.models[wanted][1]
+        provider, _, model = wanted.partition("/")
+        if model in self.models:
+            known_for, window = self.models[model]
+            # The list has several names for one provider, such as bedrock and bedrock_converse.
+            return window if known_for.startswith(provider) else None
+        return next((window for pattern, window in reversed(self.rules) if pattern.search(wanted)), None)
+
 
 def window_of(name: str) -> int | None:
-    """The tokens that a request to the model of this name may hold; None if nobody knows.
-
-    Names are looked up as litellm does: as they stand; without the provider in front, if the list has the name for
-    that provider; and then, if they are of a family that is listed, as that family. Raises nothing: without the
-    list no window is known.
-    """
-    listed, wanted = _listed(), name.lower()
-    if wanted in listed.models:
-        return listed.models[wanted][1]
-    provider, _, model = wanted.partition("/")
-    if model in listed.models:
-        known_for, window = listed.models[model]
-        # The list tells apart what one provider offers by several ways: bedrock and bedrock_converse, say.
-        return window if known_for.startswith(provider) else None
-    return next((window for pattern, window in reversed(listed.rules) if pattern.search(wanted)), None)
+    """The tokens that a request to the model of this name may hold; None if litellm's list does not say. Raises
+    nothing."""
+    return _litellm_list().find(name)
 
 
 @functools.cache
-def _listed() -> _Listed:
-    try:
-        entries = json.loads(_path().read_bytes())
-        models = {
-            name.lower(): (str(entry.get("litellm_provider") or ""), _tokens(entry))
-            for name, entry in entries.items()
-            if name != _RULES
-        }
-        return _Listed(models, tuple(_rules(entries.get(_RULES) or {})))
-    except Exception as error:  # whatever shape another version gives its list
-        logger.warning("The windows of models cannot be read, so none is known: %s", error)
-        return _Listed({}, ())
-
-
-def _path() -> Path:
+def _litellm_list() -> WindowList:
     package = find_spec("litellm")
-    if package is None or package.origin is None:
-        raise FileNotFoundError("litellm is not installed")
-    return Path(package.origin).with_name(_FILE)
+    return WindowList({}, ()) if package is None else WindowList.read(Path(package.origin or "").with_name(_FILE))
 
 
-def _tokens(entry: Mapping[str, Any]) -> int | None:
-    """What goes in. Of models without this number the list may have `max_tokens`, which rather is what comes out; a
-    window taken for too small would end turns for nothing, so theirs counts as unknown."""
+def _window_in(entry: Mapping[str, Any]) -> int | None:
+    """The number of input tokens. An entry without it may have `max_tokens`, but that often limits the output; a window
+    that is too small would end turns needlessly, so such a window counts as unknown."""
     tokens = entry.get("max_input_tokens")
     return int(tokens) if isinstance(tokens, int | float) and tokens >= 1 else None
 
 
-def _rules(entry: Mapping[str, Any]) -> Iterator[tuple[re.Pattern[str], int]]:
+def _rules_in(entry: Mapping[str, Any]) -> Iterator[tuple[re.Pattern[str], int]]:
     for rule in entry.get("rules") or ():
-        if (window := _tokens(rule["model_info"])) is not None:
+        if (window := _window_in(rule["model_info"])) is not None:
             yield re.compile(rule["pattern"], re.IGNORECASE), window

@@ -1,7 +1,7 @@
-"""litellm, brought in late and kept quiet.
+"""Imports litellm on first use, and keeps it quiet.
 
-It takes seconds to import, and left to itself it fetches its price list from the network and prints advice. So it is
-imported on first use, by this door only, and told beforehand to do neither.
+litellm takes seconds to import. By default it also downloads its price list and prints advice. All imports of litellm
+go through this module, which turns both off first.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ _LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
 
 @functools.cache
 def load_litellm() -> Any:
-    """Import litellm, set up so that it neither prints nor fetches anything by itself. Takes seconds, once.
+    """Import litellm so that it neither prints nor downloads anything. Takes seconds the first time.
 
-    What the host has set in the environment is left alone: `LITELLM_LOCAL_MODEL_COST_MAP`, and `LITELLM_LOG`, with
-    which litellm's own log is heard.
+    Variables that are already in the environment keep their values: `LITELLM_LOCAL_MODEL_COST_MAP`, and `LITELLM_LOG`,
+    which turns litellm's own log on.
     """
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     if "LITELLM_LOG" not in os.environ:
         for name in _LOGGERS:
             logging.getLogger(name).setLevel(logging.CRITICAL)
-    # By name, so that a type checker need not read all of litellm to check this file.
+    # Imported by name, so that a type checker does not read all of litellm to check this file.
     litellm = resolve_name("litellm")
     litellm.suppress_debug_info = True
     if litellm.disable_hf_tokenizer_download is None:

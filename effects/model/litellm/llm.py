@@ -1,8 +1,8 @@
-"""A model at any of a hundred providers, asked through litellm.
+"""A model of any of a hundred providers, asked through litellm.
 
-litellm speaks every provider's dialect; the machine decides about everything else. So litellm is kept to one job:
-one request, one answer or one typed failure. It never tries again, never falls back to another model, and prints
-nothing. It costs seconds to import, which a program pays only when it asks a model, or beforehand with `warm`.
+litellm translates between the providers' protocols; everything else is decided by the machine. So litellm has one job
+here: one request, one answer or one typed failure. It never retries, never falls back to another model, and prints
+nothing. Importing it takes seconds, which happens at the first request, or earlier with `warm`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from typing import Any
 from ....states.errors import ConfigurationError
 from ....states.values.failures import FailureKind
 from ....states.values.messages import Usage
+from ..failures import make_failure
 from ..port import LlmFailure, ModelAnswer, ModelRequest, Token
 from .context_windows import window_of
-from .failures import failure, failure_of
+from .failures import failure_of
 from .library import load_litellm
 from .stream_assembler import StreamAssembler
-from .stream_chunks import Chunks
+from .stream_chunks import NormalizedChunks
 
-_SECRETS = ("key", "token", "secret", "password")
+_SECRET_OPTIONS = ("key", "token", "secret", "password")
 
 _FIXED: dict[str, Any] = {
     "stream": True,
@@ -31,21 +32,21 @@ _FIXED: dict[str, Any] = {
     "num_retries": 0,
     "max_retries": 0,
 }
-_OWN = frozenset({"model", "messages", "tools", "tool_choice", "fallbacks", *_FIXED})
-"""The arguments of litellm that are not a host's to choose: what is asked is the machine's, and so are retries."""
+_RESERVED = frozenset({"model", "messages", "tools", "tool_choice", "fallbacks", *_FIXED})
+"""The arguments of litellm that an application cannot set: the machine decides what is asked and what is retried."""
 
 
 class LiteLlm:
     """The model `name`, as litellm names it: `openai/gpt-4.1-mini`, `anthropic/…`, `ollama/…`.
 
-    `options` go to litellm as they are: `api_key`, `api_base`, `temperature`, `timeout` (seconds of silence) and so on.
-    `window` is how many tokens one request may hold; it need not be given for models that litellm lists. Raises
-    `ConfigurationError` for an option that is not a host's to choose.
+    `options` are passed to litellm unchanged: `api_key`, `api_base`, `temperature`, `timeout` (seconds of silence) and
+    so on. `window` is how many tokens one request may hold; models in litellm's list need none. Raises
+    `ConfigurationError` for an option that an application cannot set.
     """
 
     def __init__(self, name: str, *, window: int | None = None, **options: Any) -> None:
-        if taken := sorted(_OWN & options.keys()):
-            raise ConfigurationError(f"LiteLlm chooses by itself what litellm gets as {' and '.join(taken)}.")
+        if reserved := sorted(_RESERVED & options.keys()):
+            raise ConfigurationError(f"LiteLlm chooses by itself what litellm gets as {' and '.join(reserved)}.")
         self.name = name
         self._window = window
         self._options = options
@@ -57,24 +58,24 @@ class LiteLlm:
         return window_of(self.name) if self._window is None else self._window
 
     def warm(self) -> None:
-        """Import litellm now. Blocks for seconds the first time: in an event loop, run it in a thread."""
+        """Import litellm now. The first call blocks for seconds: within an event loop, run it in a thread."""
         self._litellm = load_litellm()
 
     def check(self) -> None:
-        """Raise `ConfigurationError` if litellm does not know this model's provider, or there is no key for it.
+        """Raise `ConfigurationError` if litellm does not know this model's provider, or if its key is missing.
 
-        Asks nobody outside, so it cannot tell whether the provider knows the model or takes the key. Blocks as
-        `warm` does.
+        Sends no request, so it cannot tell whether the provider knows the model or accepts the key. Blocks as `warm`
+        does.
         """
         self.warm()
         if self._fault is not None:
             raise ConfigurationError(self._fault[1])
 
     async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
-        """Ask the model once, as a stream, and `show` each piece as it comes.
+        """Send the request once, as a stream, and call `show` with each piece of the answer.
 
-        Raises `LlmFailure`. However this ends, by a cancel too, the connection is closed before it returns. Keeps no
-        deadline for the whole answer: the caller puts `asyncio.timeout` around it.
+        Raises `LlmFailure`. However this ends, also by a cancel, the connection is closed before it returns. It sets no
+        deadline for the whole answer: put `asyncio.timeout` around it.
         """
         try:
             if self._litellm is None:
@@ -89,7 +90,7 @@ class LiteLlm:
 
     @cached_property
     def _fault(self) -> tuple[FailureKind, str] | None:
-        """Why this model cannot be asked at all, once litellm is there to know it."""
+        """Why this model cannot be asked at all, as kind and sentence. Needs litellm to be loaded."""
         base = self._options.get("api_base")
         try:
             self._litellm.get_llm_provider(model=self.name, api_base=base)
@@ -102,28 +103,28 @@ class LiteLlm:
 
     async def _ask(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
         stream = await self._litellm.acompletion(**self._arguments(request))
-        chunks = Chunks(stream.completion_stream)
-        if chunks.come:  # some providers are asked only when the stream is read, and read by litellm alone
+        chunks = NormalizedChunks(stream.completion_stream)
+        if chunks.is_readable:  # some providers send nothing before the stream is read, and only litellm can read it
             stream.completion_stream = chunks
-        pieces = StreamAssembler(show)
+        assembler = StreamAssembler(show)
         try:
             async for chunk in stream:
-                pieces.take(chunk)
+                assembler.add(chunk)
         finally:
             await stream.aclose()
-        if chunks.unreadable:
-            raise failure("malformed_response", self.name, "a piece of the stream is not what the protocol says")
-        # litellm makes up a good end for a stream that had none; what really came stands here.
+        if chunks.is_malformed:
+            raise make_failure("malformed_response", self.name, "a piece of the stream does not follow the protocol")
+        # Where the provider sent no finish reason litellm makes one up; this attribute holds what was received.
         if stream.received_finish_reason is None:
-            kind: FailureKind = "network" if pieces.anything else "malformed_response"
-            raise failure(kind, self.name, "the stream ended without a finish reason")
-        return self._answer(pieces, request)
+            kind: FailureKind = "malformed_response" if assembler.is_empty else "network"
+            raise make_failure(kind, self.name, "the stream ended without a finish reason")
+        return self._answer(assembler, request)
 
     def _arguments(self, request: ModelRequest) -> dict[str, Any]:
         arguments = {
             **self._options,
             "model": self.name,
-            # litellm rewrites messages and tools in place for some providers.
+            # Copied, because litellm changes messages and tools in place for some providers.
             "messages": copy.deepcopy(list(request.messages)),
             **copy.deepcopy(_FIXED),
         }
@@ -138,19 +139,19 @@ class LiteLlm:
         supported = self._litellm.get_supported_openai_params(model=model, custom_llm_provider=provider)
         return supported is None or "tool_choice" in supported
 
-    def _answer(self, pieces: StreamAssembler, request: ModelRequest) -> ModelAnswer:
-        response = self._litellm.stream_chunk_builder(pieces.chunks, messages=list(request.messages))
+    def _answer(self, assembler: StreamAssembler, request: ModelRequest) -> ModelAnswer:
+        response = self._litellm.stream_chunk_builder(assembler.chunks, messages=list(request.messages))
         if response is None or not response.choices:
-            raise failure("malformed_response", self.name, "the response has no choices")
+            raise make_failure("malformed_response", self.name, "the response has no choices")
         choice = response.choices[0]
         if choice.finish_reason == "content_filter":
-            raise failure("content_filter", self.name, "the answer was withheld")
+            raise make_failure("content_filter", self.name, "the answer was withheld")
         message = choice.message
         return ModelAnswer(
             content=message.content or "",
             thinking=getattr(message, "reasoning_content", None) or "",
-            opaque=pieces.sealed(),
-            tool_calls=pieces.tool_calls(),
+            opaque=assembler.thinking_blocks(),
+            tool_calls=assembler.tool_calls(),
             finish_reason=choice.finish_reason or "stop",
             usage=self._usage(response),
             model=request.model,
@@ -167,18 +168,19 @@ class LiteLlm:
     def _cost(self, response: Any) -> float | None:
         try:
             return float(self._litellm.completion_cost(completion_response=response, model=self.name))
-        except Exception:  # a bare Exception says that litellm knows no price for this model
+        except Exception:  # litellm raises a plain Exception if it has no price for the model
             return None
 
     def _secrets(self) -> list[str]:
         return [
             value
             for name, value in self._options.items()
-            if isinstance(value, str) and any(word in name for word in _SECRETS)
+            if isinstance(value, str) and any(word in name for word in _SECRET_OPTIONS)
         ]
 
     def _missing_keys(self) -> list[str]:
-        """The environment variables of which one must hold a key; of other ways to sign in (AWS's) nothing is said."""
+        """The environment variables of which one must hold a key. Other ways to sign in, such as AWS's, are not
+        checked."""
         if self._litellm.api_key:
             return []
         missing = self._litellm.validate_environment(model=self.name)["missing_keys"]

@@ -1,9 +1,9 @@
-"""What a provider streams, made alike before litellm reads it.
+"""Normalizes the chunks of a provider's stream before litellm reads them.
 
-Providers that speak OpenAI's protocol stretch it: the text of a piece may be a list of parts, the arguments of a call
-an object instead of its JSON. litellm drops, without a word, what it does not expect, and an answer would come to
-nothing. So each piece is read here first: what can be understood is written in the one usual way (case J23), and what
-cannot be is remembered, so that the answer fails instead of passing for an empty one (case P30).
+Some providers extend OpenAI's protocol: the text of a chunk may be a list of parts, and the arguments of a call may be
+an object instead of JSON text. litellm silently drops what it does not expect, and the answer would be empty. So each
+chunk is read here first. Known variants are rewritten in the usual form. A chunk that cannot be read is remembered, so
+that the request fails instead of returning an empty answer.
 """
 
 from __future__ import annotations
@@ -13,93 +13,93 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 _TEXTS = ("text", "output_text", "refusal")
-"""The types of parts that are said, and the names under which their words stand."""
+"""The types of parts that hold text for the user. A part may hold the text under the name of its type."""
 
 _THOUGHTS = ("thinking", "reasoning", "reasoning_content")
 
 
-class Unreadable(Exception):
-    """A piece does not hold what the protocol says."""
+class MalformedChunk(Exception):
+    """A chunk does not follow the protocol."""
 
 
-class Chunks:
-    """The pieces of a provider's stream, one after the other, in place of that stream.
+class NormalizedChunks:
+    """An async iterator over the chunks of a provider's stream, in the usual form. It takes the place of that stream.
 
-    `come` says whether there is a stream that can be read piece by piece; `unreadable` that a piece could not be
-    understood, which litellm was then shown as an empty one.
+    `is_readable` says whether the source is a stream of chunks at all. `is_malformed` is set when a chunk could not be
+    read; litellm gets an empty chunk in its place.
     """
 
     def __init__(self, source: Any) -> None:
         self._source = source
-        self.come = isinstance(source, AsyncIterator)
-        self.unreadable = False
-        self._pieces: AsyncIterator[Any] | None = None
+        self.is_readable = isinstance(source, AsyncIterator)
+        self.is_malformed = False
+        self._chunks: AsyncIterator[Any] | None = None
 
-    def __aiter__(self) -> Chunks:
-        if self._pieces is None:
-            self._pieces = aiter(self._source)
+    def __aiter__(self) -> NormalizedChunks:
+        if self._chunks is None:
+            self._chunks = aiter(self._source)
         return self
 
     async def __anext__(self) -> Any:
-        assert self._pieces is not None, "whoever reads a stream asks it for its iterator first"
-        chunk = await anext(self._pieces)
+        assert self._chunks is not None, "aiter() is called before anext()"
+        chunk = await anext(self._chunks)
         for choice in getattr(chunk, "choices", None) or ():
             try:
-                _make_usual(getattr(choice, "delta", None))
-            except Unreadable:
-                self.unreadable = True
+                _normalize(getattr(choice, "delta", None))
+            except MalformedChunk:
+                self.is_malformed = True
                 choice.delta = None
         return chunk
 
     def __getattr__(self, name: str) -> Any:
-        # How a stream is closed differs; litellm looks for what there is.
+        # Streams are closed in different ways; litellm looks for the methods of the source.
         return getattr(self._source, name)
 
 
-def _make_usual(delta: Any) -> None:
-    """Write content as a text and arguments as JSON, where they are something else. Raises `Unreadable`."""
+def _normalize(delta: Any) -> None:
+    """Rewrite content as text and arguments as JSON, in place. Raises `MalformedChunk`."""
     content = getattr(delta, "content", None)
     if content is not None and not isinstance(content, str):
-        said, thought = read_parts(content)
-        delta.content = said
-        if thought:
-            delta.reasoning_content = thought
+        text, thinking = read_parts(content)
+        delta.content = text
+        if thinking:
+            delta.reasoning_content = thinking
     for call in _list_of(getattr(delta, "tool_calls", None)):
-        _make_usual_call(call)
+        _normalize_call(call)
 
 
-def _make_usual_call(call: Any) -> None:
+def _normalize_call(call: Any) -> None:
     function = getattr(call, "function", None)
     if function is None or not hasattr(function, "arguments"):
-        raise Unreadable
+        raise MalformedChunk
     if isinstance(function.arguments, Mapping):
         function.arguments = json.dumps(function.arguments, ensure_ascii=False)
     if not isinstance(function.arguments, str | None) or not isinstance(getattr(function, "name", None), str | None):
-        raise Unreadable
+        raise MalformedChunk
 
 
 def read_parts(content: object) -> tuple[str, str]:
-    """What is said and what is thought in content that is no plain text: a part, or a list of parts and texts.
+    """The text and the thinking in content that is not a plain string: a part, or a list of parts and strings.
 
-    Parts of other types (references, say) hold no words and are left out. Raises `Unreadable`. `Pure.`
+    Parts of other types, such as references, are left out. Raises `MalformedChunk`. `Pure.`
     """
-    said, thought = "", ""
+    text, thinking = "", ""
     for part in [content] if isinstance(content, Mapping) else _list_of(content):
         if isinstance(part, str):
-            said += part
+            text += part
             continue
         if not isinstance(part, Mapping):
-            raise Unreadable
+            raise MalformedChunk
         kind = part.get("type", "text")
         if kind in _TEXTS:
-            said += _words(part.get("text", part.get(kind)))
+            text += _text_in(part.get("text", part.get(kind)))
         elif kind in _THOUGHTS:
-            thought += _words(part.get(kind, part.get("text")))
-    return said, thought
+            thinking += _text_in(part.get(kind, part.get("text")))
+    return text, thinking
 
 
-def _words(value: object) -> str:
-    """The words of a part, which may themselves stand in parts."""
+def _text_in(value: object) -> str:
+    """The text of a part, which may itself be a list of parts."""
     if isinstance(value, str):
         return value
     return "".join(read_parts(value))
@@ -109,5 +109,5 @@ def _list_of(value: object) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise Unreadable
+        raise MalformedChunk
     return value

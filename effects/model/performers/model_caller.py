@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ....states.values.value import shortened
 from ...text import encodable
-from ..litellm.failures import failure
+from ..failures import make_failure
 from ..port import Llm, LlmFailure, ModelAnswer, ModelRequest, Token
 
 
@@ -31,7 +31,7 @@ class ModelCaller:
             async with asyncio.timeout(self._deadline):
                 answer = await self._find(request.model).complete(request, show)
         except TimeoutError:
-            raise failure("timeout", request.model, f"no answer within {self._deadline:g} s") from None
+            raise make_failure("timeout", request.model, f"no answer within {self._deadline:g} s") from None
         if not isinstance(answer, ModelAnswer):
             raise LlmFailure("internal", f"The model {request.model!r} returned something that is no ModelAnswer.")
         return answer

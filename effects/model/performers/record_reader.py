@@ -16,7 +16,7 @@ from ....states.values.value import later
 from ...clock import Clock
 from ...context import EffectContext
 from ...text import encodable
-from ..litellm.failures import failure
+from ..failures import make_failure
 from ..port import LlmFailure, ModelAnswer, ModelRequest, Purpose
 from .model_caller import ModelCaller, sentence_of
 
@@ -69,7 +69,7 @@ def summary_in(answer: ModelAnswer, model: ModelSpec) -> str:
     """The summary that the model was to write. Raises `LlmFailure` if there is none."""
     summary = encodable(answer.content).strip()
     if not summary:
-        raise failure("malformed_response", model.name, "the summary has no text")
+        raise make_failure("malformed_response", model.name, "the summary has no text")
     return summary
 
 

@@ -1,1 +1,4 @@
-"""The rehearsal model: fixed rules in place of a language model. Nothing here knows litellm or the performers."""
+"""The rehearsal model: an `Llm` of fixed rules in place of a language model.
+
+Nothing here knows litellm or who asks.
+"""

@@ -2,23 +2,21 @@
 
 import asyncio
 import copy
-import inspect
 import logging
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from pkgutil import resolve_name
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
-from turnwise.effects.model.litellm.failures import SENTENCES, kind_of, kinds, retry_after, without_secrets
+from turnwise.effects.model.failures import SENTENCES
 from turnwise.effects.model.litellm.library import load_litellm
 from turnwise.effects.model.litellm.llm import LiteLlm
 from turnwise.effects.model.port import Llm, LlmFailure, ModelAnswer, ModelRequest, Token
 from turnwise.states.errors import ConfigurationError
-from turnwise.states.values.failures import NO_FAULT_OF_A_MODEL, FailureKind
+from turnwise.states.values.failures import FailureKind
 from turnwise.states.values.messages import Usage
 
 from ....support.openai_server import (
@@ -316,17 +314,6 @@ class TestAFailure:
 
         assert failure.retry_after == pytest.approx(90, abs=5)
 
-    @pytest.mark.parametrize(
-        ("header", "seconds"),
-        [("-3", 0), ("0.5", 0.5), ("Wed, 21 Oct 2015 07:28:00 GMT", 0), ("soon", None), ("nan", None), ("inf", None)],
-    )
-    def test_a_wait_that_makes_no_sense_is_none(self, header: str, seconds: float | None) -> None:
-        """What is over needs no wait; what cannot be read is no wait that was asked for."""
-        error = Exception()
-        error.litellm_response_headers = {"retry-after": header}  # type: ignore[attr-defined]
-
-        assert retry_after(error) == seconds
-
     async def test_the_provider_s_words_go_to_the_log_without_the_key(self, caplog: pytest.LogCaptureFixture) -> None:
         """P33: people read one sentence of ours; the log says more, but never a key."""
         failure = await failure_after(fails(400, f"The prompt 'my secret diary' of {KEY} is wrong."))
@@ -335,89 +322,6 @@ class TestAFailure:
         assert failure.sentence == "The model's provider refused the request as invalid."
         assert (record.levelno, "my secret diary" in record.getMessage()) == (logging.WARNING, True)
         assert KEY not in caplog.text
-
-    def test_keys_are_blotted_out_by_what_they_are_and_by_how_they_look(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Given ones, those of the environment, and what has the shape of one."""
-        monkeypatch.setenv("ACME_API_KEY", "open-sesame")
-
-        text = without_secrets(
-            "open-sesame, hush-hush, sk-proj-abcdefgh1234, sk-***********5678, Bearer x.y-z", ["hush-hush"]
-        )
-
-        assert text == "***, ***, ***, ***, ***"
-
-
-class TestTheTable:
-    """P11: every exception class that litellm raises maps to exactly one kind."""
-
-    @staticmethod
-    def exceptions_of(module: str) -> dict[str, type[BaseException]]:
-        """The exception classes that a module offers."""
-        found = inspect.getmembers(resolve_name(module), inspect.isclass)
-        return {name: each for name, each in found if issubclass(each, Exception) and not name.startswith("_")}
-
-    @pytest.mark.parametrize("module", ["litellm.exceptions", "openai", "httpx"])
-    def test_no_class_falls_through(self, module: str) -> None:
-        """Each class is listed or has a listed parent; what has none never comes out of a model request."""
-        load_litellm()
-        never_raised_by_requests = {
-            "CookieConflict",
-            "InvalidWebhookSignatureError",
-            "WebSocketConnectionClosedError",
-            "WebSocketQueueFullError",
-        }
-
-        unlisted = {
-            name
-            for name, each in self.exceptions_of(module).items()
-            if not any(parent in kinds() for parent in each.__mro__)
-        }
-
-        assert unlisted <= never_raised_by_requests
-
-    def test_every_class_litellm_lists_has_a_kind_that_is_not_internal(self) -> None:
-        """litellm's own list of what it raises, made without arguments: the class alone decides."""
-        load_litellm()
-        raised = [*resolve_name("litellm:LITELLM_EXCEPTION_TYPES"), *self.exceptions_of("litellm.exceptions").values()]
-
-        assert {each.__name__ for each in raised if kind_of(each.__new__(each)) == "internal"} == set()
-
-    @pytest.mark.parametrize(
-        ("name", "kind"),
-        [
-            ("ContextWindowExceededError", "context_window"),
-            ("ContentPolicyViolationError", "content_filter"),
-            ("BadRequestError", "invalid_request"),
-            ("PermissionDeniedError", "authentication"),
-            ("NotFoundError", "unknown_model"),
-            ("MidStreamFallbackError", "network"),
-            ("ServiceUnavailableError", "server_error"),
-            ("Timeout", "timeout"),
-            ("APIConnectionError", "network"),
-            ("BudgetExceededError", "rate_limit"),
-        ],
-    )
-    def test_the_most_specific_class_decides(self, name: str, kind: FailureKind) -> None:
-        """A subclass that means something of its own does not get its parent's kind."""
-        load_litellm()
-        each = resolve_name(f"litellm.exceptions:{name}")
-
-        assert kind_of(each.__new__(each)) == kind
-
-    def test_an_unknown_error_goes_by_its_http_status(self) -> None:
-        """A provider's own error class may carry one."""
-        error = Exception()
-        error.status_code = 503  # type: ignore[attr-defined]
-
-        assert kind_of(error) == "server_error"
-
-    def test_what_nobody_knows_is_internal(self) -> None:
-        """An error of our own is not blamed on a provider."""
-        assert kind_of(ZeroDivisionError()) == "internal"
-
-    def test_every_kind_has_a_sentence(self) -> None:
-        """P33: one sentence for people."""
-        assert SENTENCES.keys() == set(get_args(FailureKind)) - NO_FAULT_OF_A_MODEL
 
 
 class TestTime:

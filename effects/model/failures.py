@@ -1,0 +1,40 @@
+"""The sentences that people read when a model request fails, and the log that says more.
+
+A provider's own error message may quote the prompt, so it is written to the log `turnwise.model` and never shown.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from ...states.values.failures import FailureKind
+from .port import LlmFailure
+
+logger = logging.getLogger("turnwise.model")
+
+SENTENCES: dict[FailureKind, str] = {
+    "rate_limit": "The model's provider takes no more requests for now.",
+    "server_error": "The model's provider has trouble of its own.",
+    "timeout": "The model took too long to answer.",
+    "network": "The connection to the model failed.",
+    "malformed_response": "The model's provider sent an answer that cannot be read.",
+    "authentication": "The model's provider refused the key or the account.",
+    "unknown_model": "The model's provider does not know this model.",
+    "invalid_request": "The model's provider refused the request as invalid.",
+    "context_window": "The conversation is too long for the model.",
+    "content_filter": "The model's provider refused the content.",
+    "internal": "The model could not be asked.",
+}
+"""The sentence for each kind of failure that a model request can have."""
+
+LONGEST_DETAIL = 500
+"""Characters of a provider's error message that are logged. The message may quote the whole prompt."""
+
+
+def make_failure(kind: FailureKind, model: str, detail: str, retry_after: float | None = None) -> LlmFailure:
+    """Return a failure of this kind with its sentence, and log `detail` as a warning.
+
+    `detail` must hold no secrets. `retry_after` is the wait in seconds that the provider asks for.
+    """
+    logger.warning("%s failed (%s): %s", model, kind, " ".join(detail.split())[:LONGEST_DETAIL])
+    return LlmFailure(kind, SENTENCES[kind], retry_after)

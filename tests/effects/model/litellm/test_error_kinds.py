@@ -1,0 +1,79 @@
+"""P11: every error that litellm raises has exactly one kind."""
+
+import inspect
+from pkgutil import resolve_name
+
+import pytest
+
+from turnwise.effects.model.litellm.error_kinds import kind_of, kinds
+from turnwise.effects.model.litellm.library import load_litellm
+from turnwise.states.values.failures import FailureKind
+
+NEVER_RAISED_BY_REQUESTS = {
+    "CookieConflict",
+    "InvalidWebhookSignatureError",
+    "WebSocketConnectionClosedError",
+    "WebSocketQueueFullError",
+}
+
+
+def exceptions_of(module: str) -> dict[str, type[BaseException]]:
+    """The public exception classes of a module."""
+    classes = inspect.getmembers(resolve_name(module), inspect.isclass)
+    return {name: cls for name, cls in classes if issubclass(cls, Exception) and not name.startswith("_")}
+
+
+@pytest.mark.parametrize("module", ["litellm.exceptions", "openai", "httpx"])
+def test_every_class_has_a_kind(module: str) -> None:
+    """Each class is in the table or has a parent that is; the others are never raised by a model request."""
+    load_litellm()
+
+    unlisted = {
+        name for name, cls in exceptions_of(module).items() if not any(parent in kinds() for parent in cls.__mro__)
+    }
+
+    assert unlisted <= NEVER_RAISED_BY_REQUESTS
+
+
+def test_no_class_that_litellm_lists_is_internal() -> None:
+    """Instances are made without arguments, so the class alone decides."""
+    load_litellm()
+    raised = [*resolve_name("litellm:LITELLM_EXCEPTION_TYPES"), *exceptions_of("litellm.exceptions").values()]
+
+    assert {cls.__name__ for cls in raised if kind_of(cls.__new__(cls)) == "internal"} == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("ContextWindowExceededError", "context_window"),
+        ("ContentPolicyViolationError", "content_filter"),
+        ("BadRequestError", "invalid_request"),
+        ("PermissionDeniedError", "authentication"),
+        ("NotFoundError", "unknown_model"),
+        ("MidStreamFallbackError", "network"),
+        ("ServiceUnavailableError", "server_error"),
+        ("Timeout", "timeout"),
+        ("APIConnectionError", "network"),
+        ("BudgetExceededError", "rate_limit"),
+    ],
+)
+def test_the_most_specific_class_decides(name: str, kind: FailureKind) -> None:
+    """A subclass with a meaning of its own does not get its parent's kind."""
+    load_litellm()
+    cls = resolve_name(f"litellm.exceptions:{name}")
+
+    assert kind_of(cls.__new__(cls)) == kind
+
+
+def test_an_unknown_class_is_classified_by_its_http_status() -> None:
+    """A provider's own error class may have one."""
+    error = Exception()
+    error.status_code = 503  # type: ignore[attr-defined]
+
+    assert kind_of(error) == "server_error"
+
+
+def test_an_error_without_class_and_status_is_internal() -> None:
+    """A fault of this program is not blamed on a provider."""
+    assert kind_of(ZeroDivisionError()) == "internal"
