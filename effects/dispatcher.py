@@ -22,17 +22,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextlib import suppress
 from typing import Any, Protocol, runtime_checkable
 
-from ..states.effects import (
-    AWAITED,
-    OUTGOING,
-    Abort,
-    CancelSubAgent,
-    Effect,
-    ExecuteTool,
-    ReconcileTool,
-    SpawnSubAgent,
-)
-from ..states.events import Answer, EffectFailed, Event, SubAgentFinished, ToolAborted, exact
+from ..states.effects import OUTGOING, AwaitedEffect, ControlEffect, Effect, OutgoingEffect
+from ..states.events import Answer, EffectFailed, Event, exact
 from ..states.step import Step
 from .clock import Clock
 from .context import EffectContext
@@ -50,12 +41,6 @@ CLOSING_GRACE = 1.5
 
 SENDING_GRACE = 5.0
 """Seconds that what was said gets to go out when the engine closes: a few attempts, or two that hang. Ours."""
-
-SEEN = (ExecuteTool, SpawnSubAgent)
-"""What people may see begin: it waits until what was said before it has been tried."""
-
-CANCELLED = "It was cancelled."
-"""What a sub-agent that was stopped came to."""
 
 
 @runtime_checkable
@@ -114,21 +99,21 @@ class Runner:
     def _targets(self, effects: Iterable[Effect]) -> Iterator[tuple[int, str]]:
         for effect in effects:
             sender = self._senders.get(type(effect))
-            if sender is not None and isinstance(effect, OUTGOING):
+            if sender is not None and isinstance(effect, OutgoingEffect):
                 yield from ((effect.effect_id, target) for target in sender.targets)
 
     def perform(self, effects: Iterable[Effect], scene: EffectContext) -> None:
         """Start the effects that act on the world. Call this only after the step was committed."""
         for effect in effects:
-            if isinstance(effect, OUTGOING):
+            if isinstance(effect, OutgoingEffect):
                 self._send_later(effect, scene)
             elif self._stopping:
                 continue
-            elif isinstance(effect, Abort | CancelSubAgent):
+            elif isinstance(effect, ControlEffect):
                 self._abort(effect.effect_id)
-            elif isinstance(effect, SEEN):
+            elif isinstance(effect, AwaitedEffect) and effect.AFTER_DELIVERIES:
                 self._waiting.append((effect, scene))
-            elif isinstance(effect, AWAITED):
+            elif isinstance(effect, AwaitedEffect):
                 self._start(effect, scene)
         self._start_next()
 
@@ -144,7 +129,7 @@ class Runner:
         a crash.
         """
         self._stopping = True
-        self._waiting = deque(one for one in self._waiting if isinstance(one[0], OUTGOING))
+        self._waiting = deque(one for one in self._waiting if isinstance(one[0], OutgoingEffect))
         tasks = list(self._tasks.values())
         if not keeps:
             self._tasks.clear()
@@ -177,7 +162,7 @@ class Runner:
     def _start_next(self) -> None:
         while self._waiting and self._sending is None:
             effect, scene = self._waiting.popleft()
-            if isinstance(effect, OUTGOING):
+            if isinstance(effect, OutgoingEffect):
                 self._send(effect, scene)
             else:
                 self._start(effect, scene)
@@ -210,7 +195,7 @@ class Runner:
             return
         for waiting in self._waiting:
             effect: Any = waiting[0]
-            if isinstance(effect, AWAITED) and effect.effect_id == effect_id:
+            if isinstance(effect, AwaitedEffect) and effect.effect_id == effect_id:
                 self._waiting.remove(waiting)
                 self._acknowledge(effect)
                 return
@@ -233,13 +218,11 @@ class Runner:
         else:
             self._acknowledge(effect)
 
-    def _acknowledge(self, effect: Any) -> None:
-        """Tools and sub-agents say that they were stopped; nobody waits for anything else any more."""
-        now = self._clock.now()
-        if isinstance(effect, ExecuteTool | ReconcileTool):
-            self._post(ToolAborted(effect_id=effect.effect_id, at=now))
-        elif isinstance(effect, SpawnSubAgent):
-            self._post(SubAgentFinished(effect_id=effect.effect_id, at=now, outcome=CANCELLED, status="cancelled"))
+    def _acknowledge(self, effect: AwaitedEffect) -> None:
+        """Post the acknowledgement of an effect that was stopped, if it has one; nobody waits for any other."""
+        acknowledgement = effect.acknowledgement(effect.effect_id, self._clock.now())
+        if acknowledgement is not None:
+            self._post(acknowledgement)
 
     def _exact(self, effect: Any, answer: Answer | None) -> Event:
         """The answer as the log will hold it; one that no log can hold is a performer's fault."""

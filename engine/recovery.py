@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from ..states.effects import ExecuteTool
 from ..states.events import Report, Resumed, ToolInterrupted
-from ..states.states import InDoubt, State, ToolExecuting, pending
+from ..states.states import Cancelling, InRound, State, pending
 from ..states.values.round import Round
 
 
@@ -19,13 +20,13 @@ def reports(state: State, at: datetime) -> tuple[Report, ...]:
     Calls that must not run twice come first: nothing is tried again for them, so a process that ends before it has
     reported the rest is no failed attempt, and a person is asked about them however often that happens. `Pure.`
     """
-    round_: Round | None = getattr(state, "round", None)
-    if round_ is None:
+    if not isinstance(state, InRound):
         return _resumed(pending(state), at)
+    running = [effect_id for effect_id, kind in state.in_flight().items() if kind is ExecuteTool]
     interrupted = {
-        one.effect_id: ToolInterrupted(at=at, call_id=one.call_id) for one in round_.running if one.reconciling is None
+        effect_id: ToolInterrupted(at=at, call_id=state.round.call(effect_id).call_id) for effect_id in running
     }
-    first = _never_again(round_) & interrupted.keys() if isinstance(state, ToolExecuting | InDoubt) else frozenset()
+    first = frozenset() if isinstance(state, Cancelling) else _never_again(state.round) & interrupted.keys()
     rest = [report for effect_id, report in interrupted.items() if effect_id not in first]
     doubts = [report for effect_id, report in interrupted.items() if effect_id in first]
     return (*doubts, *_resumed(pending(state) - first, at), *rest)

@@ -10,7 +10,7 @@ import uuid
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from ..states.effects import OUTGOING
+from ..states.effects import OutgoingEffect
 from ..states.errors import InvalidInput, Refused
 from ..states.events import DoubtResolved, Event, Resolution
 from ..states.machine import transition
@@ -49,7 +49,7 @@ async def resolve(store: Store, conversation_id: str, call_id: str | None, verdi
     event_id = f"resolved-{uuid.uuid4()}"
     said = make(DoubtResolved, event_id=event_id, at=at, call_id=call_id or doubtful[0], verdict=verdict)
     steps.append((said, transition(memory.state, said, memory.context)))
-    if any(isinstance(effect, OUTGOING) for _, step in steps for effect in step.effects):
+    if any(isinstance(effect, OutgoingEffect) for _, step in steps for effect in step.effects):
         raise InvalidInput("This ends a turn that has something to deliver; resolve it where the conversation runs.")
     for event, step in steps:
         await loaded.log.append(event, step)

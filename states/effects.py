@@ -1,29 +1,98 @@
 """What a conversation can ask of the world, as plain data.
 
-*Persisting* effects are carried out inside the commit of their step: they say what enters the transcript. *Acting*
-effects are started after the commit, in order. An awaited effect has an id, and exactly one answer names it; one that
-goes out to users and other agents has an id too, though nobody waits for it. `<conversation id>/<effect id>` is the key
-under which the world may recognise a repeated effect.
+There are four kinds of effect, one base class each:
+
+- a *persisting* effect is carried out inside the commit of its step: it says what enters the transcript;
+- an *awaited* effect is started after the commit, and exactly one answer names its id;
+- an *outgoing* effect is handed over after the commit. It has an id, although nobody waits for it;
+- a *control* effect stops an awaited effect, which it names.
+
+Effects are started in the order of their step. `<conversation id>/<effect id>` is the key under which the world may
+recognise an effect that it is asked for again.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from datetime import datetime
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from .events import (
+    Answer,
+    AnswerTypes,
+    AskUserQuestionPending,
+    DeadlineReached,
+    EffectFailed,
+    HistoryCompacted,
+    LlmFailed,
+    LlmResponse,
+    MemoryRecalled,
+    ProfileSelected,
+    RetryDue,
+    SubAgentFinished,
+    ToolAborted,
+    ToolComplete,
+    ToolReconciled,
+    TurnSummarized,
+    WorkVerified,
+)
 from .values.acts import Audience
 from .values.messages import Heard, Said
 from .values.round import RoundCall
 from .values.turn import TurnStatus
-from .values.value import Instant, Part, Seconds, TaggedPart, Text
+from .values.value import Instant, Part, Seconds, TaggedPart, Text, members
 
 
 class Effect(TaggedPart):
     """Something the machine wants done."""
 
 
-class PersistMessage(Effect):
+class PersistingEffect(Effect):
+    """Something enters the transcript, with the commit of the step."""
+
+
+class AwaitedEffect(Effect):
+    """Something is started after the commit, and the conversation waits for its one answer."""
+
+    ANSWERS: ClassVar[AnswerTypes] = ()
+    """The answers that an effect of this type can have."""
+
+    ACKNOWLEDGES: ClassVar[type[Answer] | None] = None
+    """The answer by which an effect of this type says that it was stopped. None: once it is told to stop, nobody waits
+    for it any longer."""
+
+    AFTER_DELIVERIES: ClassVar[bool] = False
+    """Whether an effect of this type starts only after the deliveries in front of it were attempted. It is so for what
+    users can see begin: what was said before a tool runs is heard before it runs."""
+
+    effect_id: int
+
+    @property
+    def answers(self) -> AnswerTypes:
+        """The answers that this effect can have. `Pure.`"""
+        return self.ANSWERS
+
+    @classmethod
+    def acknowledgement(cls, effect_id: int, at: datetime) -> Answer | None:
+        """The answer of an effect of this type that was stopped, or None if nobody waits for one. `Pure.`"""
+        answer = cls.ACKNOWLEDGES
+        return None if answer is None else answer.model_validate({"effect_id": effect_id, "at": at})
+
+
+class OutgoingEffect(Effect):
+    """Something goes out to a user or to another agent. Nobody waits for it, and it must arrive all the same."""
+
+    effect_id: int
+
+
+class ControlEffect(Effect):
+    """The awaited effect `effect_id` is to stop."""
+
+    effect_id: int
+
+
+class PersistMessage(PersistingEffect):
     """A message enters the transcript: a person's or the model's as heard, or a reply that the machine words."""
 
     type: Literal["persist_message"] = "persist_message"
@@ -38,14 +107,14 @@ class SettledCall(Part):
     error: bool = False
 
 
-class PersistToolResults(Effect):
+class PersistToolResults(PersistingEffect):
     """Results enter the transcript, each directly behind the message that asked for it, in call order."""
 
     type: Literal["persist_tool_results"] = "persist_tool_results"
     results: tuple[SettledCall, ...]
 
 
-class RequestLlm(Effect):
+class RequestLlm(AwaitedEffect):
     """Ask the model. What it is sent is built when the request is made, from the committed transcript.
 
     `memory` is the answer that holds what was recalled. `nudge` is told to the model in passing, and is no part of the
@@ -55,8 +124,9 @@ class RequestLlm(Effect):
     tells.
     """
 
+    ANSWERS: ClassVar = (LlmResponse, LlmFailed, EffectFailed)
+
     type: Literal["request_llm"] = "request_llm"
-    effect_id: int
     model: Text
     profile: Text = ""
     memory: Heard | None = None
@@ -66,127 +136,146 @@ class RequestLlm(Effect):
     at: Instant
 
 
-class ExecuteTool(Effect):
+class ExecuteTool(AwaitedEffect):
     """Run a tool. Its arguments stand in the transcript, under the call's id."""
 
+    ANSWERS: ClassVar = (ToolComplete, ToolAborted, AskUserQuestionPending, EffectFailed)
+    ACKNOWLEDGES: ClassVar = ToolAborted
+    AFTER_DELIVERIES: ClassVar = True
+
     type: Literal["execute_tool"] = "execute_tool"
-    effect_id: int
     call: RoundCall
 
 
-class ReconcileTool(Effect):
+class ReconcileTool(AwaitedEffect):
     """Ask a tool whether the call that was started as the effect `started_as` did run before the process died."""
 
+    ANSWERS: ClassVar = (ToolReconciled, ToolAborted, EffectFailed)
+    ACKNOWLEDGES: ClassVar = ToolAborted
+
     type: Literal["reconcile_tool"] = "reconcile_tool"
-    effect_id: int
     call: RoundCall
     started_as: int
 
 
-class SelectProfile(Effect):
+class SelectProfile(AwaitedEffect):
     """Choose one of the policy's profiles for this turn."""
 
+    ANSWERS: ClassVar = (ProfileSelected, EffectFailed)
+
     type: Literal["select_profile"] = "select_profile"
-    effect_id: int
 
 
-class RecallMemory(Effect):
+class RecallMemory(AwaitedEffect):
     """Look for what belongs to this turn: `search` in older conversations, `recent` seconds back in all of them."""
 
+    ANSWERS: ClassVar = (MemoryRecalled, EffectFailed)
+
     type: Literal["recall_memory"] = "recall_memory"
-    effect_id: int
     profile: Text = ""
     search: bool = False
     recent: Seconds | None = None
 
 
-class VerifyWork(Effect):
+class VerifyWork(AwaitedEffect):
     """Check the claim that the work is complete against what was asked. `deliverable` is what the user has received
     when the turn ends with this claim; of an agent without a user also its result (case S11)."""
 
+    ANSWERS: ClassVar = (WorkVerified, EffectFailed)
+
     type: Literal["verify_work"] = "verify_work"
-    effect_id: int
     claim: Heard
     deliverable: tuple[Said, ...] = ()
 
 
-class SummarizeTurn(Effect):
+class SummarizeTurn(AwaitedEffect):
     """Write a summary of the turn, for display."""
 
+    ANSWERS: ClassVar = (TurnSummarized, EffectFailed)
+
     type: Literal["summarize_turn"] = "summarize_turn"
-    effect_id: int
 
 
-class CompactHistory(Effect):
+class CompactHistory(AwaitedEffect):
     """Condense what entered the transcript up to the step `up_to`, but not what people said since the turn `turn`."""
 
+    ANSWERS: ClassVar = (HistoryCompacted, EffectFailed)
+
     type: Literal["compact_history"] = "compact_history"
-    effect_id: int
     up_to: int
     turn: int | None = None
 
 
-class SpawnSubAgent(Effect):
+class SpawnSubAgent(AwaitedEffect):
     """Start a sub-agent with this task."""
 
+    ANSWERS: ClassVar = (SubAgentFinished, EffectFailed)
+    ACKNOWLEDGES: ClassVar = SubAgentFinished
+    AFTER_DELIVERIES: ClassVar = True
+
     type: Literal["spawn_sub_agent"] = "spawn_sub_agent"
-    effect_id: int
     task: Heard
 
+    @classmethod
+    def acknowledgement(cls, effect_id: int, at: datetime) -> SubAgentFinished:
+        """A sub-agent that was stopped has finished, as cancelled. `Pure.`"""
+        return SubAgentFinished(effect_id=effect_id, at=at, outcome="It was cancelled.", status="cancelled")
 
-class StartTimer(Effect):
+
+class StartTimer(AwaitedEffect):
     """Answer with `wakes` when `due` is reached."""
 
+    ANSWERS: ClassVar = (RetryDue, DeadlineReached)
+
     type: Literal["start_timer"] = "start_timer"
-    effect_id: int
     due: Instant
     wakes: Literal["retry_due", "deadline_reached"]
 
+    @property
+    def answers(self) -> AnswerTypes:
+        """The one answer that `wakes` names. `Pure.`"""
+        return (RetryDue,) if self.wakes == "retry_due" else (DeadlineReached,)
 
-class Abort(Effect):
+
+class Abort(ControlEffect):
     """Stop the effect `effect_id`: a tool answers `ToolAborted`; anything else is no longer awaited."""
 
     type: Literal["abort"] = "abort"
-    effect_id: int
 
 
-class CancelSubAgent(Effect):
+class CancelSubAgent(ControlEffect):
     """Stop the sub-agent that the effect `effect_id` started."""
 
     type: Literal["cancel_sub_agent"] = "cancel_sub_agent"
-    effect_id: int
 
 
-class DeliverToUser(Effect):
+class DeliverToUser(OutgoingEffect):
     """Hand a text over to the user, through every channel; the `ordinal`-th of its turn, counted from 1.
 
     `relayed` tells that it is another agent's message, passed on as it was.
     """
 
     type: Literal["deliver_to_user"] = "deliver_to_user"
-    effect_id: int
     said: Said
     turn: int
     ordinal: int
     relayed: bool = False
 
 
-class SendToAgent(Effect):
+class SendToAgent(OutgoingEffect):
     """Put a message into another agent's inbox."""
 
     type: Literal["send_to_agent"] = "send_to_agent"
-    effect_id: int
     target: Text
     said: Heard
     audience: Audience = "agent"
     silent: bool = False
 
 
-class NotifyParent(Effect):
+class NotifyParent(OutgoingEffect):
     """Tell the conversation whose turn started this sub-agent how it ended, and what it said last, if anything."""
 
     type: Literal["notify_parent"] = "notify_parent"
-    effect_id: int
     status: TurnStatus
     said: Said | None = None
 
@@ -213,19 +302,6 @@ AnyEffect = Annotated[
 ]
 """Every effect, for reading one back by its `type`."""
 
-AWAITED = (
-    RequestLlm,
-    ExecuteTool,
-    ReconcileTool,
-    SelectProfile,
-    RecallMemory,
-    VerifyWork,
-    SummarizeTurn,
-    CompactHistory,
-    SpawnSubAgent,
-    StartTimer,
-)
-"""The effects that have an answer, which names them by `effect_id`."""
-
-OUTGOING = (DeliverToUser, SendToAgent, NotifyParent)
-"""The effects that nobody awaits, which must arrive all the same."""
+EFFECTS = members(AnyEffect, Effect)
+AWAITED = members(AnyEffect, AwaitedEffect)
+OUTGOING = members(AnyEffect, OutgoingEffect)

@@ -8,7 +8,7 @@ process died; they answer nothing. Every event says when it happened: the machin
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationInfo, field_validator, model_serializer
 from pydantic_core import PydanticCustomError
@@ -20,7 +20,7 @@ from .values.failures import FailureKind
 from .values.images import Images
 from .values.messages import ToolCall, ToolResult, Usage
 from .values.questions import Annotation, Answers, QuestionSet, answers_as_json
-from .values.value import Block, Instant, RequestText, Tagged, Text, Value
+from .values.value import Block, Instant, RequestText, Tagged, Text, Value, members
 
 
 class Event(Tagged):
@@ -44,6 +44,10 @@ class Answer(Event):
     """What came of an effect."""
 
     effect_id: int
+
+
+AnswerTypes: TypeAlias = tuple[type[Answer], ...]
+"""The types of answer that something can have."""
 
 
 class Report(Event):
@@ -436,39 +440,10 @@ AnyEvent = Annotated[
 ]
 """Every event, for reading one back by its `type`."""
 
-REQUESTS: tuple[type[Request], ...] = (
-    Opened,
-    UserMessage,
-    AgentMessage,
-    MessageWithdrawn,
-    UserQuestionResponse,
-    ToolApproval,
-    UserCancel,
-    RetryRequested,
-    PolicyChanged,
-    CompactionRequested,
-    DoubtResolved,
-    CloseRequested,
-)
-ANSWERS: tuple[type[Answer], ...] = (
-    ProfileSelected,
-    MemoryRecalled,
-    LlmResponse,
-    LlmFailed,
-    RetryDue,
-    DeadlineReached,
-    AskUserQuestionPending,
-    ToolComplete,
-    ToolReconciled,
-    ToolAborted,
-    SubAgentFinished,
-    WorkVerified,
-    TurnSummarized,
-    HistoryCompacted,
-    EffectFailed,
-)
-REPORTS: tuple[type[Report], ...] = (Resumed, ToolInterrupted)
-EVENTS: tuple[type[Event], ...] = (*REQUESTS, *ANSWERS, *REPORTS)
+REQUESTS = members(AnyEvent, Request)
+ANSWERS = members(AnyEvent, Answer)
+REPORTS = members(AnyEvent, Report)
+EVENTS = members(AnyEvent, Event)
 
 _ANY_EVENT: TypeAdapter[Event] = TypeAdapter(AnyEvent)
 
@@ -482,24 +457,3 @@ def exact(event: Event) -> Event:
     if type(event) not in EVENTS:
         raise ValueError("this is not an event that a conversation knows")
     return _ANY_EVENT.validate_json(event.model_dump_json(exclude_defaults=True, warnings="error"))
-
-
-MODEL_ANSWERS: tuple[type[Answer], ...] = (LlmResponse, LlmFailed, EffectFailed)
-"""What may come of a model request."""
-
-TOOL_ANSWERS: tuple[type[Answer], ...] = (ToolComplete, ToolAborted, AskUserQuestionPending, EffectFailed)
-"""What may come of a tool that runs."""
-
-RECONCILE_ANSWERS: tuple[type[Answer], ...] = (ToolReconciled, ToolAborted, EffectFailed)
-"""What may come of asking a tool whether a call did run."""
-
-CHILD_ANSWERS: tuple[type[Answer], ...] = (SubAgentFinished, EffectFailed)
-"""What may come of a sub-agent."""
-
-RETRY_TIMER: tuple[type[Answer], ...] = (RetryDue,)
-DEADLINE_TIMER: tuple[type[Answer], ...] = (DeadlineReached,)
-PROFILE_ANSWERS: tuple[type[Answer], ...] = (ProfileSelected, EffectFailed)
-MEMORY_ANSWERS: tuple[type[Answer], ...] = (MemoryRecalled, EffectFailed)
-VERDICTS: tuple[type[Answer], ...] = (WorkVerified, EffectFailed)
-SUMMARY_ANSWERS: tuple[type[Answer], ...] = (TurnSummarized, EffectFailed)
-COMPACTION_ANSWERS: tuple[type[Answer], ...] = (HistoryCompacted, EffectFailed)

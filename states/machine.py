@@ -212,7 +212,8 @@ def branches_for(state: State, event: Event, context: Context) -> tuple[Branch, 
 def _is_heeded(state: State, event: Event) -> bool:
     kind = type(event)
     if kind in _ANSWERS:
-        return kind in state.awaited().get(event.effect_id, ())  # type: ignore[attr-defined]
+        effect = state.in_flight().get(event.effect_id)  # type: ignore[attr-defined]
+        return effect is not None and kind in state.ANSWERS[effect]
     return kind in _REQUESTS or state.concerned_by(event)  # type: ignore[arg-type]
 
 
@@ -250,8 +251,8 @@ def next_events(state: State) -> tuple[type[Event], ...]:
     A request listed here may still be refused or do nothing for what it says (an answer to another question, say).
     `Pure.`
     """
-    awaited = {answer for answers in state.awaited().values() for answer in answers}
-    taken = (*REQUESTS, *state.HEEDS, *awaited)
+    answers = (answer for awaited in state.awaited().values() for answer in awaited)
+    taken = {*REQUESTS, *state.HEEDS, *answers}
     return tuple(
         event
         for event in EVENTS

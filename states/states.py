@@ -7,34 +7,35 @@ already holds.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field
 
-from .events import (
-    CHILD_ANSWERS,
-    COMPACTION_ANSWERS,
-    DEADLINE_TIMER,
-    MEMORY_ANSWERS,
-    MODEL_ANSWERS,
-    PROFILE_ANSWERS,
-    RECONCILE_ANSWERS,
-    RETRY_TIMER,
-    SUMMARY_ANSWERS,
-    TOOL_ANSWERS,
-    VERDICTS,
-    Answer,
-    Report,
-    Resumed,
-    ToolInterrupted,
+from .effects import (
+    AwaitedEffect,
+    CompactHistory,
+    ExecuteTool,
+    RecallMemory,
+    ReconcileTool,
+    RequestLlm,
+    SelectProfile,
+    SpawnSubAgent,
+    StartTimer,
+    SummarizeTurn,
+    VerifyWork,
 )
+from .events import Answer, AnswerTypes, DeadlineReached, Report, Resumed, RetryDue, ToolInterrupted
 from .values.failures import FailureKind
 from .values.inbox import Waiting
 from .values.messages import Heard
 from .values.questions import QuestionSet
-from .values.round import Awaited, Round, RoundCall
+from .values.round import Round, RoundCall
 from .values.turn import TurnEnded, TurnRecord
-from .values.value import Instant, Part, TaggedPart
+from .values.value import Instant, Part, TaggedPart, members
+
+InFlight: TypeAlias = Mapping[int, type[AwaitedEffect]]
+"""The effects in flight: the type of each, by its id."""
 
 
 class Book(Part):
@@ -57,17 +58,37 @@ class Timer(Part):
 class State(TaggedPart):
     """Where a conversation rests."""
 
-    AWAITS: ClassVar[tuple[type[Answer], ...]] = ()
-    """All answers that a state of this type can wait for."""
+    IN_FLIGHT: ClassVar[tuple[type[AwaitedEffect], ...]] = ()
+    """The types of effect that a state of this type can have in flight."""
+
+    TIMER_ANSWER: ClassVar[type[Answer]] = DeadlineReached
+    """What a timer of a state of this type answers."""
 
     HEEDS: ClassVar[tuple[type[Report], ...]] = ()
     """The reports that can concern a state of this type."""
 
+    ANSWERS: ClassVar[Mapping[type[AwaitedEffect], AnswerTypes]] = {}
+    """The answers that a state of this type takes, by the type of effect. Follows from `IN_FLIGHT`."""
+
+    AWAITS: ClassVar[AnswerTypes] = ()
+    """All answers that a state of this type can wait for. Follows from `IN_FLIGHT`."""
+
     book: Book = Book()
 
-    def awaited(self) -> Awaited:
-        """The effects in flight. `Pure.`"""
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        """Derive, once for each type of state, what follows from the effects that it can have in flight."""
+        super().__pydantic_init_subclass__(**options)
+        cls.ANSWERS = {kind: (cls.TIMER_ANSWER,) if kind is StartTimer else kind.ANSWERS for kind in cls.IN_FLIGHT}
+        cls.AWAITS = tuple(dict.fromkeys(answer for answers in cls.ANSWERS.values() for answer in answers))
+
+    def in_flight(self) -> InFlight:
+        """The effects that were asked for and have no answer yet. `Pure.`"""
         return {}
+
+    def awaited(self) -> Mapping[int, AnswerTypes]:
+        """For each effect in flight, the answers that it can have. `Pure.`"""
+        return {effect_id: self.ANSWERS[kind] for effect_id, kind in self.in_flight().items()}
 
     def concerned_by(self, report: Report) -> bool:
         """Whether this report is about something that goes on here. `Pure.`"""
@@ -76,7 +97,18 @@ class State(TaggedPart):
     @property
     def works(self) -> bool:
         """Whether the world, and not a person, moves it next: what a process that dies takes with it. `Pure.`"""
-        return bool(self.awaited())
+        return bool(self.in_flight())
+
+
+def _timer(timer: Timer | None) -> InFlight:
+    return {} if timer is None else {timer.effect_id: StartTimer}
+
+
+def _at_work(round_: Round) -> InFlight:
+    """The sub-agents that work, the calls that run, and those that are asked about."""
+    calls = {one.awaited: ExecuteTool if one.reconciling is None else ReconcileTool for one in round_.running}
+    children = {child.effect_id: SpawnSubAgent for child in round_.unfinished}
+    return {**children, **calls}
 
 
 class Busy(State):
@@ -106,9 +138,9 @@ class InRound(InTurn):
 
     round: Round
 
-    def awaited(self) -> Awaited:
+    def in_flight(self) -> InFlight:
         """The tools that run and the sub-agents that work. `Pure.`"""
-        return self.round.awaited
+        return _at_work(self.round)
 
     def concerned_by(self, report: Report) -> bool:
         """A call can be interrupted only while it runs, and not while its tool is asked about it. `Pure.`"""
@@ -126,61 +158,62 @@ class Idle(State):
 class ProfileSelecting(InTurn):
     """The router chooses a profile for the turn."""
 
-    AWAITS: ClassVar = PROFILE_ANSWERS
+    IN_FLIGHT: ClassVar = (SelectProfile,)
 
     type: Literal["profile_selecting"] = "profile_selecting"
     effect_id: int
 
-    def awaited(self) -> Awaited:
+    def in_flight(self) -> InFlight:
         """The choice. `Pure.`"""
-        return {self.effect_id: PROFILE_ANSWERS}
+        return {self.effect_id: SelectProfile}
 
 
 class MemoryRecalling(InTurn):
     """What belongs to the turn is looked for in older conversations."""
 
-    AWAITS: ClassVar = MEMORY_ANSWERS
+    IN_FLIGHT: ClassVar = (RecallMemory,)
 
     type: Literal["memory_recalling"] = "memory_recalling"
     effect_id: int
 
-    def awaited(self) -> Awaited:
+    def in_flight(self) -> InFlight:
         """The search. `Pure.`"""
-        return {self.effect_id: MEMORY_ANSWERS}
+        return {self.effect_id: RecallMemory}
 
 
 class LlmRequesting(InTurn):
     """One model request is in flight, the `attempt`-th to this model."""
 
-    AWAITS: ClassVar = MODEL_ANSWERS
+    IN_FLIGHT: ClassVar = (RequestLlm,)
 
     type: Literal["llm_requesting"] = "llm_requesting"
     effect_id: int
     attempt: int = 1
 
-    def awaited(self) -> Awaited:
+    def in_flight(self) -> InFlight:
         """The model request. `Pure.`"""
-        return {self.effect_id: MODEL_ANSWERS}
+        return {self.effect_id: RequestLlm}
 
 
 class RetryWaiting(InTurn):
     """A failed request backs off; the `attempt`-th follows when the timer is due."""
 
-    AWAITS: ClassVar = RETRY_TIMER
+    IN_FLIGHT: ClassVar = (StartTimer,)
+    TIMER_ANSWER: ClassVar = RetryDue
 
     type: Literal["retry_waiting"] = "retry_waiting"
     timer: Timer
     attempt: int
 
-    def awaited(self) -> Awaited:
+    def in_flight(self) -> InFlight:
         """The timer. `Pure.`"""
-        return {self.timer.effect_id: RETRY_TIMER}
+        return _timer(self.timer)
 
 
 class ToolExecuting(InRound):
     """Tools of one response are running."""
 
-    AWAITS: ClassVar = tuple(dict.fromkeys((*TOOL_ANSWERS, *RECONCILE_ANSWERS)))
+    IN_FLIGHT: ClassVar = (ExecuteTool, ReconcileTool)
 
     type: Literal["tool_executing"] = "tool_executing"
 
@@ -188,16 +221,16 @@ class ToolExecuting(InRound):
 class AwaitingPerson(InTurn):
     """A person must do something about `call`, asked for at `since`; the calls behind it keep their place."""
 
-    AWAITS: ClassVar = DEADLINE_TIMER
+    IN_FLIGHT: ClassVar = (StartTimer,)
 
     call: RoundCall
     round: Round
     since: Instant
     deadline: Timer | None = None
 
-    def awaited(self) -> Awaited:
+    def in_flight(self) -> InFlight:
         """The deadline, if there is one. `Pure.`"""
-        return {} if self.deadline is None else {self.deadline.effect_id: DEADLINE_TIMER}
+        return _timer(self.deadline)
 
     @property
     def works(self) -> bool:
@@ -221,44 +254,43 @@ class AwaitingApproval(AwaitingPerson):
 class AwaitingSubAgents(InTurn):
     """Sub-agents work; what they come to is the result of `call`, which started them."""
 
-    AWAITS: ClassVar = (*CHILD_ANSWERS, *DEADLINE_TIMER)
+    IN_FLIGHT: ClassVar = (SpawnSubAgent, StartTimer)
 
     type: Literal["awaiting_sub_agents"] = "awaiting_sub_agents"
     call: RoundCall
     round: Round
     deadline: Timer | None = None
 
-    def awaited(self) -> Awaited:
+    def in_flight(self) -> InFlight:
         """The sub-agents that still work, and the deadline, if there is one. `Pure.`"""
-        timer = {} if self.deadline is None else {self.deadline.effect_id: DEADLINE_TIMER}
-        return {**self.round.awaited, **timer}
+        return {**_at_work(self.round), **_timer(self.deadline)}
 
 
 class Verifying(InTurn):
     """The claim that the work is complete is checked."""
 
-    AWAITS: ClassVar = VERDICTS
+    IN_FLIGHT: ClassVar = (VerifyWork,)
 
     type: Literal["verifying"] = "verifying"
     effect_id: int
 
-    def awaited(self) -> Awaited:
+    def in_flight(self) -> InFlight:
         """The check. `Pure.`"""
-        return {self.effect_id: VERDICTS}
+        return {self.effect_id: VerifyWork}
 
 
 class Summarizing(InTurn):
     """The turn has come to its end, and a summary of it is written for display."""
 
-    AWAITS: ClassVar = SUMMARY_ANSWERS
+    IN_FLIGHT: ClassVar = (SummarizeTurn,)
 
     type: Literal["summarizing"] = "summarizing"
     effect_id: int
     ending: TurnEnded
 
-    def awaited(self) -> Awaited:
+    def in_flight(self) -> InFlight:
         """The summary. `Pure.`"""
-        return {self.effect_id: SUMMARY_ANSWERS}
+        return {self.effect_id: SummarizeTurn}
 
 
 class Failed(State):
@@ -278,7 +310,7 @@ class Compacting(Busy):
     """The history up to the step `up_to` is condensed, for a request of the turn, or, without a turn, at rest: a failed
     turn that is to be tried again waits in `failed` meanwhile."""
 
-    AWAITS: ClassVar = COMPACTION_ANSWERS
+    IN_FLIGHT: ClassVar = (CompactHistory,)
 
     type: Literal["compacting"] = "compacting"
     effect_id: int
@@ -292,30 +324,30 @@ class Compacting(Busy):
         """What follows: the request that did not fit, or rest. `Pure.`"""
         return "rest" if self.turn is None else "request"
 
-    def awaited(self) -> Awaited:
+    def in_flight(self) -> InFlight:
         """The condensing. `Pure.`"""
-        return {self.effect_id: COMPACTION_ANSWERS}
+        return {self.effect_id: CompactHistory}
 
 
 class Cancelling(InRound):
     """Tools and sub-agents that were at work must acknowledge that they stopped, or the deadline passes."""
 
-    AWAITS: ClassVar = tuple(dict.fromkeys((*TOOL_ANSWERS, *RECONCILE_ANSWERS, *CHILD_ANSWERS, *DEADLINE_TIMER)))
+    IN_FLIGHT: ClassVar = (ExecuteTool, ReconcileTool, SpawnSubAgent, StartTimer)
 
     type: Literal["cancelling"] = "cancelling"
     deadline: Timer
     closing: bool = False
 
-    def awaited(self) -> Awaited:
+    def in_flight(self) -> InFlight:
         """Whatever has not stopped, and the deadline. `Pure.`"""
-        return {**self.round.awaited, self.deadline.effect_id: DEADLINE_TIMER}
+        return {**_at_work(self.round), **_timer(self.deadline)}
 
 
 class InDoubt(InRound):
     """The process died while tools ran that must not run twice, and nobody knows whether they did what they do. A
     person has to say; other tools of the round may still be running."""
 
-    AWAITS: ClassVar = tuple(dict.fromkeys((*TOOL_ANSWERS, *RECONCILE_ANSWERS)))
+    IN_FLIGHT: ClassVar = (ExecuteTool, ReconcileTool)
 
     type: Literal["in_doubt"] = "in_doubt"
     since: Instant
@@ -353,26 +385,9 @@ AnyState = Annotated[
 ]
 """Every state, for reading one back by its `type`."""
 
-STATES: tuple[type[State], ...] = (
-    Idle,
-    ProfileSelecting,
-    MemoryRecalling,
-    LlmRequesting,
-    RetryWaiting,
-    ToolExecuting,
-    AwaitingUserResponse,
-    AwaitingApproval,
-    AwaitingSubAgents,
-    Verifying,
-    Summarizing,
-    Compacting,
-    Cancelling,
-    InDoubt,
-    Failed,
-    Closed,
-)
+STATES = members(AnyState, State)
 
 
 def pending(state: State) -> frozenset[int]:
     """The ids of the effects that this state waits for. `Pure.`"""
-    return frozenset(state.awaited())
+    return frozenset(state.in_flight())

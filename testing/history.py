@@ -7,7 +7,7 @@ said, what the turn has used up. It asks no state for any of this, so the laws c
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from ..states.context import Context
 from ..states.effects import Effect
@@ -55,7 +55,7 @@ class History:
         return self.newest.after if self.observations else NOTHING
 
     @property
-    def in_flight(self) -> dict[int, Effect]:
+    def in_flight(self) -> Mapping[int, Effect]:
         """Awaited effects that were started and have not ended, by id."""
         return self.flights.in_flight
 

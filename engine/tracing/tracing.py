@@ -33,7 +33,7 @@ from ...effects.context import EffectContext
 from ...effects.dispatcher import Performer
 from ...effects.model.performers.model_caller import ModelCaller, unseen
 from ...effects.model.port import ModelAnswer, ModelRequest, Token
-from ...states.effects import AWAITED, Effect, ExecuteTool, ReconcileTool, StartTimer
+from ...states.effects import AwaitedEffect, Effect, ExecuteTool, ReconcileTool, StartTimer
 from ...states.errors import ConfigurationError
 from ...states.events import Answer, EffectFailed, Event, Request, ToolComplete
 from ...states.states import State
@@ -179,7 +179,7 @@ class Tracing:
     def _performer(self, kind: type[Effect], perform: Performer) -> Performer:
         if kind is ExecuteTool or kind is ReconcileTool:
             return self._around_tool(perform)
-        if issubclass(kind, AWAITED) and kind is not StartTimer:
+        if issubclass(kind, AwaitedEffect) and kind is not StartTimer:
             return self._around_requests(perform)
         return perform
 

@@ -10,16 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ...states.effects import (
-    AWAITED,
-    OUTGOING,
-    Abort,
-    CancelSubAgent,
-    Effect,
-    ExecuteTool,
-    ReconcileTool,
-    SpawnSubAgent,
-)
+from ...states.effects import AwaitedEffect, ControlEffect, Effect, ExecuteTool, OutgoingEffect
 from ...states.events import Answer, DeadlineReached, DoubtResolved, Event, Request, ToolInterrupted
 from ...states.log import LogEntry
 from ...states.projections.transcript import transcript
@@ -49,7 +40,7 @@ class _Books:
     """What was wanted and what came of it, written down step by step."""
 
     def __init__(self) -> None:
-        self.open: dict[int, Effect] = {}
+        self.open: dict[int, AwaitedEffect] = {}
         self._requests: set[str] = set()
         self._ids: set[int] = set()
         """Of all effects that were wanted."""
@@ -62,7 +53,7 @@ class _Books:
     def take(self, entry: LogEntry) -> Iterator[str]:
         """Write the step down, and say what is wrong with it."""
         yield from self._come_in(entry.event)
-        wanted = [effect.effect_id for effect in entry.effects if isinstance(effect, AWAITED)]
+        wanted = [effect.effect_id for effect in entry.effects if isinstance(effect, AwaitedEffect)]
         for effect in entry.effects:
             yield from self._go_out(effect)
         if entry.ended is not None:
@@ -100,13 +91,13 @@ class _Books:
                 self._close(effect_id)
 
     def _go_out(self, effect: Effect) -> Iterator[str]:
-        if isinstance(effect, Abort | CancelSubAgent):
+        if isinstance(effect, ControlEffect):
             self._stop(effect.effect_id)
-        elif isinstance(effect, OUTGOING):
+        elif isinstance(effect, OutgoingEffect):
             if effect.effect_id in self._ids:
                 yield f"Two effects have the id {effect.effect_id}."
             self._ids.add(effect.effect_id)
-        elif isinstance(effect, AWAITED):
+        elif isinstance(effect, AwaitedEffect):
             if effect.effect_id in self._answered:
                 yield f"The effect {effect.effect_id} is wanted again, and was answered before."
             if isinstance(effect, ExecuteTool):
@@ -123,8 +114,9 @@ class _Books:
         self._run.add(call_id)
 
     def _stop(self, effect_id: int) -> None:
-        """Tools and agents say that they stopped; nothing else is waited for any longer."""
-        if isinstance(self.open.get(effect_id), ExecuteTool | ReconcileTool | SpawnSubAgent):
+        """Keep an effect open that acknowledges an abort; nobody waits for any other."""
+        effect = self.open.get(effect_id)
+        if effect is not None and effect.ACKNOWLEDGES is not None:
             self._stopping.add(effect_id)
         else:
             self._close(effect_id)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Executable, bindparam, delete, select, update
 
-from ...states.effects import OUTGOING
+from ...states.effects import OutgoingEffect
 from ...states.errors import UnknownConversation
 from ...states.states import State
 from ..errors import Damaged, StorageFailed
@@ -236,7 +236,7 @@ class _Patient:
             (entry.seq, effect.effect_id)
             for entry in self._entries
             for effect in entry.effects
-            if isinstance(effect, OUTGOING)
+            if isinstance(effect, OutgoingEffect)
         }
         for delivery in waiting if self._damage is None else ():
             it = {"head_key": self._key, "to": delivery.target, "effect": delivery.effect_id}

@@ -14,7 +14,7 @@ from typing import Annotated, BinaryIO, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from ...states.effects import AWAITED
+from ...states.effects import AwaitedEffect
 from ...states.states import State, pending
 from ...states.values.value import Text
 from ..errors import Damaged, NotAnExport
@@ -168,7 +168,7 @@ class _Conversation:
             raise NotAnExport(line, "repeats the request or the answer of an earlier step.")
         self.taken |= ids
         self.rows.append(row)
-        self.wanted |= {effect.effect_id for effect in entry.effects if isinstance(effect, AWAITED)}
+        self.wanted |= {effect.effect_id for effect in entry.effects if isinstance(effect, AwaitedEffect)}
 
     @property
     def whole(self) -> ConversationRecord:

@@ -12,6 +12,7 @@ from ..states import Compacting, LlmRequesting, State
 from ..step_builder import StepBuilder
 from ..values.messages import Joined, Made, Said
 from ..values.turn import TurnRecord
+from .again import asked_again
 
 
 def request_model(draft: StepBuilder[State], event: Event, context: Context) -> LlmRequesting:
@@ -47,6 +48,12 @@ def llm_request(effect_id: int, turn: TurnRecord, at: datetime, context: Context
     )
 
 
+@asked_again(RequestLlm)
+def request_again(state: LlmRequesting, effect_id: int, at: datetime, context: Context) -> RequestLlm:
+    """The request that the turn of this state wants, at this moment. `Pure.`"""
+    return llm_request(effect_id, state.turn, at, context)
+
+
 def _in_passing(turn: TurnRecord) -> Said | None:
     """What the model is told besides: why its newest claim did not hold, and what it is reminded of. A plain request
     holds nothing of the kind."""
@@ -73,6 +80,12 @@ def compact_effect(effect_id: int, up_to: int, turn: TurnRecord | None) -> Compa
     """The condensing wanted for this turn, or, without one, at rest. `Pure.`"""
     since = None if turn is None else turn.tries_again or turn.number
     return CompactHistory(effect_id=effect_id, up_to=up_to, turn=since)
+
+
+@asked_again(CompactHistory)
+def condense_again(state: Compacting, effect_id: int, at: datetime, context: Context) -> CompactHistory:
+    """The condensing that this state waits for. `Pure.`"""
+    return compact_effect(effect_id, state.up_to, state.turn)
 
 
 def stop_at_limit(draft: StepBuilder[State], event: Event, context: Context) -> None:

@@ -6,12 +6,15 @@ them, so each outcome reaches the model exactly once (case P24).
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from ..context import Context
-from ..effects import Abort, CancelSubAgent
+from ..effects import Abort, CancelSubAgent, SpawnSubAgent
 from ..events import DeadlineReached, EffectFailed, SubAgentFinished
-from ..states import AwaitingSubAgents, InTurn, State
+from ..states import AwaitingSubAgents, Cancelling, InTurn, State
 from ..step_builder import StepBuilder
 from ..values.messages import Heard, Joined, Made
+from .again import asked_again
 
 
 def take_outcome(draft: StepBuilder[InTurn], event: SubAgentFinished | EffectFailed) -> None:
@@ -62,3 +65,10 @@ def settle_children(draft: StepBuilder[State], context: Context, unfinished: str
     failed = any(child.status != "completed" for child in children)
     draft.settle(children[0].call_id, Joined(parts=tuple(parts)), error=failed)
     draft.set_round(draft.open_round.replace(children=()))
+
+
+@asked_again(SpawnSubAgent)
+def spawn_again(state: AwaitingSubAgents | Cancelling, effect_id: int, at: datetime, context: Context) -> SpawnSubAgent:
+    """The sub-agent that works as this effect. `Pure.`"""
+    task = next(child.task for child in state.round.children if child.effect_id == effect_id)
+    return SpawnSubAgent(effect_id=effect_id, task=task)

@@ -12,6 +12,7 @@ from ..states import MemoryRecalling, ProfileSelecting, State
 from ..step_builder import StepBuilder
 from ..values.messages import Heard
 from ..values.turn import TurnRecord
+from .again import asked_again
 from .guards import may_search
 
 
@@ -48,3 +49,9 @@ def recall_effect(effect_id: int, turn: TurnRecord, context: Context) -> RecallM
     return RecallMemory(
         effect_id=effect_id, profile=turn.profile, search=may_search(turn, context.policy), recent=recent
     )
+
+
+@asked_again(RecallMemory)
+def recall_again(state: MemoryRecalling, effect_id: int, at: datetime, context: Context) -> RecallMemory:
+    """The search that the turn of this state wants. `Pure.`"""
+    return recall_effect(effect_id, state.turn, context)

@@ -296,7 +296,7 @@ def names_the_call(draft: StepBuilder[AwaitingApproval], event: ToolApproval, co
 
 def something_is_at_work(draft: StepBuilder[State], event: Event, context: Context) -> bool:
     """Some call was started and has not ended, or a sub-agent works."""
-    return draft.round is not None and bool(draft.round.awaited)
+    return draft.round is not None and bool(draft.round.effect_ids)
 
 
 def something_is_in_doubt(draft: StepBuilder[State], event: Event, context: Context) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..context import Context
-from ..effects import Abort, CancelSubAgent
+from ..effects import Abort, CancelSubAgent, SpawnSubAgent
 from ..events import Answer, CloseRequested, Event
 from ..states import Cancelling, State
 from ..step_builder import StepBuilder
@@ -27,9 +27,10 @@ def abort_work(draft: StepBuilder[State], event: Event, context: Context) -> Can
 
 def abort_all(draft: StepBuilder[State], spared: frozenset[int] = frozenset()) -> None:
     """Nothing that is in flight is wanted any more, but for what is spared."""
-    children = frozenset(child.effect_id for child in draft.round.unfinished) if draft.round else frozenset()
-    for effect_id in sorted(draft.state.awaited().keys() - spared):
-        draft.act(CancelSubAgent(effect_id=effect_id) if effect_id in children else Abort(effect_id=effect_id))
+    in_flight = draft.state.in_flight()
+    for effect_id in sorted(in_flight.keys() - spared):
+        stop = CancelSubAgent if in_flight[effect_id] is SpawnSubAgent else Abort
+        draft.act(stop(effect_id=effect_id))
 
 
 def wait_for_others(draft: StepBuilder[Cancelling], event: Event, context: Context) -> Cancelling:
@@ -39,9 +40,9 @@ def wait_for_others(draft: StepBuilder[Cancelling], event: Event, context: Conte
 
 def end_cancelled(draft: StepBuilder[State], event: Event, context: Context) -> None:
     """The turn is over: every call left gets its result, and what is still in flight is no longer wanted (case P6)."""
-    told = draft.state.round.awaited if isinstance(draft.state, Cancelling) else {}
+    told = draft.state.round.effect_ids if isinstance(draft.state, Cancelling) else frozenset()
     answered = {event.effect_id} if isinstance(event, Answer) else set()
-    abort_all(draft, frozenset(answered.union(told)))
+    abort_all(draft, told.union(answered))
     texts = context.policy.texts
     close_round(draft, context, running=texts.cancelled, unrun=texts.skipped)
     draft.conclude("cancelled")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from ..context import Context
 from ..effects import ExecuteTool, ReconcileTool, SpawnSubAgent
 from ..events import (
@@ -18,6 +20,7 @@ from ..values.messages import Made
 from ..values.round import Child
 from ..values.value import later
 from .acts import carry_out, fault_of
+from .again import asked_again
 
 
 def take_result(draft: StepBuilder[InRound], event: ToolComplete | ToolReconciled, context: Context) -> None:
@@ -113,3 +116,11 @@ def _execute_again(draft: StepBuilder[InRound], call_id: str) -> None:
     draft.set_round(draft.open_round.ask_about(call_id, None))
     started_as = next(one.effect_id for one in draft.open_round.running if one.call_id == call_id)
     draft.act(ExecuteTool(effect_id=started_as, call=draft.open_round.named(call_id)))
+
+
+@asked_again(ReconcileTool)
+def ask_about_again(state: InRound, effect_id: int, at: datetime, context: Context) -> ReconcileTool:
+    """The question that a tool was asked about its call. `Pure.`"""
+    running = state.round.started(effect_id)
+    call = state.round.named(running.call_id)
+    return ReconcileTool(effect_id=effect_id, call=call, started_as=running.effect_id)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from ..context import Context
 from ..effects import VerifyWork
 from ..events import EffectFailed, Event, WorkVerified
@@ -10,6 +12,7 @@ from ..states import State, Verifying
 from ..step_builder import StepBuilder
 from ..values.messages import Made
 from ..values.turn import Failure, TurnRecord
+from .again import asked_again
 
 
 def ask_for_answer(draft: StepBuilder[State], event: Event, context: Context) -> None:
@@ -29,6 +32,12 @@ def verify_effect(effect_id: int, turn: TurnRecord, context: Context) -> VerifyW
     """The check that this turn wants. `Pure.`"""
     assert turn.claim is not None, "only a claim is checked"
     return VerifyWork(effect_id=effect_id, claim=turn.claim, deliverable=deliverable(turn, context))
+
+
+@asked_again(VerifyWork)
+def verify_again(state: Verifying, effect_id: int, at: datetime, context: Context) -> VerifyWork:
+    """The check that the turn of this state wants. `Pure.`"""
+    return verify_effect(effect_id, state.turn, context)
 
 
 def end_verified(draft: StepBuilder[Verifying], event: WorkVerified, context: Context) -> None:

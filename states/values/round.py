@@ -6,15 +6,9 @@ is a barrier: it starts alone, and nothing behind it starts before it ended. So 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from ..events import CHILD_ANSWERS, RECONCILE_ANSWERS, TOOL_ANSWERS, Answer
 from .acts import ActKind
 from .messages import CrashContract, Heard, Made, ToolCall
 from .value import Part
-
-Awaited = Mapping[int, tuple[type[Answer], ...]]
-"""The effects that are waited for, by id, each with the answers that it can have."""
 
 
 class RoundCall(Part):
@@ -122,14 +116,10 @@ class Round(Part):
         return tuple(child for child in self.children if child.outcome is None)
 
     @property
-    def awaited(self) -> Awaited:
-        """The calls that run, those that are asked about, and the sub-agents that work."""
-        awaited: dict[int, tuple[type[Answer], ...]] = {}
-        for running in self.running:
-            awaited[running.awaited] = TOOL_ANSWERS if running.reconciling is None else RECONCILE_ANSWERS
-        for child in self.unfinished:
-            awaited[child.effect_id] = CHILD_ANSWERS
-        return awaited
+    def effect_ids(self) -> frozenset[int]:
+        """The ids of the effects in flight: calls that run, calls that are asked about, sub-agents that work."""
+        calls = (running.awaited for running in self.running)
+        return frozenset((*calls, *(child.effect_id for child in self.unfinished)))
 
     def next_to_start(self, parallel: int) -> RoundCall | None:
         """The call that may start now, or None. `Pure.`"""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar, get_args
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, model_serializer
 from pydantic_core import PydanticCustomError
@@ -110,6 +110,11 @@ class Part(Value, metaclass=_MadeUnchecked):
 
 class TaggedPart(Part, Tagged):
     """A part that stands beside others of its family."""
+
+
+def members(union: Any, base: type[V]) -> tuple[type[V], ...]:
+    """The classes of an annotated union (`Annotated[A | B, …]`) that are subclasses of `base`, in its order. `Pure.`"""
+    return tuple(kind for kind in get_args(get_args(union)[0]) if issubclass(kind, base))
 
 
 def _encodable(text: str) -> str:

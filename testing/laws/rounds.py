@@ -19,7 +19,6 @@ from ...states.states import (
     Idle,
     InDoubt,
     State,
-    pending,
 )
 from ...states.values.messages import Heard, Joined, Made, Message
 from ...states.values.value import later
@@ -78,7 +77,8 @@ def waits_for_something(history: History) -> None:
     timer, and no longer than the policy says."""
     state, flights = history.state, history.flights
     require(flights.faults == [], "; ".join(flights.faults), history)
-    require(pending(state) == flights.in_flight.keys(), "it waits for something else than is in flight", history)
+    flying = {effect_id: type(effect) for effect_id, effect in flights.in_flight.items()}
+    require(state.in_flight() == flying, "it waits for something else than is in flight", history)
     require(all(effect_id < state.book.next_effect for effect_id in flights.started), "an id is free again", history)
     if isinstance(state, AwaitingPerson | AwaitingSubAgents | Cancelling):
         _require_deadline(history, state)

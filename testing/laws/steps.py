@@ -9,56 +9,14 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from ...states.context import Context
-from ...states.effects import (
-    AnyEffect,
-    CompactHistory,
-    Effect,
-    ExecuteTool,
-    RecallMemory,
-    ReconcileTool,
-    RequestLlm,
-    SelectProfile,
-    SpawnSubAgent,
-    StartTimer,
-    SummarizeTurn,
-    VerifyWork,
-)
+from ...states.effects import AnyEffect
 from ...states.errors import Refused
-from ...states.events import (
-    CHILD_ANSWERS,
-    COMPACTION_ANSWERS,
-    DEADLINE_TIMER,
-    MEMORY_ANSWERS,
-    MODEL_ANSWERS,
-    PROFILE_ANSWERS,
-    RECONCILE_ANSWERS,
-    RETRY_TIMER,
-    SUMMARY_ANSWERS,
-    TOOL_ANSWERS,
-    VERDICTS,
-    Answer,
-    AnyEvent,
-    Report,
-    Request,
-)
+from ...states.events import Answer, AnyEvent, Report, Request
 from ...states.states import AnyState
 from ...states.values.value import Value
 from ..history import History
 from ..observation import Observation, observe
 from .broken import require
-
-ANSWERS_TO: dict[type[Effect], tuple[type[Answer], ...]] = {
-    RequestLlm: MODEL_ANSWERS,
-    ExecuteTool: TOOL_ANSWERS,
-    ReconcileTool: RECONCILE_ANSWERS,
-    SelectProfile: PROFILE_ANSWERS,
-    RecallMemory: MEMORY_ANSWERS,
-    VerifyWork: VERDICTS,
-    SummarizeTurn: SUMMARY_ANSWERS,
-    CompactHistory: COMPACTION_ANSWERS,
-    SpawnSubAgent: CHILD_ANSWERS,
-}
-"""What may come of each effect, timers aside."""
 
 
 def is_taken_or_refused(history: History) -> None:
@@ -138,13 +96,8 @@ def takes_answers_by_their_effect(history: History) -> None:
     if newest.step is not None:
         answered = history.flights.answered
         require(answered is not None, "an answer was taken whose effect is not in flight", history)
-        require(type(newest.event) in _answers_to(answered), "an answer was taken that is none to its effect", history)
+        answers = () if answered is None else answered.answers
+        require(type(newest.event) in answers, "an answer was taken that is none to its effect", history)
     else:
         awaited = newest.before.awaited().get(newest.event.effect_id, ())
         require(type(newest.event) not in awaited, "an answer that is waited for was ignored", history)
-
-
-def _answers_to(effect: Effect | None) -> tuple[type[Answer], ...]:
-    if isinstance(effect, StartTimer):
-        return RETRY_TIMER if effect.wakes == "retry_due" else DEADLINE_TIMER
-    return () if effect is None else ANSWERS_TO[type(effect)]

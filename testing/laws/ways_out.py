@@ -14,8 +14,6 @@ from ...states.events import (
     Event,
     Request,
     RetryRequested,
-    SubAgentFinished,
-    ToolAborted,
     ToolApproval,
     UserCancel,
     UserMessage,
@@ -100,11 +98,10 @@ def _acknowledgement(state: State, at: datetime, patient: bool) -> Event | None:
 
 
 def _acknowledgements(state: Cancelling, at: datetime) -> Iterator[Answer]:
-    for effect_id, answers in state.awaited().items():
-        if ToolAborted in answers:
-            yield ToolAborted(effect_id=effect_id, at=at)
-        elif SubAgentFinished in answers:
-            yield SubAgentFinished(effect_id=effect_id, at=at, outcome="", status="cancelled")
+    for effect_id, kind in state.in_flight().items():
+        acknowledgement = kind.acknowledgement(effect_id, at)
+        if acknowledgement is not None:
+            yield acknowledgement
 
 
 # --- 9: a person finds a way out

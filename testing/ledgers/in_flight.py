@@ -5,20 +5,17 @@ from __future__ import annotations
 from datetime import datetime
 
 from ...states.effects import (
-    AWAITED,
-    OUTGOING,
-    Abort,
+    AwaitedEffect,
     CancelSubAgent,
+    ControlEffect,
     Effect,
     ExecuteTool,
+    OutgoingEffect,
     ReconcileTool,
     SpawnSubAgent,
 )
 from ...states.events import Answer, DeadlineReached, DoubtResolved, Event, Resumed, ToolInterrupted, ToolReconciled
 from ...states.step import Step
-
-ACKNOWLEDGING = (ExecuteTool, ReconcileTool, SpawnSubAgent)
-"""What is told to stop and is waited for until it has: all else is no longer awaited at once."""
 
 REPEATABLE = ("pure", "idempotent")
 """The contracts of tools that a crash interrupted and that run again without a question."""
@@ -28,7 +25,7 @@ class Flights:
     """The effects in flight, by id, and what is known of those that ever were."""
 
     def __init__(self) -> None:
-        self.in_flight: dict[int, Effect] = {}
+        self.in_flight: dict[int, AwaitedEffect] = {}
         self.stopping: set[int] = set()
         """Those in flight that were told to stop, and have not said yet that they did."""
         self.interrupted: dict[int, ExecuteTool] = {}
@@ -37,7 +34,7 @@ class Flights:
         """The ids of all effects so far."""
         self.began: dict[int, datetime] = {}
         """When each of them was first started."""
-        self.answered: Effect | None = None
+        self.answered: AwaitedEffect | None = None
         """The effect that the newest event answered."""
         self.faults: list[str] = []
         """What was asked of the world and makes no sense."""
@@ -86,14 +83,15 @@ class Flights:
         self.faults.append(f"the call {report.call_id} does not run, and its interruption was taken")
 
     def _start(self, effect: Effect, event: Event) -> None:
-        if isinstance(effect, Abort | CancelSubAgent):
+        if isinstance(effect, ControlEffect):
             self._stop(effect, event)
-        elif isinstance(effect, AWAITED):
-            self._fly(effect.effect_id, effect, event)
-        elif isinstance(effect, OUTGOING):
+        elif isinstance(effect, AwaitedEffect):
+            self._fly(effect, event)
+        elif isinstance(effect, OutgoingEffect):
             self._give_id(effect.effect_id)
 
-    def _fly(self, effect_id: int, effect: Effect, event: Event) -> None:
+    def _fly(self, effect: AwaitedEffect, event: Event) -> None:
+        effect_id = effect.effect_id
         if effect_id in self._lost:
             self._lost.discard(effect_id)
             if not _is_same(effect, self.in_flight[effect_id]):
@@ -128,7 +126,7 @@ class Flights:
         if effect != before or not (harmless or did_not_run):
             self.faults.append(f"the call {before.call.call_id} runs again, though it may have run")
 
-    def _stop(self, effect: Abort | CancelSubAgent, event: Event) -> None:
+    def _stop(self, effect: ControlEffect, event: Event) -> None:
         stopped = self.in_flight.get(effect.effect_id)
         if isinstance(event, Resumed) and effect.effect_id in self.stopping:
             return  # the process may have died before it was told
@@ -137,7 +135,7 @@ class Flights:
             return
         if isinstance(effect, CancelSubAgent) != isinstance(stopped, SpawnSubAgent):
             self.faults.append(f"the effect {effect.effect_id} is stopped as something that it is not")
-        if isinstance(stopped, ACKNOWLEDGING) and not isinstance(event, DeadlineReached):
+        if stopped.ACKNOWLEDGES is not None and not isinstance(event, DeadlineReached):
             self.stopping.add(effect.effect_id)
         else:
             del self.in_flight[effect.effect_id]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, TypeAlias, get_args
 
-from ...states.effects import AWAITED, Abort, CancelSubAgent, DeliverToUser
+from ...states.effects import AwaitedEffect, ControlEffect, DeliverToUser
 from ...states.events import Event, Request, UserMessage
 from ...states.projections.transcript import Transcript
 from ...states.states import Closed, State
@@ -104,9 +104,9 @@ def effects_are_carried_out(ending: Ending) -> Iterator[str]:
             effect.effect_id: row.seq
             for row in ending.rows[ending.opened_at :]
             for effect in row.effects
-            if isinstance(effect, AWAITED)
+            if isinstance(effect, AwaitedEffect)
         }
-        back = {one.effect_id for row in ending.rows for one in row.effects if isinstance(one, Abort | CancelSubAgent)}
+        back = {one.effect_id for row in ending.rows for one in row.effects if isinstance(one, ControlEffect)}
         for id_ in sorted(wanted.keys() - back - {id_ for _, id_ in ending.world.begun}):
             yield f"the effect {id_}, wanted at step {wanted[id_]}, was never begun"
 

@@ -12,10 +12,10 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...states.effects import (
-    AnyEffect,
+    EFFECTS,
     DeliverToUser,
     Effect,
     ExecuteTool,
@@ -58,7 +58,7 @@ class World:
 
     def performers(self) -> Mapping[type[Effect], Performer]:
         """Who carries out what."""
-        return {kind: partial(self._perform, WORLD.get(kind, anything)) for kind in get_args(get_args(AnyEffect)[0])}
+        return {kind: partial(self._perform, WORLD.get(kind, anything)) for kind in EFFECTS}
 
     def awaited(self, effect_id: int, scene: EffectContext) -> tuple[type[Answer], ...]:
         """The answers that are waited for, as far as it is stored."""

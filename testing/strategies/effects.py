@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any
 
 from hypothesis.strategies import SearchStrategy
 
 from ...states.effects import (
+    EFFECTS,
     Abort,
-    AnyEffect,
     CancelSubAgent,
     CompactHistory,
     DeliverToUser,
@@ -35,8 +35,6 @@ from .calls import one_call
 from .chance import Chance, by_chance
 from .events import STATUSES, WANTED
 from .values import INSTANTS, SECONDS
-
-KINDS: tuple[type[Effect], ...] = get_args(get_args(AnyEffect)[0])
 
 
 def one_heard(chance: Chance) -> Heard:
@@ -116,7 +114,7 @@ _FIELDS: dict[type[Effect], Callable[[Chance], dict[str, Any]]] = {
 
 def one_effect(chance: Chance, *kinds: type[Effect]) -> Effect:
     """An effect of one of these types, or of any."""
-    kind = chance.pick(kinds or KINDS)
+    kind = chance.pick(kinds or EFFECTS)
     named: dict[str, Any] = {"effect_id": 1 + chance.below(30)} if "effect_id" in kind.model_fields else {}
     return kind(**named, **_FIELDS[kind](chance))
 

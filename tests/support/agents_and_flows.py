@@ -207,7 +207,7 @@ def stopped(flow: Flow) -> Flow:
     if not isinstance(flow.state, Cancelling):
         flow.cancels()
     while isinstance(flow.state, Cancelling):
-        effect_id = min(flow.state.round.awaited)
+        effect_id = min(flow.state.round.effect_ids)
         children = {child.effect_id for child in flow.state.round.unfinished}
         if effect_id in children:
             flow.happens(SubAgentFinished, effect_id=effect_id, outcome="", status="cancelled")

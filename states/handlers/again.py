@@ -1,0 +1,40 @@
+"""How an effect that was in flight when a process died is asked for again, under the id that it had.
+
+A handler that makes an effect of more than an id says beside it, with `asked_again`, how a state that waits for it
+makes the same effect again. `resuming` reads this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, TypeAlias, TypeVar, cast
+
+from ..context import Context
+from ..effects import AwaitedEffect
+from ..states import Busy
+
+E = TypeVar("E", bound=AwaitedEffect)
+
+Again: TypeAlias = Callable[[Any, int, datetime, Context], E]
+"""Makes the effect with this id again, for a state that waits for it, at this moment."""
+
+_AGAIN: dict[type[AwaitedEffect], Again[Any]] = {}
+
+
+def asked_again(kind: type[E]) -> Callable[[Again[E]], Again[E]]:
+    """Register the function that makes effects of this type again."""
+
+    def register(make: Again[E]) -> Again[E]:
+        _AGAIN[kind] = make
+        return make
+
+    return register
+
+
+def again(state: Busy, effect_id: int, kind: type[E], at: datetime, context: Context) -> E:
+    """The effect of this type that the state waits for under this id, made again. `Pure.`"""
+    if kind in _AGAIN:
+        return cast(E, _AGAIN[kind](state, effect_id, at, context))
+    make: Callable[..., E] = kind
+    return make(effect_id=effect_id)
