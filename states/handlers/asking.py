@@ -49,7 +49,7 @@ def llm_request(effect_id: int, turn: TurnRecord, at: datetime, context: Context
 
 
 @asked_again(RequestLlm)
-def request_again(state: LlmRequesting, effect_id: int, at: datetime, context: Context) -> RequestLlm:
+def _request_again(state: LlmRequesting, effect_id: int, at: datetime, context: Context) -> RequestLlm:
     """The request that the turn of this state wants, at this moment. `Pure.`"""
     return llm_request(effect_id, state.turn, at, context)
 
@@ -83,7 +83,7 @@ def compact_effect(effect_id: int, up_to: int, turn: TurnRecord | None) -> Compa
 
 
 @asked_again(CompactHistory)
-def condense_again(state: Compacting, effect_id: int, at: datetime, context: Context) -> CompactHistory:
+def _condense_again(state: Compacting, effect_id: int, at: datetime, context: Context) -> CompactHistory:
     """The condensing that this state waits for. `Pure.`"""
     return compact_effect(effect_id, state.up_to, state.turn)
 

@@ -68,7 +68,9 @@ def settle_children(draft: StepBuilder[State], context: Context, unfinished: str
 
 
 @asked_again(SpawnSubAgent)
-def spawn_again(state: AwaitingSubAgents | Cancelling, effect_id: int, at: datetime, context: Context) -> SpawnSubAgent:
+def _spawn_again(
+    state: AwaitingSubAgents | Cancelling, effect_id: int, at: datetime, context: Context
+) -> SpawnSubAgent:
     """The sub-agent that works as this effect. `Pure.`"""
     task = next(child.task for child in state.round.children if child.effect_id == effect_id)
     return SpawnSubAgent(effect_id=effect_id, task=task)

@@ -52,6 +52,6 @@ def recall_effect(effect_id: int, turn: TurnRecord, context: Context) -> RecallM
 
 
 @asked_again(RecallMemory)
-def recall_again(state: MemoryRecalling, effect_id: int, at: datetime, context: Context) -> RecallMemory:
+def _recall_again(state: MemoryRecalling, effect_id: int, at: datetime, context: Context) -> RecallMemory:
     """The search that the turn of this state wants. `Pure.`"""
     return recall_effect(effect_id, state.turn, context)

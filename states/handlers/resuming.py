@@ -51,7 +51,7 @@ def effects_again(state: Busy, at: datetime, context: Context) -> Sequence[Effec
 
 
 @asked_again(StartTimer)
-def start_timer_again(state: Any, effect_id: int, at: datetime, context: Context) -> StartTimer:
+def _start_timer_again(state: Any, effect_id: int, at: datetime, context: Context) -> StartTimer:
     """The timer that this state waits for. `Pure.`"""
     if isinstance(state, RetryWaiting):
         return StartTimer(effect_id=effect_id, due=state.timer.due, wakes="retry_due")

@@ -119,7 +119,7 @@ def _execute_again(draft: StepBuilder[InRound], call_id: str) -> None:
 
 
 @asked_again(ReconcileTool)
-def ask_about_again(state: InRound, effect_id: int, at: datetime, context: Context) -> ReconcileTool:
+def _ask_about_again(state: InRound, effect_id: int, at: datetime, context: Context) -> ReconcileTool:
     """The question that a tool was asked about its call. `Pure.`"""
     running = state.round.started(effect_id)
     call = state.round.named(running.call_id)

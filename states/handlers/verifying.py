@@ -35,7 +35,7 @@ def verify_effect(effect_id: int, turn: TurnRecord, context: Context) -> VerifyW
 
 
 @asked_again(VerifyWork)
-def verify_again(state: Verifying, effect_id: int, at: datetime, context: Context) -> VerifyWork:
+def _verify_again(state: Verifying, effect_id: int, at: datetime, context: Context) -> VerifyWork:
     """The check that the turn of this state wants. `Pure.`"""
     return verify_effect(effect_id, state.turn, context)
 

@@ -34,8 +34,7 @@ from turnwise.states import (
 )
 from turnwise.states.events import RecentText
 from turnwise.states.policy import presets
-from turnwise.states.projections import transcript
-from turnwise.states.projections.transcript import Transcript
+from turnwise.states.projections.transcript import Transcript, transcript
 from turnwise.testing import Trace, traces
 from turnwise.testing.laws import unpaired
 
