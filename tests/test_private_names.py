@@ -18,7 +18,6 @@ KNOWN: dict[str, set[str]] = {
     "testing/crashes/boundaries.py": {"_contained"},
     "testing/simulation/engine_host.py": {"_load", "_loops", "_mailbox", "_store"},
     "testing/simulation/stored/virtual_thread.py": {"_closed", "_worker"},
-    "testing/strategies/states.py": {"_TOOLS"},
     "tests/effects/channels/speech/test_channel.py": {"_line"},
     "tests/effects/channels/test_stream.py": {"_subscriptions"},
     "tests/effects/channels/test_webhook.py": {"_certificates"},

@@ -1,33 +1,35 @@
-"""Made-up policies, states and events, for tests that try thousands of conversations nobody thought of.
+"""Hypothesis strategies for policies, states, events, effects and whole traces.
 
-Each function gives a Hypothesis strategy. The small and the ordinary come first, since a counterexample shrinks
-towards them: one model, no limits, a text that says "a". Beside them stand the extremes that break programs: a limit
-of one, no time at all, the last moment of the calendar, half a page of quotes and line breaks.
-
-The strategies are written by hand. Hypothesis could derive them from the types, at eight times the cost.
+Each function returns a strategy. The small and ordinary values come first, since Hypothesis shrinks a counterexample
+towards them; beside them stand those that break programs. What is generated is decided in `generation/`; only what
+concerns Hypothesis belongs here. The generators are written by hand: to derive the strategies from the types by
+`st.from_type` would cost eight times as much.
 """
 
-from .calls import any_answers, numbered, questions, tool_calls
-from .effects import effects
-from .events import events, events_of, requests
-from .fitting import (
+from ..generation.calls import numbered
+from ..generation.values import NOON, changed
+from .drawn import texts
+from .events import (
     answers_for,
+    any_answers,
     cancels_for,
+    events,
     events_for,
+    events_of,
     late_answers_for,
     near_misses_for,
     reports_for,
+    requests,
     responses_for,
+    tool_calls,
     withdrawals_for,
 )
-from .policies import contexts_for, limits, policies, tight_limits
-from .states import states
+from .policies import contexts_for, policies, tight_limits
+from .states import effects, states
 from .traces import traces
-from .values import NOON, TRICKY, changed, instants, seconds, texts, usages, words
 
 __all__ = [
     "NOON",
-    "TRICKY",
     "answers_for",
     "any_answers",
     "cancels_for",
@@ -37,23 +39,17 @@ __all__ = [
     "events",
     "events_for",
     "events_of",
-    "instants",
     "late_answers_for",
-    "limits",
     "near_misses_for",
     "numbered",
     "policies",
-    "questions",
     "reports_for",
     "requests",
     "responses_for",
-    "seconds",
     "states",
     "texts",
     "tight_limits",
     "tool_calls",
     "traces",
-    "usages",
     "withdrawals_for",
-    "words",
 ]

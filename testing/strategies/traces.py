@@ -1,4 +1,4 @@
-"""Made-up conversations, from their first event on."""
+"""A strategy for traces: generated conversations from their first event on."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from hypothesis.strategies import SearchStrategy
 
 from ...states.events import Opened, Request
 from ...states.policy.policy import Policy
+from ..generation.extremes import EXTREME, ROLES
+from ..generation.fitting import event_in
+from ..generation.values import NOON, changed
 from ..history import History, Observation
-from .chance import Drawn
-from .fitting import event_in
-from .policies import ROLES, policies
-from .values import NOON, changed
+from .drawn import Drawn
+from .policies import policies
 
 
 @st.composite
 def traces(
     draw: st.DrawFn, rules: SearchStrategy[Policy] | None = None, *, max_size: int = 30
 ) -> tuple[Observation, ...]:
-    """Conversations from their first event on, under the rules given or under any, up to `max_size` events long."""
+    """Conversations from their first event on, under the policies given or under any, up to `max_size` events long."""
     chance, history, now = Drawn(draw), History(), NOON
-    rules_ = draw(policies() if rules is None else rules)
-    history.take(Opened(event_id="opened", at=now, role=chance.pick(ROLES), policy=rules_))
+    policy = draw(policies() if rules is None else rules)
+    history.take(Opened(event_id="opened", at=now, role=chance.pick(ROLES), policy=policy))
     sizes = (*range(max_size), *[max_size - 1] * max_size)
     for number in range(chance.pick(sizes)):
         now += timedelta(seconds=chance.pick((1.0, 0.0, 30.0, -1.0)))
-        event = event_in(chance, history.state)
+        event = event_in(chance, EXTREME, history.state)
         changes: dict[str, Any] = {"at": now}
         if isinstance(event, Request):
             changes["event_id"] = f"request-{number}"

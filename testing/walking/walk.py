@@ -14,13 +14,13 @@ from ...states.grammar import Row
 from ...states.machine import begin, entry_for, transition
 from ...states.states import State
 from ...states.table import TABLE
-from ..strategies import NOON
-from .happenings import Happenings
+from ..generation.fitting import candidates
+from ..generation.values import NOON
+from .opening import generator_of, opening_of
 from .pairs import Coverage, Pair, Taken
-from .rules import some_opening
 
 LENGTH = 60
-"""The most steps of a walk. Ours: long enough for a few turns."""
+"""The most steps of a walk: enough for a few turns."""
 
 LOOKED_AT = 16
 """The most events that are looked at before one is taken."""
@@ -82,13 +82,13 @@ class Stride:
 
 def walk(seed: int, chooser: Chooser) -> Iterator[Stride]:
     """The walk of this seed, as the chooser would have it. The same seed and choices give the same walk."""
-    happenings = Happenings(seed)
-    opened = some_opening(seed)
+    chance, vocabulary = generator_of(seed)
+    opened = opening_of(seed)
     state, context, at = begin(opened).state, Context().after(opened), NOON
     last: Taken | None = None
     for _ in range(LENGTH):
         at += timedelta(seconds=1)
-        ways = list(_ways(happenings.candidates(state, at)[:LOOKED_AT], state, context))
+        ways = list(_ways(candidates(chance, vocabulary, state, at)[:LOOKED_AT], state, context))
         place = chooser.choose([(last, taken) for _, taken in ways]) if ways else None
         if place is None:
             return

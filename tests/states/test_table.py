@@ -54,9 +54,10 @@ from turnwise.states.states import STATES, Busy
 from turnwise.states.step_builder import StepBuilder
 from turnwise.states.table import TABLE
 from turnwise.states.values.inbox import MAX_INBOX, Waiting
+from turnwise.testing.generation.fitting import candidates, every_request
 from turnwise.testing.strategies import NOON, contexts_for, events, events_for, states
 from turnwise.testing.walking import Recorded, read_walks, walk
-from turnwise.testing.walking.happenings import Happenings
+from turnwise.testing.walking.opening import generator_of
 
 from ..support.conversation import Conversation
 
@@ -360,13 +361,13 @@ def happenings() -> Iterator[Situation]:
     with a full inbox, and at the end."""
     full = tuple(Waiting(event_id=f"waiting {n}", seq=n) for n in range(MAX_INBOX))
     for seed, choices in read_walks(WALKS):
-        other = Happenings(seed)
+        generator = generator_of(seed)
         for place, stride in enumerate(walk(seed, Recorded(choices))):
             yield stride.state, stride.event, stride.context
             if place % 10 == 0:
                 crowded = stride.state.replace(inbox=full) if isinstance(stride.state, Busy) else Closed()
                 for state in (stride.state, crowded):
-                    everything = [*other.candidates(state, NOON), *other.requests(state, NOON)]
+                    everything = [*candidates(*generator, state, NOON), *every_request(*generator, state, NOON)]
                     yield from ((state, event, stride.context) for event in everything)
 
 

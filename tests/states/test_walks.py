@@ -13,8 +13,8 @@ from turnwise.testing.laws import checks_what_is_delivered
 from turnwise.testing.observation import NOTHING
 from turnwise.testing.walking import Coverage, Curious, Recorded, possible_pairs, read_walks, walk, write_walks
 from turnwise.testing.walking.__main__ import main, needed, take
+from turnwise.testing.walking.opening import opening_of
 from turnwise.testing.walking.pairs import rows
-from turnwise.testing.walking.rules import some_opening
 from turnwise.testing.walking.walk import Stride
 
 from ..conftest import SUMMARY_LINES
@@ -36,7 +36,7 @@ def coverage(pytestconfig: pytest.Config) -> Coverage:
 
 def along(seed: int, strides: Iterable[Stride]) -> Trace:
     """What was observed along a walk."""
-    first = observe(NOTHING, some_opening(seed), Context())
+    first = observe(NOTHING, opening_of(seed), Context())
     return first, *(observe(stride.state, stride.event, stride.context) for stride in strides)
 
 

@@ -28,7 +28,7 @@ from turnwise.states import (
 from turnwise.testing import strategies
 from turnwise.testing.history import Trace
 from turnwise.testing.walking import Recorded, read_walks, walk
-from turnwise.testing.walking.rules import some_opening
+from turnwise.testing.walking.opening import opening_of
 
 from ...support.walks import NOON, Walk
 
@@ -60,7 +60,7 @@ class TestASoundLog:
     def test_has_no_fault_along_the_kept_walks(self) -> None:
         """In which every row of the table is taken behind every other one that can be: a tenth of them."""
         for seed, choices in read_walks(WALKS)[::10]:
-            opened = some_opening(seed)
+            opened = opening_of(seed)
             log, state = [LogEntry.of(opened, begin(opened))], begin(opened).state
             for stride in walk(seed, Recorded(choices)):
                 step = transition(stride.state, stride.event, stride.context)

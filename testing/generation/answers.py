@@ -1,0 +1,131 @@
+"""Generated answers of each type: what models, tools, timers, sub-agents and checks may answer to an effect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, TypeAlias, TypeVar
+
+from ...states.events import (
+    Answer,
+    AskUserQuestionPending,
+    EffectFailed,
+    HistoryCompacted,
+    LlmFailed,
+    LlmResponse,
+    MemoryRecalled,
+    ProfileSelected,
+    RecentText,
+    SubAgentFinished,
+    ToolComplete,
+    ToolReconciled,
+    TurnSummarized,
+    WorkVerified,
+)
+from ...states.values.round import RoundCall
+from .calls import result_of, some_calls
+from .chance import Chance
+from .from_types import from_type
+from .vocabulary import Vocabulary
+
+A = TypeVar("A", bound=Answer)
+
+Fields: TypeAlias = dict[str, Any]
+
+Generator: TypeAlias = Callable[[Chance, Vocabulary, int, RoundCall | None], Fields]
+"""Makes the fields of an answer to the effect of this id, which runs this call if it runs one."""
+
+
+def answer(
+    chance: Chance,
+    vocabulary: Vocabulary,
+    kind: type[A],
+    effect_id: int,
+    at: datetime,
+    call: RoundCall | None = None,
+) -> A:
+    """An answer of this type to this effect; `call` is the one that the effect runs or asks about, if it does.
+
+    A type that `GENERATORS` does not hold is generated from what it declares.
+    """
+    generator = GENERATORS.get(kind)
+    if generator is None:
+        return from_type(kind, chance, effect_id=effect_id, at=at)
+    return kind(effect_id=effect_id, at=at, **generator(chance, vocabulary, effect_id, call))
+
+
+def _response(chance: Chance, vocabulary: Vocabulary, effect_id: int, call: RoundCall | None) -> Fields:
+    said = vocabulary.response(chance)
+    usage = vocabulary.usage(chance)
+    makes_calls = said.calls == 1.0 or (said.calls > 0.0 and chance.probably(said.calls))
+    return {
+        "content": said.content,
+        "thinking": said.thinking,
+        "opaque": said.opaque,
+        "finish_reason": said.finish_reason,
+        "usage": usage,
+        "tool_calls": some_calls(chance, vocabulary, f"call-{effect_id}") if makes_calls else (),
+        "model": vocabulary.model(chance),
+    }
+
+
+def _model_failure(chance: Chance, vocabulary: Vocabulary, effect_id: int, call: RoundCall | None) -> Fields:
+    return {
+        "kind": vocabulary.model_failure(chance),
+        "sentence": vocabulary.text(chance, "It failed."),
+        "retry_after": vocabulary.retry_after(chance),
+    }
+
+
+def _failure(chance: Chance, vocabulary: Vocabulary, effect_id: int, call: RoundCall | None) -> Fields:
+    return {"kind": vocabulary.failure(chance), "sentence": vocabulary.text(chance, "It broke.")}
+
+
+def _reconciliation(chance: Chance, vocabulary: Vocabulary, effect_id: int, call: RoundCall | None) -> Fields:
+    verdict = chance.pick(("ran", "did_not_run", "unknown"))
+    knows = (verdict == "ran") != vocabulary.odd(chance)
+    return {"verdict": verdict, "result": result_of(chance, vocabulary, call) if knows else None}
+
+
+def _memory(chance: Chance, vocabulary: Vocabulary, effect_id: int, call: RoundCall | None) -> Fields:
+    recent = tuple(
+        RecentText(role=chance.pick(("user", "assistant")), text=vocabulary.text(chance, "Hello"))
+        for _ in range(vocabulary.recent_texts(chance))
+    )
+    block = vocabulary.text(chance, "Once upon a time")
+    return {"block": block, "recent": recent, "usage": vocabulary.cost(chance)}
+
+
+def _verification(chance: Chance, vocabulary: Vocabulary, effect_id: int, call: RoundCall | None) -> Fields:
+    passed = chance.probably(0.5)
+    missing = tuple(vocabulary.text(chance, "This.") for _ in range(vocabulary.missing(chance)))
+    reason = vocabulary.text(chance, "Look again.")
+    return {"passed": passed, "reason": reason, "missing": missing, "usage": vocabulary.cost(chance)}
+
+
+def _outcome(chance: Chance, vocabulary: Vocabulary, effect_id: int, call: RoundCall | None) -> Fields:
+    outcome, status = vocabulary.text(chance, "Found it."), vocabulary.status(chance)
+    return {"outcome": outcome, "status": status, "usage": vocabulary.cost(chance)}
+
+
+GENERATORS: dict[type[Answer], Generator] = {
+    LlmResponse: _response,
+    LlmFailed: _model_failure,
+    EffectFailed: _failure,
+    ToolComplete: lambda chance, words, effect_id, call: {"result": result_of(chance, words, call)},
+    ToolReconciled: _reconciliation,
+    WorkVerified: _verification,
+    MemoryRecalled: _memory,
+    SubAgentFinished: _outcome,
+    ProfileSelected: lambda chance, words, *_: {"profile": words.profile(chance), "usage": words.cost(chance)},
+    AskUserQuestionPending: lambda chance, words, *_: {"questions": words.questions(chance)},
+    TurnSummarized: lambda chance, words, *_: {
+        "summary": words.text(chance, "In short."),
+        "usage": words.cost(chance),
+    },
+    HistoryCompacted: lambda chance, words, *_: {
+        "summary": words.words(chance, "So far."),
+        "usage": words.cost(chance),
+    },
+}
+"""How an answer of each type is generated that is more than its id and its moment."""

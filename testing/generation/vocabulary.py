@@ -1,0 +1,187 @@
+"""What may be chosen: the values that generated events, answers and policies are made of.
+
+Generators say which choices there are, a vocabulary says between what. `PLAIN` is small and ordinary, and its answers
+fit what they answer; walks use it, and simulations with some changes. `extremes.EXTREME` holds what breaks programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from pydantic import JsonValue
+
+from ...states.policy.policy import Policy, WhenBusy
+from ...states.policy.roles import Role
+from ...states.values.acts import ActKind, AgentMail
+from ...states.values.failures import FailureKind
+from ...states.values.messages import ToolCall, Usage
+from ...states.values.questions import Answers, QuestionOption, UserQuestion
+from ...states.values.turn import TurnStatus
+from .chance import Chance
+from .policies import WINDOW, plain_policy
+
+T = TypeVar("T")
+
+Choice: TypeAlias = Callable[[Chance], T]
+"""Chooses a value."""
+
+
+class Names(Protocol):
+    """Chooses whether a request names what it is about."""
+
+    def __call__(self, chance: Chance, names: Sequence[T], /) -> T | None:
+        """One of the names, or None."""
+        ...
+
+
+@dataclass(frozen=True)
+class Response:
+    """What a model responds, but for its calls: it makes some with the probability `calls`."""
+
+    content: str = ""
+    thinking: str = ""
+    finish_reason: str = "stop"
+    calls: float = 0.0
+    opaque: tuple[dict[str, JsonValue], ...] = ()
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """For each thing that a generator chooses, how it is chosen."""
+
+    odd: Choice[bool]
+    """Whether something is as no honest participant would have it: an act that its tool did not declare, a report about
+    a call that does not run."""
+
+    text: Callable[[Chance, str], str]
+    """A text, given the plain one."""
+    words: Callable[[Chance, str], str]
+    """A text that is not blank, given the plain one."""
+    named: Names
+    """What a request names, given the candidates."""
+
+    # What models do.
+    response: Choice[Response]
+    call_count: Choice[int]
+    """How many calls a response makes that makes some."""
+    tool: Choice[ToolCall]
+    """The tool that is called; the id of the call is not used."""
+    model: Choice[str]
+    usage: Choice[Usage]
+    """What a request of the conversation itself costs."""
+    cost: Choice[Usage]
+    """What anything else costs."""
+    model_failure: Choice[FailureKind]
+    retry_after: Choice[float | None]
+
+    # What tools and other performers do.
+    failure: Choice[FailureKind]
+    acts: Callable[[Chance, Sequence[ActKind]], Sequence[ActKind]]
+    """The kinds of act in a result, given those that its tool declares."""
+    speech: Choice[str]
+    speaks_now: Callable[[Chance, bool], bool]
+    """Whether a speech is for now, given whether its call runs alone."""
+    mail: Choice[AgentMail]
+    tasks: Choice[tuple[str, ...]]
+    """The tasks of sub-agents."""
+    status: Choice[TurnStatus]
+    """How a sub-agent ended."""
+    questions: Choice[tuple[UserQuestion, ...]]
+    profile: Choice[str]
+    recent_texts: Choice[int]
+    """How many texts of the last minutes are recalled."""
+    missing: Choice[int]
+    """How many things a check finds missing."""
+
+    # What people, hosts and other agents do.
+    role: Choice[Role]
+    policy: Choice[Policy]
+    when_busy: Choice[WhenBusy | None]
+    answer: Callable[[Chance, UserQuestion], str | tuple[str, ...]]
+    """The answer to a question."""
+    any_answers: Choice[Answers]
+    """Answers to whatever was asked."""
+    arguments: Choice[dict[str, JsonValue] | None]
+    """What a person puts in the place of a call's arguments."""
+
+
+def always(value: T) -> Choice[T]:
+    """The same value each time, without a choice."""
+    return lambda chance: value
+
+
+def one_of(*values: T) -> Choice[T]:
+    """One of these, all equally likely."""
+    return lambda chance: chance.pick(values)
+
+
+def _tool(name: str, **facts: Any) -> ToolCall:
+    return ToolCall(call_id="call", name=name, **facts)
+
+
+TOOLS: tuple[ToolCall, ...] = (
+    _tool("look", crash="pure"),
+    _tool("pay"),
+    _tool("book", crash="reconcile"),
+    _tool("save", crash="idempotent"),
+    _tool("break", fault="There is no such tool."),
+    _tool("order", approval=True, crash="reconcile"),
+    _tool("ask", exclusive=True, acts=("question",), crash="pure"),
+    _tool("ask_beside", acts=("question",)),
+    _tool("talk", exclusive=True, acts=("speech",)),
+    _tool("respond", acts=("speech", "mail")),
+    _tool("finish", acts=("work_complete",)),
+    _tool("spawn", exclusive=True, acts=("children",), crash="pure"),
+)
+"""A tool of every kind."""
+
+QUESTION = UserQuestion(question="Which?", options=(QuestionOption(label="This"), QuestionOption(label="That")))
+
+_CALLS = Response(calls=1.0)
+_SMALL, _LARGE = Usage(input_tokens=8, output_tokens=2), Usage(input_tokens=WINDOW)
+
+
+def _no_name(chance: Chance, names: Sequence[T], /) -> T | None:
+    return None
+
+
+PLAIN = Vocabulary(
+    odd=always(False),
+    text=lambda chance, plain: plain,
+    words=lambda chance, plain: plain,
+    named=_no_name,
+    response=one_of(
+        Response("Well."),
+        *[_CALLS] * 3,
+        Response(),
+        Response(thinking="Hm."),
+        Response("Well.", finish_reason="length", calls=0.5),
+    ),
+    call_count=one_of(1, 1, 2, 3),
+    tool=one_of(*TOOLS),
+    model=always(""),
+    usage=lambda chance: _LARGE if chance.probably(0.2) else _SMALL,
+    cost=always(Usage()),
+    model_failure=one_of("timeout", "timeout", "authentication", "context_window"),
+    retry_after=always(None),
+    failure=one_of("timeout", "timeout", "internal", "context_window"),
+    acts=lambda chance, declared: declared,
+    speech=one_of("Hello", "Hello", ""),
+    speaks_now=lambda chance, alone: alone,
+    mail=always(AgentMail(target="other", text="Listen.")),
+    tasks=one_of(("one",), ("one", "two")),
+    status=always("completed"),
+    questions=always((QUESTION,)),
+    profile=always("two"),
+    recent_texts=always(0),
+    missing=always(0),
+    role=one_of("foreground", "foreground", "background", "sub_agent"),
+    policy=plain_policy,
+    when_busy=one_of(None, "queue", "steer"),
+    answer=lambda chance, question: question.options[0].label,
+    any_answers=always({}),
+    arguments=always(None),
+)
+"""Small and ordinary values, which fit what they answer."""
