@@ -1,4 +1,4 @@
-"""What time it is, and waiting for a time to come: the only clock of the engine, so that tests can bring their own."""
+"""The port through which the engine tells the time and waits. Tests replace the clock."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ class Clock(Protocol):
     """A source of time."""
 
     def now(self) -> datetime:
-        """This moment, in UTC."""
+        """Return the current time in UTC."""
         ...
 
     async def sleep_until(self, due: datetime) -> None:
-        """Return when `due` is reached, at once if it lies in the past."""
+        """Wait until `due`; return at once if it lies in the past."""
         ...
 
 
 class SystemClock:
-    """The machine's clock. Once a wait has begun it is measured on the monotonic clock, so that setting the time of
-    day neither stretches nor skips it."""
+    """The clock of the operating system. A wait is measured on the monotonic clock, so that setting the time of day
+    neither prolongs nor shortens it."""
 
     def now(self) -> datetime:
-        """This moment, in UTC."""
+        """Return the current time in UTC."""
         return datetime.now(UTC)
 
     async def sleep_until(self, due: datetime) -> None:
-        """Return when `due` is reached, at once if it lies in the past."""
+        """Wait until `due`; return at once if it lies in the past."""
         await asyncio.sleep(max(0.0, (due - self.now()).total_seconds()))

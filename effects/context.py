@@ -1,37 +1,95 @@
-"""What a performer may look at while it carries out an effect."""
+"""What a performer may look at while it carries out an effect.
+
+An effect context is frozen: it shows the conversation as it was committed when the effect was asked for. A performer
+that is tried again later, in whatever process, sees exactly what it saw before. To make one costs the same however
+long the conversation is; what was said is read when a performer asks for it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from ..states.context import Context
+from ..states.policy.policy import Policy
 from ..states.projections.transcript import Transcript
+from ..states.values.messages import Said, ToolCall
+from ..states.values.round import RoundCall
 from .receipts import Receipts
 
 LiveKind = Literal["token", "tool_progress", "delivered", "delivery_failed"]
-"""What may be shown of an effect. Live updates are never stored."""
+"""What may be shown of an effect while it is carried out. Live updates are never stored."""
 
 UNAWAITED: frozenset[LiveKind] = frozenset({"delivered", "delivery_failed"})
-"""What is shown of effects that no state awaits, so at any time."""
+"""The live updates of effects that no state awaits; they may be shown at any time."""
+
+Progress = Callable[[int, LiveKind, dict[str, Any]], None]
+"""Takes an effect id, a kind and data, and passes them on as a live update to whoever watches the conversation."""
+
+
+class History(Protocol):
+    """What was said in one conversation. Every method raises `StoreError` if the log cannot be read, in particular
+    `Damaged`. The object lives for as long as its conversation is in memory."""
+
+    async def transcript(self, up_to: int) -> Transcript:
+        """Return the transcript as of the step `up_to`. Nobody changes it afterwards."""
+        ...
+
+    async def call(self, call: RoundCall, up_to: int) -> ToolCall:
+        """Return the call with its arguments as of the step `up_to`."""
+        ...
+
+    async def words(self, said: Said) -> str:
+        """Return the text that `said` stands for."""
+        ...
+
+    async def origin(self, said: Said) -> str:
+        """Return the agent that wrote this; empty for everybody else."""
+        ...
 
 
 @dataclass(frozen=True)
 class EffectContext:
-    """The conversation as committed when its effects were started.
+    """The conversation as of the step `seq`, which asked for the effect. `turn` is the turn that the step is in.
 
-    `show(effect_id, kind, data)` passes something on to whoever watches; what comes from an effect that is no longer
-    awaited is dropped. `receipts` is where it is noted what has reached its target.
+    `progress(effect_id, kind, data)` shows a live update; those of an effect that is no longer awaited are dropped.
+    `receipts` notes which deliveries have reached their targets. The coroutines raise `StoreError` if the log cannot be
+    read.
     """
 
     conversation_id: str
+    seq: int
     turn: int
     context: Context
-    transcript: Transcript
-    show: Callable[[int, LiveKind, dict[str, Any]], None]
+    history: History
+    progress: Progress
     receipts: Receipts
 
+    @property
+    def policy(self) -> Policy:
+        """The rules of the conversation."""
+        return self.context.policy
+
     def key(self, effect_id: int) -> str:
-        """The key under which the world outside may recognise a repeated effect."""
+        """Return the idempotency key by which the outside world can recognise a repeated effect."""
         return f"{self.conversation_id}/{effect_id}"
+
+    async def transcript(self) -> Transcript:
+        """Return what was said up to the step `seq`. Do not change it.
+
+        Let go of it before a long wait if you can: while you hold it, the conversation's next step has to copy it.
+        """
+        return await self.history.transcript(self.seq)
+
+    async def call(self, call: RoundCall) -> ToolCall:
+        """Return a tool call of the current round with its arguments, as a person may have edited them."""
+        return await self.history.call(call, self.seq)
+
+    async def words(self, said: Said) -> str:
+        """Return the text that `said` stands for."""
+        return await self.history.words(said)
+
+    async def origin(self, said: Said) -> str:
+        """Return the agent that wrote this; empty for everybody else."""
+        return await self.history.origin(said)

@@ -1,16 +1,13 @@
-"""Carries out what a step asks for: first it is written down, then it is done.
+"""The dispatcher in this process: it starts the effects of committed steps as tasks of the event loop.
 
-The runner has two halves behind one interface. `commit` persists the step through a port that the store fills;
-`perform` acts on the world. Between the two lies the moment that makes crashes harmless: what is done was always
-written down before.
+A dispatcher is handed effects only after their step is stored, so whatever it does was always written down before.
+Every outcome goes back by one door, as an event. One awaited effect gives exactly one answer: its performer's, an
+acknowledgement when a tool or a sub-agent was stopped, or `EffectFailed` when the performer failed in whatever way, or
+when there is no performer. Other effects that are aborted are no longer awaited and give no answer.
 
-Every outcome becomes an event and goes in by the same door. One awaited effect gives exactly one answer: its
-performer's, an acknowledgement when a tool or a sub-agent was stopped, or `EffectFailed` when the performer broke in
-whatever way, or when there is none. Other effects that are aborted are no longer awaited and give none.
-
-What goes out to people is tried before a tool starts that was asked for behind it, so that what is said before a tool
-runs is heard before it runs (case B2). Models are asked meanwhile: nobody sees them think. This waiting is the
-starter's: events are handled, too, and an effect that is aborted before its turn came never starts.
+A delivery's first attempt ends before a tool starts that was asked for after it, so that what is said before a tool
+runs is heard before it runs. Model requests do not wait for deliveries. The conversation handles events meanwhile, and
+an effect that is aborted before its turn never starts.
 """
 
 from __future__ import annotations
@@ -18,237 +15,317 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
-from ..states.effects import OUTGOING, AwaitedEffect, ControlEffect, Effect, OutgoingEffect
-from ..states.events import Answer, EffectFailed, Event, exact
-from ..states.step import Step
+from ..states.effects import AwaitedEffect, Effect, OutgoingEffect
+from ..states.events import Answer, EffectFailed, exact
+from ..states.values.failures import FailureKind
 from .clock import Clock
 from .context import EffectContext
-from .receipts import Receipts
 
-logger = logging.getLogger("turnwise.runner")
+logger = logging.getLogger("turnwise.dispatcher")
 
 Performer = Callable[[Any, EffectContext], Awaitable[Answer | None]]
-"""Carries out one kind of effect, and answers it if it is awaited. Must end by itself: it keeps a deadline.
-
-One for an effect that nobody awaits is a `Sender`, if the effect is to survive a crash; any other tries it once."""
+"""Carries out one kind of effect, and returns the answer if the effect is awaited. It must end by itself, so it keeps a
+deadline. A performer of outgoing effects is a `Sender` if they are to survive a crash; another one tries them once."""
 
 CLOSING_GRACE = 1.5
-"""Seconds that effects get to stop when the engine closes: more than a tool gets to clean up. Ours."""
+"""Seconds that running effects get to stop when a conversation closes: more than a tool gets to clean up."""
 
 SENDING_GRACE = 5.0
-"""Seconds that what was said gets to go out when the engine closes: a few attempts, or two that hang. Ours."""
+"""Seconds that deliveries get for their first attempt when a conversation closes: enough for a few attempts, or for two
+that hang."""
 
 
 @runtime_checkable
 class Sender(Protocol):
-    """A performer for an effect that nobody awaits and that must arrive all the same.
+    """The performer of an effect that nobody awaits and that must arrive all the same.
 
-    The effect stands in the outbox for each of the `targets`, stored with its step, until the sender acknowledges that
-    target in the `receipts` of the scene.
+    The effect is stored in the outbox for each of the `targets`, in the transaction of its step, and stays there until
+    the sender acknowledges that target in the `receipts` of the context.
     """
 
     @property
     def targets(self) -> Sequence[str]:
-        """The names of all whom each effect must reach. Where there are none nothing is stored, and nothing done."""
+        """The names of those whom each effect must reach. If there are none, nothing is stored and nothing done."""
         ...
 
-    async def __call__(self, effect: Any, scene: EffectContext) -> None:
-        """Try each target once. Whatever has to be tried again goes on beside this."""
-        ...
-
-
-class Log(Receipts, Protocol):
-    """The log of one conversation, open at its end: where its steps are written down. The store fills this port."""
-
-    async def append(self, event: Event, step: Step, targets: Sequence[tuple[int, str]] = ()) -> None:
-        """Store one step, whole or not at all, durably when this returns; and with it, for each effect that nobody
-        awaits, whom it must reach: its id, and the target."""
+    async def __call__(self, effect: Any, context: EffectContext) -> None:
+        """Try each target once, and return. Further attempts go on in the background."""
         ...
 
 
-class Runner:
-    """Carries out the effects of one conversation."""
+class InProcessDispatcher:
+    """Carries out effects as tasks of the running event loop.
+
+    `answer(conversation_id, answer)` takes the answers of awaited effects. It is called from the event loop.
+    """
 
     def __init__(
         self,
-        log: Log,
         performers: Mapping[type[Effect], Performer],
         clock: Clock,
-        post: Callable[[Event], None],
+        answer: Callable[[str, Answer], None],
     ) -> None:
-        self._log = log
         self._performers = performers
-        going_out = ((kind, performers.get(kind)) for kind in OUTGOING)
-        self._senders: dict[type[Effect], Sender] = {kind: one for kind, one in going_out if isinstance(one, Sender)}
-        self._clock = clock
-        self._post = post
-        self._waiting: deque[tuple[Effect, EffectContext]] = deque()
-        self._sending: asyncio.Task[Answer | None] | None = None
-        self._tasks: dict[int, asyncio.Task[Answer | None]] = {}
-        self._aborted: set[int] = set()
-        self._stopping = False
+        self._answers = _Answers(clock, answer)
+        self._conversations: dict[str, _ConversationEffects] = {}
 
-    async def commit(self, event: Event, step: Step) -> None:
-        """Write the step down; until this returns nothing of it has happened. Raises what the log raises."""
-        await self._log.append(event, step, tuple(self._targets(step.effects)))
+    async def perform(self, effect: Any, context: EffectContext) -> Answer | None:
+        """Carry out one effect, and return its answer. Every effect that is started goes through here."""
+        try:
+            return await self._performers[type(effect)](effect, context)
+        except (SystemExit, KeyboardInterrupt) as error:
+            # asyncio would let these out of its event loop and end the process.
+            raise RuntimeError("a performer tried to end the process") from error
 
-    def _targets(self, effects: Iterable[Effect]) -> Iterator[tuple[int, str]]:
-        for effect in effects:
-            sender = self._senders.get(type(effect))
-            if sender is not None and isinstance(effect, OutgoingEffect):
-                yield from ((effect.effect_id, target) for target in sender.targets)
+    def dispatch(self, effects: Sequence[Effect], context: EffectContext) -> None:
+        """Start the effects of a committed step, in order. Effects that concern only the log are passed over."""
+        if any(isinstance(effect, AwaitedEffect | OutgoingEffect) for effect in effects):
+            conversation = self._conversation(context.conversation_id)
+            for effect in effects:
+                self._dispatch(effect, context, conversation)
+            conversation.start_next()
+            self._forget_if_idle(context.conversation_id)
 
-    def perform(self, effects: Iterable[Effect], scene: EffectContext) -> None:
-        """Start the effects that act on the world. Call this only after the step was committed."""
-        for effect in effects:
-            if isinstance(effect, OutgoingEffect):
-                self._send_later(effect, scene)
-            elif self._stopping:
-                continue
-            elif isinstance(effect, ControlEffect):
-                self._abort(effect.effect_id)
-            elif isinstance(effect, AwaitedEffect) and effect.AFTER_DELIVERIES:
-                self._waiting.append((effect, scene))
-            elif isinstance(effect, AwaitedEffect):
-                self._start(effect, scene)
-        self._start_next()
-
-    async def sent(self) -> None:
-        """Return when all that was to go out has been tried."""
-        while self._sending is not None:
-            await asyncio.wait([self._sending])
-
-    async def stop(self, *, keeps: bool = True) -> None:
-        """Begin nothing more but to send, and tell whatever runs to stop. Return when it has, or will not.
-
-        What finishes all the same is answered, unless `keeps` is false; all other answers are lost, as they would be in
-        a crash.
-        """
-        self._stopping = True
-        self._waiting = deque(one for one in self._waiting if isinstance(one[0], OutgoingEffect))
-        tasks = list(self._tasks.values())
-        if not keeps:
-            self._tasks.clear()
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=CLOSING_GRACE)
-        self._tasks.clear()
-
-    async def close(self, *, sends: bool = True) -> None:
-        """Stop sending, too: once all that was to go out has been tried, or at once. To be called after `stop`."""
-        if sends:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self.sent(), SENDING_GRACE)
-        self._waiting.clear()
-        if self._sending is not None:
-            self._sending.cancel()
-            await asyncio.wait([self._sending], timeout=CLOSING_GRACE)
-
-    # --- starting
-
-    def _send_later(self, effect: Effect, scene: EffectContext) -> None:
-        if type(effect) not in self._performers:
-            logger.error("Nobody here carries out %s; it is lost.", effect.type)
-            return
-        sender = self._senders.get(type(effect))
-        if sender is None or sender.targets:
-            self._waiting.append((effect, scene))
-
-    def _start_next(self) -> None:
-        while self._waiting and self._sending is None:
-            effect, scene = self._waiting.popleft()
-            if isinstance(effect, OutgoingEffect):
-                self._send(effect, scene)
+    def _dispatch(self, effect: Effect, context: EffectContext, conversation: _ConversationEffects) -> None:
+        performer = self._performers.get(type(effect))
+        if isinstance(effect, OutgoingEffect):
+            if performer is None:
+                logger.error("There is no performer for %s, so it is lost.", effect.type)
+            elif not isinstance(performer, Sender) or performer.targets:
+                conversation.enqueue(effect, context)
+        elif isinstance(effect, AwaitedEffect):
+            if performer is None:
+                self._answers.unavailable(effect, context)
+            elif effect.AFTER_DELIVERIES:
+                conversation.enqueue(effect, context)
             else:
-                self._start(effect, scene)
+                conversation.start(effect, context)
 
-    def _send(self, effect: Effect, scene: EffectContext) -> None:
-        self._sending = asyncio.ensure_future(_contained(self._performers[type(effect)], effect, scene))
-        self._sending.add_done_callback(self._sent)
+    def abort(self, conversation_id: str, effect_id: int) -> None:
+        """Stop an effect. One that has not started yet is dropped; one that is unknown or has ended is passed over."""
+        if (conversation := self._conversations.get(conversation_id)) is not None:
+            conversation.abort(effect_id)
+            self._forget_if_idle(conversation_id)
 
-    def _sent(self, task: asyncio.Future[Answer | None]) -> None:
-        self._sending = None
-        if not task.cancelled() and task.exception() is not None:
-            logger.error("A performer broke on what was to go out.", exc_info=task.exception())
-        self._start_next()
+    async def tried(self, conversation_id: str | None = None) -> None:
+        """Return when every outgoing effect so far was tried once, of this conversation or of all."""
+        if conversation_id is None:
+            await asyncio.gather(*(conversation.tried() for conversation in self._conversations.values()))
+        elif (conversation := self._conversations.get(conversation_id)) is not None:
+            await conversation.tried()
 
-    def _start(self, effect: Any, scene: EffectContext) -> None:
-        if type(effect) not in self._performers:
-            self._post(self._unavailable(effect))
-            return
-        task = asyncio.ensure_future(_contained(self._performers[type(effect)], effect, scene))
-        self._tasks[effect.effect_id] = task
-        task.add_done_callback(lambda done: self._finish(effect, done))
+    async def stop(self, conversation_id: str, *, answers: bool = True) -> None:
+        """Tell the running effects of a conversation to stop, and drop those that have not started, except outgoing
+        ones. Return when they have stopped, or after `CLOSING_GRACE`.
 
-    # --- ending
+        An effect that finishes all the same is answered, unless `answers` is false; the others are left as in a crash.
+        """
+        if (conversation := self._conversations.get(conversation_id)) is not None:
+            await conversation.stop(answers=answers)
+            self._forget_if_idle(conversation_id)
 
-    def _abort(self, effect_id: int) -> None:
-        task = self._tasks.get(effect_id)
-        if task is not None:
-            self._aborted.add(effect_id)
-            task.cancel()
-            return
-        for waiting in self._waiting:
-            effect: Any = waiting[0]
-            if isinstance(effect, AwaitedEffect) and effect.effect_id == effect_id:
-                self._waiting.remove(waiting)
-                self._acknowledge(effect)
-                return
+    async def release(self, conversation_id: str, *, deliver: bool = True) -> None:
+        """Stop sending for a conversation: once its outgoing effects so far were tried, or after `SENDING_GRACE`; at
+        once unless `deliver`. To be called after `stop`."""
+        if (conversation := self._conversations.get(conversation_id)) is not None:
+            await conversation.release(deliver=deliver)
+            self._forget_if_idle(conversation_id)
 
-    def _finish(self, effect: Any, task: asyncio.Future[Answer | None]) -> None:
-        """Post the answer. Done callbacks see tasks that were cancelled before they began, too."""
-        # Looked at in any case: asyncio complains at the end about an error that nobody has looked at.
-        error = None if task.cancelled() else task.exception()
-        if self._tasks.pop(effect.effect_id, None) is None:
-            return
-        aborted = effect.effect_id in self._aborted
-        self._aborted.discard(effect.effect_id)
-        if not task.cancelled() and error is None:
-            self._post(self._exact(effect, task.result()))
-        elif self._stopping:
-            return
-        elif not (task.cancelled() and aborted):
-            # Also a performer that was cancelled by nobody here: some library's own cancellation leaked out of it.
-            self._post(self._failure(effect, error))
-        else:
-            self._acknowledge(effect)
+    def _conversation(self, conversation_id: str) -> _ConversationEffects:
+        conversation = self._conversations.get(conversation_id)
+        if conversation is None:
+            forget = partial(self._forget_if_idle, conversation_id)
+            conversation = _ConversationEffects(self.perform, self._answers, forget)
+            self._conversations[conversation_id] = conversation
+        return conversation
 
-    def _acknowledge(self, effect: AwaitedEffect) -> None:
-        """Post the acknowledgement of an effect that was stopped, if it has one; nobody waits for any other."""
-        acknowledgement = effect.acknowledgement(effect.effect_id, self._clock.now())
-        if acknowledgement is not None:
-            self._post(acknowledgement)
+    def _forget_if_idle(self, conversation_id: str) -> None:
+        conversation = self._conversations.get(conversation_id)
+        if conversation is not None and conversation.is_idle:
+            del self._conversations[conversation_id]
 
-    def _exact(self, effect: Any, answer: Answer | None) -> Event:
-        """The answer as the log will hold it; one that no log can hold is a performer's fault."""
+
+class _Answers:
+    """Hands in answers: those of performers, and those that no performer gives."""
+
+    def __init__(self, clock: Clock, answer: Callable[[str, Answer], None]) -> None:
+        self._clock = clock
+        self._answer = answer
+
+    def returned(self, effect: Any, context: EffectContext, answer: Answer | None) -> None:
+        """A performer has returned. An answer that no log can hold is a fault of the performer."""
         try:
             if answer is None:
                 raise ValueError("an awaited effect was left without an answer")
-            return exact(answer)
+            stored = exact(answer)
+            if not isinstance(stored, Answer) or stored.effect_id != effect.effect_id:
+                raise ValueError("an awaited effect was left with the answer to something else")
         except ValueError as error:
-            return self._failure(effect, error)
+            self.failed(effect, context, error)
+        else:
+            self._answer(context.conversation_id, stored)
 
-    def _failure(self, effect: Any, error: BaseException | None) -> EffectFailed:
-        logger.error("A performer broke on %s.", effect.type, exc_info=error)
-        sentence = "Something broke inside the program that runs this conversation."
-        return EffectFailed(effect_id=effect.effect_id, at=self._clock.now(), kind="internal", sentence=sentence)
+    def failed(self, effect: Any, context: EffectContext, error: BaseException | None) -> None:
+        """A performer has failed."""
+        logger.error("A performer failed on %s.", effect.type, exc_info=error)
+        self._fail(effect, context, "internal", "Something broke inside the program that runs this conversation.")
 
-    def _unavailable(self, effect: Any) -> EffectFailed:
-        sentence = f"The program that runs this conversation has nothing for this: {effect.type.replace('_', ' ')}."
-        return EffectFailed(effect_id=effect.effect_id, at=self._clock.now(), kind="unavailable", sentence=sentence)
+    def unavailable(self, effect: Any, context: EffectContext) -> None:
+        """There is no performer for this effect."""
+        wanted = effect.type.replace("_", " ")
+        sentence = f"The program that runs this conversation has nothing for this: {wanted}."
+        self._fail(effect, context, "unavailable", sentence)
+
+    def aborted(self, effect: AwaitedEffect, context: EffectContext) -> None:
+        """An effect was stopped. Some are still awaited then."""
+        acknowledgement = effect.acknowledgement(effect.effect_id, self._clock.now())
+        if acknowledgement is not None:
+            self._answer(context.conversation_id, acknowledgement)
+
+    def _fail(self, effect: Any, context: EffectContext, kind: FailureKind, sentence: str) -> None:
+        failed = EffectFailed(effect_id=effect.effect_id, at=self._clock.now(), kind=kind, sentence=sentence)
+        self._answer(context.conversation_id, failed)
 
 
-async def _contained(perform: Performer, effect: Any, scene: EffectContext) -> Answer | None:
-    """A performer that wants the whole process to exit only breaks: asyncio would let that out of its loop.
+@dataclass(eq=False)
+class _Queued:
+    """An effect that waits for its turn."""
 
-    It is called here and not before: an effect that is aborted at once leaves nothing behind that was never awaited.
-    """
-    try:
-        return await perform(effect, scene)
-    except (SystemExit, KeyboardInterrupt) as error:
-        raise RuntimeError("a performer tried to end the process") from error
+    effect: Any
+    context: EffectContext
+
+
+@dataclass(eq=False)
+class _Running:
+    """An effect that was started, and whether somebody has aborted it, or its conversation closes."""
+
+    queued: _Queued
+    task: asyncio.Task[Answer | None]
+    is_aborted: bool = False
+    is_stopping: bool = False
+
+
+class _ConversationEffects:
+    """The effects of one conversation that wait or run. `when_idle` is called whenever there may be none left."""
+
+    def __init__(self, perform: Performer, answers: _Answers, when_idle: Callable[[], None]) -> None:
+        self._perform = perform
+        self._answers = answers
+        self._when_idle = when_idle
+        self._queue: deque[_Queued] = deque()
+        self._sending: _Running | None = None
+        self._running: dict[int, _Running] = {}
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits or runs."""
+        return not self._queue and self._sending is None and not self._running
+
+    # --- starting
+
+    def enqueue(self, effect: Effect, context: EffectContext) -> None:
+        """Start the effect once everything that was said before it has been tried."""
+        self._queue.append(_Queued(effect, context))
+
+    def start_next(self) -> None:
+        """Start what waits, up to the next delivery that has to be tried first."""
+        while self._queue and self._sending is None:
+            queued = self._queue.popleft()
+            if isinstance(queued.effect, OutgoingEffect):
+                self._sending = self._begin(queued, self._sent)
+            else:
+                self.start(queued.effect, queued.context)
+
+    def start(self, effect: Any, context: EffectContext) -> None:
+        """Start an awaited effect."""
+        self._running[effect.effect_id] = self._begin(_Queued(effect, context), self._finished)
+
+    def _begin(self, queued: _Queued, then: Callable[[_Running], None]) -> _Running:
+        running = _Running(queued, asyncio.ensure_future(self._perform(queued.effect, queued.context)))
+        running.task.add_done_callback(lambda _: then(running))
+        return running
+
+    # --- ending
+
+    def abort(self, effect_id: int) -> None:
+        """Stop an effect, or drop it if it has not started."""
+        if (running := self._running.get(effect_id)) is not None:
+            running.is_aborted = True
+            running.task.cancel()
+            return
+        for queued in self._queue:
+            if isinstance(queued.effect, AwaitedEffect) and queued.effect.effect_id == effect_id:
+                self._queue.remove(queued)
+                self._answers.aborted(queued.effect, queued.context)
+                return
+
+    def _finished(self, running: _Running) -> None:
+        """Hand in the answer of an awaited effect. Called for a task that was cancelled before it began, too."""
+        # Retrieved in any case: asyncio reports an exception that nobody has retrieved.
+        error = None if running.task.cancelled() else running.task.exception()
+        effect, context = running.queued.effect, running.queued.context
+        if self._running.get(effect.effect_id) is not running:
+            return
+        del self._running[effect.effect_id]
+        if not running.task.cancelled() and error is None:
+            self._answers.returned(effect, context, running.task.result())
+        elif running.is_stopping:
+            pass  # it is left as in a crash
+        elif running.task.cancelled() and running.is_aborted:
+            self._answers.aborted(effect, context)
+        else:
+            # Also a performer that nobody here cancelled: a library's own cancellation has leaked out of it.
+            self._answers.failed(effect, context, error)
+        self._when_idle()
+
+    def _sent(self, running: _Running) -> None:
+        """Go on behind a delivery that was tried."""
+        if not running.task.cancelled() and running.task.exception() is not None:
+            error = running.task.exception()
+            logger.error("A performer failed on %s, which nobody awaits.", running.queued.effect.type, exc_info=error)
+        self._sending = None
+        self.start_next()
+        self._when_idle()
+
+    def _to_send(self) -> list[_Queued]:
+        sending = [] if self._sending is None else [self._sending.queued]
+        return sending + [queued for queued in self._queue if isinstance(queued.effect, OutgoingEffect)]
+
+    async def tried(self) -> None:
+        """Return when every outgoing effect so far was tried once."""
+        so_far = self._to_send()
+        while self._sending is not None and any(queued in so_far for queued in self._to_send()):
+            await asyncio.wait([self._sending.task])
+
+    async def stop(self, *, answers: bool) -> None:
+        """See `InProcessDispatcher.stop`."""
+        self._queue = deque(queued for queued in self._queue if isinstance(queued.effect, OutgoingEffect))
+        stopping = dict(self._running)
+        if not answers:
+            self._running.clear()
+        for running in stopping.values():
+            running.is_stopping = True
+            running.task.cancel()
+        if stopping:
+            await asyncio.wait([running.task for running in stopping.values()], timeout=CLOSING_GRACE)
+        for effect_id, running in stopping.items():
+            if self._running.get(effect_id) is running:
+                del self._running[effect_id]
+
+    async def release(self, *, deliver: bool) -> None:
+        """See `InProcessDispatcher.release`."""
+        so_far = self._to_send()
+        if deliver:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.tried(), SENDING_GRACE)
+        self._queue = deque(queued for queued in self._queue if queued not in so_far)
+        if self._sending is not None and self._sending.queued in so_far:
+            task = self._sending.task
+            task.cancel()
+            await asyncio.wait([task], timeout=CLOSING_GRACE)

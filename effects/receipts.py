@@ -1,4 +1,4 @@
-"""Where it is noted what has reached its target, and what has not."""
+"""The port through which a channel's acknowledgements reach the outbox."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Protocol
 
 
 class Receipts(Protocol):
-    """The outbox, where what is still to be delivered stands. The store fills this port; neither method waits."""
+    """The outbox of one conversation, which holds what is still to be delivered. Neither method waits."""
 
     def acknowledge(self, effect_id: int, target: str) -> None:
-        """The target has it: it need not be delivered again."""
+        """Record that the target has received the effect, which need not be delivered again."""
         ...
 
     def postpone(self, effect_id: int, target: str, attempts: int, next_attempt: datetime) -> None:
-        """The target did not take it: so many attempts failed, and the next comes then."""
+        """Record that the `attempts`-th attempt has failed, and that the next one is due at `next_attempt`."""
         ...

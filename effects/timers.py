@@ -1,4 +1,4 @@
-"""Timers: an effect that answers when its moment has come."""
+"""The performer of timers."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from ..states.events import Answer, DeadlineReached, RetryDue
 from .clock import Clock
 from .context import EffectContext
 
-_WAKES: dict[str, type[RetryDue | DeadlineReached]] = {"retry_due": RetryDue, "deadline_reached": DeadlineReached}
+_ANSWERS: dict[str, type[RetryDue | DeadlineReached]] = {"retry_due": RetryDue, "deadline_reached": DeadlineReached}
 
 
 class TimerPerformer:
-    """Waits, then wakes the conversation."""
+    """Carries out `StartTimer`: waits until the timer is due, and answers."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    async def __call__(self, effect: StartTimer, scene: EffectContext) -> Answer:
-        """Answer when the effect is due."""
+    async def __call__(self, effect: StartTimer, context: EffectContext) -> Answer:
+        """Answer when the timer is due."""
         await self._clock.sleep_until(effect.due)
-        return _WAKES[effect.wakes](effect_id=effect.effect_id, at=self._clock.now())
+        return _ANSWERS[effect.wakes](effect_id=effect.effect_id, at=self._clock.now())

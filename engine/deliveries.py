@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger("turnwise.engine")
 
 
-def take_up(
-    left: Iterable[Undelivered], entries: Sequence[LogEntry], scene: EffectContext, courier: DeliveryDispatcher
+async def take_up(
+    left: Iterable[Undelivered], entries: Sequence[LogEntry], context: EffectContext, courier: DeliveryDispatcher
 ) -> None:
     """Hand what was left of one conversation to the courier, in the order in which it was said. What is for a channel
     that this engine does not have is reported, and stays in the outbox."""
     for one in left:
         effect = _effect(entries, one)
         if effect is not None and one.target in courier.targets:
-            courier.take_up(one.target, parcel_of(effect, scene, one.target, one.attempts, one.next_attempt))
+            courier.take_up(one.target, await parcel_of(effect, context, one.target, one.attempts, one.next_attempt))
         else:
             logger.warning(
                 "Something in the conversation %s is still to be delivered to %s, which is not there.",

@@ -9,17 +9,18 @@ import uuid
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, get_args
 
 from ..effects.channels.delivery_dispatcher import DeliveryDispatcher
 from ..effects.clock import Clock, SystemClock
-from ..effects.dispatcher import Log, Performer
+from ..effects.dispatcher import InProcessDispatcher, Performer
 from ..effects.tools.registry import ToolRegistry
 from ..states.effects import Effect
 from ..states.errors import ConfigurationError, EngineClosed, StoreError, UnknownConversation
-from ..states.events import Opened
+from ..states.events import Answer, Opened
 from ..states.log import LogEntry
 from ..states.machine import begin
 from ..states.policy import presets
@@ -29,8 +30,11 @@ from ..states.values.acts import ActKind
 from .bootstrap import Models, build_performers, build_tracing
 from .conversation import Conversation
 from .deliveries import take_up
+from .history import ConversationHistory
 from .loop import Loop
+from .outbox import OutboxTargets
 from .policy_warnings import policy_warnings
+from .ports import Dispatcher
 from .projection import ConversationProjection
 from .registry import ConversationRegistry
 from .requests import checked_id, checked_policy, make
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
 
     from ..effects.channels.port import Channel
     from ..effects.model.port import Llm
+    from ..persistence.ports import LogPort
     from ..persistence.records.outbox import Undelivered
     from ..persistence.records.summary import Summary
     from ..persistence.sqlite.store import Store
@@ -56,6 +61,9 @@ class Engine:
     One engine at a time may have a database file open for writing.
     """
 
+    loop_type: type[Loop] = Loop
+    """What drives each conversation; a subclass of this engine may have another one."""
+
     def __init__(
         self,
         url: str | Path,
@@ -69,7 +77,8 @@ class Engine:
     ) -> None:
         self._url = url
         self._models = models
-        self._performers = performers
+        self._outbox = OutboxTargets(performers)
+        self._dispatcher: Dispatcher = InProcessDispatcher(performers, clock, self.answer)
         self._courier = courier
         self._left: dict[str, list[Undelivered]] = {}
         self._policy = policy
@@ -193,7 +202,7 @@ class Engine:
         """Return when all that was said to users so far has been tried once on every channel: `send` does not wait for
         that. What a channel did not take is tried again later; the updates of its conversation tell."""
         self._check_open()
-        await self._loops.sent()
+        await self._dispatcher.tried()
         await self._courier.tried()
 
     async def close(self) -> None:
@@ -283,6 +292,13 @@ class Engine:
         """This moment, by the clock of the engine."""
         return self._clock.now()
 
+    def answer(self, conversation_id: str, answer: Answer) -> None:
+        """Hand in the answer to an effect: the one door by which a dispatcher's results come back. Returns at once.
+
+        The answer is stored as soon as the conversation gets to it. One that is no longer awaited is dropped.
+        """
+        self._loops.answer(conversation_id, answer)
+
     def with_models(self, policy: Policy) -> Policy:
         """The policy, with the models of this engine. Raises `InvalidInput` for what is no policy."""
         policy = checked_policy(policy)
@@ -298,10 +314,13 @@ class Engine:
             memory.read()  # it goes on by itself, so nobody else would be told that it cannot
         loop = self._loop(conversation_id, memory, loaded.log)
         if left := self._left.pop(conversation_id, ()):
-            take_up(left, loaded.entries, loop.scene(), self._courier)
+            await take_up(left, loaded.entries, loop.effect_context(), self._courier)
         return loop
 
-    def _loop(self, conversation_id: str, memory: ConversationProjection, log: Log) -> Loop:
-        performers, models = self._performers, self._models.specs
-        clock, tracing = self._clock, self._tracing
-        return Loop(conversation_id, memory, log, performers, clock, models, self._loops, tracing)
+    def _loop(self, conversation_id: str, memory: ConversationProjection, log: LogPort) -> Loop:
+        history = ConversationHistory(memory, partial(self.store.entries, conversation_id))
+        dispatcher, outbox, clock = self._dispatcher, self._outbox, self._clock
+        loops, tracing = self._loops, self._tracing
+        return self.loop_type(
+            conversation_id, memory, log, history, dispatcher, outbox, clock, self._models.specs, loops, tracing
+        )

@@ -1,9 +1,9 @@
 """The loop: how one conversation moves.
 
     event -> transition           pure; may refuse, or find that nothing is to be done
-          -> runner.commit        one transaction: the event, the effects, the new state
+          -> log.append           one transaction: the event, the effects, the new state, the outbox
           -> publish              watchers see only what is durable
-          -> runner.perform       model requests, tools, timers; never before the commit
+          -> dispatcher.dispatch  model requests, tools, timers, deliveries; never before the commit
           -> answers              come back as events, by the same door
 
 That nothing is lost in a crash follows from the order of these lines. If the commit fails, memory and store both stay
@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from ..effects.clock import Clock
-from ..effects.context import UNAWAITED, EffectContext, LiveKind
-from ..effects.dispatcher import Log, Performer, Runner
+from ..effects.context import UNAWAITED, EffectContext, History, LiveKind
 from ..persistence.errors import StorageFailed, StoreConflict
-from ..states.effects import Effect
+from ..states.effects import ControlEffect, Effect, OutgoingEffect
 from ..states.errors import Refused, StoreError, TurnwiseError
 from ..states.events import (
     AgentMessage,
@@ -38,11 +37,15 @@ from ..states.states import Closed, Failed, Idle, State, pending
 from ..states.step import Step
 from .feed import Feed
 from .mailbox import Mailbox
-from .ports import Keeper, Observer
+from .outbox import OutboxTargets
+from .ports import Dispatcher, Keeper, Observer
 from .projection import ConversationProjection
 from .recovery import reports
 from .turn_waiters import TurnWaiters
 from .updates import Update
+
+if TYPE_CHECKING:
+    from ..persistence.ports import LogPort
 
 logger = logging.getLogger("turnwise.loop")
 
@@ -59,8 +62,10 @@ class Loop:
         self,
         conversation_id: str,
         memory: ConversationProjection,
-        log: Log,
-        performers: Mapping[type[Effect], Performer],
+        log: LogPort,
+        history: History,
+        dispatcher: Dispatcher,
+        outbox: OutboxTargets,
         clock: Clock,
         models: tuple[ModelSpec, ...],
         keeper: Keeper,
@@ -78,7 +83,10 @@ class Loop:
             self.feed.close()
         self._mailbox = Mailbox(self._take)
         self._log = log
-        self._runner = Runner(log, performers, clock, self._mailbox.post)
+        self._history = history
+        self._dispatcher = dispatcher
+        self._outbox = outbox
+        self._is_closing = False
 
     @property
     def state(self) -> State:
@@ -119,11 +127,11 @@ class Loop:
             logger.debug("Nothing to do about %s in %s", event.type, self.state.type)
             return step
         self.memory.read()  # a log that cannot be read to its end must not grow
-        await self._runner.commit(event, step)
+        await self._log.append(event, step, self._outbox.of(step.effects))
         if self._observer is not None:
             self._observer.stepped(self.conversation_id, self.state, event, step)
         self._publish(self.memory.advance(event, step))
-        self._runner.perform(step.effects, self.scene())
+        self._dispatch(step.effects)
         if isinstance(step.state, Closed):
             self.memory.release()
         self._keeper.keep(self)
@@ -142,10 +150,21 @@ class Loop:
         if isinstance(self.state, Closed):
             self.feed.close()
 
-    def scene(self) -> EffectContext:
-        """What a performer may look at now."""
-        memory, turn = self.memory, self.memory.state.book.turn
-        return EffectContext(self.conversation_id, turn, memory.context, memory.transcript, self._show, self._log)
+    def _dispatch(self, effects: Sequence[Effect]) -> None:
+        """Hand the effects of a committed step to the dispatcher. Of a loop that closes only what goes out is begun."""
+        if self._is_closing:
+            effects = [effect for effect in effects if isinstance(effect, OutgoingEffect)]
+        for effect in effects:
+            if isinstance(effect, ControlEffect):
+                self._dispatcher.abort(self.conversation_id, effect.effect_id)
+        self._dispatcher.dispatch(effects, self.effect_context())
+
+    def effect_context(self) -> EffectContext:
+        """Return what a performer may look at that carries out an effect of the newest step."""
+        book = self.memory.state.book
+        return EffectContext(
+            self.conversation_id, book.seq, book.turn, self.memory.context, self._history, self._show, self._log
+        )
 
     def _show(self, effect_id: int, kind: LiveKind, data: dict[str, Any]) -> None:
         if kind in UNAWAITED or effect_id in pending(self.state):
@@ -159,6 +178,10 @@ class Loop:
             return await self._mailbox.request(event)
         with self._observer.asked(self.conversation_id, event):
             return await self._mailbox.request(event)
+
+    def answer(self, answer: Event) -> None:
+        """Have the answer to an effect handled, after all that came before it."""
+        self._mailbox.post(answer)
 
     # --- from beginning to end
 
@@ -174,7 +197,7 @@ class Loop:
 
     async def sent(self) -> None:
         """Return when all that was said so far has been tried on every channel."""
-        await self._runner.sent()
+        await self._dispatcher.tried(self.conversation_id)
 
     async def close(self, why: TurnwiseError, *, keeps: bool = True, sends: bool = True) -> None:
         """Stop driving. What is under way is told to stop; what finishes all the same is stored, if this `keeps`, and
@@ -183,8 +206,9 @@ class Loop:
         Whoever waits, or asks for something later, gets `why`.
         """
         self._mailbox.shut(why)
-        await self._runner.stop(keeps=keeps)
+        self._is_closing = True
+        await self._dispatcher.stop(self.conversation_id, answers=keeps)
         await self._mailbox.close(keeps=keeps)
         self.outcomes.close(why)
         self.feed.close()
-        await self._runner.close(sends=sends)
+        await self._dispatcher.release(self.conversation_id, deliver=sends)

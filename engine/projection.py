@@ -8,6 +8,8 @@ when somebody asks for it: the next request to a model, a watcher, a host.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
+from weakref import ref
 
 from ..states.context import CHANGES_CONTEXT, Context
 from ..states.errors import Refused
@@ -31,6 +33,9 @@ class ConversationProjection:
         """The entries that are not in the transcript yet."""
         self._read_context = Context()
         self._transcript = Transcript()
+        self._shared: ref[Transcript] | None = None
+        """The transcript as it was given to performers since the last step."""
+        self._is_released = False
         self._turns: dict[int, Turn] = {}
         for entry in entries:
             self._note(entry)
@@ -60,8 +65,24 @@ class ConversationProjection:
         self.read()
         return self._turns
 
+    def shared_transcript(self, up_to: int) -> Transcript | None:
+        """Return the transcript as of the step `up_to`, which does not change any more; None if the conversation has
+        moved on. Raises `Damaged`."""
+        if self._is_released or up_to != self.state.book.seq:
+            return None
+        shared = None if self._shared is None else self._shared()
+        if shared is None:
+            shared = copy(self.transcript)  # it has the same lists and dictionaries; see `advance`
+            self._shared = ref(shared)
+        return shared
+
     def advance(self, event: Event, step: Step) -> tuple[Update, ...]:
         """Take in a step that was stored. Returns what it shows."""
+        self.read()
+        if self._shared is not None:
+            if self._shared() is not None:  # somebody still reads what would change now
+                self._transcript = self._transcript.copy()
+            self._shared = None
         entry = LogEntry.of(event, step)
         updates = updates_of(entry, self.state, step.state, self.transcript, self.context)
         self.state = step.state
@@ -72,6 +93,7 @@ class ConversationProjection:
     def release(self) -> None:
         """Let go of what a closed conversation needs no more."""
         self._transcript = Transcript()
+        self._is_released = True
         self._requests.clear()
 
     def knows(self, request: Request) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from ..states.errors import TurnwiseError
+from ..states.events import Answer
 from ..states.states import Closed, pending
 from .loop import Loop
 
@@ -30,6 +31,7 @@ class ConversationRegistry:
         self._loops: WeakValueDictionary[str, Loop] = WeakValueDictionary()
         self._waiting: set[Loop] = set()
         self._parting: dict[asyncio.Task[None], Loop] = {}
+        self._ending: dict[str, Loop] = {}
         self._recent: deque[Loop] = deque(maxlen=RECENT)
 
     def __len__(self) -> int:
@@ -46,6 +48,12 @@ class ConversationRegistry:
                 self._recent.remove(loop)
             self._recent.append(loop)
             return loop
+
+    def answer(self, conversation_id: str, answer: Answer) -> None:
+        """Hand an answer to the loop of this conversation, also to one that is being closed."""
+        loop = self._ending.get(conversation_id) or self._loops.get(conversation_id)
+        if loop is not None:
+            loop.answer(answer)
 
     def add(self, loop: Loop) -> None:
         """Take a loop in, and let it go on."""
@@ -90,10 +98,6 @@ class ConversationRegistry:
         if loop in self._recent:
             self._recent.remove(loop)
 
-    async def sent(self) -> None:
-        """Return when all that was said so far has been tried on every channel."""
-        await asyncio.gather(*(loop.sent() for loop in self._all()))
-
     async def close(self, why: TurnwiseError) -> None:
         """Stop driving all conversations. What still finishes is stored, and what was said in them goes out."""
         await asyncio.gather(*(self._end(loop, why) for loop in self._all()))
@@ -102,4 +106,6 @@ class ConversationRegistry:
 
     async def _end(self, loop: Loop, why: TurnwiseError, **how: bool) -> None:
         self._forget(loop)
+        self._ending[loop.conversation_id] = loop
         await loop.close(why, **how)
+        self._ending.pop(loop.conversation_id, None)

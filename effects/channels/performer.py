@@ -24,34 +24,34 @@ class DeliveryPerformer:
         """Whom each delivery is for, as the outbox has it."""
         return self._courier.targets
 
-    async def __call__(self, effect: DeliverToUser, scene: EffectContext) -> None:
-        """Try every channel once. One that fails does not hold up the others; it is told, and tried again (S20)."""
-        await self._courier.hand_in((target, parcel_of(effect, scene, target)) for target in self.targets)
+    async def __call__(self, effect: DeliverToUser, context: EffectContext) -> None:
+        """Try every channel once. One that fails does not hold up the others; it is told, and tried again."""
+        await self._courier.hand_in([(target, await parcel_of(effect, context, target)) for target in self.targets])
 
 
-def parcel_of(
-    effect: DeliverToUser, scene: EffectContext, target: str, attempts: int = 0, due: datetime | None = None
+async def parcel_of(
+    effect: DeliverToUser, context: EffectContext, target: str, attempts: int = 0, due: datetime | None = None
 ) -> PendingDelivery:
     """The delivery as it goes to this channel. So many `attempts` have failed, and the next one comes when it is `due`,
     None for at once."""
     delivery = Delivery(
-        text=text_of_reply(scene.transcript.words(effect.said), scene.context.policy),
-        conversation_id=scene.conversation_id,
+        text=text_of_reply(await context.words(effect.said), context.policy),
+        conversation_id=context.conversation_id,
         turn=effect.turn,
         ordinal=effect.ordinal,
-        key=scene.key(effect.effect_id),
-        origin=scene.transcript.origin(effect.said),
+        key=context.key(effect.effect_id),
+        origin=await context.origin(effect.said),
     )
-    tell = partial(_tell, scene, effect.effect_id, delivery, target)
-    return PendingDelivery(delivery, effect.effect_id, scene.receipts, tell, attempts, due)
+    tell = partial(_tell, context, effect.effect_id, delivery, target)
+    return PendingDelivery(delivery, effect.effect_id, context.receipts, tell, attempts, due)
 
 
-def _tell(scene: EffectContext, effect_id: int, delivery: Delivery, target: str, sentence: str | None) -> None:
+def _tell(context: EffectContext, effect_id: int, delivery: Delivery, target: str, sentence: str | None) -> None:
     told = {"key": delivery.key, "channel": target, "turn": delivery.turn, "ordinal": delivery.ordinal}
     if sentence is None:
-        scene.show(effect_id, "delivered", told)
+        context.progress(effect_id, "delivered", told)
     else:
-        scene.show(effect_id, "delivery_failed", {**told, "sentence": sentence})
+        context.progress(effect_id, "delivery_failed", {**told, "sentence": sentence})
 
 
 if TYPE_CHECKING:

@@ -20,31 +20,31 @@ class ToolPerformer:
         self._tools = tools
         self._clock = clock
 
-    async def __call__(self, effect: ExecuteTool, scene: EffectContext) -> ToolComplete | AskUserQuestionPending:
+    async def __call__(self, effect: ExecuteTool, context: EffectContext) -> ToolComplete | AskUserQuestionPending:
         """Run the call, and answer with its result, or with the questions that it asks."""
-        outcome = await self._run(effect, scene)
+        outcome = await self._run(effect, context)
         if isinstance(outcome, Question):
             return AskUserQuestionPending(effect_id=effect.effect_id, at=self._clock.now(), questions=outcome.questions)
         return ToolComplete(effect_id=effect.effect_id, at=self._clock.now(), result=outcome)
 
-    async def _run(self, effect: ExecuteTool, scene: EffectContext) -> ToolResult | Question:
-        call = scene.transcript.call(effect.call.call_id)
+    async def _run(self, effect: ExecuteTool, context: EffectContext) -> ToolResult | Question:
+        call = await context.call(effect.call)
         tool = self._tools.find(call.name)
         if tool is None:
             # The response was taken by an engine that knew the tool; this one was opened without it.
             return ToolResult(text=self._tools.unknown(call.name), error=True)
 
-        context = context_of(call.call_id, scene, effect.effect_id, effect.effect_id)
-        return await run(tool, call.arguments, context, scene.context.policy)
+        tool_context = tool_context_of(call.call_id, context, effect.effect_id, effect.effect_id)
+        return await run(tool, call.arguments, tool_context, context.policy)
 
 
-def context_of(call_id: str, scene: EffectContext, effect_id: int, started_as: int) -> ToolContext:
+def tool_context_of(call_id: str, context: EffectContext, effect_id: int, started_as: int) -> ToolContext:
     """What a function may know that serves this call as the effect `effect_id`; the call was started as another effect
     if a crash lies between."""
 
     def progress(text: str) -> None:
-        scene.show(effect_id, "tool_progress", {"call_id": call_id, "text": text})
+        context.progress(effect_id, "tool_progress", {"call_id": call_id, "text": text})
 
     return ToolContext(
-        conversation_id=scene.conversation_id, key=scene.key(started_as), call_id=call_id, progress=progress
+        conversation_id=context.conversation_id, key=context.key(started_as), call_id=call_id, progress=progress
     )

@@ -15,7 +15,7 @@ from ..clock import Clock
 from ..context import EffectContext
 from .argument_errors import InvalidArguments
 from .calling import Returned, ending_of
-from .performer import context_of
+from .performer import tool_context_of
 from .registry import ToolRegistry
 from .run import within_bounds
 
@@ -32,21 +32,21 @@ class ReconcilePerformer:
         self._tools = tools
         self._clock = clock
 
-    async def __call__(self, effect: ReconcileTool, scene: EffectContext) -> ToolReconciled:
+    async def __call__(self, effect: ReconcileTool, context: EffectContext) -> ToolReconciled:
         """Ask the tool, and answer with what it says."""
-        said = await self._said(effect, scene)
+        said = await self._said(effect, context)
         verdict: Verdict = "ran" if isinstance(said, ToolResult) else said
         result = said if isinstance(said, ToolResult) else None
         return ToolReconciled(effect_id=effect.effect_id, at=self._clock.now(), verdict=verdict, result=result)
 
-    async def _said(self, effect: ReconcileTool, scene: EffectContext) -> Verdict | ToolResult:
-        call = scene.transcript.call(effect.call.call_id)
+    async def _said(self, effect: ReconcileTool, context: EffectContext) -> Verdict | ToolResult:
+        call = await context.call(effect.call)
         tool = self._tools.find(call.name)
         if tool is None or tool.reconcile is None:
             return "unknown"
-        context = context_of(call.call_id, scene, effect.effect_id, effect.started_as)
+        tool_context = tool_context_of(call.call_id, context, effect.effect_id, effect.started_as)
         try:
-            ending = await ending_of(tool.reconcile, tool.reconcile.arguments.read(call.arguments, context))
+            ending = await ending_of(tool.reconcile, tool.reconcile.arguments.read(call.arguments, tool_context))
         except InvalidArguments as invalid:
             logger.warning("%s could not be asked about a call: %s", tool.name, invalid.sentence)
             return "unknown"

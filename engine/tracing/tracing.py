@@ -184,14 +184,14 @@ class Tracing:
         return perform
 
     def _around_tool(self, perform: Performer) -> Performer:
-        async def traced(effect: ExecuteTool | ReconcileTool, scene: EffectContext) -> Answer | None:
-            call = scene.transcript.call(effect.call.call_id)
+        async def traced(effect: ExecuteTool | ReconcileTool, context: EffectContext) -> Answer | None:
+            call = effect.call
             runs = isinstance(effect, ExecuteTool)
             name = f"{effect.type} {call.name}"
-            attributes = {**_of(effect, scene), TOOL_NAME: call.name, TOOL_CALL: call.call_id}
+            attributes = {**_of(effect, context), TOOL_NAME: call.name, TOOL_CALL: call.call_id}
             attributes |= {OPERATION: "execute_tool"} if runs else {}
-            with self._spans.around(name, self._context(scene.conversation_id, scene.turn), attributes) as span:
-                answer = await perform(effect, scene)
+            with self._spans.around(name, self._context(context.conversation_id, context.turn), attributes) as span:
+                answer = await perform(effect, context)
                 fault = _fault_of(answer)
                 mark(span, "failed" if fault else "completed", fault)
                 return answer
@@ -199,11 +199,11 @@ class Tracing:
         return traced
 
     def _around_requests(self, perform: Performer) -> Performer:
-        async def traced(effect: Any, scene: EffectContext) -> Answer | None:
-            context = self._context(scene.conversation_id, scene.turn)
-            token = contexts.attach(contexts.set_value(_ASKED_FOR, _of(effect, scene), context))
+        async def traced(effect: Any, context: EffectContext) -> Answer | None:
+            turn = self._context(context.conversation_id, context.turn)
+            token = contexts.attach(contexts.set_value(_ASKED_FOR, _of(effect, context), turn))
             try:
-                return await perform(effect, scene)
+                return await perform(effect, context)
             finally:
                 contexts.detach(token)
 
@@ -251,13 +251,13 @@ class _TracedAsking(ModelCaller):
             return answer
 
 
-def _of(effect: Any, scene: EffectContext) -> dict[str, Any]:
+def _of(effect: Any, context: EffectContext) -> dict[str, Any]:
     """What every span for an effect tells."""
     return {
-        CONVERSATION: scene.conversation_id,
-        TURN: scene.turn,
+        CONVERSATION: context.conversation_id,
+        TURN: context.turn,
         EFFECT: effect.type,
-        KEY: scene.key(effect.effect_id),
+        KEY: context.key(effect.effect_id),
     }
 
 

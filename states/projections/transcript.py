@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 
 from ..effects import CompactHistory, DeliverToUser, PersistMessage, PersistToolResults, SettledCall
@@ -135,6 +136,14 @@ class Transcript:
         return turn
 
     # --- telling it
+
+    def copy(self) -> Transcript:
+        """Return a transcript with the same content, which grows on its own. `Pure.`"""
+        copied = copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, list | dict | set):
+                setattr(copied, name, copy(value))
+        return copied
 
     def add(self, entry: LogEntry) -> tuple[Message, ...]:
         """Take the next entry; returns the messages that it brought, each of which now has its place."""

@@ -17,8 +17,10 @@ from .journal import Journal
 
 if TYPE_CHECKING:
     from ...effects.channels.port import Channel, Delivery
-    from ...effects.dispatcher import Performer, Runner
+    from ...effects.context import EffectContext
+    from ...effects.dispatcher import InProcessDispatcher
     from ...engine.loop import Loop
+    from ...persistence.sqlite.log import ConversationLog
     from ...states.events import Event, Request
     from ...states.step import Step
 
@@ -53,15 +55,16 @@ class Boundaries:
 @contextmanager
 def watched(journal: Journal, dies_at: int | None = None) -> Iterator[None]:
     """While this holds, every engine of this process comes to boundaries, and what it does outside is written down."""
-    from ...effects import dispatcher
     from ...effects.channels import attempt, delivery_dispatcher
+    from ...effects.dispatcher import InProcessDispatcher
     from ...engine import loop
+    from ...persistence.sqlite.log import ConversationLog
 
     boundaries = Boundaries(journal, dies_at)
     with ExitStack() as patches:
         for owner, name, wrapped in (
-            (dispatcher.Runner, "commit", _commit(boundaries, dispatcher.Runner.commit)),
-            (dispatcher, "_contained", _perform(boundaries, journal, dispatcher._contained)),
+            (ConversationLog, "append", _commit(boundaries, ConversationLog.append)),
+            (InProcessDispatcher, "perform", _perform(boundaries, journal, InProcessDispatcher.perform)),
             (delivery_dispatcher, "attempt", _attempt(boundaries, journal, attempt.attempt)),
             (loop.Loop, "request", _request(journal, loop.Loop.request)),
         ):
@@ -70,9 +73,9 @@ def watched(journal: Journal, dies_at: int | None = None) -> Iterator[None]:
 
 
 def _commit(boundaries: Boundaries, commit: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
-    async def watched_commit(runner: Runner, event: Event, step: Step) -> None:
+    async def watched_commit(log: ConversationLog, event: Event, step: Step, targets: Any = ()) -> None:
         boundaries.reach(f"before {event.type} is stored")
-        await commit(runner, event, step)
+        await commit(log, event, step, targets)
         boundaries.reach(f"after {event.type} is stored")
 
     return watched_commit
@@ -81,10 +84,10 @@ def _commit(boundaries: Boundaries, commit: Callable[..., Awaitable[None]]) -> C
 def _perform(
     boundaries: Boundaries, journal: Journal, perform: Callable[..., Awaitable[Any]]
 ) -> Callable[..., Awaitable[Any]]:
-    async def watched_perform(performer: Performer, effect: Any, scene: Any) -> Any:
+    async def watched_perform(dispatcher: InProcessDispatcher, effect: Any, context: EffectContext) -> Any:
         boundaries.reach(f"before {effect.type} is begun")
-        journal.add("begun", scene.conversation_id, effect.effect_id)
-        answer = await perform(performer, effect, scene)
+        journal.add("begun", context.conversation_id, effect.effect_id)
+        answer = await perform(dispatcher, effect, context)
         boundaries.reach(f"after {effect.type} is done")
         return answer
 

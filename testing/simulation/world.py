@@ -60,18 +60,18 @@ class World:
         """Who carries out what."""
         return {kind: partial(self._perform, WORLD.get(kind, anything)) for kind in EFFECTS}
 
-    def awaited(self, effect_id: int, scene: EffectContext) -> tuple[type[Answer], ...]:
+    def awaited(self, effect_id: int, context: EffectContext) -> tuple[type[Answer], ...]:
         """The answers that are waited for, as far as it is stored."""
-        return self._disk.head(scene.conversation_id).awaited().get(effect_id, ())
+        return self._disk.head(context.conversation_id).awaited().get(effect_id, ())
 
-    async def _perform(self, how: Performance, effect: Any, scene: EffectContext) -> Any:
-        key = (scene.conversation_id, effect.effect_id)
+    async def _perform(self, how: Performance, effect: Any, context: EffectContext) -> Any:
+        key = (context.conversation_id, effect.effect_id)
         self._check(key, effect)
         self.story.tell("world", f"begins {effect.type}:{effect.effect_id}")
         self.begun[key] = self.busy[key] = effect
         self.times_begun[key] += 1
         try:
-            given = await how(self, effect, scene)
+            given = await how(self, effect, context)
             self.story.tell("world", f"answers {effect.type}:{effect.effect_id} with {_told(given)}")
             return given
         except BaseException as error:
@@ -142,13 +142,13 @@ _MODEL: dict[type[Answer], float] = {LlmResponse: 16, LlmFailed: 3, EffectFailed
 _TOOL: dict[type[Answer], float] = {ToolComplete: 17, EffectFailed: 2, AskUserQuestionPending: 1}
 
 
-async def ask_model(world: World, effect: RequestLlm, scene: EffectContext) -> Any:
+async def ask_model(world: World, effect: RequestLlm, context: EffectContext) -> Any:
     """A model streams, thinks, answers, fails or breaks. When it is told to stop it stops."""
     await world.take_time()
     if world.calm:
         return LlmResponse(effect_id=effect.effect_id, at=world.clock.now(), content="That is all.")
     for _ in range(world.dice.pick((0, 0, 1, 5))):
-        scene.show(effect.effect_id, "token", {"text": "well ", "kind": "text"})
+        context.progress(effect.effect_id, "token", {"text": "well ", "kind": "text"})
         await asyncio.sleep(0)
     if world.dice.chance(0.04):
         return world.misbehave(effect.effect_id)
@@ -156,13 +156,13 @@ async def ask_model(world: World, effect: RequestLlm, scene: EffectContext) -> A
     return world.answers(kind, effect.effect_id)
 
 
-async def run_tool(world: World, effect: ExecuteTool, scene: EffectContext) -> Any:
+async def run_tool(world: World, effect: ExecuteTool, context: EffectContext) -> Any:
     """A tool works for a while or for long, asks, fails or breaks."""
     if not world.calm and world.dice.chance(0.2):
         await world.take_long()
     else:
         await world.take_time()
-    scene.show(effect.effect_id, "tool_progress", {"call_id": effect.call.call_id, "text": "nearly there"})
+    context.progress(effect.effect_id, "tool_progress", {"call_id": effect.call.call_id, "text": "nearly there"})
     if not world.calm and world.dice.chance(0.05):
         return world.misbehave(effect.effect_id)
     if "question" in effect.call.acts and world.dice.chance(0.9) and not world.calm:
@@ -174,28 +174,28 @@ async def run_tool(world: World, effect: ExecuteTool, scene: EffectContext) -> A
     return given.model_copy(update={"result": given.result.model_copy(update={"acts": acts(world.dice, effect.call)})})
 
 
-async def wait(world: World, effect: StartTimer, scene: EffectContext) -> Any:
+async def wait(world: World, effect: StartTimer, context: EffectContext) -> Any:
     """The engine's own timer, which on a busy machine may wake late."""
     from ...effects.timers import TimerPerformer
 
-    due = await TimerPerformer(world.clock)(effect, scene)
+    due = await TimerPerformer(world.clock)(effect, context)
     if world.dice.chance(0.2):
         await world.take_time()
     return due
 
 
-async def send_out(world: World, effect: Any, scene: EffectContext) -> None:
+async def send_out(world: World, effect: Any, context: EffectContext) -> None:
     """What nobody waits for goes out, or breaks on its way."""
     await world.take_time()
     if not world.calm and world.dice.chance(0.1):
         raise RuntimeError("the line is dead")
 
 
-async def anything(world: World, effect: Any, scene: EffectContext) -> Any:
+async def anything(world: World, effect: Any, context: EffectContext) -> Any:
     """Any answer that is waited for, failures less often; a failure where it is no longer waited for, or none of them
     can be made."""
     await world.take_time()
-    kinds = world.awaited(effect.effect_id, scene) or (EffectFailed,)
+    kinds = world.awaited(effect.effect_id, context) or (EffectFailed,)
     try:
         kind = world.dice.weighted({kind: 1 if kind is EffectFailed else 6 for kind in kinds})
         return world.answers(kind, effect.effect_id)

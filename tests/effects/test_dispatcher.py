@@ -1,56 +1,43 @@
-"""The runner at the edges: effects that are taken back at once, and performers that break while everything closes."""
+"""The dispatcher in this process: order, aborts, answers, and performers that fail while a conversation closes."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import warnings
-from datetime import datetime
 from typing import Any
 
 from turnwise.effects.context import EffectContext
-from turnwise.effects.dispatcher import Runner
-from turnwise.states import Abort, Context, Event, RequestLlm
-from turnwise.states.projections.transcript import Transcript
+from turnwise.effects.dispatcher import InProcessDispatcher
+from turnwise.states import Answer, RequestLlm
 from turnwise.testing import ManualClock
 from turnwise.testing.clock import NOON
+
+from ..support.effect_contexts import effect_context
 
 REQUEST = RequestLlm(effect_id=1, model="model", at=NOON)
 
 
-class NoStore:
-    """A log that is never written to."""
-
-    async def append(self, event: Event, step: Any, targets: Any = ()) -> None:
-        """Nothing is stored here."""
-        raise NotImplementedError
-
-    def acknowledge(self, effect_id: int, target: str) -> None:
-        """Nothing is delivered here."""
-
-    def postpone(self, effect_id: int, target: str, attempts: int, next_attempt: datetime) -> None:
-        """Nothing is delivered here."""
-
-
-SCENE = EffectContext("a conversation", 1, Context(), Transcript(), lambda effect_id, kind, data: None, NoStore())
+CONTEXT = effect_context("a conversation")
 
 
 class TestEndings:
-    """However an effect ends, nothing is left of it."""
+    """However an effect ends, nothing of it remains."""
 
     async def test_an_effect_that_is_aborted_at_once_was_never_begun(self) -> None:
-        """And Python has nothing to complain about: no coroutine was made that nobody awaits."""
+        """Its performer is not called, and Python reports no coroutine that was never awaited."""
         begun: list[int] = []
-        answers: list[Event] = []
+        answers: list[tuple[str, Answer]] = []
 
-        async def perform(effect: RequestLlm, scene: EffectContext) -> Any:
+        async def perform(effect: RequestLlm, context: EffectContext) -> Any:
             begun.append(effect.effect_id)
 
-        runner = Runner(NoStore(), {RequestLlm: perform}, ManualClock(), answers.append)
+        dispatcher = InProcessDispatcher({RequestLlm: perform}, ManualClock(), lambda *answer: answers.append(answer))
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
-            runner.perform((REQUEST, Abort(effect_id=1)), SCENE)
-            await runner.stop()
+            dispatcher.dispatch((REQUEST,), CONTEXT)
+            dispatcher.abort(CONTEXT.conversation_id, REQUEST.effect_id)
+            await dispatcher.stop(CONTEXT.conversation_id)
             gc.collect()
 
         assert begun == []
@@ -58,21 +45,21 @@ class TestEndings:
         assert [str(warning.message) for warning in warned] == []
 
     async def test_a_performer_may_break_while_everything_closes(self) -> None:
-        """Its error is of no use to anybody any more, and asyncio does not report it as forgotten."""
+        """Its error is dropped, and asyncio does not report it as an exception that was never retrieved."""
         reported: list[dict[str, Any]] = []
-        answers: list[Event] = []
+        answers: list[tuple[str, Answer]] = []
 
-        async def perform(effect: RequestLlm, scene: EffectContext) -> Any:
+        async def perform(effect: RequestLlm, context: EffectContext) -> Any:
             try:
                 await asyncio.Event().wait()
             finally:
                 raise RuntimeError("the connection is gone")
 
-        asyncio.get_running_loop().set_exception_handler(lambda loop, context: reported.append(context))
-        runner = Runner(NoStore(), {RequestLlm: perform}, ManualClock(), answers.append)
-        runner.perform((REQUEST,), SCENE)
+        asyncio.get_running_loop().set_exception_handler(lambda loop, details: reported.append(details))
+        dispatcher = InProcessDispatcher({RequestLlm: perform}, ManualClock(), lambda *answer: answers.append(answer))
+        dispatcher.dispatch((REQUEST,), CONTEXT)
         await asyncio.sleep(0)
-        await runner.stop()
+        await dispatcher.stop(CONTEXT.conversation_id)
         gc.collect()
 
         assert answers == []

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from turnwise import Conversation, Engine, Policy, Refused, ToolContext, Turn, presets, tool
-from turnwise.effects.dispatcher import Runner
+from turnwise.effects.dispatcher import InProcessDispatcher
+from turnwise.persistence.sqlite.log import ConversationLog
 from turnwise.states import machine
 from turnwise.states.handlers import tool_executing
 from turnwise.testing import FunctionLlm, RecordingChannel, call, calls, crash_at_every_boundary, reply
@@ -163,26 +164,26 @@ class TestEveryBoundary:
 
     def test_a_tool_that_is_begun_twice_for_one_step_is_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Also where the log is in order, and only the world saw it."""
-        start = Runner._start
+        dispatch = InProcessDispatcher.dispatch
 
-        def start_twice(runner: Runner, effect: Any, scene: Any) -> None:
-            start(runner, effect, scene)
-            start(runner, effect, scene)
+        def dispatch_twice(dispatcher: InProcessDispatcher, effects: Any, context: Any) -> None:
+            dispatch(dispatcher, effects, context)
+            dispatch(dispatcher, effects, context)
 
-        monkeypatch.setattr(Runner, "_start", start_twice)
+        monkeypatch.setattr(InProcessDispatcher, "dispatch", dispatch_twice)
 
         with pytest.raises(CrashFound, match="pay must run at most once"):
             crash_at_every_boundary(dinner)
 
     def test_a_request_that_is_told_before_it_is_stored_is_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """So is one that says that a message was taken, and stores it later."""
-        commit = Runner.commit
+        append = ConversationLog.append
         late: set[Any] = set()
 
-        async def promises(runner: Runner, event: Any, step: Any) -> None:
-            late.add(asyncio.ensure_future(commit(runner, event, step)))
+        async def promises(log: ConversationLog, event: Any, step: Any, targets: Any = ()) -> None:
+            late.add(asyncio.ensure_future(append(log, event, step, targets)))
 
-        monkeypatch.setattr(Runner, "commit", promises)
+        monkeypatch.setattr(ConversationLog, "append", promises)
 
         with pytest.raises((CrashFound, ScenarioFailed)):
             crash_at_every_boundary(dinner)

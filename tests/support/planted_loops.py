@@ -3,36 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Sequence
 
 from turnwise import Engine
-from turnwise.effects.dispatcher import Log
 from turnwise.engine.loop import Loop
-from turnwise.engine.projection import ConversationProjection
 from turnwise.engine.recovery import reports
 from turnwise.engine.updates import Update
 from turnwise.persistence.errors import StorageFailed
-from turnwise.states import Event, ExecuteTool, Failed, Refused, Request, Resumed, Step, transition
+from turnwise.states import Effect, Event, ExecuteTool, Failed, Refused, Request, Resumed, Step, transition
 
 
 def planted(kind: type[Loop]) -> type[Engine]:
     """An engine that drives its conversations with loops of this kind."""
 
     class Planted(Engine):
-        def _loop(self, conversation_id: str, memory: ConversationProjection, log: Log) -> Loop:
-            models = self._models.specs
-            return kind(conversation_id, memory, log, self._performers, self._clock, models, self._loops)
+        loop_type = kind
 
     return Planted
 
 
 class StartsTwice(Loop):
-    """Its runner begins each effect twice, so each is answered twice."""
+    """It has each effect carried out twice."""
 
-    def __init__(self, *parts: Any) -> None:
-        super().__init__(*parts)
-        start = self._runner._start
-        self._runner._start = lambda effect, scene: (start(effect, scene), start(effect, scene))
+    def _dispatch(self, effects: Sequence[Effect]) -> None:
+        super()._dispatch(effects)
+        super()._dispatch(effects)
 
 
 class TakesAnyAnswer(Loop):
@@ -42,19 +37,18 @@ class TakesAnyAnswer(Loop):
         return await self._carry_out(event, transition(self.state, event, self.memory.context))
 
     async def _carry_out(self, event: Event, step: Step) -> Step:
-        await self._runner.commit(event, step)
+        await self._log.append(event, step, self._outbox.of(step.effects))
         self._publish(self.memory.advance(event, step))
-        self._runner.perform(step.effects, self.scene())
+        self._dispatch(step.effects)
         return step
 
 
 class DropsAnswers(Loop):
     """Its mailbox loses an answer that comes while another event is being taken."""
 
-    def __init__(self, *parts: Any) -> None:
-        super().__init__(*parts)
-        post = self._mailbox.post
-        self._runner._post = lambda event: None if self._mailbox._draining else post(event)
+    def answer(self, answer: Event) -> None:  # noqa: D102
+        if not self._mailbox._draining:
+            super().answer(answer)
 
 
 class GivesUpOnTheDisk(Loop):
@@ -73,8 +67,8 @@ class PerformsFirst(Loop):
     async def _step(self, event: Event) -> Step:
         step = transition(self.state, event, self.memory.context)
         if not step.ignored:
-            self._runner.perform(step.effects, self.scene())
-            await self._runner.commit(event, step)
+            self._dispatch(step.effects)
+            await self._log.append(event, step, self._outbox.of(step.effects))
             self._publish(self.memory.advance(event, step))
         return step
 
@@ -86,9 +80,9 @@ class RunsAhead(Loop):
         step = transition(self.state, event, self.memory.context)
         if not step.ignored:
             updates = self.memory.advance(event, step)
-            await self._runner.commit(event, step)
+            await self._log.append(event, step, self._outbox.of(step.effects))
             self._publish(updates)
-            self._runner.perform(step.effects, self.scene())
+            self._dispatch(step.effects)
         return step
 
 
@@ -101,9 +95,9 @@ class ShowsFirst(Loop):
             before = self.memory.state
             self._publish(self.memory.advance(event, step))
             self.memory.state = before
-            await self._runner.commit(event, step)
+            await self._log.append(event, step, self._outbox.of(step.effects))
             self.memory.state = step.state
-            self._runner.perform(step.effects, self.scene())
+            self._dispatch(step.effects)
         return step
 
 
@@ -151,12 +145,11 @@ class ShowsTooLittle(Loop):
 
 
 class SwallowsFailures(Loop):
-    """Its runner says nothing when a performer breaks."""
+    """It drops the answer to an effect whose performer failed."""
 
-    def __init__(self, *parts: Any) -> None:
-        super().__init__(*parts)
-        post = self._mailbox.post
-        self._runner._post = lambda event: None if getattr(event, "kind", "") == "internal" else post(event)
+    def answer(self, answer: Event) -> None:  # noqa: D102
+        if getattr(answer, "kind", "") != "internal":
+            super().answer(answer)
 
 
 class SleepsThrough(Loop):
@@ -187,7 +180,7 @@ class RunsAllAgain(Loop):
             if round_
             else []
         )
-        self._runner.perform(again, self.scene())
+        self._dispatch(again)
 
 
 PLANTED = (

@@ -13,8 +13,8 @@ from functools import partial
 
 from ....states.effects import CompactHistory
 from ....states.events import EffectFailed, HistoryCompacted
-from ....states.policy.policy import ModelSpec
-from ....states.projections.transcript import Condensed
+from ....states.policy.policy import ModelSpec, Policy
+from ....states.projections.transcript import Condensed, Transcript
 from ....states.values.failures import FailureKind
 from ....states.values.messages import Message
 from ...clock import Clock
@@ -57,9 +57,9 @@ class _Task:
     earlier: str
 
     @classmethod
-    def of(cls, effect: CompactHistory, scene: EffectContext) -> _Task:
-        condensed, asked = scene.transcript.condensed, Condensed("", effect.up_to, effect.turn)
-        said = [message for message in scene.transcript.current if message.seq <= effect.up_to]
+    def of(cls, effect: CompactHistory, transcript: Transcript) -> _Task:
+        condensed, asked = transcript.condensed, Condensed("", effect.up_to, effect.turn)
+        said = [message for message in transcript.current if message.seq <= effect.up_to]
         kept = [message for message in said if not asked.covers(message)]
         return cls(said, kept, "" if condensed is None else condensed.summary)
 
@@ -76,29 +76,32 @@ class CondensePerformer:
         self._asking = asking
         self._clock = clock
 
-    async def __call__(self, effect: CompactHistory, scene: EffectContext) -> HistoryCompacted | EffectFailed:
+    async def __call__(self, effect: CompactHistory, context: EffectContext) -> HistoryCompacted | EffectFailed:
         """Have the summary written, and answer with it, or with why there is none."""
-        task = _Task.of(effect, scene)
+        transcript = await context.transcript()
+        task = _Task.of(effect, transcript)
         if task.is_empty:
-            return self._nothing(effect, scene)
-        model = model_for(None if effect.turn is None else scene.turn, scene)
+            return self._nothing(effect, context)
+        model = model_for(None if effect.turn is None else context.turn, context.policy, transcript)
         try:
-            answer = await read_by(model, self._asking, "condense", partial(_prompt, task, scene, _words(model)))
+            answer = await read_by(
+                model, self._asking, "condense", partial(_prompt, task, context.policy, _words(model))
+            )
             summary = summary_in(answer, model)
         except LlmFailure as failed:
             return failed_reading(effect.effect_id, failed, FAILED, self._clock)
         return HistoryCompacted(effect_id=effect.effect_id, at=self._clock.now(), summary=summary, usage=answer.usage)
 
-    def _nothing(self, effect: CompactHistory, scene: EffectContext) -> EffectFailed:
+    def _nothing(self, effect: CompactHistory, context: EffectContext) -> EffectFailed:
         """In a turn that is bad news: its own message alone does not fit."""
         kind: FailureKind = "invalid_request" if effect.turn is None else "context_window"
-        sentence = NOTHING_YET if effect.turn is None else scene.context.policy.texts.full
+        sentence = NOTHING_YET if effect.turn is None else context.policy.texts.full
         return EffectFailed(effect_id=effect.effect_id, at=self._clock.now(), kind=kind, sentence=sentence)
 
 
-def _prompt(task: _Task, scene: EffectContext, words: int, limit: int) -> str:
+def _prompt(task: _Task, policy: Policy, words: int, limit: int) -> str:
     room = limit - len(INSTRUCTION.encode())
-    record = write_history(task.said, task.kept, task.earlier, room, scene.context.policy.texts)
+    record = write_history(task.said, task.kept, task.earlier, room, policy.texts)
     return INSTRUCTION.format(words=words, record=record)
 
 

@@ -10,7 +10,7 @@ from ...context import EffectContext
 from ...text import encodable, is_encodable
 from ...tools.builtin.speaking import respond_to_user, talk
 from ...tools.registry import ToolRegistry
-from ..port import LlmFailure, ModelAnswer, Token
+from ..port import LlmFailure, ModelAnswer, ModelRequest, Token
 from ..request.context_assembly import Speaking, frame
 from ..request.prompt_cache import PromptCache
 from ..request.request_builder import Offer
@@ -30,19 +30,16 @@ class ModelPerformer:
         self._clock = clock
         self._prefixes = PromptCache()
 
-    async def __call__(self, effect: RequestLlm, scene: EffectContext) -> LlmResponse | LlmFailed:
+    async def __call__(self, effect: RequestLlm, context: EffectContext) -> LlmResponse | LlmFailed:
         """Ask, and answer with what the model said or why it did not."""
-        framed = frame(effect, scene.context, scene.transcript, scene.turn, self._speaking)
-        offer = _NOTHING if effect.plain else self._offer
-        prefix = self._prefixes.of(scene)
-        request, digest = prefix.request(effect, framed.system, framed.messages, offer, scene.turn)
+        request, digest = await self._request(effect, context)
 
         # Text that the rules keep from the user is a thought while it is still coming in, too (case B1).
-        hidden = scene.context.policy.text == "thought"
+        hidden = context.policy.text == "thought"
 
         def show(token: Token) -> None:
             kind = "thinking" if hidden else token.kind
-            scene.show(effect.effect_id, "token", {"text": token.text, "kind": kind})
+            context.progress(effect.effect_id, "token", {"text": token.text, "kind": kind})
 
         try:
             answer = await self._asking.ask(request, show)
@@ -54,7 +51,14 @@ class ModelPerformer:
                 sentence=sentence_of(failed),
                 retry_after=failed.retry_after,
             )
-        return self._response(effect, request.model, digest, answer, scene.context.policy)
+        return self._response(effect, request.model, digest, answer, context.policy)
+
+    async def _request(self, effect: RequestLlm, context: EffectContext) -> tuple[ModelRequest, str]:
+        """Return the request and its digest. The transcript is let go of before the model is waited for."""
+        framed = frame(effect, context.context, await context.transcript(), context.turn, self._speaking)
+        offer = _NOTHING if effect.plain else self._offer
+        prefix = self._prefixes.of(context)
+        return prefix.request(effect, framed.system, framed.messages, offer, context.turn)
 
     def _response(
         self, effect: RequestLlm, model: str, digest: str, answer: ModelAnswer, policy: Policy

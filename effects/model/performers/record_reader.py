@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from ....states.events import EffectFailed
-from ....states.policy.policy import ModelSpec, Retry
+from ....states.policy.policy import ModelSpec, Policy, Retry
+from ....states.projections.transcript import Transcript
 from ....states.values.failures import TRANSIENT
 from ....states.values.value import later
 from ...clock import Clock
-from ...context import EffectContext
 from ...text import encodable
 from ..failures import make_failure
 from ..port import LlmFailure, ModelAnswer, ModelRequest, Purpose
@@ -39,12 +39,12 @@ SHRINKING = (1, 4, 16)
 """By what the limit is divided, attempt after attempt, when the request itself is too long. Ours."""
 
 
-def model_for(turn: int | None, scene: EffectContext) -> ModelSpec:
+def model_for(turn: int | None, policy: Policy, transcript: Transcript) -> ModelSpec:
     """The model that answered last in this turn, as far as the policy still names it, or else the policy's first.
     `Pure.`"""
-    models = {spec.name: spec for spec in scene.context.policy.models}
-    answered = (message.model for message in reversed(scene.transcript.messages) if message.turn == turn)
-    return next((models[name] for name in answered if name in models), scene.context.policy.models[0])
+    models = {spec.name: spec for spec in policy.models}
+    answered = (message.model for message in reversed(transcript.messages) if message.turn == turn)
+    return next((models[name] for name in answered if name in models), policy.models[0])
 
 
 async def read_by(model: ModelSpec, asking: ModelCaller, purpose: Purpose, prompt: Callable[[int], str]) -> ModelAnswer:

@@ -10,6 +10,7 @@ from functools import partial
 from ....states.effects import SummarizeTurn
 from ....states.events import EffectFailed, TurnSummarized
 from ....states.projections.recent_dialogue import of_turn
+from ....states.projections.transcript import Transcript
 from ...clock import Clock
 from ...context import EffectContext
 from ..port import LlmFailure
@@ -42,20 +43,22 @@ class SummarizePerformer:
         self._asking = asking
         self._clock = clock
 
-    async def __call__(self, effect: SummarizeTurn, scene: EffectContext) -> TurnSummarized | EffectFailed:
+    async def __call__(self, effect: SummarizeTurn, context: EffectContext) -> TurnSummarized | EffectFailed:
         """Have the summary written, and answer with it, or with why there is none. It is asked for once: the turn waits
         for it, and can do without."""
-        model = model_for(scene.turn, scene)
+        transcript = await context.transcript()
+        model = model_for(context.turn, context.policy, transcript)
+        prompt = partial(_prompt, transcript, context)
         try:
-            answer = await read_by(model, self._asking, "summarize", partial(_prompt, scene))
+            answer = await read_by(model, self._asking, "summarize", prompt)
             summary = summary_in(answer, model)
         except LlmFailure as failed:
             return failed_reading(effect.effect_id, failed, FAILED, self._clock)
         return TurnSummarized(effect_id=effect.effect_id, at=self._clock.now(), summary=summary, usage=answer.usage)
 
 
-def _prompt(scene: EffectContext, limit: int) -> str:
-    turn = of_turn(scene.transcript.messages, scene.transcript.first_try(scene.turn))
+def _prompt(transcript: Transcript, context: EffectContext, limit: int) -> str:
+    turn = of_turn(transcript.messages, transcript.first_try(context.turn))
     room = limit - len(INSTRUCTION.encode())
-    record = write_history(turn, (), "", room, scene.context.policy.texts)
+    record = write_history(turn, (), "", room, context.policy.texts)
     return INSTRUCTION.format(words=MOST_WORDS, record=record)

@@ -12,8 +12,10 @@ from functools import partial
 
 from ....states.effects import VerifyWork
 from ....states.events import EffectFailed, WorkVerified
+from ....states.policy.policy import Policy
 from ....states.projections.recent_dialogue import of_turn
 from ....states.projections.reply_text import text_of_reply
+from ....states.projections.transcript import Transcript
 from ...clock import Clock
 from ...context import EffectContext
 from ..port import LlmFailure
@@ -61,14 +63,16 @@ class VerifyPerformer:
         self._asking = asking
         self._clock = clock
 
-    async def __call__(self, effect: VerifyWork, scene: EffectContext) -> WorkVerified | EffectFailed:
+    async def __call__(self, effect: VerifyWork, context: EffectContext) -> WorkVerified | EffectFailed:
         """Have the claim checked, and answer with the verdict, or with why there is none.
 
         It ends in time: each request has a deadline, and the policy says how many there may be.
         """
-        ask = partial(read_by, model_for(scene.turn, scene), self._asking, "check", partial(_prompt, effect, scene))
+        transcript = await context.transcript()
+        model = model_for(context.turn, context.policy, transcript)
+        ask = partial(read_by, model, self._asking, "check", partial(_prompt, effect, context, transcript))
         try:
-            answer = await patiently(scene.context.policy.retry, self._clock, ask)
+            answer = await patiently(context.policy.retry, self._clock, ask)
         except LlmFailure as failed:
             return failed_reading(effect.effect_id, failed, FAILED, self._clock)
         verdict = read_verdict(answer.content)
@@ -82,28 +86,28 @@ class VerifyPerformer:
         )
 
 
-def _prompt(effect: VerifyWork, scene: EffectContext, limit: int) -> str:
+def _prompt(effect: VerifyWork, context: EffectContext, transcript: Transcript, limit: int) -> str:
     """What the model reads that checks. The record takes what the rest leaves of the limit: half of it or more."""
     room = limit - len(INSTRUCTION.encode())
+    received = "\n\n".join(_received(effect, context.policy, transcript)) or NOTHING
     parts = {
-        "asked": cut(entitled(ASKED, _asked(scene)), room // 6),
-        "received": cut(entitled(RECEIVED, "\n\n".join(_received(effect, scene)) or NOTHING), room // 4),
-        "claimed": cut(entitled(CLAIMED, scene.transcript.words(effect.claim)), room // 12),
+        "asked": cut(entitled(ASKED, _asked(context.turn, transcript)), room // 6),
+        "received": cut(entitled(RECEIVED, received), room // 4),
+        "claimed": cut(entitled(CLAIMED, transcript.words(effect.claim)), room // 12),
     }
     room -= sum(len(part.encode()) for part in parts.values())
-    transcript, texts = scene.transcript, scene.context.policy.texts
     earlier = "" if transcript.condensed is None else transcript.condensed.summary
-    record = write_history(transcript.current, (), earlier, room, texts)
+    record = write_history(transcript.current, (), earlier, room, context.policy.texts)
     return INSTRUCTION.format(**parts, record=record)
 
 
-def _asked(scene: EffectContext) -> str:
+def _asked(turn: int, transcript: Transcript) -> str:
     """What was said to the model in this turn, or in the failed one that it tries again."""
-    messages = of_turn(scene.transcript.messages, scene.transcript.first_try(scene.turn))
+    messages = of_turn(transcript.messages, transcript.first_try(turn))
     return "\n\n".join(message.text for message in messages if message.role == "user" and message.text.strip())
 
 
-def _received(effect: VerifyWork, scene: EffectContext) -> Iterator[str]:
+def _received(effect: VerifyWork, policy: Policy, transcript: Transcript) -> Iterator[str]:
     """What the user has received in the end, as they read it; without words they receive nothing (case B5)."""
-    texts = (text_of_reply(scene.transcript.words(said), scene.context.policy) for said in effect.deliverable)
+    texts = (text_of_reply(transcript.words(said), policy) for said in effect.deliverable)
     yield from (text for text in texts if text.strip())

@@ -85,7 +85,7 @@ class CachedPrompt:
 
 
 class PromptCache:
-    """The prefixes of the conversations that are in memory, each for as long as its transcript is."""
+    """The prefixes of the conversations that are in memory, each for as long as its history is."""
 
     def __init__(self) -> None:
         self._prefixes: dict[str, CachedPrompt] = {}
@@ -93,9 +93,9 @@ class PromptCache:
     def __len__(self) -> int:
         return len(self._prefixes)
 
-    def of(self, scene: EffectContext) -> CachedPrompt:
+    def of(self, context: EffectContext) -> CachedPrompt:
         """The prefix of this conversation's requests."""
-        if scene.conversation_id not in self._prefixes:
-            self._prefixes[scene.conversation_id] = CachedPrompt()
-            finalize(scene.transcript, self._prefixes.pop, scene.conversation_id, None).atexit = False
-        return self._prefixes[scene.conversation_id]
+        if context.conversation_id not in self._prefixes:
+            self._prefixes[context.conversation_id] = CachedPrompt()
+            finalize(context.history, self._prefixes.pop, context.conversation_id, None).atexit = False
+        return self._prefixes[context.conversation_id]

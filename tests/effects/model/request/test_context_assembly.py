@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from turnwise.effects.clock import SystemClock
-from turnwise.effects.context import EffectContext
 from turnwise.effects.model.performers.model import ModelPerformer
 from turnwise.effects.model.performers.model_caller import ModelCaller
 from turnwise.effects.model.port import ModelAnswer, ModelRequest
@@ -28,8 +27,8 @@ from turnwise.testing import FunctionLlm
 
 from ....support.agents_and_flows import BUILDER, COOK, GUIDE, Flow, sent
 from ....support.conversation import completing, responding
+from ....support.effect_contexts import effect_context
 from ....support.openai_server import Body, violations
-from ...test_dispatcher import NoStore
 
 TEXTS = Texts()
 SYSTEM = "You are kind."
@@ -471,10 +470,10 @@ class TestWhateverHappens:
         perform = ModelPerformer(
             ModelCaller(lambda name: FunctionLlm(answer), 5), ToolRegistry([search]), SystemClock()
         )
-        scene = EffectContext("c", flow.state.book.turn, flow.history.context, flow.said, lambda *_: None, NoStore())
+        context = effect_context("c", flow.said, flow.state.book.turn, flow.history.context)
         asked = [effect for effect in flow.requests() if effect.memory is not None]
         for effect in (asked[0], asked[-1]):
-            await perform(effect, scene)
+            await perform(effect, context)
 
         first, plain = received
         assert first.messages[0]["content"] == f"{SYSTEM}\n\n{MEMORY}\nYou like sushi."

@@ -9,17 +9,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.effects.context import EffectContext
 from turnwise.effects.model.request import prompt_cache as module
 from turnwise.effects.model.request.prompt_cache import CachedPrompt, PromptCache
 from turnwise.effects.model.request.request_builder import Offer, build_request
 from turnwise.effects.model.request.request_digest import request_digest
-from turnwise.states import Context
 from turnwise.states.effects import RequestLlm
-from turnwise.states.projections.transcript import Transcript
 from turnwise.states.values.messages import Message
 
-from ...test_dispatcher import NoStore
+from ....support.effect_contexts import effect_context
 from .test_request_builder import MESSAGES, MISTRAL, MODEL, SEAL, assistant, call, offer, result, user
 
 TOOLS = ((), (offer("x:find_table"),))
@@ -111,10 +108,7 @@ class TestManyConversations:
         """Nothing of a conversation stays behind when it is forgotten."""
         kept = PromptCache()
 
-        def scene(name: str) -> EffectContext:
-            return EffectContext(name, 1, Context(), Transcript(), lambda *_: None, NoStore())
-
-        first, second = scene("first"), scene("second")
+        first, second = effect_context("first"), effect_context("second")
         assert kept.of(first) is kept.of(first) is not kept.of(second)
         del first
         gc.collect()
