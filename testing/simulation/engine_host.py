@@ -75,6 +75,7 @@ class EngineHost:
 
     def _furnished(self, models: tuple[ModelSpec, ...]) -> Engine:
         """An engine with all that it needs, but for a store."""
+        from ...effects.channels.delivery_dispatcher import DeliveryDispatcher
         from ...effects.channels.performer import DeliveryPerformer
         from ...engine.bootstrap import Models
 

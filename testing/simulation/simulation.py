@@ -122,6 +122,7 @@ class Simulation:
         if not self._in_file:
             return []
         from .stored.file import FileStorage
+        from .stored.other_conversations import OtherConversation
 
         assert isinstance(self._storage, FileStorage)
         homes = ("left", "right", "above", "above")[: self._dice.number(0, 4)]
