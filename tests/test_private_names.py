@@ -46,6 +46,9 @@ KNOWN: dict[str, set[str]] = {
     "tests/states/test_table.py": {"_compile"},
     "tests/support/engine_scenarios.py": {"_database", "_writing"},
     "tests/support/planted_loops.py": {
+        "_dispatch",
+        "_log",
+        "_outbox",
         "_clock",
         "_draining",
         "_keeper",
