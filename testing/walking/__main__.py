@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 
 from .corpus import Kept, read_walks, write_walks
-from .pairs import Coverage
+from .pairs import Coverage, Pair
 from .walk import Curious, Recorded, walk
 
 
@@ -55,13 +55,18 @@ def search(coverage: Coverage, seed: int, seconds: float) -> Iterator[Kept]:
         seed += 1
 
 
-def needed(walks: Sequence[Kept]) -> Iterator[Kept]:
+def pairs_of(kept: Kept) -> Iterator[Pair]:
+    """The pairs that a walk takes."""
+    seed, choices = kept
+    return (stride.pair for stride in walk(seed, Recorded(choices)))
+
+
+def needed(walks: Sequence[Kept], pairs: Callable[[Kept], Iterable[Pair]] = pairs_of) -> Iterator[Kept]:
     """Those of the walks that cover what no longer one covers: the longest first."""
     coverage = Coverage()
-    for seed, choices in sorted(walks, key=lambda kept: -len(kept[1])):
-        pairs = [stride.pair for stride in walk(seed, Recorded(choices))]
-        if sum(coverage.add(pair) for pair in pairs):
-            yield seed, choices
+    for kept in sorted(walks, key=lambda kept: -len(kept[1])):
+        if sum([coverage.add(pair) for pair in pairs(kept)]):
+            yield kept
 
 
 if __name__ == "__main__":

@@ -50,16 +50,13 @@ from turnwise.states.grammar import (
 )
 from turnwise.states.handlers import guards
 from turnwise.states.machine import Edge, TableFault, build, edges
-from turnwise.states.states import STATES, Busy
+from turnwise.states.states import STATES
 from turnwise.states.step_builder import StepBuilder
 from turnwise.states.table import TABLE
-from turnwise.states.values.inbox import MAX_INBOX, Waiting
-from turnwise.testing.generation.fitting import candidates, every_request
-from turnwise.testing.strategies import NOON, contexts_for, events, events_for, states
-from turnwise.testing.walking import Recorded, read_walks, walk
-from turnwise.testing.walking.opening import generator_of
+from turnwise.testing.strategies import contexts_for, events, events_for, states
 
 from ..support.conversation import Conversation
+from ..support.kept_walks import survey
 
 Function = Callable[..., Any]
 Situation = tuple[State, Event, Context]
@@ -356,45 +353,6 @@ class TestTheTwoMachines:
             MACHINE.events[event.type].trigger(cursor, *situation)
 
 
-def happenings() -> Iterator[Situation]:
-    """What conversations at their most various go through, and at every tenth step whatever else could happen: there,
-    with a full inbox, and at the end."""
-    full = tuple(Waiting(event_id=f"waiting {n}", seq=n) for n in range(MAX_INBOX))
-    for seed, choices in read_walks(WALKS):
-        generator = generator_of(seed)
-        for place, stride in enumerate(walk(seed, Recorded(choices))):
-            yield stride.state, stride.event, stride.context
-            if place % 10 == 0:
-                crowded = stride.state.replace(inbox=full) if isinstance(stride.state, Busy) else Closed()
-                for state in (stride.state, crowded):
-                    everything = [*candidates(*generator, state, NOON), *every_request(*generator, state, NOON)]
-                    yield from ((state, event, stride.context) for event in everything)
-
-
-@pytest.fixture(scope="module")
-def met() -> frozenset[tuple[type[State], int]]:
-    """Each entry of the table that some event met, by its state and its place there."""
-    found = set()
-    for state, event, context in happenings():
-        if (entry := machine.entry_for(state, event, context)) is not None:
-            found.add((type(state), TABLE[type(state)].index(entry)))
-    return frozenset(found)
-
-
-@pytest.fixture(scope="module")
-def taken() -> frozenset[tuple[str, int]]:
-    """Each branch that some step took, by its junction and its place there."""
-    found = set()
-    for seed, choices in read_walks(WALKS):
-        for stride in walk(seed, Recorded(choices)):
-            target = stride.pair[1].row.to
-            for branch_ in machine.branches_for(stride.state, stride.event, stride.context):
-                assert isinstance(target, Junction)
-                found.add((target.name, target.branches.index(branch_)))
-                target = branch_.to
-    return frozenset(found)
-
-
 @pytest.mark.xdist_group("walks")
 class TestNothingIsHidden:
     """Law 15, by trial: no guard swallows what another waits for."""
@@ -407,11 +365,9 @@ class TestNothingIsHidden:
             for n, entry in enumerate(TABLE[kind])
         ],
     )
-    def test_every_entry_is_the_first_for_something(
-        self, met: frozenset[tuple[type[State], int]], kind: type[State], place: int
-    ) -> None:
+    def test_every_entry_is_the_first_for_something(self, kind: type[State], place: int) -> None:
         """Each row, refusal and no-op of each state is met by some event."""
-        assert (kind, place) in met
+        assert (kind, place) in survey().entries
 
     @pytest.mark.parametrize(
         ("asked", "place"),
@@ -421,11 +377,9 @@ class TestNothingIsHidden:
             for n in range(len(each.branches))
         ],
     )
-    def test_every_branch_is_taken_by_something(
-        self, taken: frozenset[tuple[str, int]], asked: Junction, place: int
-    ) -> None:
+    def test_every_branch_is_taken_by_something(self, asked: Junction, place: int) -> None:
         """Each way out of each junction."""
-        assert (asked.name, place) in taken
+        assert (asked.name, place) in survey().branches
 
 
 def test_a_row_that_the_machine_does_not_know_is_named() -> None:

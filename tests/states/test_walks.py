@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from turnwise.states import Context, Policy, Verifying, WorkVerified, transition
+from turnwise.states import Context, Policy, WorkVerified, transition
 from turnwise.testing import Trace, check_laws, observe
 from turnwise.testing.laws import checks_what_is_delivered
 from turnwise.testing.observation import NOTHING
@@ -18,18 +18,18 @@ from turnwise.testing.walking.pairs import rows
 from turnwise.testing.walking.walk import Stride
 
 from ..conftest import SUMMARY_LINES
+from ..support.kept_walks import WALKS, survey
 
 pytestmark = pytest.mark.xdist_group("walks")  # so that one worker takes them all, once
 
-WALKS = Path(__file__).parent.parent / "fixtures" / "walks.txt"
 EVERY_PAIR = 4_543
 """What the longest search so far has found; a longer one that finds more keeps its walks, and raises this."""
 
 
 @pytest.fixture(scope="module")
 def coverage(pytestconfig: pytest.Config) -> Coverage:
-    """What the kept walks take; it is told at the end of the run."""
-    covered = take(read_walks(WALKS))
+    """What the kept walks take, which is also printed at the end of the run."""
+    covered = survey().coverage
     pytestconfig.stash[SUMMARY_LINES].append(f"Walks through the table take {covered}.")
     return covered
 
@@ -67,20 +67,18 @@ class TestTheKeptWalks:
     def test_each_claim_is_checked_by_what_is_delivered(self) -> None:
         """Law 11, case S11: along every walk that leads through a check, since those are few."""
         ends = 0
-        for seed, choices in read_walks(WALKS):
+        for seed, choices in survey().checked:
             strides = list(walk(seed, Recorded(choices)))
-            checks = [stride for stride in strides if isinstance(stride.state, Verifying)]
-            if checks:
-                check_laws(along(seed, strides), checks_what_is_delivered)
-            ends += sum(isinstance(stride.event, WorkVerified) and stride.event.passed for stride in checks)
+            check_laws(along(seed, strides), checks_what_is_delivered)
+            ends += sum(isinstance(stride.event, WorkVerified) and stride.event.passed for stride in strides)
 
         assert ends > 10
 
     def test_none_of_them_is_idle(self) -> None:
         """Each covers something that no longer one does."""
-        kept = read_walks(WALKS)
+        pairs = survey().pairs
 
-        assert len(list(needed(kept))) == len(kept)
+        assert len(list(needed([*pairs], pairs.__getitem__))) == len(pairs)
 
 
 class TestAWalk:

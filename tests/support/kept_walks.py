@@ -1,0 +1,89 @@
+"""The walks that are kept in fixtures/walks.txt, and what they go through.
+
+Taking all of them needs seconds, so it is done once in a process, for all tests that ask. These tests are in the group
+`walks`, which pytest-xdist runs in one process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from turnwise.states import Closed, Event, State, Verifying
+from turnwise.states.grammar import Junction
+from turnwise.states.machine import branches_for, entry_for
+from turnwise.states.states import Busy
+from turnwise.states.table import TABLE
+from turnwise.states.values.inbox import MAX_INBOX, Waiting
+from turnwise.testing.generation.chance import Chance
+from turnwise.testing.generation.fitting import candidates, every_request
+from turnwise.testing.generation.vocabulary import Vocabulary
+from turnwise.testing.strategies import NOON
+from turnwise.testing.walking import Coverage, Pair, Recorded, read_walks, walk
+from turnwise.testing.walking.corpus import Kept
+from turnwise.testing.walking.opening import generator_of
+from turnwise.testing.walking.walk import Stride
+
+WALKS = Path(__file__).parent.parent / "fixtures" / "walks.txt"
+
+FULL_INBOX = tuple(Waiting(event_id=f"waiting {n}", seq=n) for n in range(MAX_INBOX))
+
+
+@dataclass
+class Survey:
+    """What the kept walks go through."""
+
+    coverage: Coverage = field(default_factory=Coverage)
+    pairs: dict[Kept, list[Pair]] = field(default_factory=dict)
+    """The pairs of rows that each walk takes, in order."""
+    checked: list[Kept] = field(default_factory=list)
+    """The walks in which work is verified."""
+    entries: set[tuple[type[State], int]] = field(default_factory=set)
+    """Each entry of the table that some event met, by its state and its place there."""
+    branches: set[tuple[str, int]] = field(default_factory=set)
+    """Each branch that some step took, by the name of its junction and its place there."""
+
+    def take(self, kept: Kept) -> None:
+        """Take a walk. At every tenth step, offer the state whatever else could happen: as it is, with a full inbox,
+        and when the conversation is closed."""
+        seed, choices = kept
+        pairs, checked = self.pairs.setdefault(kept, []), False
+        generator = generator_of(seed)
+        for place, stride in enumerate(walk(seed, Recorded(choices))):
+            self.coverage.add(stride.pair)
+            pairs.append(stride.pair)
+            checked = checked or isinstance(stride.state, Verifying)
+            self._meet(stride, stride.state, stride.event)
+            self._branch(stride)
+            if place % 10 == 0:
+                self._meet_everything(stride, generator)
+        if checked:
+            self.checked.append(kept)
+
+    def _meet_everything(self, stride: Stride, generator: tuple[Chance, Vocabulary]) -> None:
+        crowded = stride.state.replace(inbox=FULL_INBOX) if isinstance(stride.state, Busy) else Closed()
+        for state in (stride.state, crowded):
+            for event in (*candidates(*generator, state, NOON), *every_request(*generator, state, NOON)):
+                self._meet(stride, state, event)
+
+    def _meet(self, stride: Stride, state: State, event: Event) -> None:
+        entry = entry_for(state, event, stride.context)
+        if entry is not None:
+            self.entries.add((type(state), TABLE[type(state)].index(entry)))
+
+    def _branch(self, stride: Stride) -> None:
+        target = stride.pair[1].row.to
+        for branch in branches_for(stride.state, stride.event, stride.context):
+            assert isinstance(target, Junction)
+            self.branches.add((target.name, target.branches.index(branch)))
+            target = branch.to
+
+
+@cache
+def survey() -> Survey:
+    """Take every kept walk, once in this process."""
+    found = Survey()
+    for kept in read_walks(WALKS):
+        found.take(kept)
+    return found
