@@ -21,7 +21,7 @@ from ..effects.model.rehearsal.llm import REHEARSAL, RehearsalLlm
 from ..effects.text import is_encodable
 from ..effects.timers import TimerPerformer
 from ..effects.tools.performer import ToolPerformer
-from ..effects.tools.reconciling import ReconcilePerformer
+from ..effects.tools.reconciliation import ReconcilePerformer
 from ..effects.tools.registry import ToolRegistry
 from ..states.effects import (
     CompactHistory,

@@ -1,4 +1,5 @@
-"""Tools: functions of a host program that a model may call.
+"""Tools: functions of an application that a model may call.
 
-`tool.py` makes a function a tool, `registry.py` holds those of an engine, `run.py` runs one call.
+`tool.py` makes a function a tool, `registry.py` holds the tools of an engine, and `execution.py` runs one call. How a
+model is asked is not known here.
 """

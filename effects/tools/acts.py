@@ -1,8 +1,8 @@
-"""What a tool may do beside returning a text: the acts, as a tool returns them.
+"""Acts: what a tool may do beside returning a text.
 
-The machine knows no tool by name: a tool that returns an act does what only the machine can do, such as waiting for a
-person or speaking to one. A tool may return only acts of the kinds that it declares. One that asks or spawns, and one
-that speaks at once, must be exclusive.
+The machine knows no tool by its name. A tool that returns an act asks for what only the machine can do, such as waiting
+for the user's answer or speaking to the user. A tool may return only acts of the kinds that it declares. A tool that
+asks, spawns or speaks at once must be exclusive.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from ...states.policy.policy import Policy
 from ...states.values.acts import Act, ActKind, AgentMail, Speech, SubAgents, WorkComplete
 from ...states.values.questions import QuestionSet
 
-NEEDS_TO_BE_ALONE: frozenset[ActKind] = frozenset({"question", "children"})
+EXCLUSIVE_ACTS: frozenset[ActKind] = frozenset({"question", "children"})
 """Kinds of act that only an exclusive tool may declare."""
 
 
 @dataclass(frozen=True, config=ConfigDict(hide_input_in_errors=True))
 class Question:
-    """Ask a person and wait; the answers become the result of the call.
+    """Ask the user and wait. The answers become the result of the call.
 
-    Raises `pydantic.ValidationError` for questions that cannot be asked (case P16).
+    Raises `pydantic.ValidationError` for questions that do not follow the rules for questions.
     """
 
     kind: ClassVar[ActKind] = "question"
@@ -35,15 +35,17 @@ class Question:
 
 
 def acts_in(value: object) -> tuple[Act, ...] | None:
-    """The acts, if a tool returned one, or several in a list; None for anything else. `Pure.`"""
-    several = value if isinstance(value, list | tuple) and value else (value,)
-    are_acts = all(isinstance(one, Speech | WorkComplete | AgentMail | SubAgents) for one in several)
-    return tuple(several) if are_acts else None
+    """The acts, if a tool returned one, or a list of them; None for any other value. `Pure.`"""
+    items = value if isinstance(value, list | tuple) and value else (value,)
+    are_acts = all(isinstance(item, Speech | WorkComplete | AgentMail | SubAgents) for item in items)
+    return tuple(items) if are_acts else None
 
 
-def acknowledge(acts: Sequence[Act], policy: Policy) -> str:
-    """What the model reads of acts that are carried out: of speech, whether it is out already (cases S1, B11); of a
-    claim, what it depends on (case S9). `Pure.`"""
+def acknowledgement_of(acts: Sequence[Act], policy: Policy) -> str:
+    """The result that the model reads of acts that are carried out.
+
+    Of speech it says whether the user has it already, of a claim of completed work what the claim depends on. `Pure.`
+    """
     texts, keeps_last = policy.texts, policy.speech.keep == "last"
     moments = {act.when for act in acts if isinstance(act, Speech)}
     if "turn_end" in moments:
@@ -54,10 +56,10 @@ def acknowledge(acts: Sequence[Act], policy: Policy) -> str:
 
 
 def success(message: str) -> str:
-    """What the model reads where all is well, with a message unless it is empty. `Pure.`"""
+    """The result of an act that succeeded, as JSON; an empty message is left out. `Pure.`"""
     return json.dumps({"success": True, **({"message": message} if message else {})}, ensure_ascii=False)
 
 
 def refusal(sentence: str) -> str:
-    """What the model reads of an act that is not carried out (case S7). `Pure.`"""
+    """The result of an act that is not carried out, as JSON with the reason. `Pure.`"""
     return json.dumps({"success": False, "error": sentence}, ensure_ascii=False)

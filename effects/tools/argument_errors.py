@@ -1,6 +1,6 @@
-"""What is wrong with the arguments of a call, said in a sentence that a model can act on.
+"""Describes what is wrong with the arguments of a call, in a sentence that a model can act on.
 
-The sentence names the fields and never repeats their values: it is stored, logged and shown.
+The sentence is stored, logged and shown. So it names the fields and never repeats their values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..text import encodable
 NOT_AN_OBJECT = "Invalid input: the arguments are not a JSON object"
 
 _MAX_FIELD = 60
-"""The most characters of a field's name; an undeclared one is the model's own invention."""
+"""The most characters of a field's name. A model may make up names of any length."""
 
 
 class InvalidArguments(Exception):
@@ -29,19 +29,23 @@ class InvalidArguments(Exception):
         self.sentence = sentence
 
 
-def fault(error: ValidationError, data: object = None) -> str:
+class NothingToSay(Exception):
+    """A call of a speaking tool holds no words, and the policy wants it acknowledged all the same."""
+
+
+def describe_fault(error: ValidationError, data: object = None) -> str:
     """Everything that is wrong, in one sentence of bounded length.
 
-    `data` is the JSON that was validated; without it no field is named. The sentences of our own rules for questions
-    stand alone, in the words of seed 002; everything else begins with "Invalid input: ". `Pure.`
+    `data` is the JSON that was validated; without it no field is named. The sentences of the rules for questions stand
+    alone; any other sentence begins with "Invalid input: ". `Pure.`
     """
     errors = error.errors(include_url=False, include_input=False)
-    said = "; ".join(_one(each, data) for each in errors)
-    ours = all(each["type"] == QUESTION_FAULT for each in errors)
-    return shortened(encodable(said if ours else f"Invalid input: {said}"))
+    sentences = "; ".join(_describe(details, data) for details in errors)
+    is_about_questions = all(details["type"] == QUESTION_FAULT for details in errors)
+    return shortened(encodable(sentences if is_about_questions else f"Invalid input: {sentences}"))
 
 
-def _one(error: ErrorDetails, data: object) -> str:
+def _describe(error: ErrorDetails, data: object) -> str:
     if error["type"] == QUESTION_FAULT:
         return error["msg"]
     path = ".".join(shortened(str(part), _MAX_FIELD) for part in _path(error, data))
@@ -49,27 +53,27 @@ def _one(error: ErrorDetails, data: object) -> str:
 
 
 def _path(error: ErrorDetails, data: object) -> Iterable[int | str]:
-    """The steps of the error's location that lead through the data: pydantic puts names of types between them."""
-    for step in error["loc"]:
-        if _leads_on(step, data):
-            yield step
-            data = data[step]  # type: ignore[index]
-        elif isinstance(data, dict | list) and error["type"] == "missing" and step == error["loc"][-1]:
-            yield step
+    """The parts of the error's location that exist in the data. Between these pydantic puts names of types."""
+    for part in error["loc"]:
+        if _exists(part, data):
+            yield part
+            data = data[part]  # type: ignore[index]
+        elif isinstance(data, dict | list) and error["type"] == "missing" and part == error["loc"][-1]:
+            yield part
 
 
-def _leads_on(step: int | str, data: object) -> bool:
+def _exists(part: int | str, data: object) -> bool:
     if isinstance(data, list):
-        return isinstance(step, int) and step < len(data)
-    return isinstance(data, dict) and step in data
+        return isinstance(part, int) and part < len(data)
+    return isinstance(data, dict) and part in data
 
 
 def _message(error: ErrorDetails) -> str:
     context: dict[str, Any] = error.get("ctx", {})
     match error["type"]:
-        case "value_error" | "assertion_error":  # raised by a host's validator, whose words need no class name
+        case "value_error" | "assertion_error":  # raised by a validator of the application; its class says nothing
             return _first_line(str(context["error"])) or "Input is not valid"
-        case "union_tag_invalid":  # pydantic's words for these two repeat the input
+        case "union_tag_invalid":  # pydantic's own sentences for these two repeat the input
             return f"Input should be tagged as one of {context['expected_tags']}"
         case "uuid_parsing":
             return "Input should be a valid UUID"

@@ -1,7 +1,7 @@
-"""Turns the arguments of a call, JSON text written by a model, into what the function takes.
+"""Turns the arguments of a call, JSON text written by a model, into the arguments of a function.
 
 A model may write anything. So each function gets a pydantic model of its parameters, which describes them as JSON
-schema and checks what comes back; whatever does not fit becomes one sentence for the model, never an exception.
+schema and validates the arguments. Arguments that do not fit are described to the model in one sentence.
 """
 
 from __future__ import annotations
@@ -17,67 +17,67 @@ from pydantic_core import from_json
 from ...states.errors import ConfigurationError
 from ...states.policy.policy import Policy
 from ..text import encodable_json
-from .argument_errors import NOT_AN_OBJECT, InvalidArguments, fault
+from .argument_errors import NOT_AN_OBJECT, InvalidArguments, describe_fault
 from .context import ToolContext
 from .schema import Schema, schema_of
-from .signature import Parameter, parameters_of, underlying
+from .signature import Parameter, parameters_of, plain_function_of
 
 MAX_ARGUMENTS = 1_000_000
-"""The most characters of one call's arguments. Ours: as much as a message of a person may bring."""
+"""The most characters of one call's arguments: as many as a message of the user may have."""
 
 _LOGGER = logging.getLogger("turnwise.tools")
 
 
 class Arguments:
-    """What a function can be called with. `schema` describes it to a model, parameters of type ToolContext left out.
+    """The arguments that a function takes. `schema` describes them to a model, without parameters of type ToolContext.
 
-    `names` are local names that the types of the function may use besides its module's.
-    Raises ConfigurationError, naming function and parameter, for a function that a model could not call.
+    `names` are local names that the function's types may use besides those of its module. Raises ConfigurationError,
+    naming function and parameter, for a function that a model could not call.
     """
 
     def __init__(self, function: Callable[..., Any], names: Mapping[str, object] | None = None) -> None:
         parameters = parameters_of(function, names or {})
         self._context_names = [parameter.name for parameter in parameters if parameter.is_context]
         self._parameters = [parameter for parameter in parameters if not parameter.is_context]
-        self._model, self.schema = _described(underlying(function).__name__, self._parameters)
+        self._model, self.schema = _describe(plain_function_of(function).__name__, self._parameters)
 
     def under(self, policy: Policy) -> Arguments:
-        """What reads arguments under these rules. Only those of tools that speak depend on them."""
+        """The arguments as read under this policy. Only those of speaking tools depend on it."""
         return self
 
     def check(self, text: str) -> None:
-        """Raises InvalidArguments if a call with these arguments could not run."""
-        self._validated(text)
+        """Raise InvalidArguments if a call with these arguments could not run."""
+        self._validate(text)
 
     def read(self, text: str, context: ToolContext) -> dict[str, Any]:
-        """The keyword arguments for the function, in its types, the context among them. Raises InvalidArguments."""
-        validated = self._validated(text)
-        given = {parameter.name: getattr(validated, _field(i)) for i, parameter in enumerate(self._parameters)}
-        return {**given, **dict.fromkeys(self._context_names, context)}
+        """The keyword arguments for the function, in its types, with the context. Raises InvalidArguments."""
+        validated = self._validate(text)
+        values = {parameter.name: getattr(validated, _field(i)) for i, parameter in enumerate(self._parameters)}
+        return {**values, **dict.fromkeys(self._context_names, context)}
 
-    def _validated(self, text: str) -> BaseModel:
-        text = normalized(text)
-        data = _json_object(text)
+    def _validate(self, text: str) -> BaseModel:
+        text = normalize(text)
+        data = _parse_object(text)
         try:
             return self._model.model_validate_json(text)
         except ValidationError as error:
-            raise InvalidArguments(fault(error, data)) from None
+            raise InvalidArguments(describe_fault(error, data)) from None
         except Exception as error:
             _LOGGER.warning("A validator of a tool's arguments failed", exc_info=error)
             raise InvalidArguments("Invalid input: the arguments could not be checked") from None
 
 
-def normalized(text: str) -> str:
-    """The arguments as they are kept: encodable as UTF-8, and `{}` if blank (some models write nothing for none).
+def normalize(text: str) -> str:
+    """The arguments as they are stored: encodable as UTF-8, and `{}` if blank, as some models write no arguments.
 
-    Raises InvalidArguments if there are too many of them.
+    Raises InvalidArguments if they are too long.
     """
     if len(text) > MAX_ARGUMENTS:
         raise InvalidArguments(f"Invalid input: the arguments are longer than {MAX_ARGUMENTS:,} characters")
     return encodable_json(text) if text.strip() else "{}"
 
 
-def _json_object(text: str) -> dict[str, Any]:
+def _parse_object(text: str) -> dict[str, Any]:
     try:
         data = from_json(text, allow_inf_nan=False)
     except ValueError:
@@ -87,21 +87,21 @@ def _json_object(text: str) -> dict[str, Any]:
     return data
 
 
-def _field(place: int) -> str:
-    # Not the parameter's name: that may begin with an underscore or be a name that every pydantic model has.
-    return f"turnwise_parameter_{place}"
+def _field(index: int) -> str:
+    # Not the parameter's name, which may begin with an underscore or be a name that every pydantic model has.
+    return f"turnwise_parameter_{index}"
 
 
-def _described(function: str, parameters: Sequence[Parameter]) -> tuple[type[BaseModel], Schema]:
+def _describe(function: str, parameters: Sequence[Parameter]) -> tuple[type[BaseModel], Schema]:
     try:
         return _model_and_schema(parameters)
     except Exception as error:
-        name = next((each.name for each in parameters if not _fits(each)), None)
+        name = next((parameter.name for parameter in parameters if not _can_be_described(parameter)), None)
         about = f"The function {function}" if name is None else f"The parameter {name} of {function}"
         raise ConfigurationError(f"{about} has a type that cannot be described to a model as JSON.") from error
 
 
-def _fits(parameter: Parameter) -> bool:
+def _can_be_described(parameter: Parameter) -> bool:
     try:
         _model_and_schema([parameter])
     except Exception:
@@ -111,7 +111,7 @@ def _fits(parameter: Parameter) -> bool:
 
 def _model_and_schema(parameters: Sequence[Parameter]) -> tuple[type[BaseModel], Schema]:
     names = {_field(i): parameter.name for i, parameter in enumerate(parameters)}
-    # Dataclasses and typed dicts among the types inherit these settings, so the generator meets their fields too.
+    # Dataclasses and typed dicts among the types inherit this configuration, so the generator gets their fields too.
     config = ConfigDict(
         extra="forbid",
         allow_inf_nan=False,
@@ -124,5 +124,5 @@ def _model_and_schema(parameters: Sequence[Parameter]) -> tuple[type[BaseModel],
 
 
 def _definition(parameter: Parameter) -> tuple[Any, Any]:
-    required = parameter.default is inspect.Parameter.empty
-    return (parameter.annotation, ... if required else parameter.default)
+    is_required = parameter.default is inspect.Parameter.empty
+    return (parameter.annotation, ... if is_required else parameter.default)

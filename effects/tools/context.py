@@ -1,21 +1,38 @@
-"""What a tool may know about the call that it serves."""
+"""What a tool function may know about the call that it serves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..context import EffectContext
+
 
 @dataclass(frozen=True)
 class ToolContext:
-    """Given to a tool function that has a parameter of this type; the model neither sees nor fills that parameter.
+    """The argument for a parameter of this type, which the model neither sees nor fills.
 
-    `key` is `<conversation id>/<effect id>`, the same when this call is run again after a crash: a tool that acts on
-    the world hands it on as its idempotency key. Where a person in doubt says that it is to run again, that run has a
-    key of its own. `progress` shows a line to whoever watches, and may be called from any thread.
+    `key` is `<conversation id>/<effect id>` and stays the same when the call is run again after a crash. A tool that
+    acts on the world passes it on as its idempotency key. If a person decides that a call in doubt is to run again,
+    that run has a key of its own. `progress` shows a line to everybody who watches the conversation; it may be called
+    from any thread.
     """
 
     conversation_id: str
     key: str
     call_id: str
     progress: Callable[[str], None]
+
+
+def tool_context_of(call_id: str, context: EffectContext, effect_id: int, started_as: int) -> ToolContext:
+    """The context for a function that serves this call as the effect `effect_id`.
+
+    `started_as` is the effect as which the call was first started; it is another one if a crash lies between.
+    """
+
+    def progress(text: str) -> None:
+        context.progress(effect_id, "tool_progress", {"call_id": call_id, "text": text})
+
+    return ToolContext(
+        conversation_id=context.conversation_id, key=context.key(started_as), call_id=call_id, progress=progress
+    )

@@ -1,4 +1,4 @@
-"""Writes what a tool returned as the text that a model reads, with the images that it sees beside it."""
+"""Turns the value that a tool returned into the text that a model reads, and the images that it sees beside it."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from ...states.values.messages import ToolResult
 from ..text import encodable, encodable_json
 
 DONE = "Done."
-"""The result of a tool that returns nothing: an empty text would look like a failure."""
+"""The result of a tool that returns nothing. An empty text would look like a failure."""
 
 
 def result_of(value: object) -> ToolResult:
-    """What a tool says by returning this.
+    """The result for this value.
 
-    An `Image` is shown to the model, and so is each image in a list, whose other values become the text, with blank
-    lines between them. Raises `pydantic.ValidationError` for too many images, and what `written` raises. `Pure.`
+    An `Image` is shown to the model, and so is each image in a list; the other values of the list become the text, with
+    blank lines between them. Raises `pydantic.ValidationError` for too many images, and what `text_of` raises. `Pure.`
     """
     values = value if isinstance(value, list | tuple) else [value]
-    images = tuple(each for each in values if isinstance(each, Image))
+    images = tuple(item for item in values if isinstance(item, Image))
     if not images:
-        return ToolResult(text=written(value))
-    text = "\n\n".join(written(each) for each in values if not isinstance(each, Image))
+        return ToolResult(text=text_of(value))
+    text = "\n\n".join(text_of(item) for item in values if not isinstance(item, Image))
     return ToolResult(text=text, images=images)
 
 
-def written(value: object) -> str:
-    """A text as it is, nothing as "Done.", anything else as JSON (pydantic models, dataclasses, dicts, numbers, …).
+def text_of(value: object) -> str:
+    """A string as it is, None as "Done.", anything else as JSON: pydantic models, dataclasses, dicts, numbers, ….
 
-    What JSON does not know is written as `str` writes it. Lone surrogates are replaced. Raises `TypeError` for an
+    A value that JSON does not know is written by `str`. Lone surrogates are replaced. Raises `TypeError` for an
     iterator, and whatever a value raises that cannot be written. `Pure.`
     """
     if value is None:
@@ -43,9 +43,9 @@ def written(value: object) -> str:
         raise TypeError("an iterator may never end")
     try:
         return to_json(value, fallback=str, inf_nan_mode="strings").decode()
-    except PydanticSerializationError:  # a lone surrogate, or a reason that shows again here
-        return encodable_json(json.dumps(value, default=_plain, allow_nan=False))
+    except PydanticSerializationError:  # a lone surrogate, or an error that is raised again below
+        return encodable_json(json.dumps(value, default=_jsonable, allow_nan=False))
 
 
-def _plain(value: object) -> object:
+def _jsonable(value: object) -> object:
     return to_jsonable_python(value, fallback=str, inf_nan_mode="strings")

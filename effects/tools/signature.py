@@ -1,7 +1,7 @@
-"""Reads from a function what it can be called with.
+"""Reads the parameters of a function.
 
-A model fills parameters by name and can only send JSON, so every parameter needs a name and a type. A function that a
-model could not call is refused when it is made a tool, not when it is called.
+A model gives arguments by name, as JSON, so every parameter needs a name and a type. A function that a model could not
+call is refused when it is made a tool, not when it is called.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _UNNAMED = {
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter: its resolved type, and its default or `inspect.Parameter.empty`."""
+    """A parameter with its resolved type, and its default or `inspect.Parameter.empty`."""
 
     name: str
     annotation: Any
@@ -33,35 +33,35 @@ class Parameter:
 
     @property
     def is_context(self) -> bool:
-        """Whether the runner fills it, not the model."""
+        """Whether the engine fills it, not the model."""
         return ToolContext in (self.annotation, *get_args(self.annotation))
 
 
-def underlying(function: object) -> Any:
-    """The plain function that holds name, docstring and types. Raises ConfigurationError if there is none.
+def plain_function_of(function: object) -> Any:
+    """The plain function that has the name, the docstring and the types. Raises ConfigurationError if there is none.
 
-    Functions, bound methods and `functools.partial` of them are taken.
+    Functions, bound methods and `functools.partial` of them are accepted.
     """
-    inner = function
-    while isinstance(inner, functools.partial):
-        inner = inner.func
-    if not (inspect.isfunction(inner) or inspect.ismethod(inner)):
+    plain = function
+    while isinstance(plain, functools.partial):
+        plain = plain.func
+    if not (inspect.isfunction(plain) or inspect.ismethod(plain)):
         raise ConfigurationError("A tool must be made of a function, a bound method or a functools.partial of these.")
-    if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
-        raise ConfigurationError(f"The function {inner.__name__} is a generator, but a tool returns one result.")
-    return inner
+    if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
+        raise ConfigurationError(f"The function {plain.__name__} is a generator, but a tool returns one result.")
+    return plain
 
 
 def parameters_of(function: Callable[..., Any], names: Mapping[str, object]) -> tuple[Parameter, ...]:
-    """The parameters, in order, less those that a partial has already filled.
+    """The parameters, in order, without those that a partial has already filled.
 
-    `names` are names visible where the function is defined besides its module's: types written as text may use them.
-    Raises ConfigurationError, naming function and parameter, for one that a model could not fill.
+    `names` are names that are visible where the function is defined, besides those of its module; annotations that are
+    strings may use them. Raises ConfigurationError, naming function and parameter, for one that a model could not fill.
     """
-    inner = underlying(function)
+    plain = plain_function_of(function)
     filled = function.keywords if isinstance(function, functools.partial) else {}
     declared = inspect.signature(function).parameters.values()
-    return tuple(_parameter(inner, each, names) for each in declared if each.name not in filled)
+    return tuple(_parameter(plain, parameter, names) for parameter in declared if parameter.name not in filled)
 
 
 def _parameter(function: Any, declared: inspect.Parameter, names: Mapping[str, object]) -> Parameter:
@@ -71,13 +71,13 @@ def _parameter(function: Any, declared: inspect.Parameter, names: Mapping[str, o
     if declared.annotation is inspect.Parameter.empty:
         raise ConfigurationError(f"{about} has no type.")
     try:
-        annotation = _resolved(function, declared.annotation, names)
+        annotation = _resolve(function, declared.annotation, names)
     except Exception as error:
         raise ConfigurationError(f"{about} has a type that is not known when the program runs.") from error
     return Parameter(declared.name, annotation, declared.default)
 
 
-def _resolved(function: Any, annotation: object, names: Mapping[str, object]) -> Any:
-    written = SimpleNamespace(__annotations__={"it": annotation})
-    visible = inspect.unwrap(function).__globals__
-    return get_type_hints(written, globalns=visible, localns=dict(names), include_extras=True)["it"]
+def _resolve(function: Any, annotation: object, names: Mapping[str, object]) -> Any:
+    holder = SimpleNamespace(__annotations__={"it": annotation})
+    module_names = inspect.unwrap(function).__globals__
+    return get_type_hints(holder, globalns=module_names, localns=dict(names), include_extras=True)["it"]

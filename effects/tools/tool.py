@@ -1,9 +1,8 @@
-"""Makes a function of a host program a tool that a model may call.
+"""Makes a function of an application a tool that a model may call.
 
-Name, description and arguments come from the function itself, as a reader of its definition would expect. What the
-function cannot say is declared: what may happen to a call if the process dies in the middle of it (`crash`), whether
-a person must allow it (`approval`), whether it must run alone (`exclusive`), what it may ask of the conversation
-(`acts`), and how long it may take.
+Name, description and arguments come from the function itself. Everything else is declared: what may happen to a call if
+the process dies while it runs (`crash`), whether a person must approve it (`approval`), whether it must run alone
+(`exclusive`), what it may ask of the conversation (`acts`), and how long it may take.
 """
 
 from __future__ import annotations
@@ -20,22 +19,22 @@ from typing import Any, Generic, ParamSpec, TypeVar, get_args, overload
 from ...states.errors import ConfigurationError
 from ...states.values.acts import ActKind
 from ...states.values.messages import CrashContract
-from .acts import NEEDS_TO_BE_ALONE
+from .acts import EXCLUSIVE_ACTS
 from .arguments import Arguments
-from .signature import underlying
+from .signature import plain_function_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _LEGAL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", re.ASCII)
-"""What every provider takes as the name of a tool."""
+"""The names of tools that every provider accepts."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tool(Generic[P, R]):
     """A function that a model may call. It can still be called like the function that it was made of.
 
-    `timeout` is in seconds. Raises ConfigurationError for declarations that cannot hold.
+    `timeout` is in seconds. Raises ConfigurationError for declarations that contradict each other.
     """
 
     name: str
@@ -53,10 +52,10 @@ class Tool(Generic[P, R]):
         for holds, sentence in self._conditions():
             if not holds:
                 raise ConfigurationError(sentence)
-        self._look_like_the_function()
+        self._copy_attributes_of_function()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """What the function returns."""
+        """Call the function."""
         return self.function(*args, **kwargs)
 
     @property
@@ -77,20 +76,20 @@ class Tool(Generic[P, R]):
         )
         yield self.crash in contracts, f"The crash contract of {self.name} must be one of {', '.join(contracts)}."
         yield set(self.acts) <= set(kinds), f"The acts of {self.name} can only be a list of {', '.join(kinds)}."
-        alone = ", ".join(sorted(NEEDS_TO_BE_ALONE.intersection(self.acts)))
-        yield self.exclusive or not alone, f"{self.name} declares {alone}, so it must be exclusive."
+        acts = ", ".join(sorted(EXCLUSIVE_ACTS.intersection(self.acts)))
+        yield self.exclusive or not acts, f"{self.name} declares {acts}, so it must be exclusive."
         yield (
             (self.reconcile is not None) == (self.crash == "reconcile"),
             f"The crash contract of {self.name} is reconcile if, and only if, it names a function that can be asked.",
         )
-        yield _is_time(self.timeout), f"The timeout of {self.name} must be a number of seconds above 0."
+        yield _is_timeout(self.timeout), f"The timeout of {self.name} must be a number of seconds above 0."
 
-    def _look_like_the_function(self) -> None:
-        """What functools.wraps does; through the dictionary, since a frozen value takes no attributes."""
-        inner = underlying(self.function)
-        theirs: dict[str, Any] = dict(vars(inner))
-        theirs.update((name, getattr(inner, name)) for name in functools.WRAPPER_ASSIGNMENTS if hasattr(inner, name))
-        vars(self).update({**theirs, "__wrapped__": self.function, **vars(self)})
+    def _copy_attributes_of_function(self) -> None:
+        """Do what functools.wraps does, through the dictionary, since a frozen dataclass refuses attributes."""
+        plain = plain_function_of(self.function)
+        copied: dict[str, Any] = dict(vars(plain))
+        copied.update((name, getattr(plain, name)) for name in functools.WRAPPER_ASSIGNMENTS if hasattr(plain, name))
+        vars(self).update({**copied, "__wrapped__": self.function, **vars(self)})
 
 
 AnyTool = Tool[..., Any]
@@ -101,7 +100,7 @@ def _is_legal(name: object) -> bool:
     return isinstance(name, str) and _LEGAL_NAME.fullmatch(name) is not None
 
 
-def _is_time(seconds: object) -> bool:
+def _is_timeout(seconds: object) -> bool:
     return isinstance(seconds, int | float) and 0 < seconds < math.inf
 
 
@@ -129,24 +128,26 @@ def tool(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
     - `crash`: what may happen to a call that was running when the process died. `pure` and `idempotent` may run again,
       the latter under the same key; `reconcile` can be asked whether it ran; `at_most_once`, the default, never runs
       twice.
-    - `reconcile`: the function that is asked. It takes the arguments of the call, as the tool does, and has the same
-      timeout; the `key` of its `ToolContext` is the one under which the call ran. It returns `"did_not_run"`, `"ran"`,
-      a `ToolResult` if it ran with this result, or `"unknown"`; then a person is asked, as they are if it fails.
-    - `approval`: a person must allow each call.
+    - `reconcile`: the function that is asked whether a call ran. It takes the arguments of the call, as the tool does,
+      and has the same timeout; the `key` of its `ToolContext` is the one under which the call ran. It returns
+      `"did_not_run"`, `"ran"`, a `ToolResult` if it ran with this result, or `"unknown"`. If it returns `"unknown"` or
+      fails, a person is asked.
+    - `approval`: a person must approve each call.
     - `exclusive`: it runs alone in its round.
     - `acts`: what it may do by what it returns: `"speech"` (`Speech`), `"work_complete"` (`WorkComplete`), `"mail"`
-      (`AgentMail`), `"children"` (`SubAgents`), `"question"`. What asks, spawns or speaks at once must be `exclusive`.
+      (`AgentMail`), `"children"` (`SubAgents`), `"question"`. A tool that asks, spawns or speaks at once must be
+      `exclusive`.
     - `timeout`: seconds that a call may take; 60 by default.
 
     The function may be a coroutine function or a plain one, which then runs in a thread of its own. Every parameter
     needs a type; `Annotated[…, Field(description=…)]` describes it, a default makes it optional, and one of type
     `ToolContext` is filled by the engine. The docstring is the description that the model reads.
 
-    What it returns is what the model reads: a text as it is, an `Image` or a list with images as images, anything else
-    as JSON. Of an act, or several in a list, it reads that they are carried out.
+    The model reads what the function returns: a text as it is, an `Image` or a list with images as images, anything
+    else as JSON. For an act, or a list of acts, it reads that they are carried out.
 
-    A coroutine whose turn is cancelled, or whose engine closes, is cancelled. It has a second to clean up; if it
-    returns in that time it has finished, and its result counts. A thread cannot be stopped: it is left to itself.
+    When the turn is cancelled or the engine closes, a coroutine is cancelled. It has a second to clean up; if it
+    returns in that time, its result counts. A thread cannot be stopped: it is abandoned.
 
     Raises ConfigurationError, with the name of the function and the parameter, if a model could not call it.
     """
@@ -169,12 +170,12 @@ def make_tool(
     reconcile: Callable[..., Any] | None = None,
     **declared: Any,
 ) -> AnyTool:
-    """What `tool` does, for a function at hand. `names` are local names that its types, written as text, may use."""
-    inner = underlying(function)
-    name = inner.__name__ if name is None else name
+    """Make a function a tool, as `tool` does. `names` are local names that annotations written as strings may use."""
+    plain = plain_function_of(function)
+    name = plain.__name__ if name is None else name
     return Tool(
         name=name,
-        description=inspect.getdoc(inner) or "",
+        description=inspect.getdoc(plain) or "",
         arguments=Arguments(function, names),
         function=function,
         acts=tuple(acts),
@@ -185,5 +186,5 @@ def make_tool(
 
 
 def _names_of_caller() -> Mapping[str, object]:
-    """What is visible where the decorator stands: a tool defined inside a function may use types defined there."""
+    """The local names where the decorator is used: a tool defined inside a function may use types defined there."""
     return sys._getframe(2).f_locals

@@ -12,7 +12,7 @@ from typing import get_args
 import pytest
 
 from turnwise import Engine, ToolContext, Update, presets
-from turnwise.effects.tools.builtin.registry import BUILT_IN
+from turnwise.effects.tools.builtin.catalogue import BUILT_IN
 from turnwise.engine.turn import Status
 from turnwise.engine.updates import UpdateType
 from turnwise.hosts.diagrams.mermaid import PRESETS, RULES, main

@@ -1,7 +1,7 @@
-"""The built-in tools by which a model reaches its user and says that its work is done.
+"""The built-in tools by which a model speaks to its user and says that its work is complete.
 
-A model takes what it writes for an answer, while a host may deliver none of it (seeds 000 and 004). These tools make
-the difference plain: what is said by them is meant for the user, and everything else is not.
+A model takes its text for an answer, while an application may deliver none of it. With these tools the difference is
+clear: what a model says by them is meant for the user, and everything else is not.
 """
 
 from __future__ import annotations
@@ -15,23 +15,26 @@ from pydantic import AfterValidator, Field
 from ....states.policy.texts import Texts
 from ....states.values.acts import Speech, WorkComplete
 from ..tool import AnyTool, make_tool, tool
-from .speech_arguments import Words
+from .speech_arguments import SpeechArguments
 
 
-def _speaks(says: str, missing: Callable[[Texts], str], **declared: Any) -> Callable[[Callable[..., Any]], AnyTool]:
-    """Make a function a tool that says its parameter `says` to the user; a call without it reads what is `missing`.
+def _speaking_tool(
+    parameter: str, refusal_in: Callable[[Texts], str], **declared: Any
+) -> Callable[[Callable[..., Any]], AnyTool]:
+    """Make a function a tool that says the value of its parameter to the user. `refusal_in` picks the text that the
+    model reads if the value is missing.
 
     Such a tool only records what was said, so a call that a crash interrupted runs again.
     """
 
     def decorate(function: Callable[..., Any]) -> AnyTool:
-        made = make_tool(function, acts=("speech",), crash="pure", **declared)
-        return replace(made, arguments=Words(function, says, missing))
+        tool = make_tool(function, acts=("speech",), crash="pure", **declared)
+        return replace(tool, arguments=SpeechArguments(function, parameter, refusal_in))
 
     return decorate
 
 
-@_speaks("text", missing=lambda texts: texts.nothing_said)
+@_speaking_tool("text", refusal_in=lambda texts: texts.nothing_said)
 async def respond_to_user(
     text: Annotated[
         str,
@@ -51,10 +54,10 @@ async def respond_to_user(
 
 
 speak_to_user = replace(respond_to_user, name="speak_to_user")
-"""The same tool under its other name (case S16)."""
+"""The same tool under its other name."""
 
 
-@_speaks("message", missing=lambda texts: texts.no_message, exclusive=True)
+@_speaking_tool("message", refusal_in=lambda texts: texts.no_message, exclusive=True)
 async def talk(
     message: Annotated[str, Field(description="What to say to the user. Write naturally, without any markup.")],
 ) -> Speech:
@@ -67,7 +70,7 @@ async def talk(
     return Speech(text=message, when="now")
 
 
-def _says_something(summary: str) -> str:
+def _check_not_blank(summary: str) -> str:
     if not summary.strip():
         raise ValueError("a summary must not be empty")
     return summary.strip()
@@ -75,7 +78,7 @@ def _says_something(summary: str) -> str:
 
 @tool(acts=("work_complete",), crash="pure")
 async def mark_work_complete(
-    summary: Annotated[str, AfterValidator(_says_something), Field(description="What was done, in a few sentences")],
+    summary: Annotated[str, AfterValidator(_check_not_blank), Field(description="What was done, in a few sentences")],
     confidence: Annotated[
         float | None, Field(strict=True, ge=0, le=1, description="How sure you are that nothing is missing, 0 to 1")
     ] = None,

@@ -1,8 +1,8 @@
-"""Reads what a speaking tool is to say, as strictly as the rules of the conversation want it.
+"""Reads the words that a speaking tool is to say, as strictly as the policy wants.
 
-Such a tool has one parameter that matters: the words for the user. Where they are missing the model reads one and the
-same refusal, whatever else it wrote (case S7). Other rules never let a speaking tool fail: then whatever words there
-are go out, and a call without any is acknowledged all the same (case B4).
+Such a tool has one parameter that matters: the words for the user. If they are missing, the model reads one and the
+same refusal, whatever else it wrote. A policy may also say that speaking tools never fail: then whatever words there
+are go out, and a call without any is acknowledged all the same.
 """
 
 from __future__ import annotations
@@ -18,64 +18,60 @@ from pydantic_core import from_json
 from ....states.policy.policy import Policy
 from ....states.policy.texts import Texts
 from ..acts import refusal
-from ..argument_errors import InvalidArguments
+from ..argument_errors import InvalidArguments, NothingToSay
 from ..arguments import Arguments
 
 
-class NothingToSay(Exception):
-    """A call holds no words, and the rules want it acknowledged all the same."""
+class SpeechArguments(Arguments):
+    """The arguments of a tool whose parameter `parameter` holds the words for the user.
 
-
-class Words(Arguments):
-    """What a tool can be called with whose parameter `says` holds the words for the user.
-
-    `missing` picks, of the texts of a policy, what the model reads where there are none.
+    `refusal_in` picks, among the texts of a policy, the one that the model reads if the words are missing.
     """
 
-    def __init__(self, function: Callable[..., Any], says: str, missing: Callable[[Texts], str]) -> None:
+    def __init__(self, function: Callable[..., Any], parameter: str, refusal_in: Callable[[Texts], str]) -> None:
         super().__init__(function)
-        self._says = says
-        self._missing = missing
+        self._parameter = parameter
+        self._refusal_in = refusal_in
         self._policy = Policy()
 
-    def under(self, policy: Policy) -> Words:
-        """The same, read by the rules of this policy."""
+    def under(self, policy: Policy) -> SpeechArguments:
+        """The arguments as read under this policy."""
         bound = copy(self)
         bound._policy = policy
         return bound
 
     def check(self, text: str) -> None:
-        """Raises InvalidArguments if a call with these arguments could not run, unless the rules let none fail."""
+        """Raise InvalidArguments if a call with these arguments could not run, unless no call may fail."""
         if not self._policy.speech.never_fail:
             super().check(text)
 
-    def _validated(self, text: str) -> BaseModel:
-        """Raises InvalidArguments, or NothingToSay under rules that let no call fail."""
-        said = self._said(text)
+    def _validate(self, text: str) -> BaseModel:
+        """Raises InvalidArguments, or NothingToSay under a policy that lets no call fail."""
+        value = self._find_value(text)
         if self._policy.speech.never_fail:
-            return super()._validated(json.dumps({self._says: self._meant(said)}))
-        if said is not _UNREADABLE and self._is_missing(said):
-            raise InvalidArguments(refusal(self._missing(self._policy.texts)))
-        return super()._validated(text)
+            return super()._validate(json.dumps({self._parameter: self._words_in(value)}))
+        if value is not _UNREADABLE and self._is_missing(value):
+            raise InvalidArguments(refusal(self._refusal_in(self._policy.texts)))
+        return super()._validate(text)
 
-    def _said(self, text: str) -> object:
-        """What stands in the place of the words; None if nothing does."""
+    def _find_value(self, text: str) -> object:
+        """The value given for the words; None if there is none."""
         try:
             data = from_json(text, allow_inf_nan=False) if text.strip() else {}
         except ValueError:
             return _UNREADABLE
-        return data.get(self._says) if isinstance(data, dict) else _UNREADABLE
+        return data.get(self._parameter) if isinstance(data, dict) else _UNREADABLE
 
-    def _is_missing(self, said: object) -> bool:
-        return not isinstance(said, str) or (not said.strip() and self._policy.speech.empty == "error")
+    def _is_missing(self, value: object) -> bool:
+        return not isinstance(value, str) or (not value.strip() and self._policy.speech.empty == "error")
 
-    def _meant(self, said: object) -> str:
-        """The words that the model meant: a number is taken as it reads. Raises NothingToSay."""
-        words = str(said) if isinstance(said, int | float) and not isinstance(said, bool) else said
+    def _words_in(self, value: object) -> str:
+        """The words that the model meant; a number is taken for its digits. Raises NothingToSay."""
+        words = str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
         if not isinstance(words, str) or self._is_missing(words):
             raise NothingToSay
         return words
 
 
 _UNREADABLE = object()
-"""In the place of the words where the arguments are no JSON object."""
+"""The value for the words in arguments that are not a JSON object."""

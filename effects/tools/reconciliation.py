@@ -1,6 +1,7 @@
-"""Asks a tool what became of a call that was running when the process died: nobody else can look.
+"""Asks a tool what became of a call that was running when the process died.
 
-Only a clear answer counts. A tool that breaks, hangs or says something odd does not know, and then a person is asked.
+Nobody else can find out. Only a clear answer counts: if the tool fails, hangs or returns something unexpected, the
+answer is "unknown", and a person is asked.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from ...states.values.messages import ToolResult
 from ..clock import Clock
 from ..context import EffectContext
 from .argument_errors import InvalidArguments
-from .calling import Returned, ending_of
-from .performer import tool_context_of
+from .context import tool_context_of
+from .execution import limit_length
+from .isolation import Returned, call_function
 from .registry import ToolRegistry
-from .run import within_bounds
 
 logger = logging.getLogger("turnwise.tools")
 
@@ -33,28 +34,28 @@ class ReconcilePerformer:
         self._clock = clock
 
     async def __call__(self, effect: ReconcileTool, context: EffectContext) -> ToolReconciled:
-        """Ask the tool, and answer with what it says."""
-        said = await self._said(effect, context)
-        verdict: Verdict = "ran" if isinstance(said, ToolResult) else said
-        result = said if isinstance(said, ToolResult) else None
+        """Ask the tool, and answer with its verdict."""
+        reply = await self._ask(effect, context)
+        verdict: Verdict = "ran" if isinstance(reply, ToolResult) else reply
+        result = reply if isinstance(reply, ToolResult) else None
         return ToolReconciled(effect_id=effect.effect_id, at=self._clock.now(), verdict=verdict, result=result)
 
-    async def _said(self, effect: ReconcileTool, context: EffectContext) -> Verdict | ToolResult:
+    async def _ask(self, effect: ReconcileTool, context: EffectContext) -> Verdict | ToolResult:
         call = await context.call(effect.call)
         tool = self._tools.find(call.name)
         if tool is None or tool.reconcile is None:
             return "unknown"
         tool_context = tool_context_of(call.call_id, context, effect.effect_id, effect.started_as)
         try:
-            ending = await ending_of(tool.reconcile, tool.reconcile.arguments.read(call.arguments, tool_context))
+            arguments = tool.reconcile.arguments.read(call.arguments, tool_context)
         except InvalidArguments as invalid:
             logger.warning("%s could not be asked about a call: %s", tool.name, invalid.sentence)
             return "unknown"
-        match ending:
+        match await call_function(tool.reconcile, arguments):
             case Returned(ToolResult() as result):
-                return within_bounds(tool, result)
+                return limit_length(tool, result)
             case Returned("ran" | "did_not_run" | "unknown" as verdict):
                 return verdict
-            case _:
-                logger.warning("%s could not say what became of a call: %s", tool.name, ending)
+            case outcome:
+                logger.warning("%s could not say what became of a call: %s", tool.name, outcome)
                 return "unknown"

@@ -1,0 +1,263 @@
+"""One call of a tool has one outcome, whatever the tool does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import math
+import threading
+from datetime import date
+from typing import Any
+
+import pytest
+
+from turnwise.effects.tools.acts import Question
+from turnwise.effects.tools.context import ToolContext
+from turnwise.effects.tools.execution import execute
+from turnwise.effects.tools.tool import tool
+from turnwise.states.values.messages import ToolResult
+from turnwise.states.values.questions import QuestionOption, UserQuestion
+
+from ...support.tools import (
+    NOT_AN_INTEGER,
+    REPLACEMENT,
+    Party,
+    Point,
+    Size,
+    error,
+    find_table,
+    outcome_of,
+    tool_context,
+)
+
+
+class TestRunning:
+    """A tool runs, and its result comes back."""
+
+    async def test_a_function_gets_its_arguments_in_their_types(self) -> None:
+        """JSON becomes dates and models."""
+        result = await outcome_of(find_table, '{"cuisine": "sushi", "party": {"adults": 2}, "day": "2030-01-31"}')
+
+        assert result == ToolResult(text="sushi for 2 on 2030-01-31, round 1")
+
+    async def test_arguments_that_do_not_fit_are_an_error_result(self) -> None:
+        """The call may come from an older log, and the tool may have changed since."""
+        assert await outcome_of(find_table) == error("Invalid input: cuisine: Field required; party: Field required")
+
+    async def test_a_tool_can_learn_about_its_call(self) -> None:
+        """A parameter of type ToolContext is filled by the engine."""
+
+        async def where(it: ToolContext) -> str:
+            return f"{it.conversation_id} {it.key} {it.call_id}"
+
+        assert await outcome_of(where) == ToolResult(text="c c/3 call_2_0")
+
+    async def test_a_plain_function_does_not_block_the_event_loop(self, never: threading.Event) -> None:
+        """It runs in a thread. Its progress is shown from the thread of the event loop."""
+        begun = asyncio.Event()
+        shown: list[tuple[str, threading.Thread]] = []
+
+        def wait(it: ToolContext) -> str:
+            it.progress("waiting")
+            return "released" if never.wait(10) else "blocked"
+
+        def progress(line: str) -> None:
+            shown.append((line, threading.current_thread()))
+            begun.set()
+
+        task = asyncio.create_task(execute(tool(wait), "{}", tool_context(progress)))
+        await begun.wait()
+        never.set()
+
+        assert await task == ToolResult(text="released")
+        assert shown == [("waiting", threading.current_thread())]
+
+    async def test_a_plain_function_sees_the_context_variables_of_its_caller(self) -> None:
+        """So an application's tracing works inside tools."""
+        variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
+        variable.set("set")
+
+        def read() -> str:
+            return variable.get()
+
+        assert await outcome_of(read) == ToolResult(text="set")
+
+    async def test_an_awaitable_that_a_plain_function_returns_is_awaited(self) -> None:
+        """A plain decorator may hide a coroutine function."""
+
+        async def inner() -> str:
+            return "awaited"
+
+        def outer() -> Any:
+            return inner()
+
+        assert await outcome_of(outer) == ToolResult(text="awaited")
+
+
+class TestReturnedValues:
+    """Any value becomes a text that the model reads, or an act."""
+
+    @pytest.mark.parametrize(
+        ("returned", "text"),
+        [
+            ("as it is\n", "as it is\n"),
+            ("", ""),
+            (None, "Done."),
+            (Party(adults=2), '{"adults":2,"children":0}'),
+            (Point(1, 0.5), '{"x":1,"y":0.5}'),
+            ({"a": [1, None, True, "é"], 2: date(2030, 1, 31)}, '{"a":[1,null,true,"é"],"2":"2030-01-31"}'),
+            ((), "[]"),
+            (0, "0"),
+            (False, "false"),
+            (Size.BIG, "big"),
+            ({"x": math.nan}, '{"x":"NaN"}'),
+            ({"x": logging.NullHandler}, '{"x":"<class \'logging.NullHandler\'>"}'),
+            ("half \ud83c", f"half {REPLACEMENT}"),
+            ({"\ud83c": ["🍣", "\ud83c"]}, '{"\\ufffd": ["\\ud83c\\udf63", "\\ufffd"]}'),
+            (ToolResult(text="no", error=True), None),
+        ],
+    )
+    async def test_a_value_becomes_text(self, returned: Any, text: str | None) -> None:
+        """Text is kept, None becomes "Done.", any other value becomes JSON, and a `ToolResult` is kept."""
+
+        async def give() -> Any:
+            return returned
+
+        expected = returned if text is None else ToolResult(text=text)
+        assert await outcome_of(give) == expected
+
+    async def test_a_value_that_cannot_be_written_is_an_error_result(self) -> None:
+        """Such as a list that contains itself."""
+
+        def give() -> Any:
+            endless: list[Any] = []
+            endless.append(endless)
+            return endless
+
+        assert await outcome_of(give) == error("give returned something that cannot be written as JSON.")
+
+    async def test_a_declared_question_is_an_act(self) -> None:
+        """A tool of the application asks in the same way as the built-in one."""
+        question = UserQuestion(question="Which?", options=(QuestionOption(label="a"), QuestionOption(label="b")))
+
+        @tool(exclusive=True, acts=["question"])
+        async def ask() -> Question:
+            return Question((question,))
+
+        assert await outcome_of(ask) == Question((question,))
+
+    async def test_an_undeclared_question_is_an_error_result(self) -> None:
+        """A tool returns only acts of the kinds that it declares."""
+        question = UserQuestion(question="Which?", options=(QuestionOption(label="a"), QuestionOption(label="b")))
+
+        async def sneak() -> Question:
+            return Question((question,))
+
+        assert await outcome_of(sneak) == error("sneak may not ask the user: it does not declare that it asks.")
+
+
+class Speechless(Exception):
+    """An exception whose message cannot be read."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+class TestFailing:
+    """P5: a tool that fails gives an error result that says why."""
+
+    @pytest.mark.parametrize(
+        ("raised", "reason"),
+        [
+            (ValueError("no table left"), "no table left"),
+            (ValueError("no table left\nTraceback (most recent call last):\n  …"), "no table left"),
+            (RuntimeError("Traceback (most recent call last):\n  …"), "RuntimeError"),
+            (ValueError(), "ValueError"),
+            (Speechless(), "Speechless"),
+            (TimeoutError("the kitchen is slow"), "the kitchen is slow"),
+            (StopIteration(), "StopIteration"),
+            (asyncio.CancelledError(), "CancelledError"),
+            (SystemExit("leaving"), "leaving"),
+            (KeyboardInterrupt(), "KeyboardInterrupt"),
+            (GeneratorExit(), "GeneratorExit"),
+        ],
+    )
+    @pytest.mark.parametrize("in_thread", [True, False])
+    async def test_whatever_is_raised_is_an_error_result(
+        self, raised: BaseException, reason: str, in_thread: bool
+    ) -> None:
+        """In one line, without a traceback; also an error that would end a thread or the whole program."""
+
+        def book() -> None:
+            raise raised
+
+        async def book_directly() -> None:
+            raise raised
+
+        if isinstance(raised, StopIteration) and not in_thread:
+            reason = "coroutine raised StopIteration"
+
+        outcome = await outcome_of(book if in_thread else tool(name="book")(book_directly))
+
+        assert outcome == error(f"book failed: {reason}")
+
+    async def test_the_traceback_is_in_the_log(self, caplog: pytest.LogCaptureFixture) -> None:
+        """So the operator of the engine can find the cause."""
+
+        def book() -> None:
+            raise ValueError("no table left")
+
+        await outcome_of(book)
+
+        (record,) = caplog.records
+        assert (record.name, record.getMessage()) == ("turnwise.tools", "book failed")
+        assert record.exc_info is not None
+        assert "raise ValueError" in caplog.text
+
+    async def test_a_long_message_is_shortened(self) -> None:
+        """The message of an exception has any length."""
+
+        def book() -> None:
+            raise ValueError("x" * 10_000)
+
+        outcome = await outcome_of(book)
+
+        assert isinstance(outcome, ToolResult)
+        assert len(outcome.text) == 500
+
+    async def test_half_characters_in_a_message_are_replaced(self) -> None:
+        """The result must be storable."""
+
+        def book() -> None:
+            raise ValueError("half \ud83c")
+
+        assert await outcome_of(book) == error(f"book failed: half {REPLACEMENT}")
+
+    async def test_an_invalid_question_fails_with_one_sentence(self) -> None:
+        """P33: pydantic's own message would repeat the input and link to a web page."""
+
+        @tool(exclusive=True, acts=["question"])
+        def ask() -> Question:
+            return Question(())
+
+        assert await outcome_of(ask) == error("ask failed: Must have 1-4 questions")
+
+    async def test_a_validation_error_does_not_repeat_the_input(self) -> None:
+        """P33: of any pydantic model that a tool makes."""
+
+        def seat() -> None:
+            Party(adults="secret")  # type: ignore[arg-type]
+
+        assert await outcome_of(seat) == error(f"seat failed: Invalid input: {NOT_AN_INTEGER}")
+
+    async def test_a_tool_that_cancels_its_own_task_fails_alone(self) -> None:
+        """The turn goes on."""
+
+        async def stop() -> str:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            return "stopped"
+
+        assert await outcome_of(stop) == error("stop failed: CancelledError")

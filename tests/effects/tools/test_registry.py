@@ -1,0 +1,262 @@
+"""The registry offers tools to models, and checks the calls of their responses."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from typing import Annotated, Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field, field_validator
+
+from turnwise.effects.model.port import ModelCall
+from turnwise.effects.tools.arguments import MAX_ARGUMENTS
+from turnwise.effects.tools.registry import ToolRegistry
+from turnwise.effects.tools.tool import make_tool, tool
+from turnwise.states.errors import ConfigurationError
+from turnwise.states.values.messages import ToolCall
+
+from ...support.tools import NOT_AN_INTEGER, REPLACEMENT, Party, entered, find_table, tool_context, untyped
+
+
+class TestTools:
+    """The tools of an engine, by name."""
+
+    def test_tools_are_offered_in_the_order_given(self) -> None:
+        """A plain function is made a tool, a built-in tool is given by name, and the definitions are made once."""
+
+        def plain(n: int) -> None: ...
+
+        registry = ToolRegistry([plain, "ask_user_question", find_table])
+
+        definitions = registry.definitions()
+        assert [definition["function"]["name"] for definition in definitions] == [
+            "plain",
+            "ask_user_question",
+            "find_table",
+        ]
+        assert registry.definitions() is definitions
+        assert registry.find("find_table") is find_table
+        assert registry.find("gone") is None
+
+    @pytest.mark.parametrize(
+        ("tools", "sentence"),
+        [
+            (
+                ["ask_users"],
+                "There is no built-in tool called ask_users. Known: ask_user_question, respond_to_user, "
+                "speak_to_user, mark_work_complete, talk.",
+            ),
+            ([find_table, find_table], "There are two tools called find_table."),
+            (["ask_user_question"] * 2, "There are two tools called ask_user_question."),
+            ([untyped], "The parameter day of untyped has no type."),
+            ("ask_user_question", "Tools must be given as a list."),
+        ],
+    )
+    def test_tools_that_cannot_be_offered_are_refused(self, tools: Any, sentence: str) -> None:
+        """Unknown names, two tools of one name, and functions that cannot be tools."""
+        with pytest.raises(ConfigurationError) as refused:
+            ToolRegistry(tools)
+
+        assert refused.value.sentence == sentence
+
+
+VALID = {"cuisine": "sushi", "party": {"adults": 2}}
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+class TestCalls:
+    """The calls of a response, with what the registry knows of them at that moment."""
+
+    def test_a_valid_call_has_the_declarations_of_its_tool(self) -> None:
+        """The machine decides by these, so a replay needs no registry."""
+
+        @tool(exclusive=True, acts=["question"], crash="idempotent")
+        def ask() -> None: ...
+
+        assert entered({}, ask, name="ask") == ToolCall(
+            call_id="call_2_0", name="ask", provider_id="p", exclusive=True, crash="idempotent", acts=("question",)
+        )
+
+    def test_ids_are_unique_whatever_the_provider_sent(self) -> None:
+        """P29: the same id twice in one response, an empty id, and the same ids in the next response."""
+        calls = [ModelCall("call_0", "find_table"), ModelCall("call_0", "find_table"), ModelCall("", "find_table")]
+        registry = ToolRegistry([find_table])
+
+        entered_calls = [*registry.enter(2, calls), *registry.enter(5, calls)]
+
+        assert len({call.call_id for call in entered_calls}) == 6
+        assert [call.provider_id for call in entered_calls] == ["call_0", "call_0", ""] * 2
+
+    @pytest.mark.parametrize(
+        ("name", "sentence"),
+        [
+            ("find_tables", "There is no tool called find_tables. Known: find_table."),
+            ("", "There is no tool called (no name). Known: find_table."),
+            ("x" * 10_000, f"There is no tool called {'x' * 99}…. Known: find_table."),
+        ],
+    )
+    def test_a_call_of_an_unknown_tool_is_a_fault(self, name: str, sentence: str) -> None:
+        """P5: the fault names the unknown tool and those that exist."""
+        assert entered(VALID, name=name).fault == sentence
+
+    def test_any_call_is_a_fault_without_tools(self) -> None:
+        """Models make up calls of tools that were not offered."""
+        (call,) = ToolRegistry().enter(1, [ModelCall("p", "find_table")])
+
+        assert call.fault == "There is no tool called find_table. There are no tools."
+
+    @pytest.mark.parametrize(
+        "arguments",
+        ["{", "null", "[]", '"{}"', "3", '{"cuisine": NaN}', "[" * 5_000, '{"cuisine": "a"} {}', "\ufeff{}", "None"],
+    )
+    def test_arguments_that_are_not_a_json_object_are_a_fault(self, arguments: str) -> None:
+        """P5: the arguments are kept as they are."""
+        call = entered(arguments)
+
+        assert call.fault == "Invalid input: the arguments are not a JSON object"
+        assert call.arguments == arguments
+
+    @pytest.mark.parametrize(
+        ("arguments", "fault"),
+        [
+            ({}, "cuisine: Field required; party: Field required"),
+            ({**VALID, "party": {}}, "party.adults: Field required"),
+            ({**VALID, "party": {"adults": None}}, "party.adults: Input should be a valid integer"),
+            ({**VALID, "party": {"adults": "two"}}, f"party.adults: {NOT_AN_INTEGER}"),
+            ({**VALID, "party": {"adults": 0}}, "party.adults: at least one adult must come"),
+            ({**VALID, "party": "two"}, "party: Input should be an object"),
+            ({**VALID, "cuisine": None}, "cuisine: Input should be a valid string"),
+            ({**VALID, "wine": "red"}, "wine: Extra inputs are not permitted"),
+            ({**VALID, "parameter_0": "x"}, "parameter_0: Extra inputs are not permitted"),
+            ({**VALID, "w" * 100: 1}, f"{'w' * 59}…: Extra inputs are not permitted"),
+        ],
+    )
+    def test_arguments_that_do_not_fit_are_a_fault(self, arguments: object, fault: str) -> None:
+        """P5: each invalid field is named, and its value is not repeated."""
+        assert entered(arguments).fault == f"Invalid input: {fault}"
+
+    def test_a_fault_names_no_python_type(self) -> None:
+        """P33: if a value may have several types, pydantic's names for them are left out, as are the values."""
+
+        class Cat(BaseModel):
+            kind: Literal["cat"]
+
+        class Dog(BaseModel):
+            kind: Literal["dog"]
+
+        Pet = Annotated[Cat | Dog, Field(discriminator="kind")]
+        Amount = int | Annotated[str, Field(max_length=1)]
+
+        def feed(pet: Pet, amounts: list[Amount], range: tuple[int, int]) -> None: ...
+
+        fed = {"pet": {"kind": "secret"}, "amounts": [1, "secret"], "range": [1]}
+        call = entered(fed, make_tool(feed, names=locals()), name="feed")
+
+        assert call.fault == (
+            "Invalid input: pet: Input should be tagged as one of 'cat', 'dog'; "
+            f"amounts.1: {NOT_AN_INTEGER}; "
+            "amounts.1: String should have at most 1 character; "
+            "range.1: Field required"
+        )
+
+    def test_a_fault_is_of_bounded_length(self) -> None:
+        """P33: also if hundreds of fields are wrong."""
+        fault = entered({f"field {n}": n for n in range(1_000)}).fault
+
+        assert fault is not None
+        assert len(fault) == 500
+
+    def test_a_validator_that_raises_anything_is_a_fault(self) -> None:
+        """No error in a validator of the application keeps a response from being stored."""
+
+        class Broken(BaseModel):
+            n: int
+
+            @field_validator("n")
+            @classmethod
+            def _breaks(cls, n: int) -> int:
+                raise KeyError(n)
+
+        def count(it: Broken) -> None: ...
+
+        call = entered({"it": {"n": 1}}, tool(count), name="count")
+
+        assert call.fault == "Invalid input: the arguments could not be checked"
+
+    def test_arguments_that_are_too_long_are_not_kept(self) -> None:
+        """Arguments are stored and sent back to the model, so their length is limited."""
+        call = entered({**VALID, "cuisine": "x" * MAX_ARGUMENTS})
+
+        assert call.fault == "Invalid input: the arguments are longer than 1,000,000 characters"
+        assert call.arguments == "{}"
+
+    @pytest.mark.parametrize("arguments", ["", " \n"])
+    def test_blank_arguments_are_an_empty_object(self, arguments: str) -> None:
+        """Some models write nothing for a tool without parameters."""
+
+        def now() -> None: ...
+
+        call = entered(arguments, now, name="now")
+
+        assert (call.arguments, call.fault) == ("{}", None)
+
+    @pytest.mark.parametrize(
+        ("given", "kept"),
+        [
+            ("\ud83c", REPLACEMENT),
+            ("\\ud83c", "\\ufffd"),
+            ("\\uD83C\\ud83c\\udf63", "\\ufffd\\ud83c\\udf63"),
+            ("\\\\ud83c", "\\\\ud83c"),
+            ("\\udf63", "\\ufffd"),
+            ("\ud83c\udf63", "🍣"),
+        ],
+    )
+    def test_half_characters_are_replaced(self, given: str, kept: str) -> None:
+        """A model that stops within an emoji leaves half of it, either as a lone surrogate or as its escape."""
+        call = entered(f'{{"cuisine": "{given}", "party": {{"adults": 1}}}}')
+
+        assert call.fault is None
+        assert call.arguments == f'{{"cuisine": "{kept}", "party": {{"adults": 1}}}}'
+
+    def test_half_characters_in_names_are_replaced(self) -> None:
+        """The name and the provider's id of a call are stored."""
+        (call,) = ToolRegistry([find_table]).enter(1, [ModelCall("\ud83c", "x\ud83c")])
+
+        assert (call.provider_id, call.name) == (REPLACEMENT, f"x{REPLACEMENT}")
+        assert call.fault == f"There is no tool called x{REPLACEMENT}. Known: find_table."
+
+    @given(JSON.map(json.dumps) | st.text(st.characters()), st.text(st.characters()) | st.just("ask_user_question"))
+    def test_every_call_can_be_stored(self, arguments: str, name: str) -> None:
+        """Whatever its name and arguments are; its fault has a bounded length."""
+        (call,) = ToolRegistry([find_table, "ask_user_question"]).enter(1, [ModelCall("p", name, arguments)])
+
+        assert ToolCall.model_validate_json(call.to_json()) == call
+        assert call.fault is not None
+        assert len(call.fault) <= 500
+
+    @given(
+        st.text(st.characters(exclude_categories=["Cs"])),
+        st.integers(min_value=1),
+        st.dates() | st.none(),
+        st.integers(),
+    )
+    def test_valid_arguments_reach_the_function_unchanged(
+        self, cuisine: str, adults: int, day: date | None, round: int
+    ) -> None:
+        """In the types of the function's parameters."""
+        arguments = {"cuisine": cuisine, "party": {"adults": adults}, "day": day, "round": round}
+        text = json.dumps(arguments, default=str)
+
+        call = entered(text)
+
+        assert (call.fault, call.arguments) == (None, text)
+        read = find_table.arguments.read(call.arguments, tool_context())
+        assert read == {**arguments, "party": Party(adults=adults)}
