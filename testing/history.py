@@ -17,11 +17,11 @@ from ..states.projections.transcript import Transcript
 from ..states.states import State
 from ..states.step import Step
 from ..states.values.messages import Message
-from .ledgers.in_flight import Flights
-from .ledgers.messages import Messages
+from .ledgers.effects import EffectLedger
+from .ledgers.messages import MessageLedger
 from .ledgers.speech import SpeechLedger
-from .ledgers.spending import Spending
-from .ledgers.sub_agents import Family
+from .ledgers.spending import SpendingLedger
+from .ledgers.sub_agents import SubAgentLedger
 from .observation import NOTHING, Observation, Trace, observe
 
 __all__ = ["NOTHING", "History", "Observation", "Trace", "histories", "observe"]
@@ -33,11 +33,11 @@ class History:
     def __init__(self) -> None:
         self.observations: list[Observation] = []
         self.log: list[LogEntry] = []
-        self.flights = Flights()
-        self.spending = Spending()
-        self.messages = Messages()
+        self.effects = EffectLedger()
+        self.spending = SpendingLedger()
+        self.messages = MessageLedger()
         self.speech = SpeechLedger()
-        self.family = Family()
+        self.sub_agents = SubAgentLedger()
         self.allowed: set[str] = set()
         """The calls that a person allowed."""
         self.context = Context()
@@ -57,7 +57,7 @@ class History:
     @property
     def in_flight(self) -> Mapping[int, Effect]:
         """Awaited effects that were started and have not ended, by id."""
-        return self.flights.in_flight
+        return self.effects.in_flight
 
     @property
     def withdrawn(self) -> Counter[str]:
@@ -85,7 +85,7 @@ class History:
         self.observations.append(observation)
         self.context = observation.context
         step = observation.step
-        self.flights.answered = None
+        self.effects.answered = None
         if step is not None:
             self.context = observation.context.after(observation.event)
             self._write(observation.event, step)
@@ -94,11 +94,11 @@ class History:
         entry = LogEntry.of(event, step)
         self.log.append(entry)
         self._said.add(entry)
-        self.flights.add(event, step)
+        self.effects.add(event, step)
         self.messages.add(event, step)
-        self.spending.add(event, step, self.flights)
-        self.speech.add(event, step, self.flights, self.messages)
-        self.family.add(event, step, self.flights)
+        self.spending.add(event, step, self.effects)
+        self.speech.add(event, step, self.effects, self.messages)
+        self.sub_agents.add(event, step, self.effects)
         if isinstance(event, ToolApproval) and event.allowed:
             self.allowed.add(event.call_id)
 

@@ -22,7 +22,7 @@ from ..states.values.value import Value
 from .history import History, Observation
 
 if TYPE_CHECKING:
-    from .laws import Law
+    from .law import Law
 
 Known = Observation | Event
 """What is known of something that happened: all of it, or that it happened and nothing more."""

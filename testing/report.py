@@ -14,7 +14,7 @@ from .program import Known, as_program
 from .shrink import shrink_trace
 
 if TYPE_CHECKING:
-    from .laws import Law
+    from .law import Law
 
 MAX_SHOWN = 20_000
 """The longest program, in characters, that a failure shows. Ours: some two hundred events, far more than a shrunk

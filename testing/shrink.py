@@ -24,7 +24,7 @@ from .history import History, Observation, observe
 from .program import Known, event_of
 
 if TYPE_CHECKING:
-    from .laws import Law
+    from .law import Law
 
 MAX_EVENTS = 50_000
 """How many events may happen in search of a shorter trace: some seconds."""

@@ -29,7 +29,6 @@ NO_ROOMS = {"corpus", "fixtures", "support"}
 KNOWN_CYCLES: set[frozenset[str]] = {
     frozenset({"engine.loop", "engine.ports"}),
     frozenset({"engine.blocking", "engine.conversation", "engine.engine"}),
-    frozenset({"testing.laws", "testing.program", "testing.report", "testing.shrink"}),
     frozenset({"testing.simulation.simulated_user", "testing.simulation.user_actions"}),
 }
 KNOWN_ROOMS_WITHOUT_A_SENTENCE = {

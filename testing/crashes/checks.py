@@ -17,7 +17,7 @@ from ...states.effects import DeliverToUser
 from ...states.events import Answer, EffectFailed, Request, ToolAborted
 from ...states.log import LogEntry
 from ...states.states import State
-from ..afterwards import run_too_often, still_open
+from ..conversation_checks import open_work, runs_beyond_contract
 from .journal import Seen
 
 
@@ -55,7 +55,7 @@ def what_was_answered_was_begun(found: Found) -> Iterator[str]:
 
 def nothing_runs_twice_that_must_not(found: Found) -> Iterator[str]:
     """A tool that must run at most once is begun once, and once more each time that a person says so."""
-    yield from run_too_often(found.entries, lambda effect_id: found.seen.begun[found.id, effect_id])
+    yield from runs_beyond_contract(found.entries, lambda effect_id: found.seen.begun[found.id, effect_id])
 
 
 def what_was_said_arrives_in_order(found: Found) -> Iterator[str]:
@@ -73,7 +73,7 @@ def what_was_said_arrives_in_order(found: Found) -> Iterator[str]:
 
 def it_is_at_rest(found: Found) -> Iterator[str]:
     """Nothing is open."""
-    yield from still_open(found.state)
+    yield from open_work(found.state)
     if found.left:
         yield f"{sorted(found.left)} are still to be delivered"
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..history import History, histories
+from ..law import Law, LawBroken
 from ..observation import Observation
 from ..report import tell
-from .broken import Law, LawBroken
 from .rounds import (
     hands_on_answers_exactly,
     loses_no_sub_agent,

@@ -23,7 +23,7 @@ from ...states.states import (
 from ...states.values.messages import Heard, Joined, Made, Message
 from ...states.values.value import later
 from ..history import History
-from .broken import require
+from ..law import require
 
 # --- 4: calls and results
 
@@ -75,15 +75,15 @@ def runs_no_more_than_allowed(history: History) -> None:
 def waits_for_something(history: History) -> None:
     """Law 7: what a state waits for is what is in flight, also after a crash; only a person is waited for without a
     timer, and no longer than the policy says."""
-    state, flights = history.state, history.flights
-    require(flights.faults == [], "; ".join(flights.faults), history)
-    flying = {effect_id: type(effect) for effect_id, effect in flights.in_flight.items()}
+    state, effects = history.state, history.effects
+    require(effects.faults == [], "; ".join(effects.faults), history)
+    flying = {effect_id: type(effect) for effect_id, effect in effects.in_flight.items()}
     require(state.in_flight() == flying, "it waits for something else than is in flight", history)
-    require(all(effect_id < state.book.next_effect for effect_id in flights.started), "an id is free again", history)
+    require(all(effect_id < state.book.next_effect for effect_id in effects.started), "an id is free again", history)
     if isinstance(state, AwaitingPerson | AwaitingSubAgents | Cancelling):
         _require_deadline(history, state)
     if isinstance(state, Busy) and not isinstance(state, AwaitingPerson | InDoubt):
-        require(bool(flights.in_flight), "it is busy and waits for nothing", history)
+        require(bool(effects.in_flight), "it is busy and waits for nothing", history)
 
 
 def _require_deadline(history: History, state: AwaitingPerson | AwaitingSubAgents | Cancelling) -> None:
@@ -91,7 +91,7 @@ def _require_deadline(history: History, state: AwaitingPerson | AwaitingSubAgent
     require((state.deadline is not None) == (seconds is not None), "the deadline is not what the policy says", history)
     if state.deadline is not None and seconds is not None:
         effect_id = state.deadline.effect_id
-        due = later(history.flights.began[effect_id], seconds)
+        due = later(history.effects.began[effect_id], seconds)
         timer = StartTimer(effect_id=effect_id, due=due, wakes="deadline_reached")
         require(history.in_flight.get(effect_id) == timer, "the deadline is not when the policy says", history)
 
@@ -111,29 +111,29 @@ def seconds_to_wait(state: State, policy: Policy) -> float | None:
 def loses_no_sub_agent(history: History) -> None:
     """Law 14: those that work and those that have ended are all that were started, and what each came to becomes part
     of the result of the call that started it, once, in the order of the tasks."""
-    family, working = history.family, history.in_flight
-    for effect_id, child in family.children.items():
-        result = family.results.get(child.call_id)
+    sub_agents, working = history.sub_agents, history.in_flight
+    for effect_id, child in sub_agents.children.items():
+        result = sub_agents.results.get(child.call_id)
         places = (effect_id in working) + (child.outcome is not None) + (result is not None and child.outcome is None)
         require(places == 1, f"the sub-agent {effect_id} is in {places} places", history)
-        told = 0 if child.outcome is None else family.told[child.outcome]
+        told = 0 if child.outcome is None else sub_agents.told[child.outcome]
         require(told == (result is not None and child.outcome is not None), "an outcome is lost or doubled", history)
-    for call_id in family.results:
+    for call_id in sub_agents.results:
         require(
             _tells_of_all(history, call_id), f"the result of {call_id} does not tell of all its sub-agents", history
         )
     if any(isinstance(effect, RequestLlm) for effect in history.newest.effects):
-        open_calls = {child.call_id for child in family.children.values()} - family.results.keys()
+        open_calls = {child.call_id for child in sub_agents.children.values()} - sub_agents.results.keys()
         require(not open_calls, "the model is asked, and sub-agents have not been told of", history)
 
 
 def _tells_of_all(history: History, call_id: str) -> bool:
     """Whether the result of a call tells of each of its sub-agents, in order: a heading, then what it came to."""
-    said = history.family.results[call_id].said
+    said = history.sub_agents.results[call_id].said
     parts = said.parts if isinstance(said, Joined) else ()
     outcomes = [part if isinstance(part, Heard) else None for part in parts[1::2]]
     headed = all(isinstance(part, Made) for part in parts[::2])
-    return headed and outcomes == [child.outcome for child in history.family.of(call_id).values()]
+    return headed and outcomes == [child.outcome for child in history.sub_agents.of(call_id).values()]
 
 
 # --- 16: answers of people

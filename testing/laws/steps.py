@@ -15,8 +15,8 @@ from ...states.events import Answer, AnyEvent, Report, Request
 from ...states.states import AnyState
 from ...states.values.value import Value
 from ..history import History
+from ..law import require
 from ..observation import Observation, observe
-from .broken import require
 
 
 def is_taken_or_refused(history: History) -> None:
@@ -94,7 +94,7 @@ def takes_answers_by_their_effect(history: History) -> None:
     if not isinstance(newest.event, Answer):
         return
     if newest.step is not None:
-        answered = history.flights.answered
+        answered = history.effects.answered
         require(answered is not None, "an answer was taken whose effect is not in flight", history)
         answers = () if answered is None else answered.answers
         require(type(newest.event) in answers, "an answer was taken that is none to its effect", history)

@@ -21,9 +21,9 @@ from ...states.states import Compacting, Failed, InTurn, State, Summarizing
 from ...states.values.messages import Heard, Said, Usage
 from ...states.values.turn import Delivered, TurnEnded
 from ..history import History
+from ..law import require
 from ..ledgers.speech import TurnSpeech
 from ..ledgers.spending import Spent
-from .broken import require
 
 # --- every turn ends once
 
@@ -85,7 +85,7 @@ def delivers_what_was_chosen(history: History) -> None:
 def checks_what_is_delivered(history: History) -> None:
     """Law 11: a claim is checked against what the user receives. When the turn ends with its claim they have received
     just that; an agent without a user is checked by its result besides (case S11)."""
-    check, ending = history.flights.answered, _ending(history)
+    check, ending = history.effects.answered, _ending(history)
     if not isinstance(check, VerifyWork) or ending is None:
         return
     delivered = tuple(effect.said for effect in history.speech.turns[ending.turn].delivered)
@@ -142,7 +142,7 @@ def _require_told(history: History, turn: TurnSpeech, ended: TurnEnded) -> None:
 def keeps_within_limits(history: History) -> None:
     """Law 12: requests and calls never exceed their limit, and nothing new is started once the rest is spent. All
     count anew with whatever a person does; what is sent again is the same request, what runs again the same call."""
-    spending, flights = history.spending, history.flights
+    spending, effects = history.spending, history.effects
     spent, limits, newest = spending.spent, history.newest.context.policy.limits, history.newest
     requests = [effect for effect in newest.effects if isinstance(effect, RequestLlm)]
     again = isinstance(newest.event, ToolInterrupted | ToolReconciled)
@@ -154,7 +154,7 @@ def keeps_within_limits(history: History) -> None:
         last = limits.last == "answer_now" and spent.requests == limits.requests
         bare = last or requests[0].plain
         require((requests[0].tool_choice == "none") == bare, "the last request is not what the limit says", history)
-    begins = isinstance(flights.answered, SelectProfile)  # a turn may always ask once
+    begins = isinstance(effects.answered, SelectProfile)  # a turn may always ask once
     if ((requests and not begins) or (tools and not again)) and not spending.sends_again:
         require(not _is_used_up(spent, limits, newest.event.at), "started although all is spent", history)
 

@@ -33,8 +33,8 @@ from ...states.states import (
 )
 from ...states.values.questions import Answers
 from ..history import History
+from ..law import LawBroken, require
 from ..observation import observe
-from .broken import LawBroken, require
 
 # --- 8: a turn can be stopped
 

@@ -10,7 +10,7 @@ from ...states.step import Step
 from ...states.values.messages import Heard
 
 
-class Messages:
+class MessageLedger:
     """All messages of people and of other agents that were taken."""
 
     def __init__(self) -> None:

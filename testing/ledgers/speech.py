@@ -11,8 +11,8 @@ from ...states.events import AgentMessage, Event, LlmResponse, ToolComplete, Too
 from ...states.step import Step
 from ...states.values.acts import Speech
 from ...states.values.messages import Heard, ToolResult
-from .in_flight import Flights
-from .messages import Messages
+from .effects import EffectLedger
+from .messages import MessageLedger
 
 
 @dataclass(frozen=True, order=True)
@@ -52,12 +52,12 @@ class SpeechLedger:
         self._left_over: list[Heard] = []
         """What a turn that failed was to pass on."""
 
-    def add(self, event: Event, step: Step, flights: Flights, messages: Messages) -> None:
-        """Take note of a step, after `flights` and `messages` did."""
+    def add(self, event: Event, step: Step, effects: EffectLedger, messages: MessageLedger) -> None:
+        """Take note of a step, after `effects` and `messages` did."""
         seq = step.state.book.seq
         if isinstance(event, LlmResponse):
             self._places = {call.call_id: (seq, place) for place, call in enumerate(event.tool_calls)}
-        self.said_now = list(self._accepted(event, step, flights))
+        self.said_now = list(self._accepted(event, step, effects))
         turn = self.turns[self._turn]
         turn.spoken = sorted((*turn.spoken, *self.said_now))
         for effect in step.effects:
@@ -65,10 +65,10 @@ class SpeechLedger:
                 self.turns[effect.turn].delivered.append(effect)
         self._pass_on(step, messages)
 
-    def _accepted(self, event: Event, step: Step, flights: Flights) -> Iterator[Spoken]:
+    def _accepted(self, event: Event, step: Step, effects: EffectLedger) -> Iterator[Spoken]:
         """The speeches of a result that the machine took as it was."""
         result = event.result if isinstance(event, ToolComplete | ToolReconciled) else None
-        call_id = getattr(getattr(flights.answered, "call", None), "call_id", "")
+        call_id = getattr(getattr(effects.answered, "call", None), "call_id", "")
         whole = Heard(seq=step.state.book.seq)
         settled = [one for effect in step.effects if isinstance(effect, PersistToolResults) for one in effect.results]
         if result is not None and any(
@@ -77,8 +77,8 @@ class SpeechLedger:
             for index, speech in _speeches(result):
                 yield Spoken((*self._places[call_id], index), whole.seq, index, speech.when == "now")
 
-    def _pass_on(self, step: Step, messages: Messages) -> None:
-        """Messages for the user that begin a turn are its to pass on, and so are those of the turn that failed."""
+    def _pass_on(self, step: Step, messages: MessageLedger) -> None:
+        """MessageLedger for the user that begin a turn are its to pass on, and so are those of the turn that failed."""
         if step.ended is not None and step.ended.status == "failed":
             replied = any(isinstance(effect, DeliverToUser) for effect in step.effects)
             self._left_over = [] if replied else self.turns[step.ended.turn].relay

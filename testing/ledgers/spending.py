@@ -21,7 +21,7 @@ from ...states.events import (
 )
 from ...states.step import Step
 from ...states.values.messages import Heard, Usage
-from .in_flight import Flights
+from .effects import EffectLedger
 
 HUMAN = (UserQuestionResponse, ToolApproval, DoubtResolved, UserCancel)
 """What a person does within a turn. A cancel counts where the turn goes on after it: where a question is declined."""
@@ -37,7 +37,7 @@ class Spent:
     usage: Usage = field(default_factory=Usage)
 
 
-class Spending:
+class SpendingLedger:
     """What the turn has used up, and what each turn has cost. `sends_again` tells that a model request of the newest
     step is one that was sent before."""
 
@@ -55,17 +55,17 @@ class Spending:
         self._waits: set[int] = set()
         """Timers that bound a wait for a person."""
 
-    def add(self, event: Event, step: Step, flights: Flights) -> None:
-        """Take note of a step, after `flights` did."""
+    def add(self, event: Event, step: Step, effects: EffectLedger) -> None:
+        """Take note of a step, after `effects` did."""
         if isinstance(event, UserMessage):
             self._people.add(step.state.book.seq)
         self._pay(event)
-        self._hear(event, flights)
+        self._hear(event, effects)
         self._begin(event, step)
-        failed = isinstance(event, LlmFailed | EffectFailed) and isinstance(flights.answered, RequestLlm)
+        failed = isinstance(event, LlmFailed | EffectFailed) and isinstance(effects.answered, RequestLlm)
         self.sends_again = step.ended is None and (failed or isinstance(event, RetryDue | Resumed))
         for effect in step.effects:
-            self._start(effect, event, step, flights)
+            self._start(effect, event, step, effects)
 
     def _pay(self, event: Event) -> None:
         usage = getattr(event, "usage", None)
@@ -73,11 +73,11 @@ class Spending:
             self.costs[self.turn] = self.costs.get(self.turn, Usage()) + usage
             self.spent.usage += usage
 
-    def _hear(self, event: Event, flights: Flights) -> None:
+    def _hear(self, event: Event, effects: EffectLedger) -> None:
         if isinstance(event, HUMAN):
             self.spent = Spent(since=event.at)
         elif isinstance(event, DeadlineReached) and event.effect_id in self._waits:
-            self.spent.since = _later(self.spent.since, event.at - flights.began[event.effect_id])
+            self.spent.since = _later(self.spent.since, event.at - effects.began[event.effect_id])
 
     def _begin(self, event: Event, step: Step) -> None:
         """A turn that ended is over; in the same step the next one may have begun."""
@@ -87,7 +87,7 @@ class Spending:
             self._turns = self.turn = step.state.book.turn
             self.spent = Spent(since=event.at)
 
-    def _start(self, effect: Effect, event: Event, step: Step, flights: Flights) -> None:
+    def _start(self, effect: Effect, event: Event, step: Step, effects: EffectLedger) -> None:
         match effect:
             case PersistMessage(said=Heard(seq=seq)) if seq in self._people:
                 self.spent = Spent(since=event.at)
@@ -98,7 +98,7 @@ class Spending:
                 self.spent.tool_calls += 1
             case StartTimer(effect_id=effect_id, wakes="deadline_reached"):
                 spawns = any(isinstance(other, SpawnSubAgent) for other in step.effects)
-                if not (spawns or flights.stopping or isinstance(event, Resumed)):
+                if not (spawns or effects.stopping or isinstance(event, Resumed)):
                     self._waits.add(effect_id)
             case _:
                 pass

@@ -9,7 +9,7 @@ from ...states.effects import PersistToolResults, SettledCall, SpawnSubAgent
 from ...states.events import Answer, Event, ToolComplete
 from ...states.step import Step
 from ...states.values.messages import Heard, Joined
-from .in_flight import Flights
+from .effects import EffectLedger
 
 
 @dataclass
@@ -20,7 +20,7 @@ class ChildOf:
     outcome: Heard | None = None
 
 
-class Family:
+class SubAgentLedger:
     """The sub-agents of a conversation, by the effects that started them."""
 
     def __init__(self) -> None:
@@ -30,14 +30,14 @@ class Family:
         self.results: dict[str, SettledCall] = {}
         """The results of the calls that started sub-agents."""
 
-    def add(self, event: Event, step: Step, flights: Flights) -> None:
-        """Take note of a step, after `flights` did."""
-        if isinstance(flights.answered, SpawnSubAgent):
+    def add(self, event: Event, step: Step, effects: EffectLedger) -> None:
+        """Take note of a step, after `effects` did."""
+        if isinstance(effects.answered, SpawnSubAgent):
             assert isinstance(event, Answer)
             self.children[event.effect_id].outcome = Heard(seq=step.state.book.seq)
         for effect in step.effects:
             if isinstance(effect, SpawnSubAgent) and effect.effect_id not in self.children:
-                self.children[effect.effect_id] = ChildOf(self._spawning(event, step, flights))
+                self.children[effect.effect_id] = ChildOf(self._spawning(event, step, effects))
             elif isinstance(effect, PersistToolResults):
                 self._settle(effect)
 
@@ -45,9 +45,9 @@ class Family:
         """The sub-agents that a call started, in the order of their tasks. `Pure.`"""
         return {effect_id: child for effect_id, child in self.children.items() if child.call_id == call_id}
 
-    def _spawning(self, event: Event, step: Step, flights: Flights) -> str:
+    def _spawning(self, event: Event, step: Step, effects: EffectLedger) -> str:
         assert isinstance(event, ToolComplete), "only a tool's result starts sub-agents"
-        return str(getattr(getattr(flights.answered, "call", None), "call_id", ""))
+        return str(getattr(getattr(effects.answered, "call", None), "call_id", ""))
 
     def _settle(self, effect: PersistToolResults) -> None:
         parents = {child.call_id for child in self.children.values()}

@@ -15,7 +15,7 @@ from ...states.states import Closed, State
 from ...states.step import Step
 from ...states.values.turn import TurnStatus
 from .. import laws
-from ..afterwards import run_too_often, still_open
+from ..conversation_checks import open_work, runs_beyond_contract
 from ..history import History
 from .call_recorder import Asked, CallRecorder
 from .channels import Line, Sent
@@ -114,13 +114,13 @@ def effects_are_carried_out(ending: Ending) -> Iterator[str]:
 def nothing_runs_twice_that_must_not(ending: Ending) -> Iterator[str]:
     """A tool that must run at most once is begun once, and once more each time that a person says so."""
     begun = ending.world.times_begun
-    yield from run_too_often([row.entry for row in ending.rows], lambda id_: begun[ending.conversation_id, id_])
+    yield from runs_beyond_contract([row.entry for row in ending.rows], lambda id_: begun[ending.conversation_id, id_])
 
 
 def it_is_at_rest(ending: Ending) -> Iterator[str]:
     """Nothing is open."""
     if not ending.cut_short:
-        yield from still_open(ending.state)
+        yield from open_work(ending.state)
 
 
 def memory_follows_the_store(ending: Ending) -> Iterator[str]:

@@ -68,7 +68,7 @@ class TestCounting:
         conversation.tool_ends("a")
         conversation.cancels()
 
-        assert sorted(conversation.history.flights.started) == [1, 2, 3, 4, 5, 6]
+        assert sorted(conversation.history.effects.started) == [1, 2, 3, 4, 5, 6]
 
     def test_unknown_costs_spend_no_money(self) -> None:
         """Where no price is known a limit of money is never reached."""

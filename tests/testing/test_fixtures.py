@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 
-from turnwise.states import CloseRequested, InvalidInput, TurnwiseError, UserMessage
+from turnwise.states import CloseRequested, InvalidInput, Policy, TurnwiseError, UserMessage
 from turnwise.testing import (
     ConversationMachine,
     History,
@@ -223,8 +224,9 @@ class TestReplay:
 
 
 class ByType(ConversationMachine):
-    """A conversation that is held to one law, which leaves little to do while it is shrunk."""
+    """A conversation under the default policy that is held to one law: little is left to shrink."""
 
+    policies = st.just(Policy())
     laws = (takes_answers_by_their_effect,)
 
 

@@ -13,7 +13,7 @@ from ..states.log import LogEntry
 from ..states.states import Closed, Failed, Idle, State, pending
 
 
-def run_too_often(entries: Sequence[LogEntry], times_begun: Callable[[int], int]) -> Iterator[str]:
+def runs_beyond_contract(entries: Sequence[LogEntry], times_begun: Callable[[int], int]) -> Iterator[str]:
     """A tool that must run at most once is begun once, and once more each time that a person says so. `times_begun`
     tells of an effect how often the world outside saw it begin."""
     verdicts = (entry.event for entry in entries if isinstance(entry.event, DoubtResolved))
@@ -25,7 +25,7 @@ def run_too_often(entries: Sequence[LogEntry], times_begun: Callable[[int], int]
             yield f"{call.name} must run at most once, and was begun {times} times as the effect {effect_id}"
 
 
-def still_open(state: State) -> Iterator[str]:
+def open_work(state: State) -> Iterator[str]:
     """A conversation that has come to its end rests, and waits for nothing."""
     if pending(state) or not isinstance(state, Idle | Failed | Closed):
         yield f"it rests in {state.type} and waits for {sorted(pending(state))}"

@@ -21,7 +21,7 @@ REPEATABLE = ("pure", "idempotent")
 """The contracts of tools that a crash interrupted and that run again without a question."""
 
 
-class Flights:
+class EffectLedger:
     """The effects in flight, by id, and what is known of those that ever were."""
 
     def __init__(self) -> None:

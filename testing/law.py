@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from ..history import History
+from .history import History
 
 Law: TypeAlias = Callable[[History], None]
 
