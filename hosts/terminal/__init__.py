@@ -1,6 +1,6 @@
-"""The command `turnwise`: hold a conversation in a terminal, and look at stored ones.
+"""The command `turnwise`: hold a conversation in a terminal, and work with stored ones.
 
-What it draws with is installed only on request, so it is looked for here before anything else is imported.
+Its libraries are installed with the extra `terminal` only, so `main` looks for them before it imports anything else.
 """
 
 from __future__ import annotations
@@ -12,28 +12,23 @@ from importlib.util import find_spec
 from io import TextIOWrapper
 
 EXTRA = ("prompt_toolkit", "pydantic_settings", "questionary", "rich", "typer")
-"""What the extra `terminal` installs, by the names to import."""
+"""The packages that the extra `terminal` installs."""
 
 
 def main() -> None:
-    """Run the command, and exit: 0 if all went well, 1 if what was done did not, 2 for what cannot be done."""
+    """Run the command, and exit: 0 for success, 1 for a negative result, 2 for what cannot be done."""
     if any(find_spec(name) is None for name in EXTRA):
-        sys.exit(_say_what_is_missing())
+        print('The command turnwise needs its extra `terminal`: pip install "turnwise[terminal]"', file=sys.stderr)
+        sys.exit(2)
     from .commands.app import app
     from .output.error_messages import exit_code
 
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            # What a terminal cannot show comes out as "?", rather than as an error.
-            stream.reconfigure(errors="replace")
+            stream.reconfigure(errors="replace")  # a character that the terminal's encoding lacks becomes "?"
     code = exit_code(lambda: app(prog_name="turnwise"))
-    # From here on Ctrl-C may end the process as it is: there is nothing left to do, and Python would print a traceback.
+    # Ctrl-C during the shutdown ends the process at once; Python would print a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    # A model library leaves so many objects behind that to search them for garbage, on the way out, takes a second.
+    # A model library leaves so many objects behind that collecting them at exit would take a second.
     gc.freeze()
     sys.exit(code)
-
-
-def _say_what_is_missing() -> int:
-    print('The command turnwise needs its extra `terminal`: pip install "turnwise[terminal]"', file=sys.stderr)
-    return 2

@@ -1,4 +1,4 @@
-"""`python -m turnwise.hosts.terminal` is the command `turnwise`, where no script is installed."""
+"""Runs the command `turnwise` where its script is not installed: `python -m turnwise.hosts.terminal`."""
 
 from . import main
 

@@ -295,13 +295,13 @@ class TestTheTerminal:
         self, conversation: Conversation, capsys: pytest.CaptureFixture[str]
     ) -> None:
         """Neither where it is taken up again, nor as it happens."""
-        lively = Screen(TerminalWriter(lively=True), echo=True)
+        on_a_terminal = Screen(TerminalWriter(interactive=True), echo=True)
         messages = [
             message.model_dump(mode="json", exclude_defaults=True) for message in await conversation.transcript()
         ]
         state = {"type": "idle", "data": {"turn": 2}}
-        lively.show(Update("snapshot", {"state": state, "transcript": messages}))
-        lively.show(Update("message", {"role": "user", "text": "Also this", "images": [{"url": ADDRESS}]}))
+        on_a_terminal.show(Update("snapshot", {"state": state, "transcript": messages}))
+        on_a_terminal.show(Update("message", {"role": "user", "text": "Also this", "images": [{"url": ADDRESS}]}))
 
         shown = capsys.readouterr().out
         assert shown.count("[image]") == 2

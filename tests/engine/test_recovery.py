@@ -434,13 +434,13 @@ class TestResolvingFromOutside:
         assert listed.stdout == 'call_1_0  pay({"amount": 5})\n'
         assert (
             twice[0].stdout
-            == "Settled; the conversation is in llm_requesting; its program, or turnwise chat, goes on.\n"
+            == "Resolved; the conversation is in llm_requesting; it continues in its program or in turnwise chat.\n"
         )
         assert (twice[1].returncode, twice[1].stdout) == (2, "")
         shown = run("show", conversation_id, "--events", "--db", database, cwd=database.parent).stdout
         assert "tool_interrupted           call_1_0" in shown
         assert "doubt_resolved             call_1_0 ran" in shown
-        assert afterwards.stdout == "Nothing is in doubt.\n"
+        assert afterwards.stdout == "No call is in doubt.\n"
         async with taken_up(database, conversation_id, ScriptedLlm([reply("Done.")]), till.tool) as again:
             assert (await again.send("Pay.", message_id="m1")).reply == "Done."
             assert results(await again.transcript()) == [TEXTS.did_run]
@@ -467,6 +467,6 @@ class TestResolvingFromOutside:
 
         chat = run("chat", conversation.id, "--db", database, cwd=database.parent, lines=["perhaps", "It ran"])
 
-        assert "The program died while pay ran" in chat.stdout
+        assert "The program ended while pay ran" in chat.stdout
         assert "Say one of: It ran, It did not run, Run it again." in chat.stdout
         assert chat.returncode == 0

@@ -174,7 +174,7 @@ def below_the_way_back(done: subprocess.CompletedProcess[str]) -> str:
     """What a chat wrote under its first line, which tells how to come back."""
     assert (done.returncode, done.stderr) == (0, "")
     first, _, rest = done.stdout.partition("\n")
-    assert first.startswith("To come back to this conversation: ")
+    assert first.startswith("To resume this conversation: ")
     return rest
 
 

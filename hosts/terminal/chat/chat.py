@@ -1,4 +1,4 @@
-"""A conversation at a terminal, or through a pipe: one message after the other, until the user leaves."""
+"""`turnwise chat`: holds a conversation, at a terminal or through a pipe, until the user leaves."""
 
 from __future__ import annotations
 
@@ -15,45 +15,48 @@ from ....states.events import HistoryCompacted
 from ....states.policy.policy import Policy
 from ....states.states import Failed
 from ....states.values.messages import Message
-from ..configuration.command_lines import way_back
-from ..configuration.databases import store_to_change
+from ..configuration.command_lines import resume_hint
+from ..configuration.databases import open_for_writing
 from ..configuration.presets import preset_named
 from ..configuration.settings import Settings
-from ..configuration.tools import tools_missing
+from ..configuration.tools import missing_tools, with_required_tools
 from ..output.error_messages import INTERRUPTED
 from ..output.event_lines import event_lines
 from ..output.printable import counted, one_line
 from ..output.writer import DIM, TerminalWriter
-from .dialogue import Dialogue, dialogue
-from .session import engine_for, pen_for_stdout, screen_for, speech_for, with_needed_tools
-from .user_input import Commanded, UserInput, command_in
+from .dialogue import Dialogue, open_dialogue
+from .session import open_engine, open_writer, screen_for, speech_for
+from .user_input import CommandEntered, UserInput, command_in
 
 FAILED = 1
-"""The exit code of a chat through a pipe that ends with a turn that failed."""
+"""The exit code of a chat through a pipe whose last turn failed."""
 
-_LIKE_A_COMMAND = re.compile(r"/[a-z]+")
+_LOOKS_LIKE_A_COMMAND = re.compile(r"/[a-z]+")
 
 
 async def chat(settings: Settings, conversation_id: str | None, resume: bool) -> int:
-    """Hold a conversation: a new one, the one with this id, or with `resume` the one that moved last.
+    """Hold a conversation: a new one, the one with this id, or with `resume` the one that changed last.
 
-    Returns the exit code. Raises `TurnwiseError` for what cannot be begun.
+    Returns the exit code. Raises `TurnwiseError` if the conversation cannot begin.
     """
     policy = preset_named(settings.preset)
     if resume or conversation_id is not None:
-        conversation_id, policy = await _stored(settings, conversation_id)
-    equipped = with_needed_tools(settings, policy)
-    with pen_for_stdout() as pen:
-        speech = speech_for(settings, pen)
-        async with engine_for(equipped, pen, speech=speech) as engine:
-            conversation = await _conversation(engine, settings, conversation_id)
-            return await _hold(conversation, settings, equipped.tools, pen, speech)
+        conversation_id, policy = await _find(settings, conversation_id)
+    tools = with_required_tools(settings.tools, policy)
+    with open_writer() as writer:
+        speech = speech_for(settings, writer)
+        equipped = settings.model_copy(update={"tools": tools})
+        async with open_engine(equipped, writer, speech=speech) as engine:
+            conversation = await _open(engine, settings, conversation_id)
+            return await _converse(conversation, settings, tools, writer, speech)
 
 
-async def _stored(settings: Settings, conversation_id: str | None) -> tuple[str, Policy]:
-    """The id of a stored conversation, with None of the one that moved last, and its rules: an engine must have the
-    tools that these need before it takes the conversation up."""
-    async with store_to_change(settings) as store:
+async def _find(settings: Settings, conversation_id: str | None) -> tuple[str, Policy]:
+    """Return the id of a stored conversation, by default of the one that changed last, and its policy.
+
+    The engine needs the tools that the policy requires before it opens the conversation.
+    """
+    async with open_for_writing(settings) as store:
         if conversation_id is None:
             conversation_id = _newest(await store.list())
         loaded = await store.load(conversation_id)
@@ -63,70 +66,73 @@ async def _stored(settings: Settings, conversation_id: str | None) -> tuple[str,
 def _newest(summaries: Iterable[Summary]) -> str:
     for summary in summaries:
         return summary.id
-    raise ConfigurationError("There is no conversation to go on with.")
+    raise ConfigurationError("There is no conversation to resume.")
 
 
-async def _conversation(engine: Engine, settings: Settings, conversation_id: str | None) -> Conversation:
+async def _open(engine: Engine, settings: Settings, conversation_id: str | None) -> Conversation:
     if conversation_id is None:
         return await engine.create(system=settings.system)
     return await engine.get(conversation_id)
 
 
-async def _hold(
+async def _converse(
     conversation: Conversation,
     settings: Settings,
     tools: Iterable[str],
-    pen: TerminalWriter,
+    writer: TerminalWriter,
     speech: SpeechChannel | None,
 ) -> int:
-    said = await conversation.transcript()
-    back = way_back(conversation.id, settings)
-    if not pen.lively:  # a script must know it whatever happens next; a person reads it when it is of use
-        pen.command(back, DIM)
-    if missing := tools_missing(tools, said):
-        pen.note(f"Tools that this conversation used are missing now: {', '.join(missing)}. Name them with --tools.")
-    person = _person(conversation, pen, said, speech)
-    async with dialogue(conversation, screen_for(conversation, settings, pen), person, speech) as led:
-        await Chat(led, settings).run()
-    return _part(conversation, led, back)
+    messages = await conversation.transcript()
+    hint = resume_hint(conversation.id, settings)
+    if not writer.interactive:  # a script may end at any moment, so it gets the hint first; users get it at the end
+        writer.copyable(hint, DIM)
+    if missing := missing_tools(tools, messages):
+        names = ", ".join(missing)
+        writer.note(f"Tools that this conversation used are missing now: {names}. Name them with --tools.")
+    user_input = _user_input(conversation, writer, messages, speech)
+    screen = screen_for(conversation, settings, writer)
+    async with open_dialogue(conversation, screen, user_input, speech) as dialogue:
+        await Chat(dialogue, settings).run()
+    return _leave(dialogue, hint)
 
 
-def _part(conversation: Conversation, led: Dialogue, back: str) -> int:
-    """The last words, and the exit code."""
-    pen, in_the_middle = led.screen.pen, led.left and conversation.state.works
-    if in_the_middle:
-        pen.note("You left in the middle of a turn; it goes on when you come back.")
-    if pen.lively:
-        pen.command(back, DIM)
-        return INTERRUPTED if in_the_middle else 0
-    if led.left:
-        return INTERRUPTED
-    return FAILED if isinstance(conversation.state, Failed) else 0
-
-
-def _person(
-    conversation: Conversation, pen: TerminalWriter, said: Iterable[Message], speech: SpeechChannel | None
+def _user_input(
+    conversation: Conversation, writer: TerminalWriter, messages: Iterable[Message], speech: SpeechChannel | None
 ) -> UserInput:
-    if pen.lively:
+    if writer.interactive:
         from .keyboard import Keyboard
 
-        pen.note(f"The model is {one_line(conversation.policy.models[0].name)}.")
-        pen.note("/help lists the commands, Ctrl-C stops an answer, Ctrl-D leaves.")
-        lines = [message.text for message in said if message.role == "user" and message.text]
-        return Keyboard(pen, lines, speech)
-    from .piped_input import Lines
+        writer.note(f"The model is {one_line(conversation.policy.models[0].name)}.")
+        writer.note("/help lists the commands, Ctrl-C stops an answer, Ctrl-D leaves.")
+        history = [message.text for message in messages if message.role == "user" and message.text]
+        return Keyboard(writer, history, speech)
+    from .piped_input import PipedInput
 
-    return Lines(pen)
+    return PipedInput(writer)
+
+
+def _leave(dialogue: Dialogue, hint: str) -> int:
+    """Say how to resume the conversation, and return the exit code."""
+    state, writer = dialogue.conversation.state, dialogue.screen.writer
+    in_a_turn = dialogue.user_left and state.works
+    if in_a_turn:
+        writer.note("You left during a turn; it continues when you resume the conversation.")
+    if writer.interactive:
+        writer.copyable(hint, DIM)
+        return INTERRUPTED if in_a_turn else 0
+    if dialogue.user_left:
+        return INTERRUPTED
+    return FAILED if isinstance(state, Failed) else 0
 
 
 class Chat:
-    """What the user types, until there is no more of it: messages, answers, commands."""
+    """Handles what the user enters, until there is no more: messages, answers and commands."""
 
-    def __init__(self, led: Dialogue, settings: Settings) -> None:
-        self._led = led
+    def __init__(self, dialogue: Dialogue, settings: Settings) -> None:
+        self._dialogue = dialogue
         self._settings = settings
-        self._conversation = led.conversation
-        self._pen = led.screen.pen
+        self._conversation = dialogue.conversation
+        self._writer = dialogue.screen.writer
         self._ended = False
         self._commands: Mapping[str, Callable[[], Awaitable[None]]] = {
             "/state": self._state,
@@ -137,88 +143,88 @@ class Chat:
             "/help": self._help,
             "/quit": self._quit,
         }
-        led.person.commands = self._commands.keys()
+        dialogue.user_input.commands = self._commands.keys()
 
     async def run(self) -> None:
-        """Go on until the user leaves; what goes on already, after a crash, comes first."""
-        await self._led.follow()
+        """Return when the user leaves. A turn that a crash interrupted is shown to its end first."""
+        await self._dialogue.wait_until_shown()
         while not self._ended:
             try:
-                await self._go_on()
+                await self._step()
             except TurnwiseError as error:
-                self._pen.line(error.sentence, "red")
+                self._writer.line(error.sentence, "red")
 
-    async def _go_on(self) -> None:
-        if self._led.asks:
+    async def _step(self) -> None:
+        if self._dialogue.waits_for_user:
             await self._ask()
             return
         if isinstance(self._conversation.state, Failed):
-            self._pen.note("/retry tries again; a message goes on from here.")
-        text = await self._led.person.says()
+            self._writer.note("/retry tries again; a message continues from here.")
+        text = await self._dialogue.user_input.next_message()
         if text is None:
             self._ended = True
-        elif command_in(text, self._commands) or _LIKE_A_COMMAND.fullmatch(text.strip()):
-            await self._obey(text.strip())
+        elif command_in(text, self._commands) or _LOOKS_LIKE_A_COMMAND.fullmatch(text.strip()):
+            await self._execute(text.strip())
         else:
-            await self._led.hold(self._conversation.send(text))
+            await self._dialogue.perform(self._conversation.send(text))
 
     async def _ask(self) -> None:
         try:
-            await self._led.ask()
-        except Commanded as command:
-            await self._obey(command.line.strip())
+            await self._dialogue.ask()
+        except CommandEntered as command:
+            await self._execute(command.line.strip())
         except EOFError:
             self._ended = True
         if self._ended:
-            self._pen.note("The question stays open.")
+            self._writer.note("The question stays open.")
 
-    # --- commands
+    # --- commands; their docstrings are the text of /help
 
-    async def _obey(self, line: str) -> None:
+    async def _execute(self, line: str) -> None:
         command = self._commands.get(line)
         if command is not None:
             await command()
         elif known := command_in(line, self._commands):
-            self._pen.line(f"{known} takes nothing behind it.", "red")
+            self._writer.line(f"{known} takes no arguments.", "red")
         else:
-            self._pen.line("There is no such command; /help lists those that there are.", "red")
+            self._writer.line("There is no such command; /help lists the commands.", "red")
 
     async def _state(self) -> None:
-        """where the conversation rests"""
+        """show the state of the conversation"""
         state = self._conversation.state
         turns, events = counted(state.book.turn, "turn"), counted(state.book.seq, "event")
-        self._pen.line(f"{state.type}, after {turns} and {events}")
+        self._writer.line(f"{state.type}, after {turns} and {events}")
 
     async def _events(self) -> None:
-        """what happened, as it is stored"""
+        """list the stored events"""
         for line in event_lines(await self._conversation.events()):
-            self._pen.row(line)
+            self._writer.row(line)
 
     async def _retry(self) -> None:
-        """try a turn again that failed"""
+        """try a failed turn again"""
         if not isinstance(self._conversation.state, Failed):
-            self._pen.line("There is no failed turn to try again.", "red")
+            self._writer.line("There is no failed turn to try again.", "red")
             return
-        await self._led.hold(self._conversation.retry())
+        await self._dialogue.perform(self._conversation.retry())
 
     async def _compact(self) -> None:
         """condense what was said, to make room for more"""
-        await self._led.hold(self._conversation.compact())
+        await self._dialogue.perform(self._conversation.compact())
         newest = (await self._conversation.events())[-1].event
         done = isinstance(newest, HistoryCompacted)
-        self._pen.note("Condensed; the log keeps everything." if done else "Stopped; nothing was condensed.")
+        self._writer.note("Condensed; the log keeps everything." if done else "Stopped; nothing was condensed.")
 
     async def _fork(self) -> None:
-        """copy the conversation up to here; this one goes on"""
+        """copy the conversation up to here, and stay in the original"""
         copy = await self._conversation.fork()
-        self._pen.line(f"Forked at step {copy.state.book.seq}.")
-        self._pen.command(way_back(copy.id, self._settings, called="the copy"), DIM)
+        self._writer.line(f"Forked at step {copy.state.book.seq}.")
+        self._writer.copyable(resume_hint(copy.id, self._settings, name="the copy"), DIM)
 
     async def _help(self) -> None:
-        """this list"""
+        """show this list"""
         for name, command in self._commands.items():
-            self._pen.line(f"{name:<10}{command.__doc__}")
-        self._pen.line("Anything else is said to the model.")
+            self._writer.line(f"{name:<10}{command.__doc__}")
+        self._writer.line("Anything else is a message to the model.")
 
     async def _quit(self) -> None:
         """leave; the conversation is kept"""

@@ -1,4 +1,4 @@
-"""Ctrl-C as something to react to, instead of an error that comes from anywhere."""
+"""Ctrl-C as a callback in the event loop, instead of an exception that may be raised anywhere."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from types import FrameType
 
 
 @contextmanager
-def interrupts(react: Callable[[], None]) -> Iterator[None]:
-    """While the body runs, call `react` in the event loop at each SIGINT. Only in the main thread."""
+def interrupts_handled_by(callback: Callable[[], None]) -> Iterator[None]:
+    """Call `callback` in the event loop at each SIGINT while the body runs. For the main thread only."""
     loop = asyncio.get_running_loop()
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        loop.call_soon_threadsafe(react)
+        loop.call_soon_threadsafe(callback)
 
     before = signal.signal(signal.SIGINT, interrupt)
     try:

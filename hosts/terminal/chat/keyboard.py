@@ -1,4 +1,4 @@
-"""A person at a terminal: a line to type in, with the ones before it at hand, and menus for questions."""
+"""The input of a user at a terminal: a prompt with a history, and menus for questions."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from ....effects.channels.speech.channel import SpeechChannel
 from ....states.values.questions import UserQuestion
 from ..output.writer import TerminalWriter
-from .menus import Menus
-from .typeahead import DROPPED, forget
-from .user_input import OTHER, Answer, Other
+from .typeahead import DISCARDED, discard_typeahead
+from .user_input import OWN_WORDS, Answer, FreeTextOption
 
 PROMPT = FormattedText([("bold ansicyan", "> ")])
 
 
 class Keyboard:
-    """Reads what is typed. `said` is what was said before, for the arrow keys: it is kept in the database only.
+    """Reads what is typed. `history` are earlier messages for the arrow keys; they are not stored anywhere else.
 
-    Enter sends; Alt-Enter begins a new line, and so do the lines of a text that is pasted. At the line Ctrl-C first
-    silences the `speech`, if it is heard; else it empties the line, and on an empty one it leaves when it comes right
-    after another, or after one that cancelled something. In a menu it silences and gives no answer at once.
+    Enter sends; Alt-Enter begins a new line, and a pasted text keeps its lines. Ctrl-C at the prompt first silences
+    `speech` if it is speaking. Otherwise it empties the line, and on an empty line it leaves if it follows another
+    Ctrl-C or one that cancelled something. In a menu it silences and declines to answer at once.
     """
 
-    def __init__(self, pen: TerminalWriter, said: Iterable[str] = (), speech: SpeechChannel | None = None) -> None:
+    def __init__(
+        self, writer: TerminalWriter, history: Iterable[str] = (), speech: SpeechChannel | None = None
+    ) -> None:
         self.commands: Collection[str] = ()
         self._speech = speech
-        self._pen = pen
-        self._menus = Menus(pen)
-        self._session: PromptSession[str] = PromptSession(history=InMemoryHistory(list(said)), key_bindings=_keys())
+        self._writer = writer
+        self._session: PromptSession[str] = PromptSession(history=InMemoryHistory(list(history)), key_bindings=_keys())
         self._was_interrupted = False
 
-    async def says(self) -> str | None:
-        """What is typed next; None after Ctrl-D, or after Ctrl-C twice."""
-        self._pen.line()
+    async def next_message(self) -> str | None:
+        """Return what is typed next, or None after Ctrl-D, or after Ctrl-C twice."""
+        self._writer.line()
         typed = ""
         while True:
             try:
-                with patch_stdout(raw=True):  # what is written meanwhile stands above the line
+                with patch_stdout(raw=True):  # what is written meanwhile appears above the prompt
                     text = await self._session.prompt_async(PROMPT, default=typed)
             except EOFError:
                 return None
             except KeyboardInterrupt:
-                silenced = self._hush()
+                silenced = self._silence()
                 typed = self._session.default_buffer.text if silenced else ""
                 if not silenced and not self._stays():
                     return None
@@ -56,36 +56,41 @@ class Keyboard:
             if text.strip():
                 return text
 
-    async def answer(self, question: UserQuestion, other: Other | None = OTHER) -> Answer | None:
-        """What is chosen in a menu or typed there; None after Ctrl-C. Raises EOFError after Ctrl-D, and `Commanded`."""
-        given = await self._menus.answer(question, other, self.commands)
-        self._was_interrupted = given is None
+    async def answer(self, question: UserQuestion, free_text: FreeTextOption | None = OWN_WORDS) -> Answer | None:
+        """Return what is chosen in a menu or typed there, or None after Ctrl-C.
+
+        Raises EOFError after Ctrl-D, and `CommandEntered`.
+        """
+        from .menus import Menus
+
+        answer = await Menus(self._writer).answer(question, free_text, self.commands)
+        self._was_interrupted = answer is None
         if self._was_interrupted:
-            self._hush()
-        return given
+            self._silence()
+        return answer
 
-    def interrupted(self) -> bool:
-        """The second Ctrl-C leaves, unless something was said in between. What was typed before it counts no more."""
-        if forget():
-            self._pen.note(DROPPED)
-        return self._again()
+    def on_interrupt(self) -> bool:
+        """Discard what was typed before Ctrl-C. The second one leaves, unless a message was sent in between."""
+        if discard_typeahead():
+            self._writer.note(DISCARDED)
+        return self._interrupted_again()
 
-    def _hush(self) -> bool:
-        """Fall silent; whether anything was heard."""
+    def _silence(self) -> bool:
+        """Stop speaking, and return whether anything was being spoken."""
         return self._speech is not None and self._speech.stop()
 
-    def _again(self) -> bool:
+    def _interrupted_again(self) -> bool:
         again, self._was_interrupted = self._was_interrupted, True
         return again
 
     def _stays(self) -> bool:
-        """Whether to go on reading after Ctrl-C."""
+        """Return whether to continue reading after Ctrl-C at the prompt."""
         if self._session.default_buffer.text:
             self._was_interrupted = False
             return True
-        if self._again():
+        if self._interrupted_again():
             return False
-        self._pen.note("Press Ctrl-C again to leave, or Ctrl-D.")
+        self._writer.note("Press Ctrl-C again to leave, or Ctrl-D.")
         return True
 
 

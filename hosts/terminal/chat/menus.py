@@ -1,4 +1,4 @@
-"""Questions as menus: the arrow keys choose, and whatever is typed is an answer in words of one's own."""
+"""Questions as menus: the arrow keys choose an option, and typing begins an answer as free text."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from rich.cells import cell_len
 from ....states.values.questions import QuestionOption, UserQuestion
 from ..output.printable import one_line
 from ..output.writer import DIM, TerminalWriter
-from .typeahead import DROPPED, forget
-from .user_input import Answer, Commanded, Other, command_in
+from .typeahead import DISCARDED, discard_typeahead
+from .user_input import Answer, CommandEntered, FreeTextOption, command_in
 
 _MARGIN = 5
-"""How many cells of a line the menu itself takes."""
+"""The number of cells of a line that the menu itself takes."""
 
-_OTHER = object()
-"""What the menu gives for the way to words of one's own; no label is the same object."""
+_FREE_TEXT = object()
+"""The value of the entry for free text. It is no string, so no label can equal it."""
 
 _STYLE = questionary.Style([("answer", "bold"), ("pointer", "bold"), ("highlighted", "bold"), ("selected", "")])
 
 
 class _Typed(NamedTuple):
-    """What a menu gives where somebody begins to type: that, and what was marked."""
+    """The result of a menu in which the user began to type: the text, and the values of the marked options."""
 
     text: str
     marked: list[Any]
@@ -38,90 +38,92 @@ class _Typed(NamedTuple):
 class Menus:
     """Asks questions on a terminal, one after the other."""
 
-    def __init__(self, pen: TerminalWriter) -> None:
-        self._pen = pen
+    def __init__(self, writer: TerminalWriter) -> None:
+        self._writer = writer
 
-    async def answer(self, question: UserQuestion, other: Other | None, commands: Collection[str]) -> Answer | None:
-        """The answer, or None after Ctrl-C. Raises EOFError after Ctrl-D, and `Commanded`."""
-        self._pen.finish()
-        if forget():
-            self._pen.note(DROPPED)
+    async def answer(
+        self, question: UserQuestion, free_text: FreeTextOption | None, commands: Collection[str]
+    ) -> Answer | None:
+        """Return the answer, or None after Ctrl-C. Raises EOFError after Ctrl-D, and `CommandEntered`."""
+        self._writer.finish()
+        if discard_typeahead():
+            self._writer.note(DISCARDED)
         try:
-            answer, words = await self._answer(question, other)
+            answer, text = await self._answer(question, free_text)
         except KeyboardInterrupt:
             return None
-        if words is not None and command_in(words, commands):
-            raise Commanded(words)
+        if text is not None and command_in(text, commands):
+            raise CommandEntered(text)
         return answer
 
-    async def _answer(self, question: UserQuestion, other: Other | None) -> tuple[Answer, str | None]:
-        """The answer, and of it the words that were typed."""
-        self._pen.line()
-        self._pen.line(question.question, "bold")
-        menu = _choices(question.options, other, described=True)
-        if any(_cells(option) + _MARGIN > self._pen.width for option in question.options):
-            menu = _choices(question.options, other, described=False)
+    async def _answer(self, question: UserQuestion, free_text: FreeTextOption | None) -> tuple[Answer, str | None]:
+        """Return the answer, and the part of it that was typed."""
+        self._writer.line()
+        self._writer.line(question.question, "bold")
+        choices = _choices(question.options, free_text, described=True)
+        if any(_cells(option) + _MARGIN > self._writer.width for option in question.options):
+            choices = _choices(question.options, free_text, described=False)
             self._describe(question.options)
         for option in question.options:
             if option.preview is not None:
-                self._pen.box(option.label, option.preview)
-        return await (self._several(question, menu) if question.multi_select else self._one(question, menu))
+                self._writer.panel(option.label, option.preview)
+        return await (self._several(question, choices) if question.multi_select else self._one(question, choices))
 
     def _describe(self, options: Iterable[QuestionOption]) -> None:
-        """Descriptions that are too long for the menu, above it: a menu cuts off what is longer than a line."""
+        """Write long descriptions above the menu, which would cut them off at the end of the line."""
         for option in options:
             if option.description:
-                self._pen.line(f"{one_line(option.label)} – {option.description}", DIM)
+                self._writer.line(f"{one_line(option.label)} – {option.description}", DIM)
 
-    async def _one(self, question: UserQuestion, menu: list[Choice]) -> tuple[Answer, str | None]:
+    async def _one(self, question: UserQuestion, choices: list[Choice]) -> tuple[Answer, str | None]:
         hint = "(arrow keys, Enter)"
-        asked = questionary.select(_topic(question), choices=menu, instruction=hint, use_jk_keys=False, style=_STYLE)
-        chosen = await _ask(asked)
-        if chosen is not _OTHER and not isinstance(chosen, _Typed):
+        menu = questionary.select(_title(question), choices=choices, instruction=hint, use_jk_keys=False, style=_STYLE)
+        chosen = await _ask(menu)
+        if chosen is not _FREE_TEXT and not isinstance(chosen, _Typed):
             return str(chosen), None
-        words = await self._own_words(chosen.text if isinstance(chosen, _Typed) else "")
-        return words, words
+        text = await self._free_text(chosen.text if isinstance(chosen, _Typed) else "")
+        return text, text
 
-    async def _several(self, question: UserQuestion, menu: list[Choice]) -> tuple[Answer, str | None]:
+    async def _several(self, question: UserQuestion, choices: list[Choice]) -> tuple[Answer, str | None]:
         hint = "(space marks, Enter goes on)"
-        asked = questionary.checkbox(
-            _topic(question), choices=menu, instruction=hint, validate=_not_none, use_jk_keys=False, style=_STYLE
+        menu = questionary.checkbox(
+            _title(question), choices=choices, instruction=hint, validate=_check_choice, use_jk_keys=False, style=_STYLE
         )
-        chosen = await _ask(asked)
+        chosen = await _ask(menu)
         marked = chosen.marked if isinstance(chosen, _Typed) else chosen
-        labels = [str(value) for value in marked if value is not _OTHER]
+        labels = [str(value) for value in marked if value is not _FREE_TEXT]
         if len(marked) > 1:
-            self._pen.note(f"  {one_line(', '.join(labels))}")
-        if not isinstance(chosen, _Typed) and _OTHER not in marked:
+            self._writer.note(f"  {one_line(', '.join(labels))}")
+        if not isinstance(chosen, _Typed) and _FREE_TEXT not in marked:
             return labels, None
-        words = await self._own_words(chosen.text if isinstance(chosen, _Typed) else "")
-        return [*labels, words], words
+        text = await self._free_text(chosen.text if isinstance(chosen, _Typed) else "")
+        return [*labels, text], text
 
-    async def _own_words(self, begun: str) -> str:
-        words = questionary.text(
+    async def _free_text(self, begun: str) -> str:
+        prompt = questionary.text(
             "Your answer:",
             default=begun,
-            validate=lambda text: bool(text.strip()) or "Say something, or press Ctrl-C to answer nothing.",
+            validate=lambda text: bool(text.strip()) or "Say something, or press Ctrl-C to give no answer.",
             style=_STYLE,
         )
         with patch_stdout(raw=True):
-            return str(await words.unsafe_ask_async())
+            return str(await prompt.unsafe_ask_async())
 
 
-async def _ask(asked: questionary.Question) -> Any:
-    """Ask by a menu. It knows Ctrl-D no more than letters, so both are taught to it: the one leaves, as anywhere else,
-    and the others are given as `_Typed`."""
-    if isinstance(keys := asked.application.key_bindings, KeyBindings):
+async def _ask(menu: questionary.Question) -> Any:
+    """Show a menu and return what is chosen. Ctrl-D raises EOFError, and typed text ends the menu as `_Typed`:
+    questionary ignores both."""
+    if isinstance(keys := menu.application.key_bindings, KeyBindings):
         keys.add("c-d", eager=True)(lambda event: event.app.exit(exception=EOFError))
-        keys.add(Keys.Any)(_take_typed)
-        keys.add(Keys.BracketedPaste)(_take_typed)
-        for marks_several in "ai":
-            keys.add(marks_several, eager=True)(_take_typed)
-    with patch_stdout(raw=True):  # what is written meanwhile stands above the menu
-        return await asked.unsafe_ask_async()
+        keys.add(Keys.Any)(_end_with_typed)
+        keys.add(Keys.BracketedPaste)(_end_with_typed)
+        for shortcut in "ai":  # questionary's own: mark all, invert
+            keys.add(shortcut, eager=True)(_end_with_typed)
+    with patch_stdout(raw=True):  # what is written meanwhile appears above the menu
+        return await menu.unsafe_ask_async()
 
 
-def _take_typed(event: KeyPressEvent) -> None:
+def _end_with_typed(event: KeyPressEvent) -> None:
     text = event.data.replace("\r\n", "\n").replace("\r", "\n")
     if text.strip() and text.replace("\n", "").isprintable():
         controls = event.app.layout.find_all_controls()
@@ -129,25 +131,27 @@ def _take_typed(event: KeyPressEvent) -> None:
         event.app.exit(result=_Typed(text, marked))
 
 
-def _not_none(chosen: list[str]) -> bool | str:
+def _check_choice(chosen: list[str]) -> bool | str:
     return bool(chosen) or "Choose at least one: the space bar marks it."
 
 
-def _topic(question: UserQuestion) -> str:
+def _title(question: UserQuestion) -> str:
     return one_line(question.header or "Choose")
 
 
-def _choices(options: Iterable[QuestionOption], other: Other | None, *, described: bool) -> list[Choice]:
+def _choices(options: Iterable[QuestionOption], free_text: FreeTextOption | None, *, described: bool) -> list[Choice]:
     choices = [
-        Choice(_title(option.label, option.description if described else None), option.label) for option in options
+        Choice(_entry(option.label, option.description if described else None), option.label) for option in options
     ]
-    return choices if other is None else [*choices, Choice(_title(other.label, other.description), _OTHER)]
+    if free_text is None:
+        return choices
+    return [*choices, Choice(_entry(free_text.label, free_text.description), _FREE_TEXT)]
 
 
-def _title(label: str, description: str | None) -> list[tuple[str, str]]:
-    title = [("", one_line(label))]
-    return [*title, ("fg:ansibrightblack", f" – {one_line(description)}")] if description else title
+def _entry(label: str, description: str | None) -> list[tuple[str, str]]:
+    entry = [("", one_line(label))]
+    return [*entry, ("fg:ansibrightblack", f" – {one_line(description)}")] if description else entry
 
 
 def _cells(option: QuestionOption) -> int:
-    return sum(cell_len(text) for _, text in _title(option.label, option.description))
+    return sum(cell_len(text) for _, text in _entry(option.label, option.description))

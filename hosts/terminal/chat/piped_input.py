@@ -1,4 +1,4 @@
-"""A person, or a script, on the other end of a pipe: each line is a message, or the answer to a question."""
+"""The input of a script, through a pipe: each line is a message, or the answer to a question."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ from contextlib import suppress
 
 from ....states.values.questions import UserQuestion
 from ..output.writer import TerminalWriter
-from .user_input import OTHER, Commanded, Other, command_in
+from .user_input import OWN_WORDS, CommandEntered, FreeTextOption, command_in
 
 
-class Lines:
-    """Reads stdin line by line, and writes out what is asked, with a number before each option.
+class PipedInput:
+    """Reads stdin line by line, and writes each question with its options numbered.
 
-    An answer is a number, a label, or any words of one's own; several of the first two with commas between them where
-    several may be chosen.
+    An answer is a number, a label, or free text; where several options may be chosen, numbers or labels with commas
+    between them.
     """
 
-    def __init__(self, pen: TerminalWriter) -> None:
+    def __init__(self, writer: TerminalWriter) -> None:
         self.commands: Collection[str] = ()
-        self._pen = pen
+        self._writer = writer
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
-        # A thread that waits for a line cannot be stopped, so it must not keep the program from ending.
+        # A thread that waits for a line cannot be stopped. As a daemon it does not keep the program from ending.
         threading.Thread(target=self._read, daemon=True, name="turnwise-lines").start()
 
-    async def says(self) -> str | None:
-        """The next line that says something."""
-        return await self._next()
+    async def next_message(self) -> str | None:
+        """Return the next line that is not blank, or None at the end of the input."""
+        return await self._next_line()
 
-    async def answer(self, question: UserQuestion, other: Other | None = OTHER) -> str | list[str]:
-        """What the next line answers. Raises EOFError when there are no more lines, and `Commanded`."""
+    async def answer(self, question: UserQuestion, free_text: FreeTextOption | None = OWN_WORDS) -> str | list[str]:
+        """Return what the next line answers. Raises EOFError at the end of the input, and `CommandEntered`."""
         hint = "Numbers or labels with commas between them" if question.multi_select else "A number, a label"
-        self._pen.line(f"{asked(question)}\n  {hint}{other.hint if other else ''}:")
-        line = await self._next()
+        self._writer.line(f"{question_lines(question)}\n  {hint}{free_text.hint if free_text else ''}:")
+        line = await self._next_line()
         if line is None:
             raise EOFError
         if command_in(line, self.commands):
-            raise Commanded(line)
-        return answer_in(line, question)
+            raise CommandEntered(line)
+        return parse_answer(line, question)
 
-    def interrupted(self) -> bool:
-        """Where lines are read, Ctrl-C between two turns leaves at once."""
+    def on_interrupt(self) -> bool:
+        """Between two turns Ctrl-C leaves at once."""
         return True
 
-    async def _next(self) -> str | None:
+    async def _next_line(self) -> str | None:
         while (line := await self._lines.get()) is not None:
             if line.strip():
                 return line
@@ -56,24 +56,24 @@ class Lines:
         return None
 
     def _read(self) -> None:
-        # The loop may be closed while this waits for a line.
+        # The event loop may be closed while this thread waits for a line.
         with suppress(RuntimeError):
-            for line in _lines():
+            for line in _lines_of_stdin():
                 self._loop.call_soon_threadsafe(self._lines.put_nowait, line)
             self._loop.call_soon_threadsafe(self._lines.put_nowait, None)
 
 
-def _lines() -> Iterator[str]:
-    # Python has no stdin where it was closed from the start.
+def _lines_of_stdin() -> Iterator[str]:
+    # Python has no stdin if it was closed before the start.
     if sys.stdin is not None:
-        # Unbuffered and of its own: Python locks the buffer of sys.stdin when it ends, while this may still wait.
+        # A stream of its own: at exit Python locks the buffer of sys.stdin, in which this thread may still wait.
         with io.FileIO(sys.stdin.fileno(), closefd=False) as stream:
             while raw := stream.readline():
                 yield raw.decode(errors="replace").rstrip("\r\n")
 
 
-def asked(question: UserQuestion) -> str:
-    """The question as lines of text. `Pure.`"""
+def question_lines(question: UserQuestion) -> str:
+    """Return a question and its numbered options as lines of text. `Pure.`"""
     header = f"[{question.header}] " if question.header else ""
     lines = [f"? {header}{question.question}"]
     for number, option in enumerate(question.options, start=1):
@@ -82,18 +82,18 @@ def asked(question: UserQuestion) -> str:
     return "\n".join(lines)
 
 
-def answer_in(line: str, question: UserQuestion) -> str | list[str]:
-    """What a line answers: the labels that it names, or else its own words as they are. `Pure.`"""
-    whole = _label(line, question)
+def parse_answer(line: str, question: UserQuestion) -> str | list[str]:
+    """Return the labels that a line names, or the line itself as free text. `Pure.`"""
+    label = _label(line, question)
     if not question.multi_select:
-        return whole or line
+        return label or line
     parts = [_label(part, question) for part in line.split(",")]
-    labels = [whole] if whole else [part for part in parts if part is not None]
-    return list(dict.fromkeys(labels)) if whole or None not in parts else [line]
+    labels = [label] if label else [part for part in parts if part is not None]
+    return list(dict.fromkeys(labels)) if label or None not in parts else [line]
 
 
 def _label(text: str, question: UserQuestion) -> str | None:
-    """The option that is meant. A label comes before a number: "2" may be one."""
+    """Return the label that the text names. A label has precedence over a number, because "2" may be a label."""
     wanted = text.strip().casefold()
     labels = [option.label for option in question.options]
     numbered = {str(number): label for number, label in enumerate(labels, start=1)}

@@ -1,4 +1,4 @@
-"""Shows a conversation as it happens: text while it is said, one line for each tool, a word while one has to wait."""
+"""Shows a conversation as it happens: streamed text, a line for each tool, a spinner while the user waits."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ..output.printable import one_line, with_images
 from ..output.writer import DIM, TerminalWriter
 
 RECALLED = 6
-"""How many messages are shown of a conversation that is taken up again."""
+"""How many messages are shown of a conversation that is resumed."""
 
-LONGEST_CALL = 160
-"""The most characters of a tool call that are shown."""
+MAX_CALL = 160
+"""The most characters that are shown of a tool call."""
 
 THOUGHT = "dim italic"
 
-_GOING_ON = {
+_WAITING_FOR = {
     "profile_selecting": "choosing how to answer",
     "memory_recalling": "remembering",
     "llm_requesting": "thinking",
@@ -30,194 +30,191 @@ _GOING_ON = {
     "compacting": "condensing what was said",
     "cancelling": "stopping",
 }
-"""What one waits for in a state, where it is not a tool."""
+"""What the spinner says in each state, by the type of the state; a tool has a text of its own."""
 
 
 class Screen:
     """Shows the updates of one conversation, in order.
 
-    `thoughts` shows what the model thinks, dimmed. `echo` shows what the user says, for where nobody types it. With
-    `by_tool` the user receives what the model says by tool: its text is shown as a thought, and its tools with the
-    thoughts only (case B12).
+    With `thoughts` it shows the model's thinking, dimmed. With `echo` it shows the user's messages too, for a user who
+    does not type them here. `by_tool` says that the user receives only what the model says by tool: then the model's
+    text counts as thinking, and tool calls are shown with the thoughts only.
     """
 
     def __init__(
-        self, pen: TerminalWriter, *, thoughts: bool = False, echo: bool = False, by_tool: bool = False
+        self, writer: TerminalWriter, *, thoughts: bool = False, echo: bool = False, by_tool: bool = False
     ) -> None:
-        self.pen = pen
+        self.writer = writer
         self._thoughts = thoughts
         self._echo = echo
         self._by_tool = by_tool
-        self._heard = {"text": "", "thinking": ""}
-        self._said = ""
-        self._undelivered: str | None = None
+        self._streamed = {"text": "", "thinking": ""}
+        self._last_shown = ""
+        self._expected_delivery: str | None = None
         self._calls: dict[str, str] = {}
-        self._asking: str | None = None
-        self._drawings: Mapping[UpdateType, Callable[[dict[str, Any]], None]] = {
-            "snapshot": self._take_up,
-            "state_change": self._move,
-            "message": self._message,
-            "thought": self._thought,
-            "tool": self._tool,
+        self._asking_call: str | None = None
+        self._handlers: Mapping[UpdateType, Callable[[dict[str, Any]], None]] = {
+            "snapshot": self._show_snapshot,
+            "state_change": self._change_state,
+            "message": self._show_message,
+            "thought": self._show_thought,
+            "tool": self._show_tool,
             "turn_ended": self._end_turn,
-            "token": self._token,
-            "tool_progress": self._progress,
-            "delivery": self._delivery,
-            "delivered": _not_drawn,
-            "delivery_failed": self._delivery_failed,
+            "token": self._stream_token,
+            "tool_progress": self._show_progress,
+            "delivery": self._show_delivery,
+            "delivered": _ignore,
+            "delivery_failed": self._note_failed_delivery,
         }
 
     def show(self, update: Update) -> None:
-        """Draw what an update tells."""
-        self._drawings[update.type](update.data)
+        """Show an update."""
+        self._handlers[update.type](update.data)
 
-    def user(self, text: str) -> None:
-        """Write what the user said."""
-        self.pen.line(f"> {text}", "bold cyan")
+    # --- the state
 
-    # --- where it rests
-
-    def _take_up(self, data: dict[str, Any]) -> None:
-        if self.pen.lively:
+    def _show_snapshot(self, data: dict[str, Any]) -> None:
+        if self.writer.interactive:
             self._recall(data["transcript"])
-        self._tell(data["state"])
+        self._show_state(data["state"])
 
     def _recall(self, transcript: list[dict[str, Any]]) -> None:
-        """Remind a person of what was said last; a script knows."""
-        said = [(message["role"], text) for message in transcript if (text := self._words(message))]
-        if len(said) > RECALLED:
-            self.pen.note(f"… {len(said) - RECALLED} earlier messages")
-        for role, text in said[-RECALLED:]:
+        """Show the last messages of a conversation that is resumed."""
+        shown = [(message["role"], text) for message in transcript if (text := self._received(message))]
+        if len(shown) > RECALLED:
+            self.writer.note(f"… {len(shown) - RECALLED} earlier messages")
+        for role, text in shown[-RECALLED:]:
             if role == "user":
-                self.pen.line()
+                self.writer.line()
             self._write(role, text)
 
-    def _words(self, message: dict[str, Any]) -> str:
-        """What the user knows of a message: what they said, what they were shown while it was written, and what was
-        said to them."""
+    def _received(self, message: dict[str, Any]) -> str:
+        """Return what the user wrote or received: with `by_tool` the deliveries of a message, not its text."""
         is_shown = message["role"] == "user" or (message["role"] == "assistant" and not self._by_tool)
         return _text(message) if is_shown else "\n".join(message.get("deliveries", ()))
 
-    def _move(self, data: dict[str, Any]) -> None:
-        self._heard = {"text": "", "thinking": ""}
+    def _change_state(self, data: dict[str, Any]) -> None:
+        self._streamed = {"text": "", "thinking": ""}
         if data["type"] == "tool_executing":
-            return  # which tool it is has just been told
-        self.pen.finish()
-        self._tell(data)
-        if data["type"] in _GOING_ON:
-            self.pen.wait_for(_GOING_ON[data["type"]])
+            return  # the update of the tool itself has been shown
+        self.writer.finish()
+        self._show_state(data)
+        if data["type"] in _WAITING_FOR:
+            self.writer.spin(_WAITING_FOR[data["type"]])
 
-    def _tell(self, state: dict[str, Any]) -> None:
+    def _show_state(self, state: dict[str, Any]) -> None:
         details = state["data"]
         match state["type"]:
             case "retry_waiting":
-                self.pen.note(f"  No answer; attempt {details['attempt']} follows in {_seconds_until(details['due'])}.")
+                seconds = _seconds_until(details["due"])
+                self.writer.note(f"  No answer; attempt {details['attempt']} follows in {seconds} s.")
             case "compacting" if details["attempt"] == 1:
-                self.pen.note("  Condensing what was said so far.")
+                self.writer.note("  Condensing what was said so far.")
             case "awaiting_user_response":
-                self._asking = details["call_id"]
+                self._asking_call = details["call_id"]
             case "failed":
-                self.pen.line(details["sentence"], "red")
+                self.writer.line(details["sentence"], "red")
             case _:
                 pass
 
     def _end_turn(self, data: dict[str, Any]) -> None:
-        content, said, self._said = data["final_content"], self._said, ""
-        if content and content != said and not self._by_tool:
+        content, shown, self._last_shown = data["final_content"], self._last_shown, ""
+        if content and content != shown and not self._by_tool:
             self._write("assistant", content)
         if data["truncated"]:
-            self.pen.note("The answer was cut off: the model writes no longer ones.")
+            self.writer.note("The answer was cut off: it reached the model's limit.")
         if data["status"] == "cancelled":
-            self.pen.note("Cancelled; the conversation goes on.")
+            self.writer.note("Cancelled; the conversation goes on.")
 
-    # --- what is said
+    # --- text
 
-    def _delivery(self, data: dict[str, Any]) -> None:
-        shown, self._undelivered = self._undelivered, None
-        if data["text"] != shown:
+    def _show_delivery(self, data: dict[str, Any]) -> None:
+        expected, self._expected_delivery = self._expected_delivery, None
+        if data["text"] != expected:
             self._write("assistant", data["text"])
-            self._said = data["text"]
+            self._last_shown = data["text"]
 
-    def _delivery_failed(self, data: dict[str, Any]) -> None:
-        self.pen.aside(data["sentence"])
+    def _note_failed_delivery(self, data: dict[str, Any]) -> None:
+        self.writer.defer_note(data["sentence"])
 
-    def _token(self, data: dict[str, Any]) -> None:
+    def _stream_token(self, data: dict[str, Any]) -> None:
         text, kind = data["text"], data["kind"]
         is_thought = kind == "thinking" or self._by_tool
         if self._thoughts or not is_thought:
-            self._heard[kind] += text
-            self.pen.flow(text, THOUGHT if is_thought else "")
+            self._streamed[kind] += text
+            self.writer.stream(text, THOUGHT if is_thought else "")
 
-    def _message(self, data: dict[str, Any]) -> None:
+    def _show_message(self, data: dict[str, Any]) -> None:
         role, text = data["role"], _text(data)
         if role == "user":
             if self._echo:
-                self.user(text)
+                self._write(role, text)
             return
         if self._by_tool:
-            self._think(text, self._heard["text"])
+            self._write_thought(text, self._streamed["text"])
             return
-        heard, self._said, self._undelivered = self._heard["text"], text, text
-        if heard and text.startswith(heard):
-            self.pen.flow(text[len(heard) :])
-            self.pen.finish()
+        streamed, self._last_shown, self._expected_delivery = self._streamed["text"], text, text
+        if streamed and text.startswith(streamed):
+            self.writer.stream(text[len(streamed) :])
+            self.writer.finish()
         else:
             self._write(role, text)
 
-    def _thought(self, data: dict[str, Any]) -> None:
-        self._think(data["text"], self._heard["thinking"])
+    def _show_thought(self, data: dict[str, Any]) -> None:
+        self._write_thought(data["text"], self._streamed["thinking"])
 
-    def _think(self, text: str, heard: str) -> None:
-        if self._thoughts and not heard:
-            self.pen.line(text, THOUGHT)
+    def _write_thought(self, text: str, streamed: str) -> None:
+        if self._thoughts and not streamed:
+            self.writer.line(text, THOUGHT)
 
     def _write(self, role: str, text: str) -> None:
         if role == "user":
-            self.user(text)
+            self.writer.line(f"> {text}", "bold cyan")
         else:
-            self.pen.line(text)
+            self.writer.line(text)
 
     # --- tools
 
-    def _tool(self, data: dict[str, Any]) -> None:
+    def _show_tool(self, data: dict[str, Any]) -> None:
         call_id, status = data["call_id"], data["status"]
         if status == "running":
             self._calls[call_id] = _call(data["name"], data.get("arguments", "{}"))
-            self.pen.wait_for(self._calls[call_id])
-        elif call_id != self._asking:
+            self.writer.spin(self._calls[call_id])
+        elif call_id != self._asking_call:
             call = self._calls.pop(call_id, data["name"])
             if self._by_tool and (not self._thoughts or (status == "completed" and data["speaks"])):
-                return  # what was said stands there
-            self.pen.line(f"  ✓ {call}" if status == "completed" else f"  ✗ {call} {status}", DIM)
+                return  # what the tool said has been shown
+            self.writer.line(f"  ✓ {call}" if status == "completed" else f"  ✗ {call} {status}", DIM)
 
-    def _progress(self, data: dict[str, Any]) -> None:
-        self.pen.wait_for(f"{self._calls.get(data['call_id'], '')}: {data['text']}")
+    def _show_progress(self, data: dict[str, Any]) -> None:
+        self.writer.spin(f"{self._calls.get(data['call_id'], '')}: {data['text']}")
 
 
-def _not_drawn(data: dict[str, Any]) -> None:
-    """Who reads the words here needs no receipt for them."""
+def _ignore(data: dict[str, Any]) -> None:
+    """Show nothing: a user who reads the text here needs no receipt for it."""
 
 
 def _text(message: dict[str, Any]) -> str:
-    """What a message says, with a sign for the images that it shows."""
+    """Return the text of a message, with a label for its images."""
     return with_images(message.get("text", ""), len(message.get("images", ())))
 
 
 def _call(name: str, arguments: str) -> str:
-    """A call as a programmer would write it."""
-    given = _arguments(arguments)
-    written = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in given.items())
-    return one_line(f"{name}({written})", LONGEST_CALL)
+    """Return a tool call as Python would write it."""
+    written = ", ".join(
+        f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in _arguments(arguments).items()
+    )
+    return one_line(f"{name}({written})", MAX_CALL)
 
 
 def _arguments(text: str) -> dict[str, Any]:
     try:
-        given = json.loads(text)
+        arguments = json.loads(text)
     except ValueError:
         return {}
-    return given if isinstance(given, dict) else {}
+    return arguments if isinstance(arguments, dict) else {}
 
 
-def _seconds_until(due: str) -> str:
+def _seconds_until(due: str) -> int:
     wait = datetime.fromisoformat(due) - datetime.now(UTC)
-    return f"{max(0, round(wait.total_seconds()))} s"
+    return max(0, round(wait.total_seconds()))

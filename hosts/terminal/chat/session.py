@@ -1,4 +1,4 @@
-"""What a conversation at a terminal begins with: an engine made from the settings, and a look at where it runs."""
+"""Creates what a conversation at a terminal needs: the engine, the writer, the screen and the speech."""
 
 from __future__ import annotations
 
@@ -13,66 +13,63 @@ from ....effects.channels.port import Delivery
 from ....effects.channels.speech.channel import Outcome, SpeechChannel
 from ....engine.conversation import Conversation
 from ....engine.engine import Engine
-from ....states.policy.policy import Policy
 from ..configuration.presets import preset_named
 from ..configuration.settings import Settings
-from ..configuration.tools import tools_for, tools_named
+from ..configuration.tools import tools_named
 from ..output.writer import TerminalWriter
 from .screen import Screen
 
 
 @contextmanager
-def pen_for_stdout() -> Iterator[TerminalWriter]:
-    """What to write with: lively where a person sits at a terminal that can move its cursor, else plain."""
-    ends = (sys.stdin, sys.stdout)
-    if not all(end is not None and end.isatty() for end in ends) or os.environ.get("TERM") == "dumb":
-        yield TerminalWriter(lively=False)
+def open_writer() -> Iterator[TerminalWriter]:
+    """Open the writer for stdout. It is interactive if stdin and stdout are a terminal that can move its cursor."""
+    streams = (sys.stdin, sys.stdout)
+    if not all(stream is not None and stream.isatty() for stream in streams) or os.environ.get("TERM") == "dumb":
+        yield TerminalWriter(interactive=False)
         return
-    from .typeahead import hushed
+    from .typeahead import echo_disabled
 
-    pen = TerminalWriter(lively=True)
-    with hushed():
+    writer = TerminalWriter(interactive=True)
+    with echo_disabled():
         try:
-            yield pen
+            yield writer
         finally:
-            pen.finish()
+            writer.finish()
 
 
-def with_needed_tools(settings: Settings, policy: Policy) -> Settings:
-    """The settings, with the tools that a conversation under these rules needs to reach its user by. Raises
-    `ConfigurationError`."""
-    return settings.model_copy(update={"tools": tools_for(policy, settings.tools)})
+def speech_for(settings: Settings, writer: TerminalWriter) -> SpeechChannel | None:
+    """Return the speech channel if the settings ask for one. Its first failure is noted.
 
-
-def speech_for(settings: Settings, pen: TerminalWriter) -> SpeechChannel | None:
-    """What speaks, if that is wanted; that it could not is noted once. Raises `ConfigurationError` if there is nothing
-    to speak with."""
+    Raises `ConfigurationError` if no speech engine is installed.
+    """
     failed: list[Delivery] = []
     why = "the log says why" if settings.debug else "with --debug the log says why"
 
-    def note(delivery: Delivery, outcome: Outcome) -> None:
+    def note_failure(delivery: Delivery, outcome: Outcome) -> None:
         if outcome == "failed":
             failed.append(delivery)
             if len(failed) == 1:
-                pen.aside(f"This could not be spoken: no voice works here; {why}.")
+                writer.defer_note(f"This could not be spoken: no voice works here; {why}.")
 
-    return SpeechChannel(on_end=note) if settings.speak else None
+    return SpeechChannel(on_end=note_failure) if settings.speak else None
 
 
-def screen_for(conversation: Conversation, settings: Settings, pen: TerminalWriter, *, echo: bool = False) -> Screen:
-    """What shows this conversation; `echo` as for `Screen`. Where its rules keep the model's text from the user, the
-    user is reached by tool (case B12)."""
-    return Screen(pen, thoughts=settings.thoughts, echo=echo, by_tool=conversation.policy.text != "reply")
+def screen_for(conversation: Conversation, settings: Settings, writer: TerminalWriter, *, echo: bool = False) -> Screen:
+    """Return the screen for a conversation; `echo` as for `Screen`.
+
+    Where the policy keeps the model's text from the user, the user is reached by tool.
+    """
+    return Screen(writer, thoughts=settings.thoughts, echo=echo, by_tool=conversation.policy.text != "reply")
 
 
 @asynccontextmanager
-async def engine_for(
-    settings: Settings, pen: TerminalWriter, tools: Iterable[Any] = (), speech: SpeechChannel | None = None
+async def open_engine(
+    settings: Settings, writer: TerminalWriter, tools: Iterable[Any] = (), speech: SpeechChannel | None = None
 ) -> AsyncIterator[Engine]:
-    """An engine with these settings, and with `tools` before those that the settings name; its model can be asked. When
-    it is closed, what is being spoken is heard to its end first.
+    """Open an engine with these settings, and with `tools` before those that the settings name.
 
-    Raises `ConfigurationError` and `StoreError`.
+    Checks that its model can be asked. Speech that has begun ends before the engine is closed. Raises
+    `ConfigurationError` and `StoreError`.
     """
     named = [tool for tool in tools_named(settings.tools) if tool not in tools]
     engine = Engine.open(
@@ -82,17 +79,17 @@ async def engine_for(
         policy=preset_named(settings.preset),
         channels=[speech] if speech else [],
     )
-    pen.wait_for("getting ready")
+    writer.spin("getting ready")
     await engine.check()
     async with engine:
-        pen.finish()
+        writer.finish()
         yield engine
         if speech:
-            await _hear_out(engine, speech)
+            await _finish_speaking(engine, speech)
 
 
-async def _hear_out(engine: Engine, speech: SpeechChannel) -> None:
-    """Return when everything that was said is spoken; Ctrl-C cuts it off."""
+async def _finish_speaking(engine: Engine, speech: SpeechChannel) -> None:
+    """Return when everything that was said is spoken. Ctrl-C silences it."""
     try:
         await engine.delivered()
         await speech.drain()

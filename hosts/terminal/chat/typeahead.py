@@ -1,4 +1,4 @@
-"""What is typed while nobody reads it: not shown in the middle of an answer, and never taken for a choice in a menu."""
+"""What is typed while nothing reads it: it must not appear within an answer, nor choose an option of a menu."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ if sys.platform != "win32":
     import fcntl
     import termios
 
-DROPPED = "What you typed in the meantime was dropped."
+DISCARDED = "What you typed in the meantime was dropped."
+"""What to tell the user when `discard_typeahead` returns True."""
 
 _LOCAL_FLAGS = 3
-"""Where tcgetattr keeps the flag for the echo."""
+"""The index of the flags for the echo in the result of tcgetattr."""
 
 
 @contextmanager
-def hushed() -> Iterator[None]:
-    """While the body runs, the terminal does not show what is typed, ^C included. Only where stdin is a terminal.
+def echo_disabled() -> Iterator[None]:
+    """Keep the terminal from showing what is typed, ^C included, while the body runs. stdin must be a terminal.
 
-    Nothing is lost, at Ctrl-C neither: who reads next gets it, and shows it, or drops it by `forget`.
+    What is typed is kept, also at Ctrl-C, until something reads it or `discard_typeahead` drops it.
     """
     if sys.platform == "win32":
         yield
@@ -35,10 +36,10 @@ def hushed() -> Iterator[None]:
         termios.tcsetattr(sys.stdin, termios.TCSANOW, before)
 
 
-def forget() -> bool:
-    """Drop what was typed and not read yet, and tell whether a line was among it. Only where stdin is a terminal."""
+def discard_typeahead() -> bool:
+    """Drop what was typed and not read yet, and return whether a line was among it. stdin must be a terminal."""
     if sys.platform == "win32":
         return False
-    waiting = fcntl.ioctl(sys.stdin, termios.FIONREAD, bytes(4))
+    unread = fcntl.ioctl(sys.stdin, termios.FIONREAD, bytes(4))
     termios.tcflush(sys.stdin, termios.TCIFLUSH)
-    return any(waiting)
+    return any(unread)

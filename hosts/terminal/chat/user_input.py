@@ -1,4 +1,4 @@
-"""Whoever sits on the other side: says things, and answers what is asked."""
+"""The port for what the user says: messages, answers to questions, and commands."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import NamedTuple, Protocol
 from ....states.values.questions import UserQuestion
 
 Answer = str | Sequence[str]
-"""What is answered to a question; a list for a multi-select."""
+"""The answer to a question: a label or free text, or a list of them where several options may be chosen."""
 
 
-class Other(NamedTuple):
-    """The way to an answer that is none of the options: how a menu calls it, and a hint where lines are read."""
+class FreeTextOption(NamedTuple):
+    """The entry of a menu that leads to free text, and how it is mentioned where answers are read as lines."""
 
     label: str
     description: str
     hint: str
 
 
-OTHER = Other("Other", "in your own words", ", or your own words")
+OWN_WORDS = FreeTextOption("Other", "in your own words", ", or your own words")
 
 
-class Commanded(Exception):
-    """In place of an answer a command was given; nothing is answered, and the same may be asked again."""
+class CommandEntered(Exception):
+    """Raised when the user enters a command instead of an answer. The question may be asked again."""
 
     def __init__(self, line: str) -> None:
         super().__init__(line)
@@ -31,28 +31,31 @@ class Commanded(Exception):
 
 
 def command_in(line: str, commands: Collection[str]) -> str | None:
-    """The command that a line begins with, or None. `Pure.`"""
-    first = next(iter(line.split()), "")
-    return first if first in commands else None
+    """Return the command that a line begins with, or None. `Pure.`"""
+    first_word = next(iter(line.split()), "")
+    return first_word if first_word in commands else None
 
 
 class UserInput(Protocol):
-    """A person, or what stands for one. What waits for it may be cancelled, and asked again later.
+    """Reads what a user types, or stands in for a user. Its coroutines may be cancelled and called again.
 
-    `commands` are the words that answer no question, but raise `Commanded` where they begin an answer.
+    `commands` are the words that raise `CommandEntered` at the beginning of an answer.
     """
 
     commands: Collection[str]
 
-    async def says(self) -> str | None:
-        """The next thing that is said, or None when nothing more will be."""
+    async def next_message(self) -> str | None:
+        """Return the next message or command, or None if there will be no more."""
         ...
 
-    async def answer(self, question: UserQuestion, other: Other | None = OTHER) -> Answer | None:
-        """The answer, or None for a person who declines. Without `other` only the options are offered; words of one's
-        own may come all the same. Raises EOFError for a person who leaves instead, and `Commanded`."""
+    async def answer(self, question: UserQuestion, free_text: FreeTextOption | None = OWN_WORDS) -> Answer | None:
+        """Return the answer to a question, or None if the user declines to answer.
+
+        Without `free_text` only the options are offered, but the answer may still be any text. Raises EOFError if the
+        user leaves, and `CommandEntered`.
+        """
         ...
 
-    def interrupted(self) -> bool:
-        """Be told that Ctrl-C was pressed; whether that means to leave, where nothing is left to cancel."""
+    def on_interrupt(self) -> bool:
+        """Take note of Ctrl-C, and return whether it means to leave if there is nothing to cancel."""
         ...

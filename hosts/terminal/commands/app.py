@@ -1,7 +1,7 @@
-"""The commands of `turnwise`, and their options.
+"""The commands of `turnwise` and their options.
 
-Each command imports what it works with when it is run, so that help and lists come at once: a model, a store and a
-way to draw cost from a tenth of a second to seconds.
+Each command imports its module when it runs, so that help is shown at once: the machine, the store and the libraries
+for the terminal take tenths of a second to import, a model library takes seconds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..output.log_handlers import set_up
+from ..output.log_handlers import configure_logging
 
 if TYPE_CHECKING:
     from ..configuration.settings import Settings
@@ -39,26 +39,27 @@ Tools = Annotated[
     typer.Option(
         "--tools",
         metavar="NAMES",
-        help="Built-in ones, or package.module:function; commas between.",
+        help="Built-in tools, or package.module:function, with commas between them.",
         show_default="ask_user_question",
     ),
 ]
 Preset = Annotated[
-    str | None, typer.Option("--preset", metavar="NAME", help="A ready set of rules.", show_default="assistant")
+    str | None, typer.Option("--preset", metavar="NAME", help="A ready-made policy.", show_default="assistant")
 ]
 Thoughts = Annotated[bool | None, typer.Option("--thoughts", "--verbose", help="Show what the model thinks.")]
 Speak = Annotated[bool | None, typer.Option("--speak", help="Also speak what is said to you.")]
 Debug = Annotated[bool | None, typer.Option("--debug", help="Write a log to stderr.")]
-Id = Annotated[str, typer.Argument(metavar="ID", help="The id of a conversation, as in the list.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="The id of a conversation, as `turnwise list` shows it.")]
 MaybeId = Annotated[
-    str | None, typer.Argument(metavar="ID", help="The id of a conversation, as in the list.", show_default=False)
+    str | None,
+    typer.Argument(metavar="ID", help="The id of a conversation, as `turnwise list` shows it.", show_default=False),
 ]
 
 
 @app.command()
 def chat(
     conversation_id: MaybeId = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the conversation that moved last.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume the conversation that changed last.")] = False,
     db: Db = None,
     model: Model = None,
     tools: Tools = None,
@@ -68,14 +69,14 @@ def chat(
     speak: Speak = None,
     debug: Debug = None,
 ) -> None:
-    """Hold a conversation, or go on with the one that has this ID.
+    """Hold a conversation, or resume the one with this ID.
 
     Without a terminal on stdin each line is a message, or the answer to a question.
     """
     if (conversation_id or resume) and (system is not None or preset is not None):
         raise typer.BadParameter("--system and --preset are for a new conversation.")
-    shown = {"thoughts": thoughts, "speak": speak, "debug": debug}
-    settings = _settings(db=db, model=model, tools=tools, preset=preset, system=system, **shown)
+    display = {"thoughts": thoughts, "speak": speak, "debug": debug}
+    settings = _settings(db=db, model=model, tools=tools, preset=preset, system=system, **display)
     from ..chat.chat import chat
 
     _run(chat(settings, conversation_id, resume))
@@ -84,7 +85,8 @@ def chat(
 @app.command()
 def demo(
     db: Annotated[
-        str | None, typer.Option("--db", metavar="DB", help="Keep it here.", show_default="a file that is removed")
+        str | None,
+        typer.Option("--db", metavar="DB", help="Keep the conversation here.", show_default="a file that is removed"),
     ] = None,
     model: Model = None,
     tools: Tools = None,
@@ -94,8 +96,8 @@ def demo(
     debug: Debug = None,
 ) -> None:
     """Watch a short conversation with tools and a question; needs no key and no network."""
-    shown = {"thoughts": thoughts, "speak": speak, "debug": debug}
-    settings = _settings(db=db, model=model, tools=tools, preset=preset, **shown)
+    display = {"thoughts": thoughts, "speak": speak, "debug": debug}
+    settings = _settings(db=db, model=model, tools=tools, preset=preset, **display)
     from .demo import demo
 
     _run(demo(settings, keep=db is not None))
@@ -104,7 +106,7 @@ def demo(
 @app.command()
 def show(
     conversation_id: Id,
-    events: Annotated[bool, typer.Option("--events", help="Show what happened, step by step.")] = False,
+    events: Annotated[bool, typer.Option("--events", help="Show its events instead, step by step.")] = False,
     db: Db = None,
     debug: Debug = None,
 ) -> None:
@@ -117,7 +119,7 @@ def show(
 
 @app.command("list")
 def list_(db: Db = None, debug: Debug = None) -> None:
-    """List the conversations, the one that moved last first."""
+    """List the conversations, the one that changed last first."""
     settings = _settings(db=db, debug=debug)
     from .conversation_list import list_conversations
 
@@ -135,7 +137,7 @@ def replay(
     db: Db = None,
     debug: Debug = None,
 ) -> None:
-    """Take a conversation through its steps again; exit 1 if one does not come out as it was stored."""
+    """Replay the events of a conversation; exit 1 if a step differs from what was stored."""
     _check_one_or_all(conversation_id, everything)
     settings = _settings(db=db, debug=debug)
     from .replay import replay
@@ -148,21 +150,21 @@ def resolve(
     conversation_id: Id,
     verdict: Annotated[
         str | None,
-        typer.Argument(metavar="VERDICT", help="ran, did_not_run, or again.", show_default="list them"),
+        typer.Argument(metavar="VERDICT", help="ran, did_not_run, or again.", show_default="list the calls in doubt"),
     ] = None,
     call: Annotated[
         str | None,
-        typer.Option("--call", metavar="CALL", help="Which call.", show_default="the one in doubt for longest"),
+        typer.Option("--call", metavar="CALL", help="The id of the call.", show_default="the one in doubt for longest"),
     ] = None,
     db: Db = None,
     debug: Debug = None,
 ) -> None:
-    """Say what became of a tool that was running when its program died, and that must not run twice."""
+    """Say whether a tool ran that was interrupted when its program ended, and that must not run twice."""
+    settings = _settings(db=db, debug=debug)
     from .resolve import VERDICTS, list_doubts, settle
 
     if verdict not in (None, *VERDICTS):
         raise typer.BadParameter(f"The verdict is one of {', '.join(VERDICTS)}.")
-    settings = _settings(db=db, debug=debug)
     _run(
         list_doubts(settings, conversation_id) if verdict is None else settle(settings, conversation_id, call, verdict)
     )
@@ -173,14 +175,19 @@ def fork(
     conversation_id: Id,
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="SEQ", help="A step, as show --events counts them.", show_default="the newest"),
+        typer.Option(
+            "--at",
+            metavar="SEQ",
+            help="The number of a step, as in `turnwise show --events`.",
+            show_default="the newest",
+        ),
     ] = None,
     db: Db = None,
     debug: Debug = None,
 ) -> None:
-    """Copy a conversation up to its last rest at or before a step, to go on from there in another way.
+    """Copy a conversation up to its last resting state at or before a step, to continue from there differently.
 
-    Prints the id of the copy, and the step on which it landed. The original is not touched.
+    Prints the id of the copy and its last step. The original does not change.
     """
     settings = _settings(db=db, debug=debug)
     from .fork import fork
@@ -195,7 +202,7 @@ def export(
     db: Db = None,
     debug: Debug = None,
 ) -> None:
-    """Write a conversation to stdout as JSON, a line for each step; exit 1 if one is damaged and was left out."""
+    """Write a conversation to stdout as JSON lines; exit 1 if a damaged one was left out."""
     _check_one_or_all(conversation_id, everything)
     settings = _settings(db=db, debug=debug)
     from .export import export
@@ -205,11 +212,11 @@ def export(
 
 @app.command("import")
 def import_(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What export wrote; - is stdin.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `turnwise export` wrote, or - for stdin.")],
     db: Db = None,
     debug: Debug = None,
 ) -> None:
-    """Take the conversations of an export in, under the ids that they had: all of them, or none."""
+    """Store the conversations of an export under the ids that they had: all of them, or none."""
     settings = _settings(db=db, debug=debug)
     from .imports import import_, read
 
@@ -218,11 +225,11 @@ def import_(
 
 @app.command()
 def doctor(
-    fix: Annotated[bool, typer.Option("--fix", help="Mend what can be mended without guessing.")] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Repair what follows from the logs.")] = False,
     db: Db = None,
     debug: Debug = None,
 ) -> None:
-    """Examine a database: every digest, every step, and all that must agree; exit 1 if something is wrong."""
+    """Examine a database: every digest, every step, and the tables derived from them; exit 1 if something is wrong."""
     settings = _settings(db=db, debug=debug)
     from .doctor import doctor
 
@@ -231,7 +238,7 @@ def doctor(
 
 @app.command()
 def diagram() -> None:
-    """Draw the state machine in Mermaid's language."""
+    """Print the state machine as a Mermaid diagram."""
     from ...diagrams.mermaid import mermaid
 
     print(mermaid(), end="")
@@ -243,10 +250,10 @@ def _check_one_or_all(conversation_id: str | None, everything: bool) -> None:
 
 
 def _settings(**options: object) -> Settings:
-    from ..configuration.settings import settings_of
+    from ..configuration.settings import read_settings
 
-    settings = settings_of(**options)
-    set_up(settings.debug)
+    settings = read_settings(**options)
+    configure_logging(settings.debug)
     return settings
 
 

@@ -8,18 +8,18 @@ from ....persistence.records.origin import Origin
 from ....persistence.records.summary import Summary
 from ....persistence.sqlite.address import Address
 from ....persistence.sqlite.lock import in_use
-from ..configuration.databases import store_for
+from ..configuration.databases import open_for_reading
 from ..configuration.settings import Settings
-from ..output.notices import remark
+from ..output.notices import print_notice
 from ..output.printable import one_line
 
 
 async def list_conversations(settings: Settings) -> int:
     """Print for each conversation its id, its state, when it last changed, and the conversation it was forked from."""
-    async with store_for(settings) as store:
+    async with open_for_reading(settings) as store:
         summaries = await store.list()
     if not summaries:
-        remark("There are no conversations yet.")
+        print_notice("There are no conversations yet.")
     abandoned = any(summary.busy for summary in summaries) and not in_use(Address.of(settings.db))
     for summary in summaries:
         copied = "" if summary.origin is None else f"  {origin_line(summary.origin)}"

@@ -1,6 +1,6 @@
-"""A first look: one conversation with two tools and a question, and then what was stored of it.
+"""`turnwise demo`: a conversation with two tools and a question, and then what was stored of it.
 
-It runs without a key, without a network and, where nobody sits at a terminal, without a person.
+It needs no key and no network, and without a terminal no user.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ from ....engine.conversation import Conversation
 from ....engine.watching import history
 from ....states.states import Idle
 from ....states.values.questions import UserQuestion
-from ..chat.dialogue import Dialogue, dialogue
-from ..chat.piped_input import asked
-from ..chat.session import engine_for, pen_for_stdout, screen_for, speech_for, with_needed_tools
-from ..chat.user_input import OTHER, Answer, Commanded, Other, UserInput
-from ..configuration.command_lines import command, options_of
+from ..chat.dialogue import Dialogue, open_dialogue
+from ..chat.piped_input import question_lines
+from ..chat.session import open_engine, open_writer, screen_for, speech_for
+from ..chat.user_input import OWN_WORDS, Answer, CommandEntered, FreeTextOption, UserInput
+from ..configuration.command_lines import command_line, options_for
 from ..configuration.presets import preset_named
 from ..configuration.settings import Settings
+from ..configuration.tools import with_required_tools
 from ..demo import check_weather, find_table
 from ..output.error_messages import INTERRUPTED
 from ..output.event_lines import event_lines
 from ..output.writer import TerminalWriter
-from .replay_results import verdict
+from .replay_results import replay_report
 
 MESSAGE = "A table for two tonight, somewhere Japanese, and will I need an umbrella?"
 
@@ -35,35 +36,39 @@ SYSTEM = (
 )
 
 NOT_ANSWERED = 1
-"""The exit code of a demo that did not come to an answer."""
+"""The exit code of a demo that ended without an answer."""
+
+_MODULE = "turnwise.hosts.terminal.demo"
+TOOLS = f"{_MODULE}:find_table,{_MODULE}:check_weather,ask_user_question"
+"""The tools of the demo, as `--tools` names them."""
 
 
 async def demo(settings: Settings, *, keep: bool) -> int:
-    """Hold the conversation and show what it left behind; with `keep` in the database of the settings.
+    """Hold the conversation and show what it left behind. With `keep` it stays in the database of the settings.
 
-    Returns the exit code. Raises `TurnwiseError` for what cannot be begun.
+    Returns the exit code. Raises `TurnwiseError` if the conversation cannot begin.
     """
-    settings = with_needed_tools(settings, preset_named(settings.preset))
-    with pen_for_stdout() as pen, _database(settings, keep) as settings:
-        speech = speech_for(settings, pen)
-        async with engine_for(settings, pen, [find_table, check_weather, "ask_user_question"], speech) as engine:
-            pen.note(f"A conversation with two tools and a question; the model is {settings.model}.\n")
+    tools = with_required_tools(settings.tools, preset_named(settings.preset))
+    settings = settings.model_copy(update={"tools": tools})
+    with open_writer() as writer, _database(settings, keep) as settings:
+        speech = speech_for(settings, writer)
+        async with open_engine(settings, writer, [find_table, check_weather, "ask_user_question"], speech) as engine:
+            writer.note(f"A conversation with two tools and a question; the model is {settings.model}.\n")
             conversation = await engine.create(system=SYSTEM)
-            person = _person(pen)
-            screen = screen_for(conversation, settings, pen, echo=True)
-            async with dialogue(conversation, screen, person, speech) as led:
-                await _converse(led)
-            if led.left:
+            screen = screen_for(conversation, settings, writer, echo=True)
+            async with open_dialogue(conversation, screen, _user_input(writer), speech) as dialogue:
+                await _converse(dialogue)
+            if dialogue.user_left:
                 return INTERRUPTED
-            answered = await _answered(conversation)
-            await _look_back(conversation, pen)
-    _look_ahead(pen, settings)
+            answered = await _is_answered(conversation)
+            await _show_log(conversation, writer)
+    _suggest(writer, settings)
     return 0 if answered else NOT_ANSWERED
 
 
 @contextmanager
 def _database(settings: Settings, keep: bool) -> Iterator[Settings]:
-    """The settings as they are, or with a database that is removed in the end."""
+    """Yield the settings as they are, or with a database that is removed at the end."""
     if keep:
         yield settings
         return
@@ -71,78 +76,77 @@ def _database(settings: Settings, keep: bool) -> Iterator[Settings]:
         yield settings.model_copy(update={"db": str(Path(folder) / "demo.db")})
 
 
-def _person(pen: TerminalWriter) -> UserInput:
-    if not pen.lively:
-        return Nobody(pen)
+def _user_input(writer: TerminalWriter) -> UserInput:
+    if not writer.interactive:
+        return FirstOption(writer)
     from ..chat.keyboard import Keyboard
 
-    return Keyboard(pen)
+    return Keyboard(writer)
 
 
-class Nobody:
-    """Stands in for a person where there is none: takes the first option, and says so."""
+class FirstOption:
+    """Stands in for a user where there is no terminal: chooses the first option of each question."""
 
-    def __init__(self, pen: TerminalWriter) -> None:
+    def __init__(self, writer: TerminalWriter) -> None:
         self.commands: Collection[str] = ()
-        self._pen = pen
+        self._writer = writer
 
-    async def says(self) -> None:
-        """Nothing."""
+    async def next_message(self) -> None:
+        """Return None: there are no messages."""
 
-    async def answer(self, question: UserQuestion, other: Other | None = OTHER) -> Answer:
-        """The first option of the question."""
+    async def answer(self, question: UserQuestion, free_text: FreeTextOption | None = OWN_WORDS) -> Answer:
+        """Return the first option of the question, and write that it was chosen."""
         first = question.options[0].label
-        self._pen.line(asked(question))
-        self._pen.note(f"  There is no terminal to ask at, so the demo takes the first option: {first}")
+        self._writer.line(question_lines(question))
+        self._writer.note(f"  There is no terminal to ask at, so the demo takes the first option: {first}")
         return [first] if question.multi_select else first
 
-    def interrupted(self) -> bool:
-        """Nobody stays."""
+    def on_interrupt(self) -> bool:
+        """Leave at once."""
         return True
 
 
-async def _converse(led: Dialogue) -> None:
-    led.person.commands = {"/quit"}
-    await led.hold(led.conversation.send(MESSAGE))
-    while led.asks:
+async def _converse(dialogue: Dialogue) -> None:
+    dialogue.user_input.commands = {"/quit"}
+    await dialogue.perform(dialogue.conversation.send(MESSAGE))
+    while dialogue.waits_for_user:
         try:
-            await led.ask()
-        except (EOFError, Commanded):
+            await dialogue.ask()
+        except (EOFError, CommandEntered):
             return
 
 
-async def _answered(conversation: Conversation) -> bool:
+async def _is_answered(conversation: Conversation) -> bool:
     return isinstance(conversation.state, Idle) and all(
         turn.status == "completed" for turn in await conversation.turns()
     )
 
 
-async def _look_back(conversation: Conversation, pen: TerminalWriter) -> None:
-    """What the conversation left behind, read from the database."""
+async def _show_log(conversation: Conversation, writer: TerminalWriter) -> None:
+    """Write what was stored: the states, the events, and the outcome of a replay."""
     entries = await conversation.events()
-    moves = [update.data["type"] for update in history(entries) if update.type == "state_change"]
-    pen.heading("The states it went through")
-    pen.line(" → ".join(["idle", *moves]))
-    pen.heading("The events as stored")
+    states = [update.data["type"] for update in history(entries) if update.type == "state_change"]
+    writer.heading("The states it went through")
+    writer.line(" → ".join(["idle", *states]))
+    writer.heading("The events as stored")
     for line in event_lines(entries):
-        pen.row(line)
+        writer.row(line)
     report = await conversation.replay()
-    pen.heading("The same events, taken through the machine again")
-    pen.line(verdict(report.events, report.divergence))
+    writer.heading("The same events, replayed")
+    writer.line(replay_report(report.events, report.divergence))
 
 
-_HERE = "turnwise.hosts.terminal.demo"
-TOOLS = f"{_HERE}:find_table,{_HERE}:check_weather,ask_user_question"
-"""The tools of the demo, as `--tools` names them."""
-
-
-def _look_ahead(pen: TerminalWriter, settings: Settings) -> None:
-    options = options_of(settings, "preset", "thoughts", "speak")
-    pen.heading("What to do next")
-    for what, how in {
-        "Talk with the rehearsal yourself, about tables and the weather:": command("chat", "--tools", TOOLS, *options),
-        "Talk with a real model:": f"OPENAI_API_KEY=… {command('chat', '--model', 'openai/gpt-4.1-mini', *options)}",
-        "Or with one that runs on this computer:": command("chat", "--model", "ollama/llama3.2", *options),
+def _suggest(writer: TerminalWriter, settings: Settings) -> None:
+    """Write commands to continue with, under the same preset and with the same display."""
+    options = options_for(settings, "preset", "thoughts", "speak")
+    openai = command_line("chat", "--model", "openai/gpt-4.1-mini", *options)
+    writer.heading("What to do next")
+    for description, command in {
+        "Talk to the rehearsal model yourself, about tables and the weather:": command_line(
+            "chat", "--tools", TOOLS, *options
+        ),
+        "Talk to a real model:": f"OPENAI_API_KEY=… {openai}",
+        "Or to one that runs on this computer:": command_line("chat", "--model", "ollama/llama3.2", *options),
     }.items():
-        pen.line(what)
-        pen.command(f"    {how}")
+        writer.line(description)
+        writer.copyable(f"    {command}")

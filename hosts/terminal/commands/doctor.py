@@ -1,56 +1,49 @@
-"""Examines a database, and says of each thing that is wrong with it what it is and whether it can be mended."""
+"""`turnwise doctor`: examines a database, and repairs what can be repaired."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ..configuration.command_lines import command, options_of
-from ..configuration.databases import store_for, store_to_change
-from ..output.notices import remark
+from ....persistence.maintenance.doctor import Examination, Finding, examine, mend
+from ..configuration.command_lines import command_line, options_for
+from ..configuration.databases import open_for_reading, open_for_writing
+from ..configuration.settings import Settings
+from ..output.notices import print_notice
 from ..output.printable import counted, one_line
 
-if TYPE_CHECKING:
-    from ....persistence.maintenance.doctor import Examination, Finding
-    from ..configuration.settings import Settings
-
 WRONG = 1
-"""The exit code when something is wrong, or could not be mended."""
+"""The exit code when something is wrong, or could not be repaired."""
 
 
 async def doctor(settings: Settings, fix: bool) -> int:
-    """Print what is wrong with the database; with `fix` mend what can be mended without guessing."""
-    from ....persistence.maintenance.doctor import examine
-
+    """Print what is wrong with the database; with `fix` repair what follows from its logs."""
     if fix:
-        return await _mend(settings)
-    async with store_for(settings) as store:
-        result = await examine(store)
-    _tell(result)
-    mendable = sum(finding.mend is not None for finding in result.findings)
-    if mendable:
-        how = command("doctor", "--fix", *options_of(settings, "db"))
-        remark(f"{mendable} of these can be mended without guessing: {how}", copied=True)
-    return WRONG if result.findings else 0
+        return await _repair(settings)
+    async with open_for_reading(settings) as store:
+        examination = await examine(store)
+    _report(examination)
+    repairable = sum(finding.mend is not None for finding in examination.findings)
+    if repairable:
+        command = command_line("doctor", "--fix", *options_for(settings, "db"))
+        print_notice(f"{repairable} of these can be repaired without guessing: {command}", copyable=True)
+    return WRONG if examination.findings else 0
 
 
-async def _mend(settings: Settings) -> int:
-    from ....persistence.maintenance.doctor import examine, mend
-
-    async with store_to_change(settings) as store:
+async def _repair(settings: Settings) -> int:
+    async with open_for_writing(settings) as store:
         before = await examine(store)
-        mended = await mend(store, before.findings)
+        repaired = await mend(store, before.findings)
         after = await examine(store)
-    for finding in mended:
-        print(f"{_line(finding)}  Mended.")
-    _tell(after, mended=bool(mended))
+    for finding in repaired:
+        print(f"{_line(finding)}  Repaired.")
+    _report(after, repaired=bool(repaired))
     return WRONG if after.findings else 0
 
 
-def _tell(result: Examination, mended: bool = False) -> None:
-    for finding in result.findings:
-        print(f"{_line(finding)}{'  Not mended.' if mended else ''}")
-    if not result.findings:
-        print(f"All is well: {counted(result.conversations, 'conversation')}, {counted(result.steps, 'step')}.")
+def _report(examination: Examination, repaired: bool = False) -> None:
+    for finding in examination.findings:
+        print(f"{_line(finding)}{'  Not repaired.' if repaired else ''}")
+    if not examination.findings:
+        conversations, steps = counted(examination.conversations, "conversation"), counted(examination.steps, "step")
+        print(f"All is well: {conversations}, {steps}.")
 
 
 def _line(finding: Finding) -> str:

@@ -6,10 +6,10 @@ import sys
 from collections.abc import Iterable
 
 from ....persistence.errors import Damaged
-from ....persistence.maintenance import export as lines
-from ..configuration.databases import store_for
+from ....persistence.maintenance import export as jsonl
+from ..configuration.databases import open_for_reading
 from ..configuration.settings import Settings
-from ..output.notices import remark
+from ..output.notices import print_notice
 from ..output.printable import one_line
 
 INCOMPLETE = 1
@@ -22,20 +22,20 @@ async def export(settings: Settings, conversation_id: str | None) -> int:
     An export of all of them leaves damaged conversations out, and names each on stderr.
     """
     count, complete = 0, True
-    async with store_for(settings) as store:
+    async with open_for_reading(settings) as store:
         if conversation_id is not None:
-            steps = await lines.export_conversation(store, conversation_id)
-            _write([lines.first_line(), *steps, lines.last_line(1)])
+            steps = await jsonl.export_conversation(store, conversation_id)
+            _write([jsonl.first_line(), *steps, jsonl.last_line(1)])
             return 0
-        _write([lines.first_line()])
-        async for each, exported in lines.export_all(store):
+        _write([jsonl.first_line()])
+        async for each, exported in jsonl.export_all(store):
             if isinstance(exported, Damaged):
-                remark(one_line(f"{each} is left out: {exported.sentence}"))
+                print_notice(one_line(f"{each} is left out: {exported.sentence}"))
                 complete = False
             else:
                 _write(exported)
                 count += 1
-        _write([lines.last_line(count)])
+        _write([jsonl.last_line(count)])
     return 0 if complete else INCOMPLETE
 
 

@@ -12,7 +12,7 @@ from ....persistence.maintenance.export_reader import lines_of, read_export
 from ....persistence.maintenance.imports import keep
 from ....persistence.sqlite.conversation_record import ConversationRecord
 from ....states.errors import ConfigurationError
-from ..configuration.databases import store_to_change
+from ..configuration.databases import open_for_writing
 from ..configuration.settings import Settings
 
 STDIN = Path("-")
@@ -38,7 +38,7 @@ def _read_lines(stream: BinaryIO) -> tuple[ConversationRecord, ...]:
 
 async def import_(settings: Settings, records: Iterable[ConversationRecord]) -> int:
     """Store all of the conversations, or none if one cannot be stored, and print what was done with each."""
-    async with store_to_change(settings, make=True) as store:
+    async with open_for_writing(settings, create=True) as store:
         imported = await keep(store, records)
     for one in imported:
         print(f"{one.conversation_id}  {'already there' if one.there else f'{one.steps} steps imported'}")

@@ -1,51 +1,54 @@
-"""Writes what came of a replay in the form in which continuous integration reads results of tests.
+"""Writes the results of a replay as a JUnit report, which continuous integration reads as test results.
 
-There is no standard but a habit, which tools share: suites of cases, and in a case a failure with a message and a text.
+The format has no standard, only a form that the tools share: suites of cases, and in a case a failure with a message
+and a text.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
-if TYPE_CHECKING:
-    from .replay_results import Replayed
+from .replay_results import ReplayResult
 
 CLASS = "turnwise.replay"
-"""What the cases are filed under."""
+"""The class name of each case."""
 
 _NOT_IN_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""The characters that no XML document may hold, not even written as references: section 2.2 of XML 1.0."""
+"""The characters that an XML document may not contain, even as references: section 2.2 of XML 1.0."""
 
 
-def report_on(replayed: Iterable[Replayed]) -> bytes:
-    """The report as XML, a case for each conversation. `Pure.`"""
-    cases = list(replayed)
+def junit_report(results: Iterable[ReplayResult]) -> bytes:
+    """Return the report as XML, with a case for each conversation. `Pure.`"""
+    results = list(results)
     counts = {
         "name": "turnwise replay",
-        "tests": str(len(cases)),
-        "failures": str(sum(bool(one.fault) for one in cases)),
+        "tests": str(len(results)),
+        "failures": str(sum(bool(result.failure) for result in results)),
         "errors": "0",
         "skipped": "0",
-        "time": _seconds(sum(one.seconds for one in cases)),
+        "time": _seconds(sum(result.seconds for result in results)),
     }
     root = ElementTree.Element("testsuites", {name: counts[name] for name in ("name", "tests", "failures", "errors")})
     suite = ElementTree.SubElement(root, "testsuite", counts)
-    for one in cases:
-        told = {"classname": CLASS, "name": _allowed(one.conversation_id), "time": _seconds(one.seconds)}
-        case = ElementTree.SubElement(suite, "testcase", told)
-        if one.fault:
-            failure = ElementTree.SubElement(case, "failure", {"message": _allowed(one.fault), "type": "divergence"})
-            failure.text = _allowed(one.told)
-    if not cases:
+    for result in results:
+        _add_case(suite, result)
+    if not results:
         ElementTree.SubElement(suite, "system-out").text = "There are no conversations to replay."
     ElementTree.indent(root)
     return bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
 
 
-def _allowed(text: str) -> str:
+def _add_case(suite: ElementTree.Element, result: ReplayResult) -> None:
+    attributes = {"classname": CLASS, "name": _clean(result.conversation_id), "time": _seconds(result.seconds)}
+    case = ElementTree.SubElement(suite, "testcase", attributes)
+    if result.failure:
+        failure = ElementTree.SubElement(case, "failure", {"message": _clean(result.failure), "type": "divergence"})
+        failure.text = _clean(result.report)
+
+
+def _clean(text: str) -> str:
     return _NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", text)
 
 

@@ -1,62 +1,57 @@
-"""Takes stored conversations through their steps again, and tells people and machines what came of it."""
+"""`turnwise replay`: replays stored conversations, and reports the outcome to users and to continuous integration."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 from ....persistence.errors import StorageFailed
+from ....persistence.maintenance.replay import replay_conversation
+from ....persistence.sqlite.store import Store
 from ....states.errors import ConfigurationError, UnknownConversation
-from ..configuration.databases import store_for
-from .replay_results import Replayed, verdict
-
-if TYPE_CHECKING:
-    from ....persistence.sqlite.store import Store
-    from ..configuration.settings import Settings
+from ..configuration.databases import open_for_reading
+from ..configuration.settings import Settings
+from .junit import junit_report
+from .replay_results import ReplayResult, replay_report
 
 DIVERGED = 1
-"""The exit code of a replay that came out differently."""
+"""The exit code when a conversation diverged from its log, or could not be read."""
 
 
 async def replay(settings: Settings, conversation_id: str | None, junit: Path | None) -> int:
-    """Replay one conversation, or with None all of them, and print what comes of each; `junit` is a file for CI."""
-    replayed: list[Replayed] = []
-    async with store_for(settings) as store:
+    """Replay one conversation, or with None all of them, and print each outcome; also write it to the file `junit`."""
+    results: list[ReplayResult] = []
+    async with open_for_reading(settings) as store:
         for each in [conversation_id] if conversation_id else [summary.id for summary in await store.list()]:
             try:
-                one = await _replay(store, each)
+                result = await _replay(store, each)
             except UnknownConversation:
                 if conversation_id:
                     raise
-                continue  # deleted meanwhile
-            print(f"{each}  {one.told}")
-            replayed.append(one)
-    if not replayed:
+                continue  # it was deleted after it was listed
+            print(f"{each}  {result.report}")
+            results.append(result)
+    if not results:
         print("There are no conversations to replay.")
     if junit is not None:
-        _write(junit, replayed)
-    return DIVERGED if any(one.fault for one in replayed) else 0
+        _write(junit, results)
+    return DIVERGED if any(result.failure for result in results) else 0
 
 
-def _write(file: Path, replayed: Iterable[Replayed]) -> None:
-    from .junit import report_on
-
+def _write(file: Path, results: Iterable[ReplayResult]) -> None:
     try:
-        file.write_bytes(report_on(replayed))
+        file.write_bytes(junit_report(results))
     except OSError as error:
         raise ConfigurationError(f"The report cannot be written to {file}: {error.strerror}.") from error
 
 
-async def _replay(store: Store, conversation_id: str) -> Replayed:
-    from ....persistence.maintenance.replay import replay_conversation
-
+async def _replay(store: Store, conversation_id: str) -> ReplayResult:
     begun = perf_counter()
     try:
         report = await replay_conversation(store, conversation_id)
     except StorageFailed as failure:
-        return Replayed(conversation_id, perf_counter() - begun, failure.sentence, failure.sentence)
-    fault = "" if report.divergence is None else report.divergence.reason
-    told = verdict(report.events, report.divergence)
-    return Replayed(conversation_id, perf_counter() - begun, told, fault)
+        return ReplayResult(conversation_id, perf_counter() - begun, failure.sentence, failure.sentence)
+    reason = "" if report.divergence is None else report.divergence.reason
+    text = replay_report(report.events, report.divergence)
+    return ReplayResult(conversation_id, perf_counter() - begun, text, reason)

@@ -1,32 +1,32 @@
-"""What came of a replay, as text for people."""
+"""The outcome of a replay, as text for users."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ....effects.text import printable
+from ....persistence.maintenance.replay import Divergence, Outcome
 from ..output.printable import counted, without_payloads
-
-if TYPE_CHECKING:
-    from ....persistence.maintenance.replay import Divergence, Outcome
 
 
 @dataclass(frozen=True)
-class Replayed:
-    """A conversation that was replayed, and how long it took. `told` is what to say of it, and `fault` why it did not
-    come out as it was stored, or could not be read; empty if it did."""
+class ReplayResult:
+    """The outcome of replaying one conversation, and how many seconds it took.
+
+    `report` is the text for users. `failure` says why the conversation diverged from its log or could not be read; it
+    is empty if neither happened.
+    """
 
     conversation_id: str
     seconds: float
-    told: str
-    fault: str = ""
+    report: str
+    failure: str = ""
 
 
-def verdict(events: int, divergence: Divergence | None) -> str:
-    """What came of a replay: a sentence, and a block of lines more where it came out differently. `Pure.`"""
+def replay_report(events: int, divergence: Divergence | None) -> str:
+    """Return the report on a replay: one sentence, and below it the details of a divergence. `Pure.`"""
     if divergence is None:
         return f"{counted(events, 'event')} replayed, no divergence."
     event = divergence.event.to_json() if divergence.event else "missing, or cannot be read"
@@ -42,13 +42,13 @@ def verdict(events: int, divergence: Divergence | None) -> str:
 
 
 def _block(name: str, outcome: Outcome) -> Iterator[str]:
-    """The lines of an outcome, under its name."""
-    for place, (part, told) in enumerate(_parts(outcome)):
-        yield f"  {name if place == 0 else '':<8}  {part:<8}{without_payloads(printable(told))}"
+    """Yield the lines of an outcome, with its name before the first."""
+    for index, (part, text) in enumerate(_parts(outcome)):
+        yield f"  {name if index == 0 else '':<8}  {part:<8}{without_payloads(printable(text))}"
 
 
 def _parts(outcome: Outcome) -> Iterator[tuple[str, str]]:
-    """Each effect, the end of a turn, and the state in full, or its digest where only that is known."""
+    """Yield each effect, the end of a turn, and the state, or its digest if only that is known."""
     if outcome.digest is None:
         yield "nothing", ""
         return

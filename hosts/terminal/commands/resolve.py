@@ -1,4 +1,4 @@
-"""Says what became of a tool that was running when a program died."""
+"""`turnwise resolve`: says whether a tool ran that was interrupted when its program ended."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import get_args
 
 from ....engine.resolving import calls_in_doubt, resolve
 from ....states.events import Resolution
-from ..configuration.databases import store_for, store_to_change
+from ..configuration.databases import open_for_reading, open_for_writing
 from ..configuration.settings import Settings
 from ..output.printable import one_line
-from .show import LONGEST_CALL
+from .show import MAX_CALL
 
 VERDICTS: Mapping[str, Resolution] = {verdict: verdict for verdict in get_args(Resolution)}
-"""What can be said of a call in doubt, as it is typed."""
+"""What can be said about an interrupted call, by the word on the command line."""
 
 
 async def list_doubts(settings: Settings, conversation_id: str) -> int:
-    """Print the calls of a conversation that are in doubt."""
-    async with store_for(settings) as store:
-        doubtful = await calls_in_doubt(store, conversation_id, datetime.now(UTC))
-    for call in doubtful:
-        print(f"{call.call_id}  {one_line(f'{call.name}({call.arguments})', LONGEST_CALL)}")
-    if not doubtful:
-        print("Nothing is in doubt.")
+    """Print the interrupted calls of a conversation."""
+    async with open_for_reading(settings) as store:
+        calls = await calls_in_doubt(store, conversation_id, datetime.now(UTC))
+    for call in calls:
+        print(f"{call.call_id}  {one_line(f'{call.name}({call.arguments})', MAX_CALL)}")
+    if not calls:
+        print("No call is in doubt.")
     return 0
 
 
 async def settle(settings: Settings, conversation_id: str, call_id: str | None, verdict: str) -> int:
-    """Store what became of a call, one of `VERDICTS`. The database must not be open in a program."""
-    async with store_to_change(settings) as store:
+    """Store what became of a call, one of `VERDICTS`. No other program may have the database open."""
+    async with open_for_writing(settings) as store:
         state = await resolve(store, conversation_id, call_id, VERDICTS[verdict], datetime.now(UTC))
-    goes_on = "; its program, or turnwise chat, goes on" if state.works else ""
-    print(f"Settled; the conversation is in {state.type}{goes_on}.")
+    next_step = "; it continues in its program or in turnwise chat" if state.works else ""
+    print(f"Resolved; the conversation is in {state.type}{next_step}.")
     return 0

@@ -12,19 +12,19 @@ from ....effects.text import printable
 from ....persistence.maintenance.fork import origin_of
 from ....states.projections.transcript import transcript
 from ....states.values.messages import Message
-from ..configuration.databases import store_for
+from ..configuration.databases import open_for_reading
 from ..configuration.settings import Settings
 from ..output.event_lines import event_lines
 from ..output.printable import one_line, with_images
 from .conversation_list import origin_line
 
-LONGEST_CALL = 200
+MAX_CALL = 200
 """The most characters that are shown of a call, and of its result."""
 
 
 async def show(settings: Settings, conversation_id: str, events: bool) -> int:
     """Print the transcript of a conversation, or with `events` a line for each of its events."""
-    async with store_for(settings) as store:
+    async with open_for_reading(settings) as store:
         entries = await store.entries(conversation_id)
         origin = await origin_of(store, conversation_id)
     if origin is not None:
@@ -47,10 +47,10 @@ def transcript_lines(messages: tuple[Message, ...]) -> Iterator[str]:
         if (text := with_images(message.text, len(message.images))).strip():
             yield printable(text)
         for call in message.tool_calls:
-            yield one_line(f"{call.name}({call.arguments})", LONGEST_CALL)
+            yield one_line(f"{call.name}({call.arguments})", MAX_CALL)
 
 
 def _result_line(message: Message, tool: str) -> str:
     outcome = message.stopped or ("failed" if message.error else "returned")
-    text = one_line(with_images(message.text, len(message.images)), LONGEST_CALL)
+    text = one_line(with_images(message.text, len(message.images)), MAX_CALL)
     return f"  {tool} {outcome}: {text}"

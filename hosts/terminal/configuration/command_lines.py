@@ -1,6 +1,7 @@
-"""Commands to be copied: what to type to come back, or to go on from here.
+"""Builds command lines for users to copy: to resume a conversation, or to try something next.
 
-They need nothing of this environment: what the directory does not say by itself stands in them.
+A command line works without the environment of this run: it has every option whose value differs from what the
+working directory says by itself.
 """
 
 from __future__ import annotations
@@ -21,27 +22,30 @@ if TYPE_CHECKING:
 NAME = "turnwise"
 
 
-def way_back(conversation_id: str, settings: Settings, called: str = "this conversation") -> str:
-    """How to take a conversation up again, and see and hear it as now; `called` is how it is spoken of."""
+def resume_hint(conversation_id: str, settings: Settings, name: str = "this conversation") -> str:
+    """Return the sentence that tells how to resume a conversation with the same display and speech.
+
+    `name` is what the sentence calls the conversation.
+    """
     if Address.of(settings.db).path is None:
-        return f"There is no way back to {called}: it is held in memory only."
-    options = options_of(settings, "db", "model", "tools", "thoughts", "speak")
-    return f"To come back to {called}: {command('chat', conversation_id, *options)}"
+        return f"You cannot resume {name}: its database is in memory only."
+    options = options_for(settings, "db", "model", "tools", "thoughts", "speak")
+    return f"To resume {name}: {command_line('chat', conversation_id, *options)}"
 
 
-def command(*arguments: str) -> str:
-    """This command with these arguments, as a shell reads them, in one line."""
-    return " ".join(map(_word, (own_name(), *arguments)))
+def command_line(*arguments: str) -> str:
+    """Return a call of this command with these arguments, as one line for a shell."""
+    return " ".join(map(_quoted, (_program(), *arguments)))
 
 
-def _word(argument: str) -> str:
-    """One word of a command. What is not seen, or ends the line, is written by its bytes, as bash and zsh read them."""
+def _quoted(argument: str) -> str:
+    """Quote a word. Invisible characters and line ends are written as octal escapes, which bash and zsh read."""
     if argument == one_line(argument):
         return shlex.quote(argument)
-    return f"$'{''.join(map(_spelled, argument))}'"
+    return f"$'{''.join(map(_escaped, argument))}'"
 
 
-def _spelled(character: str) -> str:
+def _escaped(character: str) -> str:
     if character in "\\'":
         return f"\\{character}"
     if character == " " or character == one_line(character):
@@ -49,12 +53,12 @@ def _spelled(character: str) -> str:
     return "".join(f"\\{byte:03o}" for byte in character.encode(errors="surrogateescape"))
 
 
-def options_of(settings: Settings, *names: str) -> list[str]:
-    """Those of these options that must be given so that they hold again. Raises `ConfigurationError`."""
-    from .settings import settings_of_the_directory
+def options_for(settings: Settings, *names: str) -> list[str]:
+    """Return the options that give the named settings their values again. Raises `ConfigurationError`."""
+    from .settings import directory_settings
 
-    usual = settings_of_the_directory()
-    changed = {name: getattr(settings, name) for name in names if getattr(settings, name) != getattr(usual, name)}
+    default = directory_settings()
+    changed = {name: getattr(settings, name) for name in names if getattr(settings, name) != getattr(default, name)}
     return [part for name, value in changed.items() for part in _option(name, value)]
 
 
@@ -65,10 +69,10 @@ def _option(name: str, value: str | bool | tuple[str, ...]) -> Iterator[str]:
         yield value if isinstance(value, str) else ",".join(value)
 
 
-def own_name() -> str:
-    """What to type for this command: its name where the shell finds it, else its path."""
+def _program() -> str:
+    """Return the name of this command if the shell finds it, else its path."""
     called, found = Path(sys.argv[0]), which(NAME)
     if called.stem != NAME or (found is not None and Path(found).samefile(called)):
         return NAME
     short = called.relative_to(Path.cwd()) if called.is_relative_to(Path.cwd()) else called
-    return str(short) if len(short.parts) > 1 else f"./{short}"  # a name alone is looked for elsewhere
+    return str(short) if len(short.parts) > 1 else f"./{short}"  # a shell looks for a bare name in PATH only

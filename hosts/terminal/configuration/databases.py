@@ -1,22 +1,19 @@
-"""The database that a command works with: only looked at, or to be changed."""
+"""Opens the database that the settings name, for reading or for writing."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 from ....persistence.sqlite.address import Address
 from ....persistence.sqlite.store import Store
 from ....states.errors import StoreError
-
-if TYPE_CHECKING:
-    from .settings import Settings
+from .settings import Settings
 
 
 @asynccontextmanager
-async def store_for(settings: Settings) -> AsyncIterator[Store]:
-    """The database of these settings, open for reading. Raises `StoreError`."""
+async def open_for_reading(settings: Settings) -> AsyncIterator[Store]:
+    """Open the database read-only and without its lock. Raises `StoreError`."""
     store = await Store.open(settings.db, read_only=True)
     try:
         yield store
@@ -25,15 +22,15 @@ async def store_for(settings: Settings) -> AsyncIterator[Store]:
 
 
 @asynccontextmanager
-async def store_to_change(settings: Settings, *, make: bool = False) -> AsyncIterator[Store]:
-    """The database of these settings, open for writing, with its lock; unless `make`, it must be there already.
+async def open_for_writing(settings: Settings, *, create: bool = False) -> AsyncIterator[Store]:
+    """Open the database, and lock it. Unless `create` is given it must exist.
 
-    Raises `StoreError`.
+    Raises `StoreError`, also if another program has it open.
     """
     address = Address.of(settings.db)
     if address.path is None:
-        raise StoreError("A database in memory is gone when this command ends; name a file with --db.")
-    if not make and not address.path.exists():
+        raise StoreError("A database in memory ends with this command; name a file with --db.")
+    if not create and not address.path.exists():
         raise StoreError(f"There is no database called {address.name}.")
     store = await Store.open(settings.db)
     try:

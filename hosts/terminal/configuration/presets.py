@@ -1,4 +1,4 @@
-"""Finds a set of rules by the name of its preset."""
+"""Finds the policy that a preset names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ....states.policy.policy import Policy
 
 
 def preset_named(name: str) -> Policy:
-    """The ready set of rules of this name. Raises `ConfigurationError`, which says what there is."""
+    """Return the policy of this preset; `-` may stand for `_`. Raises `ConfigurationError`, which lists the presets."""
     known = _presets()
     try:
         return known[name.replace("-", "_")]()
@@ -20,7 +20,7 @@ def preset_named(name: str) -> Policy:
 
 
 def _presets() -> dict[str, Callable[[], Policy]]:
-    """The public functions of the module, in the order in which they stand there."""
+    """Return the public functions of the module, in their order there."""
     functions = vars(presets).items()
     return {
         name: function

@@ -1,7 +1,7 @@
-"""What the command works with: which database, which model, which tools.
+"""The settings of a run: which database, which model, which tools.
 
-An option on the command line is heard first, then a variable `TURNWISE_…` of the environment, then the file
-`turnwise.toml` in the working directory, then the defaults below. The names are the same everywhere:
+A value comes from the command line, else from an environment variable `TURNWISE_…`, else from the file `turnwise.toml`
+in the working directory, else from the defaults below. The names are the same everywhere:
 
     db = "dinner.db"
     model = "openai/gpt-4.1-mini"
@@ -29,7 +29,7 @@ FILE = "turnwise.toml"
 
 
 class Settings(BaseSettings):
-    """The settings of one run. Make them with `settings_of`."""
+    """The settings of one run. Use `read_settings` to create them."""
 
     model_config = SettingsConfigDict(
         env_prefix="TURNWISE_", env_ignore_empty=True, toml_file=FILE, extra="forbid", frozen=True
@@ -42,10 +42,10 @@ class Settings(BaseSettings):
     """The model, as litellm names it; `rehearsal` needs no key."""
 
     tools: Annotated[tuple[str, ...], NoDecode] = ("ask_user_question",)
-    """Names of built-in tools, and functions as package.module:function; as text, separated by commas."""
+    """Names of built-in tools, and functions as package.module:function. A string is split at its commas."""
 
     preset: str = "assistant"
-    """The set of rules: a function of `turnwise.states.policy.presets`."""
+    """The name of the preset: a function of `turnwise.states.policy.presets`."""
 
     system: str = ""
     """The system prompt of a new conversation."""
@@ -54,7 +54,7 @@ class Settings(BaseSettings):
     """Whether to show what the model thinks."""
 
     speak: bool = False
-    """Whether what is said to the user is also spoken."""
+    """Whether to speak what is said to the user."""
 
     debug: bool = False
     """Whether to write a log to stderr."""
@@ -71,11 +71,11 @@ class Settings(BaseSettings):
     def settings_customise_sources(
         cls, settings_cls: type[BaseSettings], *_: Any, **sources: Any
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Options, environment, file: in this order, and no others."""
+        """Return the sources of the settings, those that take precedence first."""
         return sources["init_settings"], sources["env_settings"], TomlConfigSettingsSource(settings_cls)
 
 
-class _OfTheDirectory(Settings):
+class _DirectorySettings(Settings):
     @classmethod
     def settings_customise_sources(
         cls, settings_cls: type[BaseSettings], *_: Any, **sources: Any
@@ -83,23 +83,28 @@ class _OfTheDirectory(Settings):
         return (TomlConfigSettingsSource(settings_cls),)
 
 
-def settings_of(**options: object) -> Settings:
-    """The settings, with the options of a command line; one that is None was not given. Raises `ConfigurationError`."""
+def read_settings(**options: object) -> Settings:
+    """Return the settings of a run with these options of the command line; an option that was not given is None.
+
+    Raises `ConfigurationError`.
+    """
     return _read(Settings, {name: value for name, value in options.items() if value is not None})
 
 
-def settings_of_the_directory() -> Settings:
-    """The settings that hold in the working directory whoever comes: those of the file, and the defaults. Raises
-    `ConfigurationError`."""
-    return _read(_OfTheDirectory, {})
+def directory_settings() -> Settings:
+    """Return the settings that hold for every run in the working directory: those of the file, and the defaults.
+
+    Raises `ConfigurationError`.
+    """
+    return _read(_DirectorySettings, {})
 
 
-def _read(kind: type[Settings], given: Mapping[str, Any]) -> Settings:
+def _read(kind: type[Settings], options: Mapping[str, Any]) -> Settings:
     try:
-        return kind(**given)
+        return kind(**options)
     except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in fault["loc"])
-        raise ConfigurationError(f"The setting {where} is not valid: {fault['msg']}.") from None
+        first = error.errors(include_url=False, include_input=False)[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise ConfigurationError(f"The setting {name} is not valid: {first['msg']}.") from None
     except (SettingsError, ValueError, OSError) as error:
         raise ConfigurationError(f"{FILE} cannot be read: {error}.") from None

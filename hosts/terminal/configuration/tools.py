@@ -1,4 +1,4 @@
-"""Finds tools by their names: built-in ones, and functions as package.module:function."""
+"""Finds tools by their names: built-in tools, and functions as package.module:function."""
 
 from __future__ import annotations
 
@@ -20,16 +20,38 @@ logger = logging.getLogger("turnwise.terminal")
 
 
 def tools_named(names: Iterable[str]) -> list[Any]:
-    """The tools: `package.module:function` is imported, also from the working directory; any other name is left as
-    the name of a built-in tool. Raises `ConfigurationError`."""
+    """Return the tools with these names, for `Engine.open`.
+
+    `package.module:function` is imported, also from the working directory. Any other name stays as it is, because the
+    engine knows the built-in tools. Raises `ConfigurationError`.
+    """
     return [_import(name) if ":" in name else name for name in names]
 
 
-def tools_missing(names: Iterable[str], said: Iterable[Message]) -> list[str]:
-    """The tools that were used in what was said, and that are not among those named. Raises `ConfigurationError`."""
-    there = ToolRegistry(tools_named(names))
-    used = dict.fromkeys(call.name for message in said for call in message.tool_calls if call.fault is None)
-    return [name for name in used if there.find(name) is None]
+def missing_tools(names: Iterable[str], messages: Iterable[Message]) -> list[str]:
+    """Return the names of the tools that the messages call and that are not among those named.
+
+    Raises `ConfigurationError`.
+    """
+    registry = ToolRegistry(tools_named(names))
+    called = dict.fromkeys(call.name for message in messages for call in message.tool_calls if call.fault is None)
+    return [name for name in called if registry.find(name) is None]
+
+
+def with_required_tools(names: tuple[str, ...], policy: Policy) -> tuple[str, ...]:
+    """Return the names, and behind them those of the built-in tools that the policy requires and that are missing.
+
+    Raises `ConfigurationError`.
+    """
+    registry = ToolRegistry(tools_named(names))
+    return (*names, *(name for name in _required(policy) if registry.find(name) is None))
+
+
+def _required(policy: Policy) -> tuple[str, ...]:
+    """Return the tools without which, under this policy, no text would reach the user or no turn would end well."""
+    if policy.ends_on == "work_complete":
+        return "respond_to_user", "mark_work_complete"
+    return ("talk",) if policy.text == "thought" and policy.speech.keep == "each" else ()
 
 
 def _import(name: str) -> Any:
@@ -45,33 +67,20 @@ def _import(name: str) -> Any:
     return found
 
 
-def _module(module_name: str) -> object:
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+def _module(name: str) -> object:
+    working_directory = str(Path.cwd())
+    if working_directory not in sys.path:
+        sys.path.insert(0, working_directory)
     try:
-        return import_module(module_name)
+        return import_module(name)
     except (Exception, SystemExit) as error:
-        logger.debug("The module %s could not be imported.", module_name, exc_info=error)
-        raise ConfigurationError(_why_not(module_name, error)) from error
+        logger.debug("The module %s could not be imported.", name, exc_info=error)
+        raise ConfigurationError(_import_failure(name, error)) from error
 
 
-def _why_not(module_name: str, error: BaseException) -> str:
-    if isinstance(error, ModuleNotFoundError) and error.name and f"{module_name}.".startswith(f"{error.name}."):
-        return f"There is no module called {module_name}, neither installed nor in this directory."
+def _import_failure(name: str, error: BaseException) -> str:
+    if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
+        return f"There is no module called {name}, neither installed nor in this directory."
     if isinstance(error, ConfigurationError):
-        return f"The module {module_name} cannot be imported: {error.sentence}"
-    return f"The module {module_name} cannot be imported: {one_line(str(error) or type(error).__name__).rstrip('.')}."
-
-
-def tools_for(policy: Policy, named: tuple[str, ...]) -> tuple[str, ...]:
-    """The names of tools, and those of the built-in ones that the rules need besides. Raises `ConfigurationError`."""
-    there = ToolRegistry(tools_named(named))
-    return (*named, *(name for name in _needed(policy) if there.find(name) is None))
-
-
-def _needed(policy: Policy) -> tuple[str, ...]:
-    """The tools without which, under these rules, nothing would reach the user, or no turn would end well."""
-    if policy.ends_on == "work_complete":
-        return "respond_to_user", "mark_work_complete"
-    return ("talk",) if policy.text == "thought" and policy.speech.keep == "each" else ()
+        return f"The module {name} cannot be imported: {error.sentence}"
+    return f"The module {name} cannot be imported: {one_line(str(error) or type(error).__name__).rstrip('.')}."

@@ -1,7 +1,7 @@
-"""What a person reads when something cannot be done: one sentence, and never a traceback (case P33).
+"""Turns whatever ends a command into an exit code and one sentence for the user, never a traceback.
 
-Whatever happens in a command ends here. What turnwise raises on purpose says itself what is wrong; of anything else
-only the kind is told, because its text may hold what people said, and `--debug` shows the rest.
+The errors of turnwise carry their sentence. Of any other error only its type is shown, because its text may quote the
+conversation; `--debug` shows the rest.
 """
 
 from __future__ import annotations
@@ -11,83 +11,83 @@ import os
 import sys
 from collections.abc import Callable
 
-from .notices import remark
+from .notices import print_notice
 from .printable import one_line
 
-CANNOT = 2
-"""The exit code for what cannot be done as it was asked: a wrong option, an unknown id, a database of others."""
+REFUSED = 2
+"""The exit code when a command cannot do what it was asked: a wrong option, an unknown id, a foreign database."""
 
 UNEXPECTED = 70
-"""The exit code for a fault of this program: EX_SOFTWARE of sysexits.h."""
+"""The exit code for an error in turnwise itself: EX_SOFTWARE of sysexits.h."""
 
 INTERRUPTED = 130
-"""The exit code after Ctrl-C, as shells have it."""
+"""The exit code after Ctrl-C, as in a shell."""
 
-NOBODY_READS = 1
-"""The exit code when whoever read the output is gone."""
+CLOSED_PIPE = 1
+"""The exit code when the program that read the output has ended."""
 
 logger = logging.getLogger("turnwise.terminal")
 
 
 def exit_code(command: Callable[[], object]) -> int:
-    """Run the command, say in one sentence what went wrong, and return the exit code."""
+    """Run the command, print the sentence of the error that it raises, if any, and return the exit code."""
     try:
-        return _outcome(command)
+        return _run(command)
     except BaseException as error:
         cause = _cause(error)
         logger.debug("The command ended with an error.", exc_info=cause)
-        code, sentence = _judge(cause)
+        code, sentence = _explain(cause)
         if sentence:
-            _tell(sentence)
+            _print(sentence)
         return code
 
 
-def _outcome(command: Callable[[], object]) -> int:
+def _run(command: Callable[[], object]) -> int:
     code = 0
     try:
         command()
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0
-    # Now, where it can still be noticed that it fails; there is no stdout where it was closed from the start.
+    # Flush while an error can still be reported. Python has no stdout if it was closed before the start.
     if sys.stdout is not None:
         sys.stdout.flush()
     return code
 
 
 def _cause(error: BaseException) -> BaseException:
-    """The error itself, out of the groups in which tasks wrap it."""
+    """Return the error itself, without the groups that task groups wrap it in."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
-def _judge(error: BaseException) -> tuple[int, str]:
-    from ....states.errors import TurnwiseError  # its package takes a fifth of a second to import, and help needs none
+def _explain(error: BaseException) -> tuple[int, str]:
+    from ....states.errors import TurnwiseError  # importing its package takes a fifth of a second, which --help saves
 
     match error:
         case TurnwiseError():
-            return CANNOT, error.sentence
+            return REFUSED, error.sentence
         case KeyboardInterrupt():
             return INTERRUPTED, ""
         case BrokenPipeError():
-            _forget_output()
-            return NOBODY_READS, ""
+            _discard_output()
+            return CLOSED_PIPE, ""
         case OSError(strerror=str(reason)):
-            _forget_output()
-            return CANNOT, f"The system does not allow it: {reason}."
+            _discard_output()
+            return REFUSED, f"The operating system reports an error: {reason}."
         case _:
             kind = type(error).__name__
-            return UNEXPECTED, f"Something unexpected went wrong ({kind}); with --debug it is shown where."
+            return UNEXPECTED, f"An unexpected error occurred ({kind}); run with --debug to see where."
 
 
-def _forget_output() -> None:
-    """Keep Python from writing what is left when it ends: it would fail again, and complain."""
+def _discard_output() -> None:
+    """Redirect stdout to nowhere: Python flushes it at exit, and would fail and complain a second time."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
 
 
-def _tell(sentence: str) -> None:
+def _print(sentence: str) -> None:
     try:
-        remark(one_line(sentence))
+        print_notice(one_line(sentence))
     except OSError:
-        logger.debug("Nobody reads the errors.")
+        logger.debug("The error message could not be written to stderr.")

@@ -1,4 +1,4 @@
-"""What happened, in a line for each event of a log."""
+"""The events of a log as lines of text."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from ....states.events import (
 from ....states.log import LogEntry
 from .printable import one_line, with_images
 
-WIDEST = 100
-"""The most characters of what an event says."""
+MAX_SUMMARY = 100
+"""The most characters of an event's summary."""
 
 
 def event_lines(entries: Iterable[LogEntry]) -> Iterator[str]:
-    """A line for each step: its number, the type of its event, and what the event says in short. `Pure.`"""
+    """Yield a line for each entry: its number, the type of its event, and the event's summary. `Pure.`"""
     for entry in entries:
-        yield f"{entry.seq:>4}  {entry.event.type:<25}  {one_line(summary(entry.event), WIDEST)}".rstrip()
+        yield f"{entry.seq:>4}  {entry.event.type:<25}  {one_line(summary(entry.event), MAX_SUMMARY)}".rstrip()
 
 
 def summary(event: Event) -> str:
-    """What an event says, in short; nothing where its type says it all. `Pure.`"""
-    says = _SAYS.get(type(event))
-    return says(event) if says is not None else ""
+    """Return what an event says in short, or an empty text if its type says everything. `Pure.`"""
+    summarize = _SUMMARIES.get(type(event))
+    return summarize(event) if summarize is not None else ""
 
 
 def _opened(event: Opened) -> str:
@@ -98,7 +98,7 @@ def _failure(event: LlmFailed | EffectFailed) -> str:
     return event.sentence
 
 
-_SAYS: Mapping[type[Event], Callable[[Any], str]] = {
+_SUMMARIES: Mapping[type[Event], Callable[[Any], str]] = {
     DoubtResolved: _resolved,
     ToolInterrupted: _interrupted,
     ToolReconciled: _reconciled,

@@ -1,4 +1,4 @@
-"""Where log messages go: with `--debug` all of them to stderr, else only those that concern the user."""
+"""Where log records go: all of them to stderr with `--debug`, otherwise only those that concern the user."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Any
 
 from typing_extensions import override
 
-from .notices import remark
+from .notices import print_notice
 from .printable import one_line
 
 LAYOUT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
-def set_up(debug: bool) -> None:
-    """Send the logs of this process where they belong. Call it once, before anything is done."""
+def configure_logging(debug: bool) -> None:
+    """Attach the handlers of this process. Call it once, before anything is logged."""
     if debug:
-        logging.basicConfig(level=logging.INFO, format=LAYOUT, handlers=[Log()])
+        logging.basicConfig(level=logging.INFO, format=LAYOUT, handlers=[StderrHandler()])
         logging.getLogger("turnwise").setLevel(logging.DEBUG)
         return
     warnings.simplefilter("ignore")
     logging.basicConfig(handlers=[logging.NullHandler()])
-    # It says what nothing else does: that the database takes nothing, and that one must wait for it.
-    logging.getLogger("turnwise.mailbox").addHandler(Notice(logging.WARNING))
+    # The mailbox warns while the database cannot be written to. Nothing else tells the user why they have to wait.
+    logging.getLogger("turnwise.mailbox").addHandler(NoticeHandler(logging.WARNING))
 
 
-class Log(logging.StreamHandler[Any]):
-    """Writes messages to stderr as it was in the beginning, unless that is a terminal: then as it is at that moment,
-    for while something spins on the screen, or a line is typed there, it is another one."""
+class StderrHandler(logging.StreamHandler[Any]):
+    """Writes records to stderr. On a terminal it looks `sys.stderr` up for each record, because a spinner and the
+    prompt replace it while they are shown."""
 
     def __init__(self) -> None:
         super().__init__(sys.stderr)
@@ -42,9 +42,9 @@ class Log(logging.StreamHandler[Any]):
         super().emit(record)
 
 
-class Notice(logging.Handler):
-    """Shows a message as a remark: no traceback, no name of a logger."""
+class NoticeHandler(logging.Handler):
+    """Prints the message of a record as a notice, without a traceback or the name of the logger."""
 
     @override
     def emit(self, record: logging.LogRecord) -> None:
-        remark(one_line(record.getMessage()))
+        print_notice(one_line(record.getMessage()))

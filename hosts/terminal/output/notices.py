@@ -1,4 +1,4 @@
-"""Remarks on stderr, beside what a command was asked for on stdout."""
+"""Notices on stderr, beside the results of a command on stdout."""
 
 from __future__ import annotations
 
@@ -7,24 +7,27 @@ import sys
 from contextlib import suppress
 
 
-def remark(text: str, *, copied: bool = False) -> None:
-    """Write it behind what stands on stdout so far, for both may end in one file. On a terminal it is broken between
-    words, unless it is there to be copied. Raises OSError if stderr takes nothing."""
-    with suppress(OSError):  # a stdout that takes nothing is noticed where it is written to
+def print_notice(text: str, *, copyable: bool = False) -> None:
+    """Write `text` to stderr, after flushing stdout: both may end in one file.
+
+    On a terminal, lines break between words, unless the text is `copyable`: a command has to stay on one line.
+    Raises OSError if stderr cannot be written to.
+    """
+    with suppress(OSError):  # whoever writes to stdout notices that it is closed or full
         if sys.stdout is not None:
             sys.stdout.flush()
-    print(text if copied else _wrapped(text), file=sys.stderr)
+    print(text if copyable else _wrapped(text), file=sys.stderr)
 
 
 def _wrapped(text: str) -> str:
-    from .wrapping import Wrapping
+    from .wrapping import LineWrapper
 
-    wrapping = Wrapping(_width())
-    return wrapping.feed(text) + wrapping.finish()
+    wrapper = LineWrapper(_width())
+    return wrapper.feed(text) + wrapper.finish()
 
 
 def _width() -> int | None:
-    """How many cells a line on stderr has; None where it is no terminal."""
+    """The number of cells in a line of stderr, or None if it is not a terminal."""
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns or None
     except (AttributeError, OSError, ValueError):

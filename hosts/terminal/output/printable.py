@@ -1,4 +1,4 @@
-"""What models, tools and files say, made fit for its place on a screen: on one line, with signs for images."""
+"""Makes text from models, tools and files fit to be displayed: on one line, with a label for images."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ import re
 
 from ....effects.text import printable
 
-_PAYLOAD = re.compile(r"(data:image/[a-z]+;base64,)[A-Za-z0-9+/]+=*")
+_DATA_URL = re.compile(r"(data:image/[a-z]+;base64,)[A-Za-z0-9+/]+=*")
 
 
 def one_line(text: str, width: int | None = None) -> str:
-    """The text on one line, cut off with an ellipsis at `width` characters if one is given. `Pure.`"""
+    """Return the text on one line, shortened with an ellipsis to `width` characters if it is given. `Pure.`"""
     line = " ".join(printable(text).split())
     return line if width is None or len(line) <= width else f"{line[: width - 1]}…"
 
 
 def with_images(text: str, count: int) -> str:
-    """The text, under a line that tells of the images that came with it. `Pure.`"""
+    """Return the text below a label for the `count` images that came with it. `Pure.`"""
     if not count:
         return text
-    sign = "[image]" if count == 1 else f"[{count} images]"
-    return f"{sign}\n{text}" if text.strip() else sign
+    label = "[image]" if count == 1 else f"[{count} images]"
+    return f"{label}\n{text}" if text.strip() else label
 
 
 def without_payloads(text: str) -> str:
-    """The text with the images left out that it holds as `data:` URLs. `Pure.`"""
-    return _PAYLOAD.sub(r"\1…", text)
+    """Return the text with the content of each image in a `data:` URL replaced by an ellipsis. `Pure.`"""
+    return _DATA_URL.sub(r"\1…", text)
 
 
 def counted(number: int, noun: str) -> str:
-    """So many of them: "1 turn", "2 turns". `Pure.`"""
+    """Return the number with its noun: "1 turn", "2 turns". `Pure.`"""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

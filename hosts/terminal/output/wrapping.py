@@ -1,7 +1,7 @@
-"""Breaks lines between words while a text is still coming in.
+"""Wraps lines between words while a text is still arriving.
 
-A terminal breaks a line wherever it is full, in the middle of a word. So a word is held back until it is whole, and
-then put where it fits.
+A terminal breaks a line where it is full, even within a word. So a word is held back until its end has arrived, and
+is then written on the line where it fits.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import re
 
 from rich.cells import cell_len
 
-_PIECES = re.compile(r"\n|[^\S\n]+|\S+")
+_TOKENS = re.compile(r"\n|[^\S\n]+|\S+")
 
 
-class Wrapping:
-    """A text on its way to lines of at most `width` cells; None leaves lines as they are.
+class LineWrapper:
+    """Wraps a text to lines of at most `width` cells; with None its lines stay as they are.
 
-    A word that is longer than a line is left to the terminal. Spaces at which a line is broken are dropped.
+    A word longer than a line is left for the terminal to break. Spaces at a line break are dropped.
     """
 
     def __init__(self, width: int | None) -> None:
@@ -26,25 +26,25 @@ class Wrapping:
         self._word = ""
 
     def feed(self, text: str) -> str:
-        """What may be shown now, of this piece and of what was held back."""
-        return text if self._width is None else "".join(self._take(piece) for piece in _PIECES.findall(text))
+        """Add a piece of the text, and return what can be written now."""
+        return text if self._width is None else "".join(self._take(token) for token in _TOKENS.findall(text))
 
     def finish(self) -> str:
-        """What was still held back."""
-        return self._place()
+        """Return the rest of the text."""
+        return self._flush_word()
 
-    def _take(self, piece: str) -> str:
-        if not piece.isspace():
-            self._word += piece
+    def _take(self, token: str) -> str:
+        if not token.isspace():
+            self._word += token
             return ""
-        placed = self._place()
-        if piece == "\n":
+        flushed = self._flush_word()
+        if token == "\n":
             self._column, self._space = 0, ""
-            return f"{placed}\n"
-        self._space += piece
-        return placed
+            return f"{flushed}\n"
+        self._space += token
+        return flushed
 
-    def _place(self) -> str:
+    def _flush_word(self) -> str:
         word, space = self._word, self._space
         if not word or self._width is None:
             return ""

@@ -1,30 +1,32 @@
-"""Writes on a terminal, or plainly where there is none.
+"""Writes to stdout.
 
-On a terminal there is colour, lines break between words, and something turns while one has to wait. Anywhere else (a
-pipe, a file) the same lines come out bare, without escape codes and as long as they are, so that scripts can read
-them.
+On a terminal there is colour, lines break between words, and a spinner turns while the user waits. To a pipe or a file
+the same lines are written without escape codes and unbroken, so that scripts can read them.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.console import Console
-from rich.panel import Panel
-from rich.status import Status
 from rich.text import Text
 from typing_extensions import override
 
 from ....effects.text import printable
 from .printable import one_line
-from .wrapping import Wrapping
+from .wrapping import LineWrapper
 
-WIDEST = 100
-"""The most cells of a line of text; longer ones are hard to read."""
+if TYPE_CHECKING:
+    from rich.status import Status
+
+MAX_WIDTH = 100
+"""The most cells in a line of text; longer lines are hard to read."""
 
 DIM = "dim"
 
 
-class _Output(Console):
-    """Where it is written. When nobody reads it any more, that is an error like any other."""
+class _Stdout(Console):
+    """A console for which a closed pipe is an error like any other."""
 
     @override
     def on_broken_pipe(self) -> None:
@@ -32,96 +34,98 @@ class _Output(Console):
 
 
 class TerminalWriter:
-    """Writes on stdout. `lively` says that this is a terminal."""
+    """Writes to stdout. `interactive` says that it is a terminal."""
 
-    def __init__(self, *, lively: bool) -> None:
-        self.lively = lively
-        self._output = _Output(highlight=False, force_terminal=None if lively else False)
-        self._waiting: Status | None = None
-        self._flowing: tuple[str, Wrapping] | None = None
-        self._asides: list[str] = []
+    def __init__(self, *, interactive: bool) -> None:
+        self.interactive = interactive
+        self._console = _Stdout(highlight=False, force_terminal=None if interactive else False)
+        self._spinner: Status | None = None
+        self._streaming: tuple[str, LineWrapper] | None = None
+        self._deferred: list[str] = []
 
     @property
     def width(self) -> int:
-        """How many cells a line of text has."""
-        return min(self._output.width, WIDEST)
+        """The number of cells in a line of text."""
+        return min(self._console.width, MAX_WIDTH)
 
     def line(self, text: str = "", style: str = "") -> None:
-        """Write a line, or several, beginning at the left."""
+        """Write one line or several, on lines of their own."""
         self.finish()
-        wrapping = self._wrapping()
-        self._write(f"{wrapping.feed(printable(text))}{wrapping.finish()}\n", style)
+        wrapper = self._wrapper()
+        self._write(f"{wrapper.feed(printable(text))}{wrapper.finish()}\n", style)
 
     def note(self, text: str) -> None:
-        """Write a remark of the program, beside what is said."""
+        """Write a message of the program, dimmed to set it apart from the conversation."""
         self.line(text, DIM)
 
-    def aside(self, text: str) -> None:
-        """The same for a remark that comes at any moment: it waits until what flows has ended."""
-        if self._flowing is None:
+    def defer_note(self, text: str) -> None:
+        """Write a note once the text that is being streamed has ended; at once if there is none."""
+        if self._streaming is None:
             self.note(text)
         else:
-            self._asides.append(text)
+            self._deferred.append(text)
 
-    def command(self, text: str, style: str = "") -> None:
-        """Write a line that is to be copied: it stays one line, and where that is full only the terminal breaks it."""
+    def copyable(self, text: str, style: str = "") -> None:
+        """Write a line that users copy. It is not broken between words, so it stays one line when it is copied."""
         self.finish()
         self._write(f"{printable(text)}\n", style)
 
     def row(self, text: str) -> None:
-        """Write one line of a table; on a terminal it is cut off where the line is full."""
+        """Write a row of a table. On a terminal it is shortened to the width of a line."""
         self.finish()
-        if self.lively:
-            self._output.print(Text(printable(text)), no_wrap=True, overflow="ellipsis")
+        if self.interactive:
+            self._console.print(Text(printable(text)), no_wrap=True, overflow="ellipsis")
         else:
             self._write(f"{printable(text)}\n")
 
     def heading(self, text: str) -> None:
-        """Write the heading of a part."""
+        """Write the heading of a section."""
         self.line()
         self.line(text, "bold")
 
-    def flow(self, text: str, style: str = "") -> None:
-        """Write a text that comes in pieces, one after the other. Another style begins on a line of its own."""
-        if self._flowing is None or self._flowing[0] != style:
+    def stream(self, text: str, style: str = "") -> None:
+        """Write a piece of a text behind the piece before it. A piece in another style begins on a new line."""
+        if self._streaming is None or self._streaming[0] != style:
             self.finish()
-            self._flowing = (style, self._wrapping())
-        style, wrapping = self._flowing
-        self._write(wrapping.feed(printable(text)), style)
+            self._streaming = (style, self._wrapper())
+        style, wrapper = self._streaming
+        self._write(wrapper.feed(printable(text)), style)
 
-    def box(self, title: str, text: str) -> None:
-        """Write a longer text to look at, with its lines as they are."""
+    def panel(self, title: str, text: str) -> None:
+        """Write a preformatted text under its title, in a frame if this is a terminal."""
         self.finish()
         heading, content = one_line(title), printable(text).rstrip()
-        if self.lively:
-            panel = Panel.fit(Text(content), title=Text(heading), title_align="left", border_style=DIM)
-            self._output.print(panel)
+        if self.interactive:
+            from rich.panel import Panel
+
+            frame = Panel.fit(Text(content), title=Text(heading), title_align="left", border_style=DIM)
+            self._console.print(frame)
         else:
             self._write(f"[{heading}]\n{content}\n")
 
-    def wait_for(self, what: str) -> None:
-        """Say what is being waited for, until something else is written. Only on a terminal."""
+    def spin(self, text: str) -> None:
+        """Show on a terminal what the user is waiting for, until something else is written."""
         self.finish()
-        if self.lively:
-            self._waiting = self._output.status(Text(one_line(what, self._output.width - 4), style=DIM))
-            self._waiting.start()
+        if self.interactive:
+            self._spinner = self._console.status(Text(one_line(text, self._console.width - 4), style=DIM))
+            self._spinner.start()
 
     def finish(self) -> None:
-        """End what is half written, before somebody else writes on the same terminal."""
-        waiting, self._waiting = self._waiting, None
-        if waiting is not None:
-            waiting.stop()
-        flowing, self._flowing = self._flowing, None
-        if flowing is not None:
-            style, wrapping = flowing
-            self._write(f"{wrapping.finish()}\n", style)
-        asides, self._asides = self._asides, []
-        for aside in asides:
-            self.note(aside)
+        """End the spinner or the line that is being written. Call it before anything else writes to the terminal."""
+        spinner, self._spinner = self._spinner, None
+        if spinner is not None:
+            spinner.stop()
+        streaming, self._streaming = self._streaming, None
+        if streaming is not None:
+            style, wrapper = streaming
+            self._write(f"{wrapper.finish()}\n", style)
+        deferred, self._deferred = self._deferred, []
+        for text in deferred:
+            self.note(text)
 
-    def _wrapping(self) -> Wrapping:
-        return Wrapping(self.width if self.lively else None)
+    def _wrapper(self) -> LineWrapper:
+        return LineWrapper(self.width if self.interactive else None)
 
     def _write(self, text: str, style: str = "") -> None:
         if text:
-            self._output.print(Text(text, style=style, end=""), end="", soft_wrap=True)
+            self._console.print(Text(text, style=style, end=""), end="", soft_wrap=True)

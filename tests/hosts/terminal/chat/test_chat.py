@@ -44,8 +44,8 @@ class TestChatThroughAPipe:
         assert "You chose Nobu." in done.stdout
         assert "idle, after 1 turn and 8 events" in done.stdout
         assert "8  llm_response" in done.stdout
-        assert "There is no such command" in done.stdout
-        assert "/state takes nothing behind it." in done.stdout
+        assert "There is no such command; /help lists the commands." in done.stdout
+        assert "/state takes no arguments." in done.stdout
         assert "You said: “/usr is full”" in done.stdout
         assert "There is no failed turn to try again." in done.stdout
         assert "unsaid" not in done.stdout
@@ -62,7 +62,7 @@ class TestChatThroughAPipe:
         assert (done.returncode, done.stderr) == (0, "")
         assert "awaiting_user_response, after 1 turn and " in done.stdout
         assert "There is no failed turn to try again." in done.stdout
-        assert "/state takes nothing behind it." in done.stdout
+        assert "/state takes no arguments." in done.stdout
         assert done.stdout.count("? Where from?") == 2
         assert done.stdout.count("? Where to?") == 4
         assert '"Where from?": "North", "Where to?": "/usr"' in done.stdout

@@ -70,8 +70,8 @@ class TestCtrlC:
             child.sendintr()
             child.expect_exact("stopping")
             child.sendintr()
-            child.expect_exact("You left in the middle of a turn")
-            child.expect_exact("To come back to this conversation: ")
+            child.expect_exact("You left during a turn")
+            child.expect_exact("To resume this conversation: ")
             while_cancelling = end_of(child)
 
         assert (after_a_cancel, while_cancelling) == (0, 130)

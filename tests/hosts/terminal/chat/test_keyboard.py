@@ -59,9 +59,9 @@ class TestThePrompt:
         with terminal("chat", "--tools", DEMO_TOOLS, "--db", name, cwd=tmp_path) as child:
             at_prompt(child).sendline("/fork")
             copy = re.escape(f" --db {name} --tools {DEMO_TOOLS}")
-            child.expect(rf"To come back to the copy: turnwise chat [0-9a-f-]{{36}}{copy}")
+            child.expect(rf"To resume the copy: turnwise chat [0-9a-f-]{{36}}{copy}")
             at_prompt(child).sendeof()
-            child.expect(rf"To come back to this conversation: turnwise chat [0-9a-f-]{{36}}{copy}")
+            child.expect(rf"To resume this conversation: turnwise chat [0-9a-f-]{{36}}{copy}")
 
             assert end_of(child) == 0
 

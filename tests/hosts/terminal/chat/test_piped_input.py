@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.hosts.terminal.chat.piped_input import answer_in
+from turnwise.hosts.terminal.chat.piped_input import parse_answer
 from turnwise.states.values.questions import UserQuestion
 
 ONE = UserQuestion.model_validate({"question": "How many?", "options": [{"label": "2"}, {"label": "Four"}]})
@@ -24,11 +24,11 @@ class TestAnswersInALine:
     )
     def test_one_choice(self, line: str, answer: str) -> None:
         """A label comes before a number; everything else is free text, as it was typed."""
-        assert answer_in(line, ONE) == answer
+        assert parse_answer(line, ONE) == answer
 
     @pytest.mark.parametrize(
         ("line", "answer"), [("1, 3", ["a", "d"]), ("b, c", ["b, c"]), ("a,a", ["a"]), ("a, x", ["a, x"])]
     )
     def test_several_choices(self, line: str, answer: list[str]) -> None:
         """Commas stand between choices, unless the line as a whole is a label or holds something else."""
-        assert answer_in(line, SEVERAL) == answer
+        assert parse_answer(line, SEVERAL) == answer

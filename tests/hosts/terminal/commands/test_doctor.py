@@ -47,7 +47,7 @@ class TestDoctor:
             "one step 4 Step 4 cannot be read: it is damaged, or a newer turnwise wrote it.\n"
             "two step 5 The column waits does not agree with the state and the newest step.\n"
         )
-        assert done.stderr == "1 of these can be mended without guessing: turnwise doctor --fix\n"
+        assert done.stderr == "1 of these can be repaired without guessing: turnwise doctor --fix\n"
 
     def test_the_way_to_mend_names_the_database(self, tmp_path: Path) -> None:
         """It can be typed as it is told, and is told below the findings, where both go to one file."""
@@ -74,14 +74,14 @@ class TestDoctor:
 
         assert mended.returncode == 0
         assert mended.stdout.splitlines() == [
-            "one step 5 A delivery waits for the effect 99, which is none of that step's.  Mended.",
-            "two step 5 The column waits does not agree with the state and the newest step.  Mended.",
+            "one step 5 A delivery waits for the effect 99, which is none of that step's.  Repaired.",
+            "two step 5 The column waits does not agree with the state and the newest step.  Repaired.",
             "All is well: 2 conversations, 10 steps.",
         ]
         assert in_part.returncode == 1
         assert in_part.stdout.splitlines() == [
-            "two step 5 The column waits does not agree with the state and the newest step.  Mended.",
-            "one step 4 Step 4 is missing: the file is damaged.  Not mended.",
+            "two step 5 The column waits does not agree with the state and the newest step.  Repaired.",
+            "one step 4 Step 4 is missing: the file is damaged.  Not repaired.",
         ]
 
     def test_a_file_that_cannot_be_opened_is_one_sentence(self, tmp_path: Path, typed: Typed) -> None:

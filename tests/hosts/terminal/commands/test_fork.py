@@ -37,7 +37,7 @@ class TestFork:
             (["walk", "--at", "last"], "--at takes the number of a step, not last."),
             (["nobody"], "There is no conversation with the id nobody."),
             (["walk", "--db", "missing.db"], "There is no database called missing.db."),
-            (["walk", "--db", ":memory:"], "A database in memory is gone when this command ends"),
+            (["walk", "--db", ":memory:"], "A database in memory ends with this command"),
         ],
     )
     def test_what_cannot_be_forked_is_one_sentence(

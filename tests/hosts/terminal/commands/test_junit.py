@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from turnwise.hosts.terminal.commands.junit import report_on
-from turnwise.hosts.terminal.commands.replay_results import Replayed
+from turnwise.hosts.terminal.commands.junit import junit_report
+from turnwise.hosts.terminal.commands.replay_results import ReplayResult
 
 
 def test_the_report_is_xml_whatever_was_said() -> None:
     """Characters that XML cannot hold are replaced; its own marks are written so that they mean nothing."""
     text = "".join(map(chr, range(0x20))) + "<&>\"']]>\x7f\ud800\uffff\U0001f363"
 
-    root = ElementTree.fromstring(report_on([Replayed(text, 0.5, told=text, fault=text)]))
+    root = ElementTree.fromstring(junit_report([ReplayResult(text, 0.5, report=text, failure=text)]))
 
     (suite,) = root
     ((failure,),) = suite

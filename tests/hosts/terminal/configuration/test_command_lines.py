@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.hosts.terminal.configuration.command_lines import command
+from turnwise.hosts.terminal.configuration.command_lines import command_line
 
 from ....support.terminal import run
 
@@ -38,7 +38,7 @@ def read_by_a_shell(line: str, cwd: Path) -> list[str]:
 )
 def test_whatever_a_database_is_called_the_way_back_finds_it(name: str, tmp_path: Path) -> None:
     """A name may hold what a terminal does not show, or would obey: the command is one line all the same."""
-    line = command("chat", "--db", name)
+    line = command_line("chat", "--db", name)
 
     assert line.isprintable()
     assert read_by_a_shell(line, tmp_path) == ["chat", "--db", name]
@@ -56,7 +56,7 @@ def test_a_command_that_the_shell_does_not_find_is_named_by_its_path(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", [str(Path(place) / "turnwise")])
 
-    done = subprocess.run(["bash", "-c", command("list")], capture_output=True, text=True, check=True)
+    done = subprocess.run(["bash", "-c", command_line("list")], capture_output=True, text=True, check=True)
 
     assert done.stdout == "list\0"
 

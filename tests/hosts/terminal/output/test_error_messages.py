@@ -76,7 +76,10 @@ class TestWhatCannotBeDone:
         with Path("/dev/full").open("w", encoding="utf-8") as full:
             done = subprocess.run([*COMMAND, "diagram"], stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
 
-        assert (done.returncode, done.stderr) == (2, "The system does not allow it: No space left on device.\n")
+        assert (done.returncode, done.stderr) == (
+            2,
+            "The operating system reports an error: No space left on device.\n",
+        )
 
     def test_nobody_reads_the_output(self, tmp_path: Path) -> None:
         """`turnwise diagram | head -1` ends quietly when head has gone."""

@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from turnwise.hosts.terminal.output.wrapping import Wrapping
+from turnwise.hosts.terminal.output.wrapping import LineWrapper
 
 PROSE = st.text(st.sampled_from("ab 漢\n"), max_size=60)
 
 
 def wrapped(pieces: list[str], width: int) -> str:
     """A text that comes in these pieces, as it stands on the screen in the end."""
-    wrapping = Wrapping(width)
+    wrapping = LineWrapper(width)
     return "".join([*(wrapping.feed(piece) for piece in pieces), wrapping.finish()])
 
 

@@ -9,11 +9,11 @@ from turnwise.hosts.terminal.output.writer import TerminalWriter
 
 def test_an_aside_waits_for_the_end_of_what_flows(capsys: pytest.CaptureFixture[str]) -> None:
     """It does not break a sentence that is being said; where nothing flows it is written at once."""
-    pen = TerminalWriter(lively=False)
-    pen.aside("The line is down.")
-    pen.flow("The table ")
-    pen.aside("The line is down again.")
-    pen.flow("is booked.")
-    pen.finish()
+    writer = TerminalWriter(interactive=False)
+    writer.defer_note("The line is down.")
+    writer.stream("The table ")
+    writer.defer_note("The line is down again.")
+    writer.stream("is booked.")
+    writer.finish()
 
     assert capsys.readouterr().out == "The line is down.\nThe table is booked.\nThe line is down again.\n"
