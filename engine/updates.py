@@ -18,8 +18,8 @@ from ..states.effects import DeliverToUser, ExecuteTool, PersistToolResults
 from ..states.errors import InvalidInput
 from ..states.log import LogEntry
 from ..states.policy.policy import Policy
-from ..states.projections.reply_text import text_of_reply
 from ..states.projections.transcript import Transcript
+from ..states.replies.reply_text import text_of_reply
 from ..states.states import (
     AwaitingApproval,
     AwaitingUserResponse,

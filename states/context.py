@@ -23,8 +23,8 @@ class Context(Value):
     def after(self, event: Event) -> Context:
         """The context once this event was taken: the only place where a context changes.
 
-        Whoever folds a log folds this beside `transition`, with the context from *before* the event for the
-        transition. `Pure.`
+        Whoever folds a log folds this beside `transition`, with the context from *before* the event for the transition.
+        `Pure.`
         """
         match event:
             case Opened(role=role, system=system, policy=policy, works_for=works_for, parent=parent):

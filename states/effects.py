@@ -119,9 +119,8 @@ class RequestLlm(AwaitedEffect):
 
     `memory` is the answer that holds what was recalled. `nudge` is told to the model in passing, and is no part of the
     dialogue: what it is reminded of, why the check of its newest claim failed, or both. A `plain` request holds the
-    system prompt and what the user said, nothing more (case J20). `tool_choice="none"`: tools stay listed, since some
-    providers refuse a history with calls otherwise, but none may be called. `at` is the moment that fresh context
-    tells.
+    system prompt and what the user said, nothing more. `tool_choice="none"`: tools stay listed, since some providers
+    refuse a history with calls otherwise, but none may be called. `at` is the moment that fresh context tells.
     """
 
     ANSWERS: ClassVar = (LlmResponse, LlmFailed, EffectFailed)
@@ -179,7 +178,7 @@ class RecallMemory(AwaitedEffect):
 
 class VerifyWork(AwaitedEffect):
     """Check the claim that the work is complete against what was asked. `deliverable` is what the user has received
-    when the turn ends with this claim; of an agent without a user also its result (case S11)."""
+    when the turn ends with this claim; of an agent without a user also its result."""
 
     ANSWERS: ClassVar = (WorkVerified, EffectFailed)
 
@@ -303,5 +302,4 @@ AnyEffect = Annotated[
 """Every effect, for reading one back by its `type`."""
 
 EFFECTS = members(AnyEffect, Effect)
-AWAITED = members(AnyEffect, AwaitedEffect)
 OUTGOING = members(AnyEffect, OutgoingEffect)

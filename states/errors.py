@@ -65,8 +65,8 @@ class TurnwiseError(Exception):
 class Refused(TurnwiseError):
     """A request that this state does not take.
 
-    Nothing is stored and nothing changed; the same request may be sent again. `code` is for programs; `subject`
-    names what it is about, where there is such a thing (the question without an answer, say).
+    Nothing is stored and nothing changed; the same request may be sent again. `code` is for programs; `subject` names
+    what it is about, where there is such a thing (the question without an answer, say).
     """
 
     def __init__(self, code: RefusalCode, subject: str = "") -> None:

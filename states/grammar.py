@@ -19,7 +19,7 @@ from typing import Any, ClassVar, TypeAlias
 from .context import Context
 from .errors import RefusalCode, Refused
 from .events import Event, Request
-from .states import State
+from .state import State
 from .step_builder import StepBuilder
 
 
@@ -30,7 +30,7 @@ class Same:
 
 SAME = Same()
 
-# Handlers and guards name the exact draft and event types of their rows; laws in the tests hold them to it.
+# Handlers and guards name the exact builder and event types of their rows; laws in the tests hold them to it.
 Guard: TypeAlias = Callable[[StepBuilder[Any], Any, Context], bool]
 Handler: TypeAlias = Callable[[StepBuilder[Any], Any, Context], State | None]
 Reason: TypeAlias = Callable[[StepBuilder[Any], Any, Context], Refused]
@@ -74,9 +74,9 @@ class Refusal:
     why: RefusalCode | Reason
     when: ClassVar[None] = None
 
-    def reason(self, draft: StepBuilder[Any], event: Request, context: Context) -> Refused:
+    def reason(self, builder: StepBuilder[Any], event: Request, context: Context) -> Refused:
         """The error to raise."""
-        return self.why(draft, event, context) if callable(self.why) else Refused(self.why)
+        return self.why(builder, event, context) if callable(self.why) else Refused(self.why)
 
 
 @dataclass(frozen=True)

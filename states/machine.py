@@ -17,7 +17,8 @@ from transitions import EventData, Machine
 from .context import Context
 from .events import ANSWERS, EVENTS, REQUESTS, Event, Opened, Request
 from .grammar import SAME, Branch, Entry, Junction, NoOp, Refusal, Row, Same, Table, Target
-from .states import STATES, Book, Idle, State
+from .state import Book, State
+from .states import STATES, Idle
 from .step import Step
 from .step_builder import StepBuilder
 from .table import TABLE
@@ -36,7 +37,7 @@ class TableFault(Exception):
 class Edge:
     """One way through the table: a row, the branches taken behind it, and the state type it ends in.
 
-    Called with a draft's ingredients it says whether this is the way that an event takes: a guard in the sense of the
+    Called with a builder's ingredients it says whether this is the way that an event takes: a guard in the sense of the
     `transitions` library.
     """
 
@@ -48,17 +49,17 @@ class Edge:
     def __call__(self, fired: EventData) -> bool:
         """Whether the event fired takes this way. The arguments are those of `transition`. `Pure.`"""
         state, event, context = fired.args
-        draft = StepBuilder(state, event)
-        if self.row.when is not None and not self.row.when(draft, event, context):
+        builder = StepBuilder(state, event)
+        if self.row.when is not None and not self.row.when(builder, event, context):
             return False
-        _run(self.row, draft, event, context)
+        _run(self.row, builder, event, context)
         target = self.row.to
         for wanted in self.branches:
             assert isinstance(target, Junction)
-            taken = _choose(target, draft, event, context)
+            taken = _choose(target, builder, event, context)
             if taken is not wanted:
                 return False
-            _run(taken, draft, event, context)
+            _run(taken, builder, event, context)
             target = taken.to
         return True
 
@@ -94,11 +95,11 @@ def _check_junctions(target: Target, above: tuple[Junction, ...] = ()) -> None:
 
 
 def _check(source: type[State], entries: tuple[Entry, ...]) -> None:
-    heeded = (*REQUESTS, *source.AWAITS, *source.HEEDS)
+    expected = (*REQUESTS, *source.AWAITS, *source.REPORTS)
     for event in EVENTS:
         own = [entry for entry in entries if entry.event is event]
         where = f"{source.__name__} on {event.__name__}"
-        if event in heeded:
+        if event in expected:
             _check_guards(where, [entry.when for entry in own])
         elif own:
             raise TableFault(f"{where}: a state of this type never waits for this")
@@ -179,37 +180,37 @@ def transition(state: State, event: Event, context: Context) -> Step:
 
     Raises `Refused` for a request that this state does not take: then nothing happened. Raises nothing else. `Pure.`
     """
-    if not _is_heeded(state, event):
+    if not _is_expected(state, event):
         return Step(state, ignored=True)
-    draft = StepBuilder(state, event)
-    entry = _pick(state, event, draft, context)
+    builder = StepBuilder(state, event)
+    entry = _pick(state, event, builder, context)
     if isinstance(entry, Refusal):
         assert isinstance(event, Request)
-        raise entry.reason(draft, event, context)
+        raise entry.reason(builder, event, context)
     if isinstance(entry, NoOp):
         return Step(state, ignored=True)
-    return _follow(entry, draft, event, context)
+    return _follow(entry, builder, event, context)
 
 
 def entry_for(state: State, event: Event, context: Context) -> Entry | None:
     """The entry of the table that this event meets, or None if nobody waits for it. `Pure.`"""
-    return _pick(state, event, StepBuilder(state, event), context) if _is_heeded(state, event) else None
+    return _pick(state, event, StepBuilder(state, event), context) if _is_expected(state, event) else None
 
 
 def branches_for(state: State, event: Event, context: Context) -> tuple[Branch, ...]:
     """The branches that this event takes behind its row, from junction to junction; none if it takes no row. `Pure.`"""
     taken: Entry | Branch | None = entry_for(state, event, context)
-    draft, branches = StepBuilder(state, event), []
+    builder, branches = StepBuilder(state, event), []
     while isinstance(taken, Row | Branch):
-        _run(taken, draft, event, context)
+        _run(taken, builder, event, context)
         if not isinstance(taken.to, Junction):
             break
-        taken = _choose(taken.to, draft, event, context)
+        taken = _choose(taken.to, builder, event, context)
         branches.append(taken)
     return tuple(branches)
 
 
-def _is_heeded(state: State, event: Event) -> bool:
+def _is_expected(state: State, event: Event) -> bool:
     kind = type(event)
     if kind in _ANSWERS:
         effect = state.in_flight().get(event.effect_id)  # type: ignore[attr-defined]
@@ -217,32 +218,32 @@ def _is_heeded(state: State, event: Event) -> bool:
     return kind in _REQUESTS or state.concerned_by(event)  # type: ignore[arg-type]
 
 
-def _pick(state: State, event: Event, draft: StepBuilder[Any], context: Context) -> Entry:
+def _pick(state: State, event: Event, builder: StepBuilder[Any], context: Context) -> Entry:
     for entry in _COMPILED[type(state), type(event)]:
-        if entry.when is None or entry.when(draft, event, context):
+        if entry.when is None or entry.when(builder, event, context):
             return entry
     raise AssertionError("the last entry for every event has no guard")
 
 
-def _follow(row: Row, draft: StepBuilder[Any], event: Event, context: Context) -> Step:
+def _follow(row: Row, builder: StepBuilder[Any], event: Event, context: Context) -> Step:
     taken: Row | Branch = row
-    state = _run(row, draft, event, context)
+    state = _run(row, builder, event, context)
     while isinstance(taken.to, Junction):
-        taken = _choose(taken.to, draft, event, context)
-        state = _run(taken, draft, event, context)
-    assert type(state) is (type(draft.state) if taken.to is SAME else taken.to), "a handler rests where its row says"
-    return Step(state, draft.effects, draft.ended, draft.withdrawn)
+        taken = _choose(taken.to, builder, event, context)
+        state = _run(taken, builder, event, context)
+    assert type(state) is (type(builder.state) if taken.to is SAME else taken.to), "a handler rests where its row says"
+    return Step(state, builder.effects, builder.ended, builder.withdrawn)
 
 
-def _choose(junction: Junction, draft: StepBuilder[Any], event: Event, context: Context) -> Branch:
+def _choose(junction: Junction, builder: StepBuilder[Any], event: Event, context: Context) -> Branch:
     for branch in junction.branches:
-        if branch.when is None or branch.when(draft, event, context):
+        if branch.when is None or branch.when(builder, event, context):
             return branch
     raise AssertionError("the last branch of every junction has no guard")
 
 
-def _run(choice: Row | Branch, draft: StepBuilder[Any], event: Event, context: Context) -> State | None:
-    return None if choice.then is None else choice.then(draft, event, context)
+def _run(choice: Row | Branch, builder: StepBuilder[Any], event: Event, context: Context) -> State | None:
+    return None if choice.then is None else choice.then(builder, event, context)
 
 
 def next_events(state: State) -> tuple[type[Event], ...]:
@@ -252,7 +253,7 @@ def next_events(state: State) -> tuple[type[Event], ...]:
     `Pure.`
     """
     answers = (answer for awaited in state.awaited().values() for answer in awaited)
-    taken = {*REQUESTS, *state.HEEDS, *answers}
+    taken = {*REQUESTS, *state.REPORTS, *answers}
     return tuple(
         event
         for event in EVENTS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .effects import Effect
-from .states import State
+from .state import State
 from .values.turn import TurnEnded
 
 

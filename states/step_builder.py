@@ -13,7 +13,7 @@ from typing import Generic, Literal, TypeVar
 
 from .effects import DeliverToUser, Effect, PersistMessage, PersistToolResults, SettledCall, StartTimer
 from .events import Event, Report
-from .states import Book, InTurn, State, Timer
+from .state import Book, InTurn, State, Timer
 from .values.failures import FailureKind
 from .values.inbox import Waiting, first_batch
 from .values.messages import Heard, Made, Said, Usage

@@ -23,21 +23,30 @@ from .events import (
     ToolInterrupted, ToolReconciled, TurnSummarized, UserCancel, UserMessage, UserQuestionResponse, WorkVerified,
 )
 from .grammar import SAME, Line, Table, branch, junction, lines, nothing, on, refuse
-from .handlers.guards import (
-    asks_beside_others, budget_is_spent, calls_are_cut_off, comes_too_late, declines, did_not_run,
-    fails_for_lack_of_room, fills_window, fills_window_again, has_next_model, has_room, is_asking_about, is_closing,
-    is_complete, is_in_turn, is_silent, is_still_failed, is_unknown, may_be_prompted_again, may_condense_again,
-    may_not_run_twice, may_resume, may_retry, may_try_again, may_wait, must_be_checked, must_be_nudged,
-    must_speak_first, names_a_doubt, names_the_call, needs_approval, needs_memory, only_thinks, others_work,
-    profile_is_open, replies_on_failure, round_claims_work, round_goes_on, runs_alone, says_nothing,
-    something_is_at_work, something_is_in_doubt, something_waits, spawns_children, still_waits, wants_summary,
-    wants_tools, wants_tools_too_late, was_verified, window_is_full, work_is_claimed,
+from .guards.budgets import budget_is_spent, window_is_full
+from .guards.claims import (
+    may_try_again, must_be_checked, must_speak_first, round_claims_work, was_verified, work_is_claimed,
+)
+from .guards.crashes import did_not_run, is_asking_about, is_unknown, may_not_run_twice, names_a_doubt
+from .guards.messages import has_room, is_silent, may_wait, something_waits, still_waits
+from .guards.people import comes_too_late, declines, is_complete, names_the_call
+from .guards.responses import (
+    asks_beside_others, calls_are_cut_off, fails_for_lack_of_room, fills_window, fills_window_again, has_next_model,
+    may_be_prompted_again, may_retry, must_be_nudged, only_thinks, says_nothing, wants_tools, wants_tools_too_late,
+)
+from .guards.rounds import (
+    needs_approval, others_work, round_goes_on, runs_alone, something_is_at_work, something_is_in_doubt,
+    spawns_children,
+)
+from .guards.turns import (
+    is_closing, is_in_turn, is_still_failed, may_condense_again, may_resume, needs_memory, profile_is_open,
+    replies_on_failure, wants_summary,
 )
 from .handlers import (
-    asking, awaiting_approval, awaiting_sub_agents, awaiting_user_response, beginning, busy, cancelling, compacting,
-    ending, in_doubt, llm_requesting, preparing, resting, resuming, retry_waiting, rounds, stopping, summarizing,
-    tool_executing, verifying,
+    awaiting_approval, awaiting_sub_agents, awaiting_user_response, busy, cancelling, compacting, in_doubt,
+    llm_requesting, preparing, resting, resuming, retry_waiting, summarizing, tool_executing, verifying,
 )
+from .junctions import asking, beginning, ending, rounds, stopping
 from .states import (
     AwaitingApproval, AwaitingSubAgents, AwaitingUserResponse, Cancelling, Closed, Compacting, Failed, Idle, InDoubt,
     LlmRequesting, MemoryRecalling, ProfileSelecting, RetryWaiting, Summarizing, ToolExecuting, Verifying,

@@ -6,7 +6,7 @@ holds the machine to, or a change that makes no difference. What is broken, and 
 pyproject.toml.
 
     python tests/mutants.py                              everything, from the beginning
-    python tests/mutants.py 'turnwise.states.handlers.guards.*'   only these, again, after a new test
+    python tests/mutants.py 'turnwise.states.guards.*'   only these, again, after a new test
 """
 
 from __future__ import annotations

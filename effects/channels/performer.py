@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ...states.effects import DeliverToUser
-from ...states.projections.reply_text import text_of_reply
+from ...states.replies.reply_text import text_of_reply
 from ..context import EffectContext
 from .delivery_dispatcher import DeliveryDispatcher, PendingDelivery
 from .port import Delivery

@@ -23,8 +23,7 @@ def markdown(picture: str) -> str:
     parts = [
         "# The machine",
         "A conversation rests in a state until an event happens. This page shows what comes of every event in every "
-        "state. It is made from `states/table.py` by `make docs`: change the table, never this page. References such "
-        "as *case P37* are the numbers of turnwise's own requirements, which its tests quote.",
+        "state. It is made from `states/table.py` by `make docs`: change the table, never this page.",
         *_legend(picture),
         *_about_events(),
         *_about_states(),

@@ -225,8 +225,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _fresh(page: Path) -> str:
-    """What the file should say: a page that shows something made among other things keeps them, any other is all
-    ours."""
+    """What the file should say: a page that shows something made among other things keeps them, any other is generated
+    as a whole."""
     text = page.read_text(encoding="utf-8", errors="replace") if page.is_file() else ""
     made = {PICTURE: f"```mermaid\n{overview()}```\n", RULES: rules(), PRESETS: sets_of_rules()}
     if not any(mark in text for mark in made):

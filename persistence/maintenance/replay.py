@@ -16,8 +16,8 @@ from ...states.effects import DeliverToUser, Effect
 from ...states.errors import Refused
 from ...states.events import Event, Opened
 from ...states.machine import begin, transition
-from ...states.projections.reply_text import text_of_reply
 from ...states.projections.transcript import Transcript
+from ...states.replies.reply_text import text_of_reply
 from ...states.states import State
 from ...states.step import Step
 from ...states.values.turn import TurnEnded

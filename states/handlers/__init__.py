@@ -1,2 +1,4 @@
-"""What each row of the table does: one file for each state that a row leaves, and one for each group of junctions;
-besides, what several states share (`awaiting_person`, `busy`, `resuming`), and what the acts of tools do (`acts`)."""
+"""What the rows of the table do, one module for each state that a row leaves.
+
+What several rows do at the junction in which they end is in `junctions`; the questions of the table are in `guards`.
+"""

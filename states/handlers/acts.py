@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..effects import SendToAgent
 from ..policy.policy import Policy
-from ..projections.reply_text import text_of_reply
-from ..states import InRound
+from ..replies.reply_text import text_of_reply
+from ..state import InRound
 from ..step_builder import StepBuilder
 from ..values.acts import AgentMail, Speech, SubAgents, WorkComplete, with_indexes
 from ..values.messages import ToolResult
@@ -32,31 +32,31 @@ def fault_of(call: RoundCall, result: ToolResult, policy: Policy, *, cancelled: 
     return None
 
 
-def carry_out(draft: StepBuilder[InRound], call: RoundCall, result: ToolResult) -> None:
+def carry_out(step: StepBuilder[InRound], call: RoundCall, result: ToolResult) -> None:
     """Record what was said, deliver what was said for now, post what was written, note what was claimed."""
     if result.error:
         return
     for act, index in with_indexes(result.acts):
-        said = draft.heard(index)
+        said = step.heard(index)
         if isinstance(act, Speech):
-            place = (call.seq, draft.open_round.place(call.call_id), index)
+            place = (call.seq, step.open_round.place(call.call_id), index)
             spoken = Spoken(said=said, place=place, now=act.when == "now")
-            draft.change_turn(said=tuple(sorted((*draft.turn.said, spoken), key=lambda one: one.place)))
+            step.change_turn(said=tuple(sorted((*step.turn.said, spoken), key=lambda one: one.place)))
             if spoken.now:
-                draft.deliver(said)
+                step.deliver(said)
         elif isinstance(act, WorkComplete):
-            draft.set_round(draft.open_round.claimed(said))
+            step.set_round(step.open_round.claimed(said))
         elif isinstance(act, AgentMail):
-            post(draft, act, index)
+            post(step, act, index)
 
 
-def post(draft: StepBuilder[InRound], mail: AgentMail, index: int) -> None:
+def post(step: StepBuilder[InRound], mail: AgentMail, index: int) -> None:
     """Send a message to another agent."""
-    draft.act(
+    step.act(
         SendToAgent(
-            effect_id=draft.next_id(),
+            effect_id=step.next_id(),
             target=mail.target,
-            said=draft.heard(index),
+            said=step.heard(index),
             audience=mail.audience,
             silent=mail.silent,
         )

@@ -1,6 +1,6 @@
 """Out of `Cancelling`: what was running acknowledges that it stopped, or time is up.
 
-A tool that had truly finished keeps its result (case P7); those are taken as in `tool_executing`.
+A tool that had truly finished keeps its result; those are taken as in `tool_executing`.
 """
 
 from __future__ import annotations
@@ -20,44 +20,44 @@ from ..values.messages import Made
 from . import awaiting_sub_agents, tool_executing
 
 
-def drop_question(draft: StepBuilder[Cancelling], event: AskUserQuestionPending, context: Context) -> None:
+def drop_question(step: StepBuilder[Cancelling], event: AskUserQuestionPending, context: Context) -> None:
     """A question that comes after the cancel is not asked."""
-    call = draft.open_round.call(event.effect_id)
-    draft.settle(call.call_id, Made(text=context.policy.texts.cancelled), error=True)
+    call = step.open_round.call(event.effect_id)
+    step.settle(call.call_id, Made(text=context.policy.texts.cancelled), error=True)
 
 
-def take_interruption(draft: StepBuilder[Cancelling], event: ToolInterrupted, context: Context) -> None:
+def take_interruption(step: StepBuilder[Cancelling], event: ToolInterrupted, context: Context) -> None:
     """The process died before the tool had stopped; if it must not run twice, nobody knows whether it ran."""
     texts = context.policy.texts
-    must_be_known = draft.open_round.named(event.call_id).crash in ("at_most_once", "reconcile")
-    draft.settle(event.call_id, Made(text=texts.in_doubt if must_be_known else texts.cancelled), error=True)
+    must_be_known = step.open_round.named(event.call_id).crash in ("at_most_once", "reconcile")
+    step.settle(event.call_id, Made(text=texts.in_doubt if must_be_known else texts.cancelled), error=True)
 
 
-def take_verdict(draft: StepBuilder[Cancelling], event: ToolReconciled, context: Context) -> None:
+def take_verdict(step: StepBuilder[Cancelling], event: ToolReconciled, context: Context) -> None:
     """A call that ran keeps its result; one that did not never will now; of the others nobody knows."""
-    texts, call = context.policy.texts, draft.open_round.call(event.effect_id)
+    texts, call = context.policy.texts, step.open_round.call(event.effect_id)
     if event.verdict == "ran":
-        tool_executing.take_result(draft, event, context)
+        tool_executing.take_result(step, event, context)
     else:
         text = texts.did_not_run if event.verdict == "did_not_run" else texts.in_doubt
-        draft.settle(call.call_id, Made(text=text), error=True)
+        step.settle(call.call_id, Made(text=text), error=True)
 
 
-def take_outcome(draft: StepBuilder[Cancelling], event: SubAgentFinished, context: Context) -> None:
+def take_outcome(step: StepBuilder[Cancelling], event: SubAgentFinished, context: Context) -> None:
     """A sub-agent has stopped, or had finished."""
-    awaiting_sub_agents.take_outcome(draft, event)
+    awaiting_sub_agents.take_outcome(step, event)
 
 
-def take_failure(draft: StepBuilder[Cancelling], event: EffectFailed, context: Context) -> None:
+def take_failure(step: StepBuilder[Cancelling], event: EffectFailed, context: Context) -> None:
     """A tool or a sub-agent broke while it was to stop; one that was only asked about its call leaves that unknown."""
-    if any(child.effect_id == event.effect_id for child in draft.open_round.unfinished):
-        awaiting_sub_agents.take_outcome(draft, event)
-    elif (running := draft.open_round.started(event.effect_id)).reconciling is not None:
-        draft.settle(running.call_id, Made(text=context.policy.texts.in_doubt), error=True)
+    if any(child.effect_id == event.effect_id for child in step.open_round.unfinished):
+        awaiting_sub_agents.take_outcome(step, event)
+    elif (running := step.open_round.started(event.effect_id)).reconciling is not None:
+        step.settle(running.call_id, Made(text=context.policy.texts.in_doubt), error=True)
     else:
-        tool_executing.take_failure(draft, event, context)
+        tool_executing.take_failure(step, event, context)
 
 
-def close_when_stopped(draft: StepBuilder[Cancelling], event: CloseRequested, context: Context) -> Cancelling:
+def close_when_stopped(step: StepBuilder[Cancelling], event: CloseRequested, context: Context) -> Cancelling:
     """The conversation ends once everything has stopped."""
-    return draft.same(closing=True)
+    return step.same(closing=True)

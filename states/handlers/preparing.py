@@ -8,16 +8,16 @@ from ..states import MemoryRecalling, ProfileSelecting
 from ..step_builder import StepBuilder
 
 
-def take_profile(draft: StepBuilder[ProfileSelecting], event: ProfileSelected | EffectFailed, context: Context) -> None:
-    """The turn goes on with the profile chosen; unless it is one that there is, with the first one (case J2)."""
+def take_profile(step: StepBuilder[ProfileSelecting], event: ProfileSelected | EffectFailed, context: Context) -> None:
+    """The turn goes on with the profile chosen; unless it is one that there is, with the first one."""
     if isinstance(event, ProfileSelected):
-        draft.spend(event.usage)
+        step.spend(event.usage)
         if any(profile.name == event.profile for profile in context.policy.profiles):
-            draft.change_turn(profile=event.profile)
+            step.change_turn(profile=event.profile)
 
 
-def take_memory(draft: StepBuilder[MemoryRecalling], event: MemoryRecalled | EffectFailed, context: Context) -> None:
-    """The turn goes on with what was found, or without (case J4)."""
+def take_memory(step: StepBuilder[MemoryRecalling], event: MemoryRecalled | EffectFailed, context: Context) -> None:
+    """The turn goes on with what was found, or without."""
     if isinstance(event, MemoryRecalled):
-        draft.spend(event.usage)
-        draft.change_turn(memory=draft.heard())
+        step.spend(event.usage)
+        step.change_turn(memory=step.heard())

@@ -13,27 +13,29 @@ from typing import Any
 from ..context import Context
 from ..effects import CancelSubAgent, Effect, ExecuteTool, SpawnSubAgent, StartTimer
 from ..events import Resumed
-from ..states import Busy, Cancelling, Failed, RetryWaiting
+from ..junctions.again import again, asked_again
+from ..junctions.ending import rest_failed
+from ..junctions.rounds import close_round
+from ..junctions.stopping import abort_all
+from ..state import Busy
+from ..states import Cancelling, Failed, RetryWaiting
 from ..step_builder import StepBuilder
-from .again import again, asked_again
-from .ending import rest_failed
-from .stopping import abort_all, close_round
 
 
-def take_up(draft: StepBuilder[Busy], event: Resumed, context: Context) -> Busy:
+def take_up(step: StepBuilder[Busy], event: Resumed, context: Context) -> Busy:
     """Go on where the process died. A wait for a person is no attempt: it only gets its timer back."""
-    for effect in effects_again(draft.state, event.at, context):
-        draft.act(effect)
-    return draft.same(resumes=draft.state.resumes + (1 if draft.state.works else 0))
+    for effect in effects_again(step.state, event.at, context):
+        step.act(effect)
+    return step.same(resumes=step.state.resumes + (1 if step.state.works else 0))
 
 
-def give_up(draft: StepBuilder[Busy], event: Resumed, context: Context) -> Failed:
+def give_up(step: StepBuilder[Busy], event: Resumed, context: Context) -> Failed:
     """Each process that took this up died of it, or so it seems: a person has to look at it."""
     texts = context.policy.texts
-    abort_all(draft)
-    close_round(draft, context, running=texts.in_doubt, unrun=texts.interrupted)
-    draft.fail("interrupted", texts.died_too_often)
-    return rest_failed(draft, event, context)
+    abort_all(step)
+    close_round(step, context, running=texts.in_doubt, unrun=texts.interrupted)
+    step.fail("interrupted", texts.died_too_often)
+    return rest_failed(step, event, context)
 
 
 def effects_again(state: Busy, at: datetime, context: Context) -> Sequence[Effect]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ..context import Context
 from ..events import RetryDue
+from ..junctions.asking import send
 from ..states import LlmRequesting, RetryWaiting
 from ..step_builder import StepBuilder
-from .asking import send
 
 
-def ask_again(draft: StepBuilder[RetryWaiting], event: RetryDue, context: Context) -> LlmRequesting:
+def ask_again(step: StepBuilder[RetryWaiting], event: RetryDue, context: Context) -> LlmRequesting:
     """The next attempt at the same model."""
-    return send(draft, event.at, context, attempt=draft.state.attempt)
+    return send(step, event.at, context, attempt=step.state.attempt)

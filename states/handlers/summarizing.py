@@ -5,30 +5,30 @@ from __future__ import annotations
 from ..context import Context
 from ..effects import Abort
 from ..events import CloseRequested, EffectFailed, Event, TurnSummarized
+from ..junctions.ending import leave_turn
 from ..states import Summarizing
 from ..step_builder import StepBuilder
-from .ending import leave_turn
 
 
-def take_summary(draft: StepBuilder[Summarizing], event: TurnSummarized | EffectFailed, context: Context) -> None:
+def take_summary(step: StepBuilder[Summarizing], event: TurnSummarized | EffectFailed, context: Context) -> None:
     """The summary, if it says something, is what is shown of the turn; what was said to the user, and what a sub-agent
-    answers, stays what it was (case S12)."""
-    draft.ending = draft.state.ending
+    answers, stays what it was."""
+    step.ending = step.state.ending
     if isinstance(event, TurnSummarized):
-        draft.spend(event.usage)
-    leave_turn(draft, context)
+        step.spend(event.usage)
+    leave_turn(step, context)
     if isinstance(event, TurnSummarized) and event.summary.strip():
-        draft.show(draft.heard())
+        step.show(step.heard())
 
 
-def stop(draft: StepBuilder[Summarizing], event: Event, context: Context) -> None:
+def stop(step: StepBuilder[Summarizing], event: Event, context: Context) -> None:
     """Only the summary is stopped: the turn had come to its end."""
-    draft.act(Abort(effect_id=draft.state.effect_id))
-    draft.ending = draft.state.ending
-    leave_turn(draft, context)
+    step.act(Abort(effect_id=step.state.effect_id))
+    step.ending = step.state.ending
+    leave_turn(step, context)
 
 
-def close(draft: StepBuilder[Summarizing], event: CloseRequested, context: Context) -> None:
+def close(step: StepBuilder[Summarizing], event: CloseRequested, context: Context) -> None:
     """The turn had come to its end, and so does the conversation."""
-    stop(draft, event, context)
-    draft.closing = True
+    stop(step, event, context)
+    step.closing = True

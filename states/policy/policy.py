@@ -1,10 +1,10 @@
 """The rules that a host chooses for a conversation.
 
-How often a failed request is tried again, what a cancel does to a question, how many tools run at once: systems
-differ here, so the rules are data. They are stored in the log, so a conversation that is replayed years later is
-replayed under the rules that held.
+How often a failed request is tried again, what a cancel does to a question, how many tools run at once: systems differ
+here, so the rules are data. They are stored in the log, so a conversation that is replayed years later is replayed
+under the rules that held.
 
-Seeds (001) and cases (P26) are numbers of turnwise's own requirements, which its tests quote.
+Seeds and cases are numbers of turnwise's own requirements, which its tests quote.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ class ModelSpec(Rules):
     """As litellm has it, or the `name` of the host's own model."""
 
     window: int | None = Field(default=None, ge=1)
-    """How many tokens it takes in; None if that is not known, and then nothing is condensed before the
-    model has said that a request was too long."""
+    """How many tokens it takes in; None if that is not known, and then nothing is condensed before the model has said
+    that a request was too long."""
 
 
 class Questions(Rules):
-    """How questions to a person are handled (seed 002)."""
+    """How questions to a person are handled."""
 
     alongside: Literal["in_order", "alone"] = "in_order"
-    """A question beside other calls: in_order, it waits for those before it and those behind it wait for the
-    answer; alone, every call of that response gets an error result and the model is asked again."""
+    """A question beside other calls: in_order, it waits for those before it and those behind it wait for the answer;
+    alone, every call of that response gets an error result and the model is asked again."""
 
     answer: Literal["json", "readable"] = "json"
     """How the model reads an answer: as JSON, or as text with previews and notes."""
@@ -105,18 +105,18 @@ class SpeechRules(Rules):
     """What becomes of speech that a tool brings for the end of the turn; speech for now is always delivered."""
 
     keep: Literal["last", "each"] = "last"
-    """Of several, the last in call order (seed 000), or each in call order."""
+    """Of several, the last in call order, or each in call order."""
 
     empty: Literal["error", "deliver"] = "error"
-    """Speech without text is refused (000), or delivered like any other (004)."""
+    """Speech without text is refused, or delivered like any other."""
 
     never_fail: bool = False
-    """Whether bad arguments of a speaking tool are acknowledged all the same (004, case B4): a number is said as it
-    reads, and without any text nothing is delivered. For the tools that come with turnwise."""
+    """Whether bad arguments of a speaking tool are acknowledged all the same: a number is said as it reads, and without
+    any text nothing is delivered. For the tools that come with turnwise."""
 
 
 class Repeats(Rules):
-    """Calls that were made before: same tool, same arguments, the order of their keys aside (seed 001, case J8)."""
+    """Calls that were made before: same tool, same arguments, the order of their keys aside."""
 
     window: int = Field(default=0, ge=0)
     """Over how many requests of the turn a call is remembered; 0 lets every call run. Calls that act (speak, ask,
@@ -124,7 +124,7 @@ class Repeats(Rules):
 
 
 class Empty(Rules):
-    """What becomes of a response without text and calls (seed 001, case J11)."""
+    """What becomes of a response without text and calls."""
 
     in_a_row: int = Field(default=1, ge=1)
     """After tool results: how many in a row until the model is given the fallback prompt, once; where a turn ends by a
@@ -139,14 +139,14 @@ class Recovery(Rules):
 
 
 class Recent(Rules):
-    """Requests hold only what was said lately, in whatever conversation of the owner (seed 001, case J3)."""
+    """Requests hold only what was said lately, in whatever conversation of the owner."""
 
     seconds: Annotated[Seconds, Field(gt=0)] = 300.0
     """How many seconds back a request looks; a message that is just this old is still in."""
 
 
 class Profile(Rules):
-    """A way for the model to behave, chosen for each turn (seed 001)."""
+    """A way for the model to behave, chosen for each turn."""
 
     name: Text = Field(min_length=1)
     """Under which it is chosen."""
@@ -155,13 +155,13 @@ class Profile(Rules):
     """What the system message says in its turns, behind the conversation's own system prompt."""
 
     tools: tuple[Text, ...] | None = None
-    """The tools that may be called; None allows all. Nothing holds a call to it yet (case J9)."""
+    """The tools that may be called; None allows all. Nothing holds a call to it yet."""
 
     recall: bool = True
-    """Whether older conversations may be searched for this profile (case J4)."""
+    """Whether older conversations may be searched for this profile."""
 
     guidance: bool = True
-    """Whether the system message tells how to reach the user, where there is a tool for it (case S18)."""
+    """Whether the system message tells how to reach the user, where there is a tool for it."""
 
 
 class Policy(Rules):
@@ -174,25 +174,25 @@ class Policy(Rules):
     """The first is the one to fall back to. Fewer than two, and nothing is chosen."""
 
     text: Literal["reply", "fallback", "thought"] = "reply"
-    """Is the model's text shown? Always (seeds 001, 002), only if nothing was said by tool (000), or never (004)."""
+    """Is the model's text shown? Always, only if nothing was said by tool, or never."""
 
     speech: SpeechRules = SpeechRules()
     """What becomes of what is said by tool."""
 
     ends_on: Literal["text", "work_complete"] = "text"
-    """What ends a turn: text without calls (001, 002, 004), or the claim that the work is complete (000)."""
+    """What ends a turn: text without calls, or the claim that the work is complete."""
 
     nudges: int = Field(default=2, ge=0)
-    """How often in a turn the model is reminded of what the rules ask for, before the turn ends as it is. Ours."""
+    """How often in a turn the model is reminded of what the rules ask for, before the turn ends as it is."""
 
     silent: Literal["allow", "nudge", "fallback"] = "allow"
-    """A turn in which nothing would reach the user: let it be (004), remind the model, or deliver its text."""
+    """A turn in which nothing would reach the user: let it be, remind the model, or deliver its text."""
 
     verify: int = Field(default=0, ge=0)
     """How often in a turn the check of a claim may fail before the turn ends as incomplete; 0 checks nothing."""
 
     summarize: bool = False
-    """Whether a summary of a turn that ended well is written for display; it never changes what was said (000)."""
+    """Whether a summary of a turn that ended well is written for display; it never changes what was said."""
 
     questions: Questions = Questions()
     """How the model's questions to a person are handled."""
@@ -201,7 +201,7 @@ class Policy(Rules):
     """How many seconds a call waits for a person to allow it before it is denied; None waits for ever."""
 
     sub_agent_deadline: Seconds | None = 1800.0
-    """How many seconds a turn waits for its sub-agents (case P26); None waits for ever. Ours."""
+    """How many seconds a turn waits for its sub-agents; None waits for ever."""
 
     parallel: int = Field(default=1, ge=1)
     """How many tools may run at once; their results always stand in call order."""
@@ -216,46 +216,46 @@ class Policy(Rules):
     """What becomes of a response with nothing in it."""
 
     plain_retry: int = Field(default=0, ge=0)
-    """How often a turn without an answer is asked once more with the bare system prompt and message (case J20)."""
+    """How often a turn without an answer is asked once more with the bare system prompt and message."""
 
     when_busy: WhenBusy = "refuse"
-    """A message during a turn: refused (seed 002), queued for the next turn (003), or steered into this one. A message
-    may say otherwise for itself."""
+    """A message during a turn: refused, queued for the next turn, or steered into this one. A message may say otherwise
+    for itself."""
 
     retry: Retry = Retry()
     """When a model request that failed is sent again."""
 
     on_failure: Literal["fail", "reply"] = "fail"
-    """A turn that cannot go on rests in Failed (002), or ends with a reply that says why (001)."""
+    """A turn that cannot go on rests in Failed, or ends with a reply that says why."""
 
     dialogue: Literal["transcript"] | Recent = "transcript"
     """What of the past a request holds: all of it, condensed when it fills the window, or the last minutes only."""
 
     window: float = Field(default=0.9, gt=0, le=1)
-    """The share of a model's window that counts as full (case P21)."""
+    """The share of a model's window that counts as full."""
 
     recall: bool = False
-    """Whether older conversations are searched for each turn (001)."""
+    """Whether older conversations are searched for each turn."""
 
     route: bool = False
-    """Whether a profile is chosen for each turn (001)."""
+    """Whether a profile is chosen for each turn."""
 
     fresh_context: bool = False
-    """Whether requests tell the time and the place (case J6). Nothing tells them yet."""
+    """Whether requests tell the time and the place. Nothing tells them yet."""
 
     transcription_note: bool = False
-    """Whether the model is told that messages were spoken and may be misheard (case J5). Nothing tells it yet."""
+    """Whether the model is told that messages were spoken and may be misheard. Nothing tells it yet."""
 
     redact: bool = False
-    """Whether secrets are taken out of messages before anything else sees them (case J1). The engine has nothing that
-    does it yet, and warns where a conversation asks for it."""
+    """Whether secrets are taken out of messages before anything else sees them. The engine has nothing that does it
+    yet, and warns where a conversation asks for it."""
 
     marker: Text | None = None
-    """A word of the model's tool protocol: lines of a reply that begin with it are not for people (case J13)."""
+    """A word of the model's tool protocol: lines of a reply that begin with it are not for people."""
 
     relay: Literal["nudge_then_deliver", "prompt_only"] = "nudge_then_deliver"
     """A message for the user that a turn was to pass on, and did not: remind the model, then deliver it as it is, or
-    leave it to the prompt (003, case D7)."""
+    leave it to the prompt."""
 
     cancel_deadline: Seconds = 5.0
     """How many seconds a cancelled tool may take to stop before the turn ends without it."""

@@ -1,7 +1,4 @@
-"""Ready sets of rules, one for each way of conversing that turnwise knows.
-
-Seeds and cases are numbers of turnwise's own requirements, which its tests quote.
-"""
+"""Ready sets of rules, one for each way of conversing that turnwise knows."""
 
 from __future__ import annotations
 
@@ -10,13 +7,13 @@ from .texts import Texts
 
 
 def assistant() -> Policy:
-    """An assistant that answers in text, uses tools one at a time and may ask its user (seed 002). `Pure.`"""
+    """An assistant that answers in text, uses tools one at a time and may ask its user. `Pure.`"""
     return Policy()
 
 
 def reply_flow() -> Policy:
     """A voice assistant that remembers: secrets taken out, a profile chosen, older conversations searched, only the
-    last minutes in a request, eight requests a turn, and a reply whatever fails (seed 001). `Pure.`"""
+    last minutes in a request, eight requests a turn, and a reply whatever fails. `Pure.`"""
     return Policy(
         limits=Limits(requests=8, last="plain"),
         repeats=Repeats(window=8),
@@ -34,29 +31,27 @@ def reply_flow() -> Policy:
 
 
 def explicit_response() -> Policy:
-    """An agent that works until it claims to be done and says by tool what the user receives; the claim is checked,
-    and a last text is delivered only if nothing was said (seed 000). `Pure.`"""
+    """An agent that works until it claims to be done and says by tool what the user receives; the claim is checked, and
+    a last text is delivered only if nothing was said. `Pure.`"""
     return Policy(text="fallback", ends_on="work_complete", silent="fallback", verify=5)
 
 
 def talk() -> Policy:
-    """An agent whose text is its thinking: the user hears what it says by tool, at once, and nothing else (seed 004).
-    `Pure.`"""
+    """An agent whose text is its thinking: the user hears what it says by tool, at once, and nothing else. `Pure.`"""
     return Policy(text="thought", speech=SpeechRules(keep="each", empty="deliver", never_fail=True))
 
 
 def foreground() -> Policy:
     """An agent with a user, which passes on what background agents have for that user; what comes while it is busy
-    waits (seed 003). `Pure.`"""
+    waits. `Pure.`"""
     return Policy(when_busy="queue", relay="nudge_then_deliver")
 
 
 def background() -> Policy:
-    """An agent that works for another one; its own text reaches nobody (seed 003, case D12). `Pure.`"""
+    """An agent that works for another one; its own text reaches nobody. `Pure.`"""
     return Policy(text="thought", when_busy="queue")
 
 
 def sub_agent() -> Policy:
-    """An agent that a turn of another one started, and that answers it: its last text is its result (case P25).
-    `Pure.`"""
+    """An agent that a turn of another one started, and that answers it: its last text is its result. `Pure.`"""
     return Policy(text="thought", when_busy="queue", limits=Limits(requests=20), on_failure="reply")

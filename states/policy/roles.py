@@ -1,7 +1,7 @@
 """Who an agent is to the others, and which of the built-in tools that gives it.
 
-A *foreground* agent has a user; a *background* agent works for a foreground one; a *sub-agent* was started by a turn
-of another agent, and answers it. What each may call is data (case D2): whoever offers tools asks here.
+A *foreground* agent has a user; a *background* agent works for a foreground one; a *sub-agent* was started by a turn of
+another agent, and answers it. What each may call is data: whoever offers tools asks here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NAMES: dict[Role, str] = {
 }
 
 MAX_DEPTH = 1
-"""How deep sub-agents may start sub-agents of their own: a sub-agent may not (case P20)."""
+"""How deep sub-agents may start sub-agents of their own: a sub-agent may not."""
 
 
 def role_fault(tool: str, role: Role, depth: int = 0) -> str | None:

@@ -20,11 +20,11 @@ ActKind = Literal["speech", "work_complete", "question", "mail", "children"]
 """The kinds of act that a tool may declare."""
 
 Audience = Literal["user", "agent"]
-"""For whom an agent writes to another: for that agent's user, or for the agent alone (seed 003)."""
+"""For whom an agent writes to another: for that agent's user, or for the agent alone."""
 
 
 class Speech(Tagged):
-    """Something said to the user: now, or once the turn has ended and the policy chose it (seeds 000 and 004)."""
+    """Something said to the user: now, or once the turn has ended and the policy chose it."""
 
     type: Literal["speech"] = "speech"
     text: Text
@@ -37,7 +37,7 @@ class Speech(Tagged):
 
 
 class WorkComplete(Tagged):
-    """The claim that the work is done. `confidence` lies between 0 and 1 (case S9)."""
+    """The claim that the work is done. `confidence` lies between 0 and 1."""
 
     type: Literal["work_complete"] = "work_complete"
     summary: Text

@@ -1,9 +1,9 @@
 """Why something failed, in a handful of kinds that decide what may be done about it.
 
-Providers and their libraries know dozens of errors; a conversation asks two things only: is it worth trying
-again, and would another model fare better? Whoever performs a request maps each error to exactly one kind. The last
-four are ours: nobody here can carry this out, the work was checked and found wanting, the program died too often, and
-something broke that should not.
+Providers and their libraries know dozens of errors; a conversation asks two things only: is it worth trying again, and
+would another model fare better? Whoever performs a request maps each error to exactly one kind. The last four do not
+come from a provider: nothing here can carry the effect out, the work was checked and found incomplete, the program died
+too often, or something broke inside the program.
 """
 
 from __future__ import annotations
@@ -33,4 +33,4 @@ NO_FAULT_OF_A_MODEL: frozenset[FailureKind] = frozenset({"unavailable", "unverif
 TRANSIENT: frozenset[FailureKind] = frozenset(
     {"rate_limit", "server_error", "timeout", "network", "malformed_response"}
 )
-"""Kinds that pass by themselves: worth another attempt, then another model. All others fail at once (case P11)."""
+"""Kinds that pass by themselves: worth another attempt, then another model. All others fail at once."""

@@ -20,16 +20,17 @@ from ..errors import InvalidInput
 from .value import MAX_QUOTED, Value, shortened
 
 MAX_IMAGE = 10_000_000
-"""The most characters of one image as a `data:` URL, which is a file of 7.5 MB. Ours: more than a camera's JPEG."""
+"""The most characters of one image as a `data:` URL, which is a file of 7.5 MB. Chosen to be more than a camera's JPEG
+needs."""
 
 MAX_ADDRESS = 8_000
 """The most characters of an address on the web: what every server should take (RFC 9110, 4.1)."""
 
 MAX_IMAGES = 20
-"""The most images of one message, or of one result. Ours."""
+"""The most images of one message, or of one result."""
 
 MAX_TOGETHER = 20_000_000
-"""The most characters of all images of one message. Ours: about what providers take in one request."""
+"""The most characters of all images of one message. Chosen to be about what providers take in one request."""
 
 _SIGNATURES = {
     "image/png": re.compile(rb"\x89PNG\r\n\x1a\n"),

@@ -1,8 +1,8 @@
 """Messages that wait: said while a turn was under way, and not answered yet.
 
-A queued message begins the next turn; a steered one enters this turn before its next model request, or begins the
-next turn if this one ends first. What another agent says waits in the same line: it begins a turn of its own, or, if it
-is silent, enters with whatever comes next and wakes nothing. A message leaves by entering the transcript or by being
+A queued message begins the next turn; a steered one enters this turn before its next model request, or begins the next
+turn if this one ends first. What another agent says waits in the same line: it begins a turn of its own, or, if it is
+silent, enters with whatever comes next and wakes nothing. A message leaves by entering the transcript or by being
 withdrawn, never otherwise.
 """
 
@@ -12,7 +12,7 @@ from .acts import Audience
 from .value import Part
 
 MAX_INBOX = 100
-"""Messages that may wait at once. Ours: far more than a person types during a turn."""
+"""How many messages may wait at once. Chosen so that no person reaches it by typing during a turn."""
 
 
 class Waiting(Part):
@@ -29,8 +29,8 @@ class Waiting(Part):
 
 
 def first_batch(inbox: tuple[Waiting, ...]) -> tuple[Waiting, ...]:
-    """The messages that begin the next turn: those of people together, as far as they stand together (case D10); one
-    of another agent by itself; silent ones that came before it with either. `Pure.`"""
+    """The messages that begin the next turn: those of people together, as far as they stand together; one of another
+    agent by itself; silent ones that came before it with either. `Pure.`"""
     batch: list[Waiting] = []
     first: Waiting | None = None
     for waiting in inbox:

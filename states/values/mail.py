@@ -1,8 +1,8 @@
 """How a message from another agent is written for a model, and read back.
 
-A model must be able to tell what its user said from what another agent had to say to that user (case D7) or to the
-model itself (case D8). The text stands between tags, escaped, so nothing in it can end the tag or pretend to be one;
-a tag that a user types or a tool returns is data like any other, since only messages of agents are wrapped (case D5).
+A model must be able to tell what its user said from what another agent had to say to that user or to the model itself.
+The text stands between tags, escaped, so nothing in it can end the tag or pretend to be one; a tag that a user types or
+a tool returns is data like any other, since only messages of agents are wrapped.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def read_message_for_user(written: str) -> MessageForUser | None:
 
 
 def write_system_message(text: str, origin: str) -> str:
-    """An internal update as a model reads it: no request of a user, and nothing to show to one (case D8). `Pure.`"""
+    """An internal update as a model reads it: no request of a user, and nothing to show to one. `Pure.`"""
     return f'<system_message origin="{_escaped(origin)}">{_escaped(text)}</system_message>'
 
 

@@ -18,17 +18,17 @@ from .value import Part, TaggedPart, Text, Value
 Role = Literal["user", "assistant", "tool"]
 
 CrashContract = Literal["pure", "idempotent", "reconcile", "at_most_once"]
-"""What may happen to a call of a tool that was running when the process died: run it again, run it again under the
-same key, ask whether it ran, or never run it twice."""
+"""What may happen to a call of a tool that was running when the process died: run it again, run it again under the same
+key, ask whether it ran, or never run it twice."""
 
 Stopped = Literal["cancelled", "denied"]
 """Why a call has no result of its own, where that is no fault: its turn was cancelled, or nobody allowed it."""
 
 
 class Heard(TaggedPart):
-    """The `index`-th text of the event at `seq`: a message's only text is 0; in a model's response 0 is what it
-    said, and 1 + n the fault of its n-th call; in a tool's result 0 is what the model reads, and behind it stand the
-    texts of its acts."""
+    """The `index`-th text of the event at `seq`: a message's only text is 0; in a model's response 0 is what it said,
+    and 1 + n the fault of its n-th call; in a tool's result 0 is what the model reads, and behind it stand the texts of
+    its acts."""
 
     type: Literal["heard"] = "heard"
     seq: int
@@ -83,8 +83,8 @@ class ToolCall(Value):
     """One call that a model asked for, with what the tool registry knew of it when the response entered.
 
     `call_id` is unique in the conversation; what the provider called it (providers repeat their ids) stays in
-    `provider_id`. `arguments` is the JSON text as the model wrote it. A call with a `fault` never runs: the fault
-    is its result. One with `approval` runs only if a person allows it.
+    `provider_id`. `arguments` is the JSON text as the model wrote it. A call with a `fault` never runs: the fault is
+    its result. One with `approval` runs only if a person allows it.
     """
 
     call_id: Text = Field(min_length=1)
@@ -120,11 +120,10 @@ class Message(Part):
 
     `message_id` is the id under which a user's message was sent; one that another agent wrote has that agent as its
     `origin`, and says for whom it is. `thinking` and `opaque` (a provider's sealed thinking blocks) are the model's
-    own; `model` is who said it.
-    `tool_call_id` and `error` are set on a tool's result; `stopped` says of an error that it tells of no fault: a
-    person stopped the turn, or did not allow the call. `deliveries` are the texts of this message that went to the
-    user: its own, or the speeches of a result. `undelivered` says that it holds a speech that did not, because its turn
-    ended without it.
+    own; `model` is who said it. `tool_call_id` and `error` are set on a tool's result; `stopped` says of an error that
+    it tells of no fault: a person stopped the turn, or did not allow the call. `deliveries` are the texts of this
+    message that went to the user: its own, or the speeches of a result. `undelivered` says that it holds a speech that
+    did not, because its turn ended without it.
     """
 
     role: Role

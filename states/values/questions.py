@@ -1,9 +1,9 @@
 """What a person can be asked, and what counts as an answer.
 
-The shape and its bounds (1-4 questions, 2-4 options, a header of up to 12 characters, `multiSelect`) are those of
-the ask_user_question tool that models know; the names in JSON are its names. Beyond the bounds a question must be
-answerable without doubt: no two questions or labels alike, nothing blank, no option called "Other" (every form
-offers free text under that name), and no preview where several options may be chosen (case P16).
+The shape and its bounds (1-4 questions, 2-4 options, a header of up to 12 characters, `multiSelect`) are those of the
+ask_user_question tool that models know; the names in JSON are its names. Beyond the bounds a question must be
+answerable without doubt: no two questions or labels alike, nothing blank, no option called "Other" (every form offers
+free text under that name), and no preview where several options may be chosen.
 """
 
 from __future__ import annotations

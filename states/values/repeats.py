@@ -1,4 +1,4 @@
-"""Calls that were made before: the same tool with the same arguments, whatever the order of their keys (case J8).
+"""Calls that were made before: the same tool with the same arguments, whatever the order of their keys.
 
 A model that calls the same tool again and again with the same arguments learns nothing new. Fingerprints of the calls
 of the last requests are kept with the turn, so a repeated call is known without looking back through the history.
@@ -24,7 +24,7 @@ def fingerprint(call: ToolCall) -> str:
 
 def is_repeated(call: ToolCall, seen: Sequence[str]) -> bool:
     """Whether this call was seen before. Calls that act are never held to be repeated: what is said twice is meant
-    twice (case B10). `Pure.`"""
+    twice. `Pure.`"""
     return not call.acts and fingerprint(call) in seen
 
 

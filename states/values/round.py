@@ -1,7 +1,7 @@
 """A round: the tool calls of one response, from the first start to the last result.
 
-Calls start in the order in which the model asked for them, as many at once as the policy allows. An exclusive call
-is a barrier: it starts alone, and nothing behind it starts before it ended. So is one that a person must allow.
+Calls start in the order in which the model asked for them, as many at once as the policy allows. An exclusive call is a
+barrier: it starts alone, and nothing behind it starts before it ended. So is one that a person must allow.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ class Spoken(Part):
 
 
 class Delivered(Part):
-    """Something handed over to the user: by which effect, and what. `relayed` tells that it is another
-    agent's message, passed on as it was (case D7)."""
+    """Something handed over to the user: by which effect, and what. `relayed` tells that it is another agent's message,
+    passed on as it was."""
 
     effect_id: int
     said: Said
@@ -37,8 +37,8 @@ class Delivered(Part):
 class TurnRecord(Part):
     """A turn under way.
 
-    `requests`, `tool_calls`, `spent` and `since` count since the last human input; `usage` is the whole turn's.
-    `model` is the place of the model in `Policy.models`: a fallback, once taken, is kept to the end of the turn.
+    `requests`, `tool_calls`, `spent` and `since` count since the last human input; `usage` is the whole turn's. `model`
+    is the place of the model in `Policy.models`: a fallback, once taken, is kept to the end of the turn.
     """
 
     number: int
@@ -84,7 +84,7 @@ class TurnRecord(Part):
     """Messages for the user that this turn is to pass on: those that began it, or that a failed turn left to it."""
 
     cut_off: bool = False
-    """Whether the provider cut the newest response off (case P41)."""
+    """Whether the provider cut the newest response off."""
 
     final: Heard | None = None
     """The newest text of the model."""
@@ -93,7 +93,7 @@ class TurnRecord(Part):
     """The claim that the work is complete."""
 
     asked_to_speak: bool = False
-    """Whether the model was asked for its answer, after a claim with nothing said (case S17)."""
+    """Whether the model was asked for its answer, after a claim with nothing said."""
 
     rejections: int = 0
     """How often the check of a claim failed."""

@@ -25,11 +25,11 @@ else:
 V = TypeVar("V", bound=BaseModel)
 
 MAX_TEXT = 1_000_000
-"""The longest text, in characters, that one request may bring. Ours: about ten novels' worth of context windows."""
+"""The longest text, in characters, that one request may bring. Chosen to be more than any model's window."""
 
 
 MAX_SENTENCE = 500
-"""The most characters of a sentence that tells what is wrong. Ours: a model reads it, and so may a person."""
+"""The most characters of a sentence that tells what is wrong. Chosen for its readers, a model or a person."""
 
 MAX_QUOTED = 200
 """The most characters of a text that such a sentence repeats, so that what is wrong with it is still read."""

@@ -267,7 +267,7 @@ def reports_in(state: State) -> Iterator[type[Report]]:
     """The types of reports that concern this state. `Pure.`"""
     for kind in REPORTS:
         round_ = _round(state)
-        if kind in state.HEEDS and not (kind is ToolInterrupted and not (round_ and round_.running)):
+        if kind in state.REPORTS and not (kind is ToolInterrupted and not (round_ and round_.running)):
             yield kind
 
 

@@ -36,7 +36,7 @@ from turnwise.states import (
 )
 from turnwise.states.policy.policy import Empty
 from turnwise.states.policy.presets import reply_flow
-from turnwise.states.projections.reply_text import text_of_reply
+from turnwise.states.replies.reply_text import text_of_reply
 
 from ..support.agents_and_flows import COOK, GUIDE, Flow
 from ..support.conversation import asking, call, completing, mailing, responding, spawning, talking

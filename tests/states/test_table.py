@@ -30,7 +30,6 @@ from turnwise.states import (
     ToolComplete,
     ToolResult,
     UserMessage,
-    handlers,
     machine,
     transition,
 )
@@ -48,7 +47,7 @@ from turnwise.states.grammar import (
     on,
     refuse,
 )
-from turnwise.states.handlers import guards
+from turnwise.states.guards.turns import is_closing
 from turnwise.states.machine import Edge, TableFault, build, edges
 from turnwise.states.states import STATES
 from turnwise.states.step_builder import StepBuilder
@@ -95,9 +94,13 @@ def names_in(module: ModuleType) -> set[str]:
 
 
 def modules_of_functions() -> list[ModuleType]:
-    """The guards, and the handlers of every state."""
-    names = [module.name for module in pkgutil.iter_modules(handlers.__path__, f"{handlers.__name__}.")]
-    return [guards, *map(import_module, names)]
+    """The modules of the guards, of the handlers of every state, and of those of the junctions."""
+    rooms = [import_module(f"turnwise.states.{room}") for room in ("guards", "handlers", "junctions")]
+    return [
+        import_module(module.name)
+        for room in rooms
+        for module in pkgutil.iter_modules(room.__path__, f"{room.__name__}.")
+    ]
 
 
 def members(annotation: Any) -> tuple[Any, ...]:
@@ -159,7 +162,7 @@ class TestTheTable:
         assert [edge for edge in EDGES if edge.source is Closed] == []
 
     def test_every_guard_and_handler_is_used(self) -> None:
-        """Law 15: each public function of guards.py and handlers/ stands in the table, or helps one that does."""
+        """Law 15: the table names each public function of guards/, handlers/ and junctions/, or another one uses it."""
         functions = [function for module in modules_of_functions() for function in public(module)]
         named = {name for module in modules_of_functions() for name in names_in(module)}
 
@@ -168,7 +171,7 @@ class TestTheTable:
         assert idle == []
 
     def test_the_table_uses_nothing_from_elsewhere(self) -> None:
-        """Its guards, handlers and reasons are public functions of guards.py and handlers/."""
+        """Its guards, handlers and reasons are public functions of guards/, handlers/ and junctions/."""
         functions = {function for module in modules_of_functions() for function in public(module)}
 
         assert sorted(map(name_of, used() - functions)) == []
@@ -237,7 +240,7 @@ class TestABrokenTable:
 
     def test_a_last_row_with_a_guard_lets_events_fall_through(self) -> None:
         """Law 15: the last row for an event has no guard."""
-        rows = on(UserMessage, to=SAME, when=guards.is_closing)
+        rows = on(UserMessage, to=SAME, when=is_closing)
 
         assert "Idle on UserMessage: the last choice has a guard" in self.broken([*rows, *self.without(UserMessage)])
 
@@ -266,7 +269,7 @@ class TestABrokenTable:
         ("branches", "fault"),
         [
             ([branch(to=Idle), branch(to=Closed)], "AGAIN: a choice without a guard shadows those behind it"),
-            ([branch(to=Idle, when=guards.is_closing)], "AGAIN: the last choice has a guard"),
+            ([branch(to=Idle, when=is_closing)], "AGAIN: the last choice has a guard"),
             ([], "AGAIN: the last choice has a guard"),
         ],
     )

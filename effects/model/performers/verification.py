@@ -14,8 +14,8 @@ from ....states.effects import VerifyWork
 from ....states.events import EffectFailed, WorkVerified
 from ....states.policy.policy import Policy
 from ....states.projections.recent_dialogue import of_turn
-from ....states.projections.reply_text import text_of_reply
 from ....states.projections.transcript import Transcript
+from ....states.replies.reply_text import text_of_reply
 from ...clock import Clock
 from ...context import EffectContext
 from ..port import LlmFailure

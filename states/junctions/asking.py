@@ -7,29 +7,30 @@ from datetime import datetime
 from ..context import Context
 from ..effects import CompactHistory, RequestLlm
 from ..events import Event
-from ..policy.nudges import after_empty
-from ..states import Compacting, LlmRequesting, State
+from ..replies.nudges import after_empty
+from ..state import State
+from ..states import Compacting, LlmRequesting
 from ..step_builder import StepBuilder
 from ..values.messages import Joined, Made, Said
 from ..values.turn import TurnRecord
 from .again import asked_again
 
 
-def request_model(draft: StepBuilder[State], event: Event, context: Context) -> LlmRequesting:
-    """Send the transcript to the model, with the steered and the silent messages at its end (cases D6, P37)."""
-    entering = tuple(message for message in draft.inbox if message.steer or message.silent)
-    draft.let_in(entering)
+def request_model(step: StepBuilder[State], event: Event, context: Context) -> LlmRequesting:
+    """Send the transcript to the model, with the steered and the silent messages at its end."""
+    entering = tuple(message for message in step.inbox if message.steer or message.silent)
+    step.let_in(entering)
     if any(message.steer for message in entering):
-        draft.count_anew(event.at)
-    draft.change_turn(requests=draft.turn.requests + 1)
-    return send(draft, event.at, context, attempt=1)
+        step.count_anew(event.at)
+    step.change_turn(requests=step.turn.requests + 1)
+    return send(step, event.at, context, attempt=1)
 
 
-def send(draft: StepBuilder[State], at: datetime, context: Context, *, attempt: int) -> LlmRequesting:
+def send(step: StepBuilder[State], at: datetime, context: Context, *, attempt: int) -> LlmRequesting:
     """Send the request that the turn wants; a further attempt counts as the same request."""
-    effect_id = draft.next_id()
-    draft.act(llm_request(effect_id, draft.turn, at, context))
-    return draft.within_turn(LlmRequesting, effect_id=effect_id, attempt=attempt)
+    effect_id = step.next_id()
+    step.act(llm_request(effect_id, step.turn, at, context))
+    return step.within_turn(LlmRequesting, effect_id=effect_id, attempt=attempt)
 
 
 def llm_request(effect_id: int, turn: TurnRecord, at: datetime, context: Context) -> RequestLlm:
@@ -61,18 +62,18 @@ def _in_passing(turn: TurnRecord) -> Said | None:
     return Joined(parts=told) if len(told) > 1 else next(iter(told), None)
 
 
-def condense(draft: StepBuilder[State], event: Event, context: Context) -> Compacting:
+def condense(step: StepBuilder[State], event: Event, context: Context) -> Compacting:
     """The history does not fit: condense all of it but what people said in this turn."""
-    return condense_up_to(draft, draft.seq)
+    return condense_up_to(step, step.seq)
 
 
-def condense_up_to(draft: StepBuilder[State], up_to: int) -> Compacting:
+def condense_up_to(step: StepBuilder[State], up_to: int) -> Compacting:
     """Condense what entered up to this step."""
-    effect_id = draft.next_id()
-    turn = draft.turn if draft.in_turn else None
-    draft.act(compact_effect(effect_id, up_to, turn))
+    effect_id = step.next_id()
+    turn = step.turn if step.in_turn else None
+    step.act(compact_effect(effect_id, up_to, turn))
     return Compacting(
-        book=draft.book, turn=turn, inbox=draft.inbox, resumes=draft.resumes, effect_id=effect_id, up_to=up_to
+        book=step.book, turn=turn, inbox=step.inbox, resumes=step.resumes, effect_id=effect_id, up_to=up_to
     )
 
 
@@ -88,22 +89,22 @@ def _condense_again(state: Compacting, effect_id: int, at: datetime, context: Co
     return compact_effect(effect_id, state.up_to, state.turn)
 
 
-def stop_at_limit(draft: StepBuilder[State], event: Event, context: Context) -> None:
-    """The turn may not ask the model again: it ends with a sentence of ours."""
-    conclude_with(draft, context.policy.texts.limit)
+def stop_at_limit(step: StepBuilder[State], event: Event, context: Context) -> None:
+    """The turn may not ask the model again: it ends with a sentence of the policy."""
+    conclude_with(step, context.policy.texts.limit)
 
 
-def conclude_with(draft: StepBuilder[State], text: str) -> None:
+def conclude_with(step: StepBuilder[State], text: str) -> None:
     """The turn ends incomplete, with this sentence, or, if it is empty, without any text."""
     if text.strip():
-        draft.say(Made(text=text))
-        draft.conclude("incomplete", Made(text=text))
+        step.say(Made(text=text))
+        step.conclude("incomplete", Made(text=text))
     else:
-        draft.conclude("incomplete")
+        step.conclude("incomplete")
 
 
-def prompt_again(draft: StepBuilder[State], event: Event, context: Context) -> None:
-    """Nothing came; the next request asks for it in other words (cases J11, J20)."""
-    again = after_empty(draft.turn, context)
+def prompt_again(step: StepBuilder[State], event: Event, context: Context) -> None:
+    """Nothing came; the next request asks for it in other words."""
+    again = after_empty(step.turn, context)
     assert again is not None, "the guard of this branch asks whether there is a way to ask again"
-    draft.change_turn(**again)
+    step.change_turn(**again)

@@ -7,39 +7,40 @@ from datetime import datetime
 from ..context import Context
 from ..effects import RecallMemory, SelectProfile
 from ..events import Event
+from ..guards.turns import may_search
 from ..policy.policy import Recent
-from ..states import MemoryRecalling, ProfileSelecting, State
+from ..state import State
+from ..states import MemoryRecalling, ProfileSelecting
 from ..step_builder import StepBuilder
 from ..values.messages import Heard
 from ..values.turn import TurnRecord
 from .again import asked_again
-from .guards import may_search
 
 
-def begin_turn(draft: StepBuilder[State], at: datetime, context: Context) -> None:
-    """The first messages that wait begin the next turn together (cases D10, P17). Those behind them begin turns of
-    their own, also if they were to be steered into the turn that is over."""
+def begin_turn(step: StepBuilder[State], at: datetime, context: Context) -> None:
+    """The first messages that wait begin the next turn together. Those behind them begin turns of their own, also if
+    they were to be steered into the turn that is over."""
     profiles = context.policy.profiles
-    draft.open_turn(at, profiles[0].name if profiles else "")
-    batch = draft.take_batch()
-    draft.inbox = tuple(waiting.replace(steer=False) for waiting in draft.inbox)
+    step.open_turn(at, profiles[0].name if profiles else "")
+    batch = step.take_batch()
+    step.inbox = tuple(waiting.replace(steer=False) for waiting in step.inbox)
     relay = tuple(Heard(seq=one.seq) for one in batch if one.audience == "user" and not one.silent)
     if relay and context.role == "foreground":
-        draft.change_turn(relay=relay)
+        step.change_turn(relay=relay)
 
 
-def select_profile(draft: StepBuilder[State], event: Event, context: Context) -> ProfileSelecting:
+def select_profile(step: StepBuilder[State], event: Event, context: Context) -> ProfileSelecting:
     """Let the router choose."""
-    effect_id = draft.next_id()
-    draft.act(SelectProfile(effect_id=effect_id))
-    return draft.within_turn(ProfileSelecting, effect_id=effect_id)
+    effect_id = step.next_id()
+    step.act(SelectProfile(effect_id=effect_id))
+    return step.within_turn(ProfileSelecting, effect_id=effect_id)
 
 
-def recall(draft: StepBuilder[State], event: Event, context: Context) -> MemoryRecalling:
+def recall(step: StepBuilder[State], event: Event, context: Context) -> MemoryRecalling:
     """Look for what belongs to this turn."""
-    effect_id = draft.next_id()
-    draft.act(recall_effect(effect_id, draft.turn, context))
-    return draft.within_turn(MemoryRecalling, effect_id=effect_id)
+    effect_id = step.next_id()
+    step.act(recall_effect(effect_id, step.turn, context))
+    return step.within_turn(MemoryRecalling, effect_id=effect_id)
 
 
 def recall_effect(effect_id: int, turn: TurnRecord, context: Context) -> RecallMemory:

@@ -1,16 +1,16 @@
 """What the model is told in passing: reminders of the rules, and other words for a request that came to nothing.
 
 Such a prompt belongs to one request. It is named by the effect, put into that request, and never enters the transcript,
-the updates or the next turn (case S10).
+the updates or the next turn.
 """
 
 from __future__ import annotations
 
 from ..context import Context
-from ..projections.reply_text import text_of_reply
 from ..values.messages import Made
 from ..values.turn import TurnRecord
 from .delivery_rules import may_show_text
+from .reply_text import text_of_reply
 
 
 def due_nudge(turn: TurnRecord, context: Context, *, text: str) -> str | None:
@@ -36,7 +36,7 @@ def _is_silent(turn: TurnRecord, context: Context, text: str) -> bool:
 
 def wants_text(turn: TurnRecord, context: Context) -> bool:
     """Whether a turn misses something that goes on without words: an answer, or the claim that is to end it. Where text
-    is only a thought nothing is missed (case B7), unless another agent waits for it (case P25). `Pure.`"""
+    is only a thought nothing is missed, unless another agent waits for it. `Pure.`"""
     policy = context.policy
     if turn.claim is not None and (turn.said or turn.deliveries or turn.final):
         return False  # what is left is the check
@@ -45,8 +45,8 @@ def wants_text(turn: TurnRecord, context: Context) -> bool:
 
 def after_empty(turn: TurnRecord, context: Context) -> dict[str, object] | None:
     """How the next request differs after a response with nothing in it, as changes to the turn's record; None if there
-    is no further way to ask (cases J11, J20). Under rules that want a claim the model is reminded of that instead (case
-    S10); once it has claimed, of the answer that is missing (case S17). `Pure.`"""
+    is no further way to ask. Under rules that want a claim the model is reminded of that instead; once it has claimed,
+    of the answer that is missing. `Pure.`"""
     policy, is_claimed = context.policy, turn.claim is not None
     if turn.worked and not turn.fell_back and (policy.ends_on == "text" or is_claimed):
         if turn.empties < policy.empty.in_a_row:

@@ -1,8 +1,7 @@
 """What of the model's words is for people.
 
 A model that speaks a tool protocol in plain text puts its protocol on lines of their own, behind a reserved marker;
-those lines are no answer (case J13). The log holds what the model really said; the marker is taken out where the text
-is used.
+those lines are no answer. The log holds what the model really said; the marker is taken out where the text is used.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..context import Context
+from ..policy.policy import Policy
 from ..values.messages import Heard, Said
 from ..values.turn import Spoken, TurnRecord
-from .policy import Policy
 
 Outstanding = tuple[tuple[Said, bool], ...]
 """What a turn has yet to hand over, in order; of each, whether it is another agent's message, passed on as it is."""
@@ -19,7 +19,7 @@ Outstanding = tuple[tuple[Said, bool], ...]
 
 def outstanding(turn: TurnRecord, text: Said | None, context: Context, *, failed: bool = False) -> Outstanding:
     """What a turn has yet to hand over if it ends with this text: words of its own, and then the messages for the user
-    that it was to pass on. A turn that failed delivers nothing but its error (cases S8, S21). `Pure.`"""
+    that it was to pass on. A turn that failed delivers nothing but its error. `Pure.`"""
     own: list[Said] = [] if failed else [spoken.said for spoken in _chosen(turn, context.policy)]
     is_silent = not (turn.deliveries or own)
     if text is not None and _shows_text(context, is_silent=is_silent, failed=failed):
@@ -52,21 +52,21 @@ def spoken_and_delivered(turn: TurnRecord) -> tuple[Said, ...]:
 
 
 def _chosen(turn: TurnRecord, policy: Policy) -> tuple[Spoken, ...]:
-    """Of what was said for the end of the turn, what reaches the user (case S3)."""
+    """Of what was said for the end of the turn, what reaches the user."""
     waiting = tuple(spoken for spoken in turn.said if not spoken.now)
     return waiting[-1:] if policy.speech.keep == "last" else waiting
 
 
 def _shows_text(context: Context, *, is_silent: bool, failed: bool) -> bool:
-    """Whether the text that ends the turn is for the user (cases S2, B1, B6), if the agent has one (D12)."""
+    """Whether the text that ends the turn is for the user, if the agent has one."""
     policy = context.policy
     shows = failed or policy.text == "reply" or (is_silent and may_show_text(policy))
     return context.role == "foreground" and shows
 
 
 def _passed_on(turn: TurnRecord, own: Sequence[Said], policy: Policy) -> Outstanding:
-    """The messages for the user, if no words of their agent come before them. A sentence of ours, at a limit say, does
-    not tell the user what the message does (case D7)."""
+    """The messages for the user, if no words of their agent come before them. A sentence of the machine, at a limit
+    say, does not tell the user what the message does."""
     told = (*(delivered.said for delivered in turn.deliveries), *own)
     is_told = any(isinstance(said, Heard) for said in told)
     passes_on = not is_told and policy.relay == "nudge_then_deliver"

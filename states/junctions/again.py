@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from ..context import Context
 from ..effects import AwaitedEffect
-from ..states import Busy
+from ..state import Busy
 
 E = TypeVar("E", bound=AwaitedEffect)
 

@@ -1,0 +1,200 @@
+"""The answers to effects. Each names the effect that it answers, and one effect has one answer."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+from pydantic_core import PydanticCustomError
+
+from ..values.failures import FailureKind
+from ..values.messages import ToolCall, ToolResult, Usage
+from ..values.questions import QuestionSet
+from ..values.value import Block, Text, Value
+from .family import Answer
+
+
+class ProfileSelected(Answer):
+    """The router chose a profile. A name that the policy does not know means the first one."""
+
+    type: Literal["profile_selected"] = "profile_selected"
+    profile: Text
+    usage: Usage = Usage()
+
+
+class RecentText(Value):
+    """A text of the last minutes, from whatever conversation of the same owner."""
+
+    role: Literal["user", "assistant"]
+    text: Text
+
+
+class MemoryRecalled(Answer):
+    """What was found in older conversations: a block for the system message, and the dialogue of the last minutes."""
+
+    type: Literal["memory_recalled"] = "memory_recalled"
+    block: Text = ""
+    recent: tuple[RecentText, ...] = ()
+    usage: Usage = Usage()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The block. `Pure.`"""
+        return (self.block,)
+
+
+class LlmResponse(Answer):
+    """The model answered: what it said, thought, and which tools it wants.
+
+    `opaque` are the provider's sealed thinking blocks, given back unchanged. `digest` identifies the request that was
+    sent. The ids of the calls must differ: whoever performs the request makes them so.
+    """
+
+    type: Literal["llm_response"] = "llm_response"
+    content: Text = ""
+    thinking: Text = ""
+    opaque: tuple[Block, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
+    finish_reason: Text = "stop"
+    usage: Usage = Usage()
+    model: Text = ""
+    digest: Text = ""
+
+    @field_validator("tool_calls")
+    @classmethod
+    def _ids_differ(cls, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
+        if len({call.call_id for call in calls}) < len(calls):
+            raise PydanticCustomError("call_ids_repeat", "the ids of the calls in one response must differ")
+        return calls
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What the model said, then the fault of each call. `Pure.`"""
+        return (self.content, *(call.fault or "" for call in self.tool_calls))
+
+
+class LlmFailed(Answer):
+    """The model request failed. `retry_after` is the wait in seconds that the provider asked for."""
+
+    type: Literal["llm_failed"] = "llm_failed"
+    kind: FailureKind
+    sentence: Text
+    retry_after: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+
+
+class RetryDue(Answer):
+    """The wait before the next attempt is over."""
+
+    type: Literal["retry_due"] = "retry_due"
+
+
+class DeadlineReached(Answer):
+    """The time for something to happen is over."""
+
+    type: Literal["deadline_reached"] = "deadline_reached"
+
+
+class AskUserQuestionPending(Answer):
+    """A tool wants to ask a person."""
+
+    type: Literal["ask_user_question_pending"] = "ask_user_question_pending"
+    questions: QuestionSet
+
+
+class ToolComplete(Answer):
+    """A tool ended, well or not."""
+
+    type: Literal["tool_complete"] = "tool_complete"
+    result: ToolResult
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What the model reads, then the texts of the acts. `Pure.`"""
+        return self.result.texts
+
+
+class ToolReconciled(Answer):
+    """A tool says whether a call that a crash interrupted did run, and what came of it if that is known."""
+
+    type: Literal["tool_reconciled"] = "tool_reconciled"
+    verdict: Literal["ran", "did_not_run", "unknown"]
+    result: ToolResult | None = None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """As of a tool that ended, if the result is known. `Pure.`"""
+        return () if self.result is None else self.result.texts
+
+
+class SubAgentFinished(Answer):
+    """A sub-agent ended: what it said last, and how it ended."""
+
+    type: Literal["sub_agent_finished"] = "sub_agent_finished"
+    outcome: Text
+    status: Literal["completed", "incomplete", "failed", "cancelled"] = "completed"
+    usage: Usage = Usage()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What the sub-agent came to. `Pure.`"""
+        return (self.outcome,)
+
+
+class WorkVerified(Answer):
+    """The claim that the work is complete was checked: whether it holds, why, and what is missing."""
+
+    type: Literal["work_verified"] = "work_verified"
+    passed: bool
+    reason: Text = ""
+    missing: tuple[Text, ...] = ()
+    usage: Usage = Usage()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Why the claim holds or does not, and what is missing. `Pure.`"""
+        return ("\n".join((self.reason, *(f"- {one}" for one in self.missing))).strip(),)
+
+
+class TurnSummarized(Answer):
+    """A summary of the turn, for display."""
+
+    type: Literal["turn_summarized"] = "turn_summarized"
+    summary: Text
+    usage: Usage = Usage()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The summary. `Pure.`"""
+        return (self.summary,)
+
+
+class HistoryCompacted(Answer):
+    """The history, condensed."""
+
+    type: Literal["history_compacted"] = "history_compacted"
+    summary: Annotated[Text, Field(min_length=1)]
+    usage: Usage = Usage()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What stands for the history. `Pure.`"""
+        return (self.summary,)
+
+
+class ToolAborted(Answer):
+    """A tool was stopped before it ended, or before it began."""
+
+    type: Literal["tool_aborted"] = "tool_aborted"
+
+
+class EffectFailed(Answer):
+    """An effect ended without an answer of its own kind: the last resort of every performer."""
+
+    type: Literal["effect_failed"] = "effect_failed"
+    kind: FailureKind
+    sentence: Text
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Why. `Pure.`"""
+        return (self.sentence,)

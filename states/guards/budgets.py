@@ -1,0 +1,48 @@
+"""What is left of the turn's budget and of the model's window."""
+
+from __future__ import annotations
+
+from ..context import Context
+from ..events import EffectFailed, Event, LlmResponse, WorkVerified
+from ..policy.policy import Limits, Recent
+from ..state import State
+from ..step_builder import StepBuilder
+from ..values.messages import Usage
+from ..values.turn import TurnRecord
+
+
+def window_is_full(step: StepBuilder[State], event: Event, context: Context) -> bool:
+    """The last request left no room for another."""
+    return is_full(step, context, step.window_used) and not step.turn.condensed
+
+
+def is_full(step: StepBuilder[State], context: Context, used: int) -> bool:
+    """A request of so many tokens leaves no room for another."""
+    window = context.policy.models[step.turn.model].window
+    if window is None or type(context.policy.dialogue) is Recent:
+        return False
+    return used >= context.policy.window * window
+
+
+def budget_is_spent(step: StepBuilder[State], event: Event, context: Context) -> bool:
+    """No further model request is allowed in this turn."""
+    return _leaves_no_request(context.policy.limits, step.turn, event, step.turn.spent)
+
+
+def spends_budget(step: StepBuilder[State], event: LlmResponse | WorkVerified | EffectFailed, context: Context) -> bool:
+    """The same for the guard of a row, which is asked before the cost of this very answer is counted."""
+    spent = step.turn.spent if isinstance(event, EffectFailed) else step.turn.spent + event.usage
+    return _leaves_no_request(context.policy.limits, step.turn, event, spent)
+
+
+def _leaves_no_request(limits: Limits, turn: TurnRecord, event: Event, spent: Usage) -> bool:
+    return turn.requests >= limits.requests or is_used_up(limits, turn, event, spent)
+
+
+def is_used_up(limits: Limits, turn: TurnRecord, event: Event, spent: Usage) -> bool:
+    """The tokens, the money or the time of the turn are used up, whichever is limited."""
+    return (
+        (limits.tokens is not None and spent.tokens >= limits.tokens)
+        or (limits.cost is not None and (spent.cost or 0.0) >= limits.cost)
+        or (limits.seconds is not None and (event.at - turn.since).total_seconds() >= limits.seconds)
+    )

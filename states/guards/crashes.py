@@ -1,0 +1,34 @@
+"""Guards about calls that a crash interrupted."""
+
+from __future__ import annotations
+
+from ..context import Context
+from ..events import DoubtResolved, EffectFailed, ToolInterrupted, ToolReconciled
+from ..state import InRound
+from ..states import InDoubt
+from ..step_builder import StepBuilder
+
+
+def may_not_run_twice(step: StepBuilder[InRound], event: ToolInterrupted, context: Context) -> bool:
+    """The tool has promised nothing that would allow to run the call again."""
+    return step.open_round.named(event.call_id).crash == "at_most_once"
+
+
+def did_not_run(step: StepBuilder[InRound], event: ToolReconciled, context: Context) -> bool:
+    """The tool knows that the call did not run."""
+    return event.verdict == "did_not_run"
+
+
+def is_unknown(step: StepBuilder[InRound], event: ToolReconciled, context: Context) -> bool:
+    """The tool cannot say whether the call ran."""
+    return event.verdict == "unknown"
+
+
+def is_asking_about(step: StepBuilder[InRound], event: EffectFailed, context: Context) -> bool:
+    """What failed was the question whether the call ran."""
+    return step.open_round.started(event.effect_id).reconciling == event.effect_id
+
+
+def names_a_doubt(step: StepBuilder[InDoubt], event: DoubtResolved, context: Context) -> bool:
+    """It is about a call that is in doubt."""
+    return event.call_id in step.open_round.doubtful

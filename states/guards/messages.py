@@ -1,0 +1,35 @@
+"""Guards about messages that wait, or that come while something is under way."""
+
+from __future__ import annotations
+
+from ..context import Context
+from ..events import AgentMessage, Event, MessageWithdrawn, UserMessage
+from ..state import Busy, State
+from ..states import Failed
+from ..step_builder import StepBuilder
+from ..values.inbox import MAX_INBOX
+
+
+def may_wait(step: StepBuilder[Busy], event: UserMessage, context: Context) -> bool:
+    """The message, or else the policy, says that it waits, and there is room."""
+    return (event.when_busy or context.policy.when_busy) != "refuse" and len(step.inbox) < MAX_INBOX
+
+
+def has_room(step: StepBuilder[Busy], event: AgentMessage, context: Context) -> bool:
+    """The inbox is not full."""
+    return len(step.inbox) < MAX_INBOX
+
+
+def is_silent(step: StepBuilder[State], event: AgentMessage, context: Context) -> bool:
+    """The message wakes nobody."""
+    return event.silent
+
+
+def still_waits(step: StepBuilder[Busy | Failed], event: MessageWithdrawn, context: Context) -> bool:
+    """The message has not entered the transcript."""
+    return any(waiting.event_id == event.message_id for waiting in step.inbox)
+
+
+def something_waits(step: StepBuilder[State], event: Event, context: Context) -> bool:
+    """The inbox holds a message that wakes."""
+    return any(not waiting.silent for waiting in step.inbox)

@@ -1,0 +1,42 @@
+"""Guards about what a person does: answers, approvals and cancels."""
+
+from __future__ import annotations
+
+from ..context import Context
+from ..events import ToolApproval, UserCancel, UserQuestionResponse
+from ..state import AwaitingPerson, Busy
+from ..states import AwaitingApproval, AwaitingUserResponse
+from ..step_builder import StepBuilder
+from ..values.questions import overanswered_question, unanswered_question, unknown_question
+
+
+def is_complete(step: StepBuilder[AwaitingUserResponse], event: UserQuestionResponse, context: Context) -> bool:
+    """The answer is to what is asked now, and answers it: every question, nothing else."""
+    state = step.state
+    if event.call_id is not None and event.call_id != state.call.call_id:
+        return False
+    return context.policy.questions.partial or (
+        unknown_question(state.questions, {**event.answers, **event.annotations}) is None
+        and unanswered_question(state.questions, event.answers) is None
+        and overanswered_question(state.questions, event.answers) is None
+    )
+
+
+def declines(step: StepBuilder[AwaitingUserResponse], event: UserCancel, context: Context) -> bool:
+    """A cancelled question lets the model go on."""
+    return context.policy.questions.cancel == "resume"
+
+
+def names_the_call(step: StepBuilder[AwaitingApproval], event: ToolApproval, context: Context) -> bool:
+    """It is about the call that waits now, and not an earlier one."""
+    return event.call_id == step.state.call.call_id
+
+
+def comes_too_late(step: StepBuilder[Busy], event: UserCancel, context: Context) -> bool:
+    """A late click: it was meant for a turn or a question that is over."""
+    state = step.state
+    if event.turn not in (None, step.turns):
+        return True
+    if event.call_id is None:
+        return False
+    return not isinstance(state, AwaitingPerson) or event.call_id != state.call.call_id

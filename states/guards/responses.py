@@ -1,0 +1,93 @@
+"""Guards about the model's response, and about a request that failed."""
+
+from __future__ import annotations
+
+from ..context import Context
+from ..events import EffectFailed, Event, LlmFailed, LlmResponse
+from ..policy.policy import Recent
+from ..replies.nudges import after_empty, due_nudge, wants_text
+from ..replies.reply_text import text_of_reply
+from ..state import State
+from ..states import LlmRequesting
+from ..step_builder import StepBuilder
+from ..values.failures import TRANSIENT
+from .budgets import budget_is_spent, is_full, spends_budget
+
+
+def calls_are_cut_off(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:
+    """The provider stopped writing before the calls were complete."""
+    return bool(event.tool_calls) and event.finish_reason == "length"
+
+
+def wants_tools_too_late(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:
+    """Tools are wanted although this was the last request of the turn's budget."""
+    return bool(event.tool_calls) and step.turn.requests >= context.policy.limits.requests
+
+
+def fills_window(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:
+    """Tools are wanted, but there is no room for what they would bring, and a request would follow."""
+    leaves_no_room = bool(event.tool_calls) and is_full(step, context, event.usage.tokens)
+    return leaves_no_room and not spends_budget(step, event, context)
+
+
+def fills_window_again(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:
+    """The same, though the history was condensed just before."""
+    return step.turn.condensed and fills_window(step, event, context)
+
+
+def asks_beside_others(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:
+    """A question stands beside other calls, and the policy wants it alone."""
+    if context.policy.questions.alongside != "alone" or len(event.tool_calls) < 2:
+        return False
+    return any("question" in call.acts for call in event.tool_calls)
+
+
+def wants_tools(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:
+    """The model calls tools."""
+    return bool(event.tool_calls)
+
+
+def only_thinks(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:
+    """The model reasoned and is not done. Cut off, or asked the same again, it would think for ever; and who has said
+    by tool what there was to say is done."""
+    is_done = bool(step.turn.said) and not wants_text(step.turn, context)
+    goes_on = event.finish_reason != "length" and not step.turn.only_thought and not is_done
+    return goes_on and not event.content.strip() and bool(event.thinking.strip())
+
+
+def says_nothing(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:
+    """The response has no text, and one is wanted; seen after calls and thoughts, it has nothing at all."""
+    return wants_text(step.turn, context) and not text_of_reply(event.content, context.policy).strip()
+
+
+def must_be_nudged(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:
+    """The turn would end short of what the rules ask for, and may ask the model once more."""
+    due = due_nudge(step.turn, context, text=event.content)
+    return due is not None and event.finish_reason != "length" and not spends_budget(step, event, context)
+
+
+def may_be_prompted_again(step: StepBuilder[State], event: Event, context: Context) -> bool:
+    """After a response with nothing in it there is another way to ask, and a request left for it."""
+    return after_empty(step.turn, context) is not None and not budget_is_spent(step, event, context)
+
+
+def may_retry(step: StepBuilder[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> bool:
+    """The failure passes by itself, and this model has attempts left."""
+    return event.kind in TRANSIENT and _wait(step, event, context) is not None
+
+
+def has_next_model(step: StepBuilder[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> bool:
+    """The failure passes by itself, and the policy names a model that was not asked yet."""
+    return event.kind in TRANSIENT and step.turn.model + 1 < len(context.policy.models)
+
+
+def fails_for_lack_of_room(step: StepBuilder[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> bool:
+    """The request was larger than the model's window, condensing has not been tried for it yet, and a request would
+    follow."""
+    condenses = type(context.policy.dialogue) is not Recent and not step.turn.condensed
+    return event.kind == "context_window" and condenses and not budget_is_spent(step, event, context)
+
+
+def _wait(step: StepBuilder[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> float | None:
+    retry_after = event.retry_after if isinstance(event, LlmFailed) else None
+    return context.policy.retry.wait(step.state.attempt, retry_after)

@@ -1,0 +1,81 @@
+"""NEXT_IN_ROUND: run tools, wait for a person to allow one or to settle a doubt, and leave the round in the end."""
+
+from __future__ import annotations
+
+from ..context import Context
+from ..effects import ExecuteTool
+from ..events import Event
+from ..guards.rounds import may_start_tool
+from ..state import State
+from ..states import AwaitingApproval, InDoubt, ToolExecuting
+from ..step_builder import StepBuilder
+from ..values.messages import Heard, Joined, Made
+from ..values.value import later
+
+
+def wait_for_verdict(step: StepBuilder[State], event: Event, context: Context) -> InDoubt:
+    """Nobody knows whether a tool did what it does; nothing new starts until a person has said."""
+    since = step.state.since if isinstance(step.state, InDoubt) else event.at
+    return step.within_turn(InDoubt, round=step.open_round, since=since)
+
+
+def start_tools(step: StepBuilder[State], event: Event, context: Context) -> ToolExecuting:
+    """Start what may start now, in call order."""
+    while may_start_tool(step, event, context):
+        call = step.open_round.next_to_start(context.policy.parallel)
+        assert call is not None, "the guard of this loop asks whether there is one"
+        effect_id = step.next_id()
+        step.act(ExecuteTool(effect_id=effect_id, call=call))
+        step.set_round(step.open_round.start(call, effect_id))
+        step.change_turn(tool_calls=step.turn.tool_calls + 1)
+    return step.within_turn(ToolExecuting, round=step.open_round)
+
+
+def ask_approval(step: StepBuilder[State], event: Event, context: Context) -> AwaitingApproval:
+    """Rest until a person allows the next call, or does not."""
+    call = step.open_round.next_to_approve
+    assert call is not None, "the guard of this branch asks whether there is one"
+    seconds = context.policy.approval_deadline
+    deadline = None if seconds is None else step.arm(later(event.at, seconds), "deadline_reached")
+    return step.within_turn(AwaitingApproval, call=call, round=step.open_round, since=event.at, deadline=deadline)
+
+
+def leave_round(step: StepBuilder[State], event: Event, context: Context) -> None:
+    """Every call has its result, or may not run any more because a limit is reached. A claim beside a call that came to
+    no good counts for nothing."""
+    step.settle_unrun(context.policy.texts.not_run)
+    round_, turn = step.open_round, step.turn
+    claim = turn.claim if round_.failed else round_.claim or turn.claim
+    step.change_turn(worked=True, claim=claim)
+    step.set_round(None)
+
+
+def settle_children(step: StepBuilder[State], context: Context, unfinished: str) -> None:
+    """The call that started the sub-agents gets its result; those that still work count with the text given."""
+    children = step.open_round.children
+    if not children:
+        return
+    parts: list[Heard | Made] = []
+    for number, child in enumerate(children, start=1):
+        status = child.status or "cancelled"
+        parts += [
+            Made(text=f"{context.policy.texts.child} {number} ({status}):"),
+            child.outcome or Made(text=unfinished),
+        ]
+    failed = any(child.status != "completed" for child in children)
+    step.settle(children[0].call_id, Joined(parts=tuple(parts)), error=failed)
+    step.set_round(step.open_round.replace(children=()))
+
+
+def close_round(step: StepBuilder[State], context: Context, *, running: str, unrun: str) -> None:
+    """Every call without a result gets one: what ran, what a crash left in doubt, what never began."""
+    if step.round is None:
+        return
+    texts = context.policy.texts
+    for call in step.round.running:
+        text = running if call.reconciling is None else texts.in_doubt
+        step.settle(call.call_id, Made(text=text), error=True)
+    step.refuse_calls([step.round.named(call_id) for call_id in step.round.doubtful], texts.in_doubt)
+    settle_children(step, context, texts.child_cancelled)
+    step.settle_unrun(unrun)
+    step.set_round(None)

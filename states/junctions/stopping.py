@@ -1,0 +1,49 @@
+"""STOP: a person or a host ends the turn; what runs must acknowledge before it is over."""
+
+from __future__ import annotations
+
+from ..context import Context
+from ..effects import Abort, CancelSubAgent, SpawnSubAgent
+from ..events import Answer, CloseRequested, Event
+from ..state import State
+from ..states import Cancelling
+from ..step_builder import StepBuilder
+from ..values.value import later
+from .ending import leave_turn
+from .rounds import close_round
+
+
+def mark_closing(step: StepBuilder[State], event: CloseRequested, context: Context) -> None:
+    """The conversation ends with this turn."""
+    step.closing = True
+
+
+def abort_work(step: StepBuilder[State], event: Event, context: Context) -> Cancelling:
+    """Tell what runs to stop, and wait for it, but not for ever."""
+    abort_all(step)
+    deadline = step.arm(later(event.at, context.policy.cancel_deadline), "deadline_reached")
+    return step.within_turn(Cancelling, round=step.open_round, deadline=deadline, closing=step.closing)
+
+
+def abort_all(step: StepBuilder[State], spared: frozenset[int] = frozenset()) -> None:
+    """Nothing that is in flight is wanted any more, but for what is spared."""
+    in_flight = step.state.in_flight()
+    for effect_id in sorted(in_flight.keys() - spared):
+        stop = CancelSubAgent if in_flight[effect_id] is SpawnSubAgent else Abort
+        step.act(stop(effect_id=effect_id))
+
+
+def wait_for_others(step: StepBuilder[Cancelling], event: Event, context: Context) -> Cancelling:
+    """Something has not acknowledged yet."""
+    return step.same(turn=step.turn, round=step.open_round, resumes=step.resumes)
+
+
+def end_cancelled(step: StepBuilder[State], event: Event, context: Context) -> None:
+    """The turn is over: every call left gets its result, and what is still in flight is no longer wanted."""
+    told = step.state.round.effect_ids if isinstance(step.state, Cancelling) else frozenset()
+    answered = {event.effect_id} if isinstance(event, Answer) else set()
+    abort_all(step, told.union(answered))
+    texts = context.policy.texts
+    close_round(step, context, running=texts.cancelled, unrun=texts.skipped)
+    step.conclude("cancelled")
+    leave_turn(step, context)

@@ -1,0 +1,148 @@
+"""What the states have in common: the book, timers, and what is in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, TypeAlias
+
+from .effects import AwaitedEffect, ExecuteTool, ReconcileTool, SpawnSubAgent, StartTimer
+from .events import Answer, AnswerTypes, DeadlineReached, Report, Resumed, ToolInterrupted
+from .values.inbox import Waiting
+from .values.round import Round, RoundCall
+from .values.turn import TurnRecord
+from .values.value import Instant, Part, TaggedPart
+
+InFlight: TypeAlias = Mapping[int, type[AwaitedEffect]]
+"""The effects in flight: the type of each, by its id."""
+
+
+class Book(Part):
+    """What every state remembers of its conversation: steps and turns so far, the id of the next effect, and the tokens
+    of the last model request."""
+
+    seq: int = 0
+    turn: int = 0
+    next_effect: int = 1
+    window_used: int = 0
+
+
+class Timer(Part):
+    """A timer that was started: the effect that runs it, and when it is due."""
+
+    effect_id: int
+    due: Instant
+
+
+class State(TaggedPart):
+    """Where a conversation rests."""
+
+    IN_FLIGHT: ClassVar[tuple[type[AwaitedEffect], ...]] = ()
+    """The types of effect that a state of this type can have in flight."""
+
+    TIMER_ANSWER: ClassVar[type[Answer]] = DeadlineReached
+    """What a timer of a state of this type answers."""
+
+    REPORTS: ClassVar[tuple[type[Report], ...]] = ()
+    """The reports that can concern a state of this type."""
+
+    ANSWERS: ClassVar[Mapping[type[AwaitedEffect], AnswerTypes]] = {}
+    """The answers that a state of this type takes, by the type of effect. Follows from `IN_FLIGHT`."""
+
+    AWAITS: ClassVar[AnswerTypes] = ()
+    """All answers that a state of this type can wait for. Follows from `IN_FLIGHT`."""
+
+    book: Book = Book()
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        """Derive, once for each type of state, what follows from the effects that it can have in flight."""
+        super().__pydantic_init_subclass__(**options)
+        cls.ANSWERS = {kind: (cls.TIMER_ANSWER,) if kind is StartTimer else kind.ANSWERS for kind in cls.IN_FLIGHT}
+        cls.AWAITS = tuple(dict.fromkeys(answer for answers in cls.ANSWERS.values() for answer in answers))
+
+    def in_flight(self) -> InFlight:
+        """The effects that were asked for and have no answer yet. `Pure.`"""
+        return {}
+
+    def awaited(self) -> Mapping[int, AnswerTypes]:
+        """For each effect in flight, the answers that it can have. `Pure.`"""
+        return {effect_id: self.ANSWERS[kind] for effect_id, kind in self.in_flight().items()}
+
+    def concerned_by(self, report: Report) -> bool:
+        """Whether this report is about something that goes on here. `Pure.`"""
+        return False
+
+    @property
+    def works(self) -> bool:
+        """Whether the world, and not a person, moves it next: what a process that dies takes with it. `Pure.`"""
+        return bool(self.in_flight())
+
+
+def timer_in_flight(timer: Timer | None) -> InFlight:
+    """What a timer adds to the effects in flight. `Pure.`"""
+    return {} if timer is None else {timer.effect_id: StartTimer}
+
+
+def round_in_flight(round_: Round) -> InFlight:
+    """What a round adds to the effects in flight: sub-agents that work, calls that run, calls asked about. `Pure.`"""
+    calls = {one.awaited: ExecuteTool if one.reconciling is None else ReconcileTool for one in round_.running}
+    children = {child.effect_id: SpawnSubAgent for child in round_.unfinished}
+    return {**children, **calls}
+
+
+class Busy(State):
+    """A state in which something is under way; `inbox` holds what was said meanwhile. `resumes` counts the processes
+    that took it up after another had died, and died themselves."""
+
+    REPORTS: ClassVar[tuple[type[Report], ...]] = (Resumed,)
+
+    inbox: tuple[Waiting, ...] = ()
+    resumes: int = 0
+
+    def concerned_by(self, report: Report) -> bool:
+        """Whatever is under way is taken up again. `Pure.`"""
+        return type(report) in self.REPORTS
+
+
+class InTurn(Busy):
+    """A busy state within a turn."""
+
+    turn: TurnRecord
+
+
+class InRound(InTurn):
+    """A busy state within a round of tools."""
+
+    REPORTS: ClassVar[tuple[type[Report], ...]] = (Resumed, ToolInterrupted)
+
+    round: Round
+
+    def in_flight(self) -> InFlight:
+        """The tools that run and the sub-agents that work. `Pure.`"""
+        return round_in_flight(self.round)
+
+    def concerned_by(self, report: Report) -> bool:
+        """A call can be interrupted only while it runs, and not while its tool is asked about it. `Pure.`"""
+        if not isinstance(report, ToolInterrupted):
+            return super().concerned_by(report)
+        return any(one.call_id == report.call_id and one.reconciling is None for one in self.round.running)
+
+
+class AwaitingPerson(InTurn):
+    """A person must do something about `call`, asked for at `since`; the calls behind it keep their place."""
+
+    IN_FLIGHT: ClassVar = (StartTimer,)
+
+    call: RoundCall
+    round: Round
+    since: Instant
+    deadline: Timer | None = None
+
+    def in_flight(self) -> InFlight:
+        """The deadline, if there is one. `Pure.`"""
+        return timer_in_flight(self.deadline)
+
+    @property
+    def works(self) -> bool:
+        """A deadline is no work: the wait for a person outlives the process. `Pure.`"""
+        return False
