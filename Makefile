@@ -2,6 +2,9 @@
 # Needed beforehand: make, and Python 3.11 or newer.
 
 bin := .venv/bin
+
+# In a process for each core; tests that share something slow are in a group, which one of them runs.
+pytest := $(bin)/python -m pytest -n auto --dist loadgroup
 ready := .venv/ready
 
 .PHONY: help demo test check deep simulate faults mutants docs clean
@@ -13,7 +16,7 @@ demo: $(ready)  ## watch a conversation; needs no key and no network
 	@$(bin)/turnwise demo
 
 test: check  ## check, then run the tests
-	$(bin)/python -m pytest
+	$(pytest)
 
 check: $(ready)  ## lint, format, types, floors, and whether what is made in the docs is fresh
 	$(bin)/ruff check
@@ -22,14 +25,15 @@ check: $(ready)  ## lint, format, types, floors, and whether what is made in the
 	$(bin)/lint-imports
 	$(bin)/python -m turnwise.hosts.diagrams.mermaid --check docs/machine.md docs/host.md README.md
 
-deep: $(ready)  ## the property tests with many more examples: minutes to hours
-	TURNWISE_PROFILE=deep $(bin)/python -m pytest -m hypothesis --timeout=0
+EXAMPLES ?= 5000
+deep: $(ready)  ## the property tests with EXAMPLES=5000 examples each: hours; a tenth of them takes minutes
+	TURNWISE_PROFILE=deep TURNWISE_EXAMPLES=$(EXAMPLES) $(pytest) -m hypothesis --timeout=0
 
 simulate: $(ready)  ## thousands of conversations in virtual time, among people and tools at their worst: a minute or two
 	$(bin)/python -m turnwise.testing.simulation --seeds 5000
 
 faults: $(ready)  ## crashes, disks in trouble, damaged files, hostile input: the long versions; ten minutes or so
-	TURNWISE_FAULTS=long $(bin)/python -m pytest -m faults --timeout=0
+	TURNWISE_FAULTS=long $(pytest) -m faults --timeout=0
 
 mutants: $(ready)  ## break states/ on purpose, thousands of times, and list what no test noticed: half an hour
 	$(bin)/python tests/mutants.py

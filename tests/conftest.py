@@ -28,8 +28,9 @@ unhurried = settings(
 # The same examples each time: when one fails, it is the change under test that broke it.
 settings.register_profile("quick", unhurried, derandomize=True, max_examples=100)
 
-# New examples each time, and the failing ones kept for the next: this one goes looking.
-settings.register_profile("deep", unhurried, max_examples=5_000, stateful_step_count=100)
+# New examples each time, and the failing ones kept for the next run.
+EXAMPLES = int(os.environ.get("TURNWISE_EXAMPLES", "5000"))
+settings.register_profile("deep", unhurried, max_examples=EXAMPLES, stateful_step_count=100)
 
 # For `make mutants`, where the machine is broken on purpose, thousands of times: few examples, and the first that fails
 # is enough.
@@ -52,7 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.hypothesis_seed is not None:
         settings.register_profile("seeded", settings(), derandomize=False)
         settings.load_profile("seeded")
-    elif PROFILE.startswith("deep"):
+    elif PROFILE == "deep":
         config.option.hypothesis_seed = random.randrange(2**32)
 
 
