@@ -17,7 +17,7 @@ DURABLE_TURN, STARTUP = BENCHMARKS / "durable_turn.py", BENCHMARKS / "startup.py
 def figures(benchmark: Path, *arguments: str) -> list[str]:
     """The lines that the benchmark prints."""
     command = [sys.executable, str(benchmark), "--quick", *arguments]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=50)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=200)
 
     assert (ran.returncode, ran.stderr) == (0, "")
     return ran.stdout.splitlines()
@@ -55,7 +55,7 @@ def test_the_commands_start_on_a_terminal() -> None:
 @pytest.mark.parametrize("benchmark", [DURABLE_TURN, STARTUP], ids=lambda path: path.stem)
 def test_a_part_that_does_not_exist(benchmark: Path) -> None:
     """One sentence."""
-    ran = subprocess.run([sys.executable, str(benchmark), "speed"], capture_output=True, text=True, timeout=50)
+    ran = subprocess.run([sys.executable, str(benchmark), "speed"], capture_output=True, text=True, timeout=200)
 
     assert ran.returncode == 2
     assert ran.stderr.splitlines()[-1].endswith("there is no part called speed")

@@ -34,7 +34,7 @@ class TestClosing:
             watcher = Watcher(conversation)
             await watcher.until("snapshot")
             await conversation.close()
-            await asyncio.wait_for(watcher._task, 5)
+            await asyncio.wait_for(watcher._task, 60)
 
             with pytest.raises(Refused) as refused:
                 await conversation.send("Hello?")
@@ -202,7 +202,7 @@ class TestClosingWhileSomethingBegins:
         await engine.close()
 
         with pytest.raises((EngineClosed, StoreError)):
-            await asyncio.wait_for(saying, 5)
+            await asyncio.wait_for(saying, 60)
 
     async def test_a_conversation_that_is_being_made(self, database: Path) -> None:
         """P31: it may be stored, but nobody is given it."""

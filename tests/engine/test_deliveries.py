@@ -464,7 +464,7 @@ async def test_a_line_that_is_dropped_before_its_first_attempt_holds_nobody_up()
     carrying = courier.DeliveryDispatcher([channel], ManualClock())
     parcel = courier.PendingDelivery(said("a"), 1, cast(Receipts, None), lambda sentence: None)
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         carrying.take_up("line", parcel)
         await carrying.drop(parcel.delivery.conversation_id)
         await carrying.tried()

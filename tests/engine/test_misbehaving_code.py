@@ -57,7 +57,7 @@ class TestModels:
 
         async with Engine.open(database, model=FunctionLlm(lambda request: answers.pop(0)(request))) as engine:
             conversation = await engine.create()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 failed = await conversation.send("Hi")
                 again = await conversation.send("Hi again")
 
@@ -76,7 +76,7 @@ class TestModels:
         """What is stored reads back equal, so what would not is never stored."""
         async with Engine.open(database, model=FunctionLlm(lambda request: answer)) as engine:
             conversation = await engine.create()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 turn = await conversation.send("Hi")
 
             assert turn.status == "failed"
@@ -132,7 +132,7 @@ class TestTools:
 
         async with Engine.open(database, model=llm, tools=[odd]) as engine:
             conversation = await engine.create()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 turn = await conversation.send("Go")
 
             assert turn.reply == "Odd."
@@ -203,7 +203,7 @@ class TestTools:
         engine = await Engine.open(database, model=ScriptedLlm([call("end")]), tools=[end])
         conversation = await engine.create()
         with pytest.raises(TurnwiseError) as told:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await conversation.send("Go")
         await engine.close()
 
@@ -412,7 +412,7 @@ class TestMoments:
             other.execute("BEGIN IMMEDIATE")
             gate.opened.set()
             await asyncio.sleep(0.1)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await engine.close()
 
     async def test_a_deletion_that_fails_leaves_the_conversation_as_it_was(self, database: Path) -> None:
@@ -473,7 +473,7 @@ class TestMoments:
             conversation = await engine.create()
             await conversation.close()
             again = await engine.get(conversation.id)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 kinds = [update.type async for update in again.updates()]
 
         assert kinds == ["snapshot"]
@@ -514,6 +514,6 @@ try:
 except turnwise.EngineClosed as closed:
     print(closed)
 """
-        ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
+        ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=200)
 
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, "The engine is closed.\n", "")

@@ -263,7 +263,7 @@ def lines_in(journal: Path) -> int:
 
 
 def test_a_busy_process_that_is_killed_again_and_again(database: Path, tmp_path: Path) -> None:
-    """P27: SIGKILL at any moment of its work, many times over one database; after each the database keeps every promise,
+    """P27: SIGKILL at any moment of its work, many times over one database; each time the database keeps every promise,
     and in the end everything comes to rest."""
     chance, journal = Random(0), tmp_path / "journal.jsonl"
     kills = 25 if LONG else 6

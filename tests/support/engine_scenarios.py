@@ -80,7 +80,7 @@ def assert_paired(messages: tuple[Message, ...]) -> None:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Give the loop its turns until this holds."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.001)
 

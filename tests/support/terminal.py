@@ -90,7 +90,7 @@ def talk(message: str) -> Speech:
 """
 
 
-SECONDS = 50
+SECONDS = 200
 """How long a process may take; the first thing that one with a model does is to import litellm."""
 
 

@@ -50,7 +50,7 @@ def failure(engine: type[Engine], seeds: Iterable[int]) -> SimulationFailed | No
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """What comes of a Python process of its own."""
     env = {**os.environ, **environment}
-    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=env, timeout=60)
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=env, timeout=200)
 
 
 def run_virtually(main: Callable[[], Coroutine[Any, Any, T]], seed: int = 0) -> T:

@@ -27,7 +27,7 @@ def imports_of(*arguments: str, folder: Path) -> set[str]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=200,
     )
     assert ran.returncode == 0, ran.stderr
     modules = IMPORTED.findall(ran.stderr)

@@ -285,7 +285,7 @@ class TestWithoutRights:
 
     def said(self, path: Path, door: str) -> str:
         """What somebody without rights is told."""
-        ran = subprocess.run([sys.executable, "-c", NOBODY, path, door], capture_output=True, text=True, timeout=50)
+        ran = subprocess.run([sys.executable, "-c", NOBODY, path, door], capture_output=True, text=True, timeout=200)
         assert (ran.returncode, ran.stderr) == (0, "")
         return ran.stdout.removesuffix("\n")
 

@@ -98,12 +98,12 @@ class TestAMessageForTheUser:
     def test_a_long_text_is_written_and_read_at_once(self) -> None:
         """D5: 100 kB of what must be escaped, in far less than a second."""
         text = "<&\"'>" * 20_000
-        began = time.perf_counter()
+        began = time.process_time()
 
         message = read_message_for_user(write_message_for_user(text, "builder"))
 
         assert message == MessageForUser(origin="builder", text=text)
-        assert time.perf_counter() - began < 1
+        assert time.process_time() - began < 1
 
     @pytest.mark.parametrize("blank", BLANK)
     def test_without_a_text_or_an_origin_there_is_no_message(self, blank: str) -> None:

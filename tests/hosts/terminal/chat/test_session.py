@@ -110,7 +110,7 @@ class TestSpeaking:
             cwd=str(tmp_path),
             env={**environment, "TERM": "dumb"},
             encoding="utf-8",
-            timeout=50,
+            timeout=200,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests in the background ignore it
         )
         try:
