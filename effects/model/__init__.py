@@ -1,1 +1,5 @@
-"""Language models: the door to them, what they are sent, and what can go wrong."""
+"""Language models: the port behind which they stand, and everything around a request to one.
+
+`request/` builds requests, `litellm/` and `rehearsal/` fill the port, `performers/` carry out the effects that need a
+model.
+"""

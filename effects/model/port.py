@@ -1,6 +1,6 @@
-"""The door to a language model: one method.
+"""The port of language models: one method.
 
-Whatever answers `complete` is a model to turnwise: litellm, a scripted double, a host's own client.
+Any object with `complete` is a model: litellm's, a test double, a client of the application.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from ...states.values.messages import Usage
 
 Purpose = Literal["converse", "check", "summarize", "condense", "reword"]
 """What a request is for: the next answer in the conversation, the check of a claim that the work is complete, the
-summary of a turn for display, the summary in place of what no longer fits the window, or words for a voice."""
+summary of a turn for display, the summary of messages that no longer fit the window, or a text to be spoken."""
 
 
 @dataclass(frozen=True)
 class ModelRequest:
-    """What a model is sent: `messages` and `tools` in the shape of OpenAI's chat completions, as plain dicts.
+    """A request to a model: `messages` and `tools` in the shape of OpenAI's chat completions, as plain dicts.
 
-    `tool_choice="none"` lists the tools but allows no call. The dicts are those of later requests, too: whoever has to
-    change them changes copies. `purpose` is not sent; it tells an `Llm` what is wanted of it.
+    `tool_choice="none"` lists the tools but allows no call. Later requests share the dicts, so do not change them;
+    change copies. `purpose` is not sent to the provider; it tells an `Llm` what the request is for.
     """
 
     model: str
@@ -34,7 +34,8 @@ class ModelRequest:
 
 @dataclass(frozen=True)
 class ModelCall:
-    """A call as the model made it: the provider's id, which may repeat or be empty, and raw JSON arguments."""
+    """A call as the model wrote it: the provider's id, which may be repeated or empty, and the arguments as JSON
+    text."""
 
     id: str
     name: str
@@ -43,7 +44,7 @@ class ModelCall:
 
 @dataclass(frozen=True)
 class ModelAnswer:
-    """What a model said. `opaque` are sealed thinking blocks, to be sent back unchanged."""
+    """The answer of a model. `opaque` are sealed thinking blocks, which are sent back unchanged."""
 
     content: str = ""
     thinking: str = ""
@@ -56,14 +57,14 @@ class ModelAnswer:
 
 @dataclass(frozen=True)
 class Token:
-    """A piece of a streamed answer, to be shown while the rest is on its way."""
+    """A piece of a streamed answer, which is shown before the rest has arrived."""
 
     text: str
     kind: Literal["text", "thinking"] = "text"
 
 
 class LlmFailure(Exception):
-    """A request failed. `sentence` is for people: no payload, no repr. `retry_after` is in seconds."""
+    """A request failed. `sentence` is for people, without a payload or a repr. `retry_after` is in seconds."""
 
     def __init__(self, kind: FailureKind, sentence: str, retry_after: float | None = None) -> None:
         super().__init__(sentence)
@@ -76,13 +77,13 @@ class LlmFailure(Exception):
 class Llm(Protocol):
     """A language model.
 
-    It may have a `name`, under which policies and logs know it (else that is the name of its class), and a `window`:
-    how many tokens one request may hold. Of a model without a window nothing is condensed ahead, only when it says
-    that a request was too long.
+    It may have a `name`, by which policies and logs refer to it; the default is the name of its class. It may have a
+    `window`: how many tokens one request may hold. Without a window the history is condensed only after the model has
+    said that a request was too long.
     """
 
     async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
-        """Answer the request; call `show` with each piece as it comes.
+        """Answer the request, and call `show` with each piece as it arrives.
 
         Raises `LlmFailure`. When the task is cancelled the implementation closes its connection before it lets
         `CancelledError` pass.
@@ -91,5 +92,5 @@ class Llm(Protocol):
 
 
 def name_of(model: Llm) -> str:
-    """The name under which policies and logs know this model. `Pure.`"""
+    """The name by which policies and logs refer to this model. `Pure.`"""
     return str(getattr(model, "name", type(model).__name__))

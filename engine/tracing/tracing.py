@@ -9,9 +9,9 @@ Nobody else here knows of it: `Tracing` stands around what carries effects out, 
 is imported only if a host asks for it.
 
 A turn lives longer than the tasks that work on it, and a conversation is worked on by whatever task comes along, so no
-span takes the current one as its parent: each looks its turn up. Spans are not stored. A turn that another process
-left in the middle goes on in a span of its own, found by the id of the conversation and the number of the turn; what it
-left to be delivered begins a trace.
+span takes the current one as its parent: each looks its turn up. Spans are not stored. A turn that another process left
+in the middle goes on in a span of its own, found by the id of the conversation and the number of the turn; what it left
+to be delivered begins a trace.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ...effects.channels.attempt import attempt
 from ...effects.channels.port import Channel, Delivery
 from ...effects.context import EffectContext
 from ...effects.dispatcher import Performer
-from ...effects.model.performers.model_caller import ModelCaller, unseen
+from ...effects.model.performers.model_caller import ModelCaller, ignore_token
 from ...effects.model.port import ModelAnswer, ModelRequest, Token
 from ...states.effects import AwaitedEffect, Effect, ExecuteTool, ReconcileTool, StartTimer
 from ...states.errors import ConfigurationError
@@ -238,7 +238,7 @@ class _TracedAsking(ModelCaller):
         self._asking = asking
         self._spans = spans
 
-    async def ask(self, request: ModelRequest, show: Callable[[Token], None] = unseen) -> ModelAnswer:
+    async def ask(self, request: ModelRequest, show: Callable[[Token], None] = ignore_token) -> ModelAnswer:
         """What the model answers. Raises `LlmFailure`."""
         context = contexts.get_current()
         asked_for: Any = contexts.get_value(_ASKED_FOR) or {}

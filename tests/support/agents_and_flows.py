@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from turnwise.effects.model.request.context_assembly import Frame, frame
+from turnwise.effects.model.request.context_assembly import AssembledContext, assemble_context
 from turnwise.states import (
     AwaitingApproval,
     AwaitingSubAgents,
@@ -93,9 +93,9 @@ class Flow(Conversation):
         """What was sent to other agents so far, in order."""
         return [effect for entry in self.history.log for effect in entry.effects if isinstance(effect, SendToAgent)]
 
-    def framed(self) -> Frame:
+    def framed(self) -> AssembledContext:
         """What the newest model request holds."""
-        return frame(self.requests()[-1], self.history.context, self.said, self.state.book.turn)
+        return assemble_context(self.requests()[-1], self.history.context, self.said, self.state.book.turn)
 
 
 def sent(conversation: Flow) -> list[str]:

@@ -1,8 +1,7 @@
-"""Condenses what was said: the model itself writes the summary that will stand in the place of the dialogue.
+"""Condenses the history: the model itself writes the summary that takes the place of the dialogue.
 
-Its request must fit the window that the dialogue did not. So what was said goes out as one plain text of limited
-length, in a single message, without tools. Should even that be too long for a model whose window nobody knows, it is
-sent again with far less.
+The request for it must fit the window that the dialogue did not fit. So the dialogue is sent as one plain text of
+limited length, in a single message, without tools.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from ....states.values.messages import Message
 from ...clock import Clock
 from ...context import EffectContext
 from ..port import LlmFailure
-from ..request.dialogue_record import write_history
+from ..request.dialogue_record import write_record
 from .model_caller import ModelCaller
-from .record_reader import failed_reading, model_for, read_by, summary_in
+from .record_reader import ask_within_window, effect_failed, model_for, summary_in
 
 MOST_WORDS = 800
-"""Of a summary. Ours: two pages."""
+"""The most words of a summary: two pages."""
 
 NOTHING_YET = "There is nothing to condense yet."
 FAILED = "Condensing the conversation failed:"
@@ -50,50 +49,51 @@ Write in the language of the dialogue, in plain text, without a preface, in {wor
 
 @dataclass(frozen=True)
 class _Task:
-    """What is to be condensed: `said` is all up to the step, `kept` what of it stays as it is; both oldest first."""
+    """The messages up to the step to be condensed, oldest first, those of them that remain in later requests, and the
+    summary of what came before them."""
 
-    said: Sequence[Message]
+    messages: Sequence[Message]
     kept: Sequence[Message]
-    earlier: str
+    summary: str
 
     @classmethod
     def of(cls, effect: CompactHistory, transcript: Transcript) -> _Task:
-        condensed, asked = transcript.condensed, Condensed("", effect.up_to, effect.turn)
-        said = [message for message in transcript.current if message.seq <= effect.up_to]
-        kept = [message for message in said if not asked.covers(message)]
-        return cls(said, kept, "" if condensed is None else condensed.summary)
+        earlier, new = transcript.condensed, Condensed("", effect.up_to, effect.turn)
+        messages = [message for message in transcript.current if message.seq <= effect.up_to]
+        kept = [message for message in messages if not new.covers(message)]
+        return cls(messages, kept, "" if earlier is None else earlier.summary)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing would be condensed."""
-        return len(self.said) == len(self.kept)
+        """Whether there is nothing to condense."""
+        return len(self.messages) == len(self.kept)
 
 
 class CondensePerformer:
     """Carries out `CompactHistory`."""
 
-    def __init__(self, asking: ModelCaller, clock: Clock) -> None:
-        self._asking = asking
+    def __init__(self, caller: ModelCaller, clock: Clock) -> None:
+        self._caller = caller
         self._clock = clock
 
     async def __call__(self, effect: CompactHistory, context: EffectContext) -> HistoryCompacted | EffectFailed:
-        """Have the summary written, and answer with it, or with why there is none."""
+        """Have the summary written, and answer with it or with the failure."""
         transcript = await context.transcript()
         task = _Task.of(effect, transcript)
         if task.is_empty:
-            return self._nothing(effect, context)
+            return self._nothing_to_condense(effect, context)
         model = model_for(None if effect.turn is None else context.turn, context.policy, transcript)
         try:
-            answer = await read_by(
-                model, self._asking, "condense", partial(_prompt, task, context.policy, _words(model))
-            )
+            write_prompt = partial(_prompt, task, context.policy, _most_words(model))
+            answer = await ask_within_window(model, self._caller, "condense", write_prompt)
             summary = summary_in(answer, model)
-        except LlmFailure as failed:
-            return failed_reading(effect.effect_id, failed, FAILED, self._clock)
+        except LlmFailure as failure:
+            return effect_failed(effect.effect_id, failure, FAILED, self._clock)
         return HistoryCompacted(effect_id=effect.effect_id, at=self._clock.now(), summary=summary, usage=answer.usage)
 
-    def _nothing(self, effect: CompactHistory, context: EffectContext) -> EffectFailed:
-        """In a turn that is bad news: its own message alone does not fit."""
+    def _nothing_to_condense(self, effect: CompactHistory, context: EffectContext) -> EffectFailed:
+        """Between turns that is harmless. Within a turn it means that the turn's own message does not fit the
+        window."""
         kind: FailureKind = "invalid_request" if effect.turn is None else "context_window"
         sentence = NOTHING_YET if effect.turn is None else context.policy.texts.full
         return EffectFailed(effect_id=effect.effect_id, at=self._clock.now(), kind=kind, sentence=sentence)
@@ -101,10 +101,10 @@ class CondensePerformer:
 
 def _prompt(task: _Task, policy: Policy, words: int, limit: int) -> str:
     room = limit - len(INSTRUCTION.encode())
-    record = write_history(task.said, task.kept, task.earlier, room, policy.texts)
+    record = write_record(task.messages, task.kept, task.summary, room, policy.texts)
     return INSTRUCTION.format(words=words, record=record)
 
 
-def _words(model: ModelSpec) -> int:
-    """How long the summary may become: a small part of the window."""
+def _most_words(model: ModelSpec) -> int:
+    """The most words of the summary: a small part of the window."""
     return MOST_WORDS if model.window is None else min(MOST_WORDS, max(50, model.window // 20))

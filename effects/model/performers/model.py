@@ -1,4 +1,4 @@
-"""Asks the model: builds the request from what is committed, and turns the answer into an event."""
+"""Asks the model for its next answer: builds the request from what is committed, and turns the answer into an event."""
 
 from __future__ import annotations
 
@@ -11,54 +11,55 @@ from ...text import encodable, is_encodable
 from ...tools.builtin.speaking import respond_to_user, talk
 from ...tools.registry import ToolRegistry
 from ..port import LlmFailure, ModelAnswer, ModelRequest, Token
-from ..request.context_assembly import Speaking, frame
+from ..request.context_assembly import SpeakingTools, assemble_context
 from ..request.prompt_cache import PromptCache
-from ..request.request_builder import Offer
+from ..request.request_builder import OfferedTools
 from .model_caller import ModelCaller, sentence_of
 
-_NOTHING = Offer(())
+_NO_TOOLS = OfferedTools(())
 
 
 class ModelPerformer:
     """Carries out `RequestLlm`."""
 
-    def __init__(self, asking: ModelCaller, tools: ToolRegistry, clock: Clock) -> None:
-        self._asking = asking
+    def __init__(self, caller: ModelCaller, tools: ToolRegistry, clock: Clock) -> None:
+        self._caller = caller
         self._tools = tools
-        self._offer = Offer(tools.definitions())
-        self._speaking = Speaking(tools.name_of(respond_to_user), tools.name_of(talk))
+        self._offered = OfferedTools(tools.definitions())
+        self._speaking = SpeakingTools(tools.name_of(respond_to_user), tools.name_of(talk))
         self._clock = clock
-        self._prefixes = PromptCache()
+        self._prompts = PromptCache()
 
     async def __call__(self, effect: RequestLlm, context: EffectContext) -> LlmResponse | LlmFailed:
-        """Ask, and answer with what the model said or why it did not."""
+        """Ask, and answer with the response or with the failure."""
         request, digest = await self._request(effect, context)
 
-        # Text that the rules keep from the user is a thought while it is still coming in, too (case B1).
-        hidden = context.policy.text == "thought"
+        # Text that the policy keeps from the user is also shown as a thought while it streams.
+        is_thought = context.policy.text == "thought"
 
         def show(token: Token) -> None:
-            kind = "thinking" if hidden else token.kind
+            kind = "thinking" if is_thought else token.kind
             context.progress(effect.effect_id, "token", {"text": token.text, "kind": kind})
 
         try:
-            answer = await self._asking.ask(request, show)
-        except LlmFailure as failed:
+            answer = await self._caller.ask(request, show)
+        except LlmFailure as failure:
             return LlmFailed(
                 effect_id=effect.effect_id,
                 at=self._clock.now(),
-                kind=failed.kind,
-                sentence=sentence_of(failed),
-                retry_after=failed.retry_after,
+                kind=failure.kind,
+                sentence=sentence_of(failure),
+                retry_after=failure.retry_after,
             )
         return self._response(effect, request.model, digest, answer, context.policy)
 
     async def _request(self, effect: RequestLlm, context: EffectContext) -> tuple[ModelRequest, str]:
-        """Return the request and its digest. The transcript is let go of before the model is waited for."""
-        framed = frame(effect, context.context, await context.transcript(), context.turn, self._speaking)
-        offer = _NOTHING if effect.plain else self._offer
-        prefix = self._prefixes.of(context)
-        return prefix.request(effect, framed.system, framed.messages, offer, context.turn)
+        """Return the request and its digest. The transcript is released before the model is asked."""
+        transcript = await context.transcript()
+        assembled = assemble_context(effect, context.context, transcript, context.turn, self._speaking)
+        tools = _NO_TOOLS if effect.plain else self._offered
+        prompt = self._prompts.prompt_of(context)
+        return prompt.request(effect, assembled.system, assembled.messages, tools, context.turn)
 
     def _response(
         self, effect: RequestLlm, model: str, digest: str, answer: ModelAnswer, policy: Policy
@@ -68,7 +69,7 @@ class ModelPerformer:
             at=self._clock.now(),
             content=encodable(answer.content),
             thinking=encodable(answer.thinking),
-            # A sealed block that would have to be changed is no longer what its provider sealed.
+            # A sealed block must not be changed, so blocks with lone surrogates, which cannot be stored, are dropped.
             opaque=answer.opaque if is_encodable(answer.opaque) else (),
             tool_calls=self._tools.enter(effect.effect_id, answer.tool_calls, policy),
             finish_reason=answer.finish_reason,

@@ -1,4 +1,4 @@
-"""Asks a model once, within a deadline: what every performer that needs a model does the same way."""
+"""Asks a model once, within a deadline. All performers that need a model use it."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from ..failures import make_failure
 from ..port import Llm, LlmFailure, ModelAnswer, ModelRequest, Token
 
 
-def unseen(token: Token) -> None:
-    """What nobody watches."""
+def ignore_token(token: Token) -> None:
+    """Show the token to nobody."""
 
 
 class ModelCaller:
-    """A way to the models. `find` gives the model of a name.
+    """Asks the models of an engine. `find` returns the model of a name.
 
-    `deadline` is how many seconds one request may take as a whole, however slowly its pieces come.
+    `deadline` is how many seconds one request may take as a whole, however slowly the pieces of its answer come.
     """
 
     def __init__(self, find: Callable[[str], Llm], deadline: float) -> None:
         self._find = find
         self._deadline = deadline
 
-    async def ask(self, request: ModelRequest, show: Callable[[Token], None] = unseen) -> ModelAnswer:
-        """What the model answers; `show` gets the pieces as they come. Raises `LlmFailure`, also at the deadline."""
+    async def ask(self, request: ModelRequest, show: Callable[[Token], None] = ignore_token) -> ModelAnswer:
+        """Return the model's answer, and call `show` with each piece of it. Raises `LlmFailure`, also at the
+        deadline."""
         try:
             async with asyncio.timeout(self._deadline):
                 answer = await self._find(request.model).complete(request, show)
@@ -37,6 +38,6 @@ class ModelCaller:
         return answer
 
 
-def sentence_of(failed: LlmFailure, before: str = "") -> str:
-    """The sentence of a failure on one line, behind what it is about, as an event can hold it. `Pure.`"""
-    return shortened(" ".join(encodable(f"{before} {failed.sentence}").split()))
+def sentence_of(failure: LlmFailure, introduction: str = "") -> str:
+    """The sentence of a failure behind its introduction, on one line, as an event can hold it. `Pure.`"""
+    return shortened(" ".join(encodable(f"{introduction} {failure.sentence}").split()))

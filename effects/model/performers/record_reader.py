@@ -1,7 +1,7 @@
-"""Has a model read the record of a conversation: what every performer does the same way that wants a text about it.
+"""Has a model read the record of a conversation and write a text about it.
 
-Which model is asked, how much of the record it is given, what is tried where that is too much, and how long a failure
-that passes is waited for.
+Performers that condense, summarize and check work in the same way: they choose a model, give it as much of the record
+as it can read, try again with less if that is too much, and answer with the text or with a failure.
 """
 
 from __future__ import annotations
@@ -23,79 +23,85 @@ from .model_caller import ModelCaller, sentence_of
 T = TypeVar("T")
 
 BYTES_PER_TOKEN = 2
-"""A cautious guess. Measured with OpenAI's cl100k on texts of our own: English 4.4, Russian 4.0, Japanese 2.8, Arabic
-2.5, Chinese 2.4, Tamil 2.0, JSON 1.9; characters vary more than bytes do, from 0.7 a token to 4.4."""
+"""A cautious estimate. Measured with OpenAI's cl100k: English 4.4, Russian 4.0, Japanese 2.8, Arabic 2.5, Chinese 2.4,
+Tamil 2.0, JSON 1.9. Characters per token vary more, from 0.7 to 4.4."""
 
-SHARE = 0.8
-"""Of the window, for the request; the rest is for the answer, and for texts with more tokens than guessed. Ours."""
+WINDOW_SHARE = 0.8
+"""The share of the window that the request may take. The rest is for the answer, and for texts that have more tokens
+than estimated."""
 
 UNKNOWN_WINDOW = 100_000
-"""Bytes of the request where nobody knows the window. Ours: most models of today take that."""
+"""Bytes of the request if the window is unknown. Most current models accept that."""
 
-LEAST = 4_000
-"""Bytes that a request may always have: an instruction and something to read. Ours."""
+SMALLEST_LIMIT = 4_000
+"""Bytes that a request may always have: enough for an instruction and something to read."""
 
-SHRINKING = (1, 4, 16)
-"""By what the limit is divided, attempt after attempt, when the request itself is too long. Ours."""
+DIVISORS = (1, 4, 16)
+"""The limit is divided by these, attempt after attempt, if the model says that the request is too long."""
 
 
 def model_for(turn: int | None, policy: Policy, transcript: Transcript) -> ModelSpec:
-    """The model that answered last in this turn, as far as the policy still names it, or else the policy's first.
+    """The model that answered last in this turn, if the policy still names it, otherwise the policy's first model.
     `Pure.`"""
     models = {spec.name: spec for spec in policy.models}
-    answered = (message.model for message in reversed(transcript.messages) if message.turn == turn)
-    return next((models[name] for name in answered if name in models), policy.models[0])
+    names = (message.model for message in reversed(transcript.messages) if message.turn == turn)
+    return next((models[name] for name in names if name in models), policy.models[0])
 
 
-async def read_by(model: ModelSpec, asking: ModelCaller, purpose: Purpose, prompt: Callable[[int], str]) -> ModelAnswer:
-    """What the model answers to the prompt, one message without tools: `prompt` writes it in as many bytes as the model
-    takes, or, where that is too long, in far fewer. Raises `LlmFailure`."""
+async def ask_within_window(
+    model: ModelSpec, caller: ModelCaller, purpose: Purpose, write_prompt: Callable[[int], str]
+) -> ModelAnswer:
+    """Ask the model in a single message without tools, and return its answer.
+
+    `write_prompt` writes the prompt in at most so many bytes. It is called again with a much lower limit if the model
+    says that the request was too long. Raises `LlmFailure`.
+    """
 
     def ask(limit: int) -> Awaitable[ModelAnswer]:
-        message = {"role": "user", "content": prompt(limit)}
-        return asking.ask(ModelRequest(model=model.name, messages=(message,), purpose=purpose))
+        message = {"role": "user", "content": write_prompt(limit)}
+        return caller.ask(ModelRequest(model=model.name, messages=(message,), purpose=purpose))
 
-    *roomy, tightest = _limits(model)
-    for limit in roomy:
+    *limits, lowest = _limits(model)
+    for limit in limits:
         try:
             return await ask(limit)
-        except LlmFailure as failed:
-            if failed.kind != "context_window":
+        except LlmFailure as failure:
+            if failure.kind != "context_window":
                 raise
-    return await ask(tightest)
+    return await ask(lowest)
 
 
 def summary_in(answer: ModelAnswer, model: ModelSpec) -> str:
-    """The summary that the model was to write. Raises `LlmFailure` if there is none."""
+    """The summary in the answer. Raises `LlmFailure` if it is blank."""
     summary = encodable(answer.content).strip()
     if not summary:
         raise make_failure("malformed_response", model.name, "the summary has no text")
     return summary
 
 
-def failed_reading(effect_id: int, failed: LlmFailure, about: str, clock: Clock) -> EffectFailed:
-    """The answer to an effect for which no model could be brought to read; `about` is what came to nothing."""
-    sentence = sentence_of(failed, about)
-    return EffectFailed(effect_id=effect_id, at=clock.now(), kind=failed.kind, sentence=sentence)
+def effect_failed(effect_id: int, failure: LlmFailure, introduction: str, clock: Clock) -> EffectFailed:
+    """The answer to an effect whose request failed; `introduction` says what was tried."""
+    sentence = sentence_of(failure, introduction)
+    return EffectFailed(effect_id=effect_id, at=clock.now(), kind=failure.kind, sentence=sentence)
 
 
 def _limits(model: ModelSpec) -> list[int]:
-    """How many bytes the request may have, attempt after attempt."""
-    room = UNKNOWN_WINDOW if model.window is None else int(model.window * SHARE * BYTES_PER_TOKEN)
-    return list(dict.fromkeys(max(LEAST, room // divisor) for divisor in SHRINKING))
+    """How many bytes the prompt may have, attempt after attempt."""
+    room = UNKNOWN_WINDOW if model.window is None else int(model.window * WINDOW_SHARE * BYTES_PER_TOKEN)
+    return list(dict.fromkeys(max(SMALLEST_LIMIT, room // divisor) for divisor in DIVISORS))
 
 
-async def patiently(retry: Retry, clock: Clock, attempt: Callable[[], Awaitable[T]]) -> T:
-    """What comes of the attempt, made again as these rules say while it fails for reasons that pass (case P11).
+async def retry_transient(retry: Retry, clock: Clock, attempt: Callable[[], Awaitable[T]]) -> T:
+    """Return what the attempt returns. While it fails for transient reasons, it is repeated as the policy says.
 
-    Raises the `LlmFailure` of the last one.
+    Raises the `LlmFailure` of the last attempt.
     """
     number = 1
     while True:
         try:
             return await attempt()
-        except LlmFailure as failed:
-            wait = retry.wait(number, failed.retry_after) if failed.kind in TRANSIENT else None
+        except LlmFailure as failure:
+            wait = retry.wait(number, failure.retry_after) if failure.kind in TRANSIENT else None
             if wait is None:
                 raise
         await clock.sleep_until(later(clock.now(), wait))

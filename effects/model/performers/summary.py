@@ -1,6 +1,6 @@
-"""Writes what is shown of a turn that has ended well: a few sentences for somebody who looks back at it.
+"""Summarizes a completed turn for display, in a few sentences for somebody who looks back at it.
 
-It is for display and never takes the place of what was said to the user (case S12).
+The summary never takes the place of what was said to the user.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from ....states.projections.transcript import Transcript
 from ...clock import Clock
 from ...context import EffectContext
 from ..port import LlmFailure
-from ..request.dialogue_record import write_history
+from ..request.dialogue_record import write_record
 from .model_caller import ModelCaller
-from .record_reader import failed_reading, model_for, read_by, summary_in
+from .record_reader import ask_within_window, effect_failed, model_for, summary_in
 
 FAILED = "Summarizing the turn failed:"
 
 MOST_WORDS = 80
-"""Of a summary. Ours: what is read at a glance."""
+"""The most words of a summary, so that it is read at a glance."""
 
 INSTRUCTION = """\
 Below stands the record of one turn between a user and an assistant that works with tools; who speaks stands at the \
@@ -39,26 +39,26 @@ Write in the language of the user, in plain sentences, without a preface, in {wo
 class SummarizePerformer:
     """Carries out `SummarizeTurn`."""
 
-    def __init__(self, asking: ModelCaller, clock: Clock) -> None:
-        self._asking = asking
+    def __init__(self, caller: ModelCaller, clock: Clock) -> None:
+        self._caller = caller
         self._clock = clock
 
     async def __call__(self, effect: SummarizeTurn, context: EffectContext) -> TurnSummarized | EffectFailed:
-        """Have the summary written, and answer with it, or with why there is none. It is asked for once: the turn waits
-        for it, and can do without."""
+        """Have the summary written, and answer with it or with the failure. A failed request is not repeated, because
+        the turn waits for the summary and can end without it."""
         transcript = await context.transcript()
         model = model_for(context.turn, context.policy, transcript)
-        prompt = partial(_prompt, transcript, context)
+        write_prompt = partial(_prompt, transcript, context)
         try:
-            answer = await read_by(model, self._asking, "summarize", prompt)
+            answer = await ask_within_window(model, self._caller, "summarize", write_prompt)
             summary = summary_in(answer, model)
-        except LlmFailure as failed:
-            return failed_reading(effect.effect_id, failed, FAILED, self._clock)
+        except LlmFailure as failure:
+            return effect_failed(effect.effect_id, failure, FAILED, self._clock)
         return TurnSummarized(effect_id=effect.effect_id, at=self._clock.now(), summary=summary, usage=answer.usage)
 
 
 def _prompt(transcript: Transcript, context: EffectContext, limit: int) -> str:
     turn = of_turn(transcript.messages, transcript.first_try(context.turn))
     room = limit - len(INSTRUCTION.encode())
-    record = write_history(turn, (), "", room, context.policy.texts)
+    record = write_record(turn, (), "", room, context.policy.texts)
     return INSTRUCTION.format(words=MOST_WORDS, record=record)

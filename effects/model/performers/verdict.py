@@ -1,7 +1,7 @@
-"""What a check of the model's work came to, read from the words of the model that checked it.
+"""Reads the verdict of a check from the text of the model that made it.
 
-Models put JSON between marks and sentences, so the object is looked for; other braces around it mean nothing. What is
-no verdict, or only half of one, is never taken for a good one, and of two nobody knows which was meant.
+Models write JSON between code fences and sentences, so the text is searched for the object. A text without a complete
+verdict, or with several, counts as a failed check.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ MALFORMED = "The check gave no clear verdict, so the work counts as not verified
 NO_REASON = "The check failed without a reason."
 
 _MOST_MISSING = 20
-"""How many missing things are passed on. Ours: more than anybody mends in one go."""
+"""How many missing things are passed on to the model: more than it can mend at once."""
 
 _MOST_BRACES = 100
-"""At how many braces an object is looked for. Ours: more than any model writes around its verdict."""
+"""How many opening braces are tried: more than any model writes around its verdict."""
 
 _DECODER = JSONDecoder()
 
 
 class Verdict(BaseModel):
-    """Whether the work is done, why, and what is missing."""
+    """Whether the work is complete, why, and what is missing."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore", hide_input_in_errors=True)
 
@@ -37,20 +37,20 @@ class Verdict(BaseModel):
 
 
 def read_verdict(text: str) -> Verdict:
-    """The verdict in this text; one that is malformed failed, and says so. `Pure.`
+    """The verdict in this text. A malformed one counts as failed, with a reason that says so.
 
-    Its texts are of bounded length, and one that failed has a reason.
+    The texts of the verdict have a bounded length, and a failed verdict always has a reason. `Pure.`
     """
-    found = list(_verdicts(encodable(text)))
+    candidates = list(_find_verdicts(encodable(text)))
     try:
-        (verdict,) = map(Verdict.model_validate_json, found)
+        (verdict,) = map(Verdict.model_validate_json, candidates)
     except ValueError:
         return Verdict(passed=False, reason=MALFORMED)
-    return _bounded(verdict)
+    return _shorten(verdict)
 
 
-def _verdicts(text: str) -> Iterator[str]:
-    """The JSON objects in the text, one behind the other, that say whether something passed."""
+def _find_verdicts(text: str) -> Iterator[str]:
+    """The JSON objects in the text that have the member `passed`, one after the other."""
     start = text.find("{")
     for _ in range(_MOST_BRACES):
         if start < 0:
@@ -64,7 +64,7 @@ def _verdicts(text: str) -> Iterator[str]:
         start = text.find("{", end)
 
 
-def _bounded(verdict: Verdict) -> Verdict:
+def _shorten(verdict: Verdict) -> Verdict:
     reason = shortened((verdict.reason or "").strip())
-    missing = tuple(shortened(one.strip()) for one in verdict.missing or () if one.strip())[:_MOST_MISSING]
+    missing = tuple(shortened(item.strip()) for item in verdict.missing or () if item.strip())[:_MOST_MISSING]
     return Verdict(passed=verdict.passed, reason=reason or ("" if verdict.passed else NO_REASON), missing=missing)

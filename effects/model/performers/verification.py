@@ -1,8 +1,8 @@
 """Checks the claim that the work is complete: a model reads what was asked, what was done and what the user receives.
 
-It is asked in a request of its own, without tools, and answers with a verdict. What the user receives goes by the rules
-of the policy: under those of `explicit_response` what was said to them by tool, not what the model wrote beside it. Who
-wanted to hear a text must get that text, not the news that it was read (cases S6, S11).
+It is asked in a request of its own, without tools, and answers with a verdict. What the user receives depends on the
+policy: under `explicit_response` it is what was said by tool, not what the model wrote beside it. A user who asked for
+a text must receive that text, not the news that it was read.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ....states.replies.reply_text import text_of_reply
 from ...clock import Clock
 from ...context import EffectContext
 from ..port import LlmFailure
-from ..request.dialogue_record import cut, entitled, write_history
+from ..request.dialogue_record import shorten, titled, write_record
 from .model_caller import ModelCaller
-from .record_reader import failed_reading, model_for, patiently, read_by
+from .record_reader import ask_within_window, effect_failed, model_for, retry_transient
 from .verdict import read_verdict
 
 FAILED = "Checking the work failed:"
@@ -59,22 +59,23 @@ The assistant will read the reason and what is missing, and go on from there. Wr
 class VerifyPerformer:
     """Carries out `VerifyWork`."""
 
-    def __init__(self, asking: ModelCaller, clock: Clock) -> None:
-        self._asking = asking
+    def __init__(self, caller: ModelCaller, clock: Clock) -> None:
+        self._caller = caller
         self._clock = clock
 
     async def __call__(self, effect: VerifyWork, context: EffectContext) -> WorkVerified | EffectFailed:
-        """Have the claim checked, and answer with the verdict, or with why there is none.
+        """Have the claim checked, and answer with the verdict or with the failure.
 
-        It ends in time: each request has a deadline, and the policy says how many there may be.
+        It always ends: each request has a deadline, and the policy limits how many requests there are.
         """
         transcript = await context.transcript()
         model = model_for(context.turn, context.policy, transcript)
-        ask = partial(read_by, model, self._asking, "check", partial(_prompt, effect, context, transcript))
+        write_prompt = partial(_prompt, effect, context, transcript)
+        ask = partial(ask_within_window, model, self._caller, "check", write_prompt)
         try:
-            answer = await patiently(context.policy.retry, self._clock, ask)
-        except LlmFailure as failed:
-            return failed_reading(effect.effect_id, failed, FAILED, self._clock)
+            answer = await retry_transient(context.policy.retry, self._clock, ask)
+        except LlmFailure as failure:
+            return effect_failed(effect.effect_id, failure, FAILED, self._clock)
         verdict = read_verdict(answer.content)
         return WorkVerified(
             effect_id=effect.effect_id,
@@ -87,27 +88,28 @@ class VerifyPerformer:
 
 
 def _prompt(effect: VerifyWork, context: EffectContext, transcript: Transcript, limit: int) -> str:
-    """What the model reads that checks. The record takes what the rest leaves of the limit: half of it or more."""
+    """The prompt of the check. The record takes what the other parts leave of the limit, which is half of it or
+    more."""
     room = limit - len(INSTRUCTION.encode())
     received = "\n\n".join(_received(effect, context.policy, transcript)) or NOTHING
     parts = {
-        "asked": cut(entitled(ASKED, _asked(context.turn, transcript)), room // 6),
-        "received": cut(entitled(RECEIVED, received), room // 4),
-        "claimed": cut(entitled(CLAIMED, transcript.words(effect.claim)), room // 12),
+        "asked": shorten(titled(ASKED, _asked(context.turn, transcript)), room // 6),
+        "received": shorten(titled(RECEIVED, received), room // 4),
+        "claimed": shorten(titled(CLAIMED, transcript.words(effect.claim)), room // 12),
     }
     room -= sum(len(part.encode()) for part in parts.values())
     earlier = "" if transcript.condensed is None else transcript.condensed.summary
-    record = write_history(transcript.current, (), earlier, room, context.policy.texts)
+    record = write_record(transcript.current, (), earlier, room, context.policy.texts)
     return INSTRUCTION.format(**parts, record=record)
 
 
 def _asked(turn: int, transcript: Transcript) -> str:
-    """What was said to the model in this turn, or in the failed one that it tries again."""
+    """The user's messages of this turn, or of the failed turn that this one tries again."""
     messages = of_turn(transcript.messages, transcript.first_try(turn))
     return "\n\n".join(message.text for message in messages if message.role == "user" and message.text.strip())
 
 
 def _received(effect: VerifyWork, policy: Policy, transcript: Transcript) -> Iterator[str]:
-    """What the user has received in the end, as they read it; without words they receive nothing (case B5)."""
+    """What the user receives in the end, in the words that they read; blank texts are not received."""
     texts = (text_of_reply(transcript.words(said), policy) for said in effect.deliverable)
     yield from (text for text in texts if text.strip())

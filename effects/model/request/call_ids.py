@@ -1,41 +1,41 @@
-"""The ids of calls, as every provider takes them: legal, and each used once in a request."""
+"""Ids of tool calls that every provider accepts, each used once in a request."""
 
 from __future__ import annotations
 
 import re
 
-_LEGAL_ID = re.compile(r"[a-zA-Z0-9]{9}")  # Mistral takes no others; the rest take these
+_LEGAL_ID = re.compile(r"[a-zA-Z0-9]{9}")  # Mistral accepts no others, and every other provider accepts these
 
 
-class Ids:
-    """Gives out ids that are legal and used once; an id that is both already stays.
+class CallIds:
+    """Assigns ids. An id that is legal and not yet used is kept.
 
-    What a call is renamed to depends only on what stands before it, so a history that grows keeps its beginning, and
-    the provider's cache of it.
+    The id that replaces another one depends only on the calls before it. So the beginning of a growing history stays
+    the same, which keeps the provider's cache of it valid. `earlier` are the ids of the messages before.
     """
 
-    def __init__(self, before: Ids | None = None) -> None:
-        self._before = before
+    def __init__(self, earlier: CallIds | None = None) -> None:
+        self._earlier = earlier
         self._used: set[str] = set()
-        self._fresh: int = 1 if before is None else before._fresh
+        self._next_number: int = 1 if earlier is None else earlier._next_number
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._used or (self._before is not None and name in self._before)
+    def __contains__(self, call_id: str) -> bool:
+        return call_id in self._used or (self._earlier is not None and call_id in self._earlier)
 
-    def take(self, wanted: str) -> str:
-        """The id for a call that wants to be called so."""
-        given = wanted if _LEGAL_ID.fullmatch(wanted) and wanted not in self else self._next()
-        self._used.add(given)
-        return given
+    def assign(self, wanted: str) -> str:
+        """The id for a call whose own id is `wanted`."""
+        assigned = wanted if _LEGAL_ID.fullmatch(wanted) and wanted not in self else self._make()
+        self._used.add(assigned)
+        return assigned
 
-    def keep(self, later: Ids) -> None:
-        """Take over what `later`, made with these `before` it, gave out."""
+    def absorb(self, later: CallIds) -> None:
+        """Add the ids that `later`, made with these as its `earlier` ones, has assigned."""
         self._used |= later._used
-        self._fresh = later._fresh
+        self._next_number = later._next_number
 
-    def _next(self) -> str:
+    def _make(self) -> str:
         while True:
-            name = f"call{self._fresh:05}"
-            self._fresh += 1
-            if name not in self:
-                return name
+            call_id = f"call{self._next_number:05}"
+            self._next_number += 1
+            if call_id not in self:
+                return call_id

@@ -1,9 +1,9 @@
-"""What of a conversation one request holds, and in which words.
+"""Assembles the context of one request: which messages of a conversation it holds, and in which words.
 
-The transcript says what was said; a request holds more and less than that. Less: under some rules only the last
-minutes, or a summary in place of what no longer fits. More: what was found in older conversations, a reminder that the
-model is given in passing, the tags around another agent's message. All of this is made anew for each request, from the
-effect and the transcript, and none of it is stored, so nothing of it piles up (cases S10, J6).
+The transcript says what was said; a request holds both less and more. Less: under some policies only the last minutes,
+or a summary in place of messages that no longer fit. More: results of a search in older conversations, a reminder to
+the model, tags around the message of another agent. All of this is assembled anew for each request, from the effect and
+the transcript. None of it is stored, so it does not accumulate.
 """
 
 from __future__ import annotations
@@ -21,52 +21,57 @@ from ....states.values.mail import text_for_model
 from ....states.values.messages import Joined, Made, Message
 
 MEMORY = "Relevant conversation history:"
-"""The title above what was found in older conversations (case J4)."""
+"""The title above what was found in older conversations."""
 
 SUMMARY = "Summary of the conversation so far:"
-"""The title above what stands for the messages that were condensed."""
+"""The title above the summary that stands in place of condensed messages."""
 
 
 @dataclass(frozen=True)
-class Frame:
-    """What a request holds: the system message, empty if there is none, and the messages as the model reads them."""
+class AssembledContext:
+    """The content of a request: the system message, empty if there is none, and the messages as the model reads
+    them."""
 
     system: str
     messages: tuple[Message, ...]
 
 
 @dataclass(frozen=True)
-class Speaking:
-    """The names under which the tools are offered that reach the user: at the end of the turn, and at once. Empty for
-    one that is not offered."""
+class SpeakingTools:
+    """The names of the tools for speaking to the user, at the end of the turn (`respond`) and at once (`talk`). A name
+    is empty if the tool is not offered."""
 
     respond: str = ""
     talk: str = ""
 
 
-NONE_SPEAKS = Speaking()
+NO_SPEAKING_TOOLS = SpeakingTools()
 
 RESPOND = "respond_to_user"
-"""How nudges name the tool for saying something at the end of the turn; it may be offered under another name."""
+"""The name by which nudges refer to the tool for speaking at the end of the turn, which may have another name."""
 
 
-def frame(
-    effect: RequestLlm, context: Context, transcript: Transcript, turn: int, speaking: Speaking = NONE_SPEAKS
-) -> Frame:
-    """What the request holds that `effect` asks for, in the turn under way.
+def assemble_context(
+    effect: RequestLlm,
+    context: Context,
+    transcript: Transcript,
+    turn: int,
+    speaking: SpeakingTools = NO_SPEAKING_TOOLS,
+) -> AssembledContext:
+    """The content of the request that `effect` asks for, in the turn under way.
 
-    It says how to reach the user by the tools that are `speaking`. A plain request holds the system prompt and what was
-    said to the model in this turn, nothing more (case J20); it is for the caller to send it without tools. `Pure.`
+    The system message says how to use the `speaking` tools. A plain request holds the system prompt and the user's
+    messages of this turn, and nothing else; the caller sends it without tools. `Pure.`
     """
-    return Frame(
-        system=_system(effect, context, transcript, speaking),
-        messages=(*_past(effect, context, transcript, turn), *_told(effect, transcript, speaking)),
+    return AssembledContext(
+        system=_system_message(effect, context, transcript, speaking),
+        messages=(*_history(effect, context, transcript, turn), *_nudge(effect, transcript, speaking)),
     )
 
 
-def _system(effect: RequestLlm, context: Context, transcript: Transcript, speaking: Speaking) -> str:
-    """General instructions, then the profile's, then how to reach the user (case S18), then what was found (case J5);
-    what is empty is left out."""
+def _system_message(effect: RequestLlm, context: Context, transcript: Transcript, speaking: SpeakingTools) -> str:
+    """The general instructions, those of the profile, how to reach the user, and what was found in older conversations;
+    empty parts are left out."""
     profiles = [profile for profile in context.policy.profiles if profile.name == effect.profile]
     is_guided = not effect.plain and all(profile.guidance for profile in profiles)
     guidance = _guidance(speaking, context.policy.texts) if is_guided else ()
@@ -76,35 +81,35 @@ def _system(effect: RequestLlm, context: Context, transcript: Transcript, speaki
     return "\n\n".join(part for part in (context.system, *prompts, *guidance, memory) if part.strip())
 
 
-def _guidance(speaking: Speaking, texts: Texts) -> Iterator[str]:
-    """How to reach the user by each of the tools for it. The same in all requests of a conversation, also where none
-    may be called: requests share their beginning."""
+def _guidance(speaking: SpeakingTools, texts: Texts) -> Iterator[str]:
+    """How to use each of the speaking tools. It is the same in all requests of a conversation, also where no tool may
+    be called, because providers cache the common beginning of requests."""
     for text, name in ((texts.how_to_respond, speaking.respond), (texts.how_to_talk, speaking.talk)):
         if name:
             yield text.replace("{tool}", name)
 
 
-def _past(effect: RequestLlm, context: Context, transcript: Transcript, turn: int) -> Sequence[Message]:
-    """What was said, as far as this request holds it."""
+def _history(effect: RequestLlm, context: Context, transcript: Transcript, turn: int) -> Sequence[Message]:
+    """The messages so far that belong into this request."""
     first = transcript.first_try(turn)
-    before: list[Message] = []
+    preface: list[Message] = []
     if effect.plain:
-        said = [message for message in of_turn(transcript.messages, first) if message.role == "user"]
+        messages = [message for message in of_turn(transcript.messages, first) if message.role == "user"]
     elif isinstance(context.policy.dialogue, Recent):
-        before = [Message(role=one.role, text=one.text) for one in transcript.recent(effect.memory)]
-        said = list(of_turn(transcript.messages, first))
+        preface = [Message(role=text.role, text=text.text) for text in transcript.recent(effect.memory)]
+        messages = list(of_turn(transcript.messages, first))
     else:
         if transcript.condensed is not None:
-            before = [Message(role="user", text=f"{SUMMARY}\n{transcript.condensed.summary}")]
-        said = transcript.current
-    if transcript.is_verbatim:  # to ask each message would cost more the longer the conversation is
-        return (*before, *said)
-    return (*before, *(_as_read(message, context) for message in said))
+            preface = [Message(role="user", text=f"{SUMMARY}\n{transcript.condensed.summary}")]
+        messages = transcript.current
+    if transcript.is_verbatim:  # looking at each message would cost more the longer the conversation is
+        return (*preface, *messages)
+    return (*preface, *(_as_read(message, context) for message in messages))
 
 
 def _as_read(message: Message, context: Context) -> Message:
-    """The message in the words that a model reads: another agent's between tags, and a result that was to speak to the
-    user and did not reach them with a note that says so (case S21)."""
+    """The message in the words that a model reads. A message of another agent stands between tags; a result whose
+    speech did not reach the user has a note that says so."""
     if message.undelivered:
         return message.replace(text=f"{message.text}\n\n{context.policy.texts.undelivered}".strip())
     if message.audience is not None:
@@ -112,10 +117,10 @@ def _as_read(message: Message, context: Context) -> Message:
     return message
 
 
-def _told(effect: RequestLlm, transcript: Transcript, speaking: Speaking) -> Iterator[Message]:
-    """What the model is told in passing, as the last message. Words of the machine name the tool as it is offered."""
+def _nudge(effect: RequestLlm, transcript: Transcript, speaking: SpeakingTools) -> Iterator[Message]:
+    """The reminder to the model, as the last message. Texts of the machine name the tool as it is offered."""
     if effect.nudge is not None:
         name = speaking.respond or speaking.talk or RESPOND
         parts = effect.nudge.parts if isinstance(effect.nudge, Joined) else (effect.nudge,)
-        named = (Made(text=one.text.replace(RESPOND, name)) if isinstance(one, Made) else one for one in parts)
+        named = (Made(text=part.text.replace(RESPOND, name)) if isinstance(part, Made) else part for part in parts)
         yield Message(role="user", text=transcript.words(Joined(parts=tuple(named))))

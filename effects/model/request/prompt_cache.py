@@ -1,9 +1,9 @@
-"""Requests that go on from the one before.
+"""Builds requests on top of the written beginning of the previous one.
 
-Each request holds the whole history, and a history grows at its end alone. To write it anew for every request would
-cost more the longer the conversation is, so what was said in turns that are over is written once and kept; a request
-adds the turn under way. What is kept is only ever taken as a beginning of what is asked for: where the history turns
-out to begin otherwise (it was condensed, or another model is asked), it is written from its first message.
+Each request holds the whole history, and a history grows only at its end. Writing all of it for every request would
+cost more the longer the conversation is. So the messages of finished turns are written once and kept, and a request
+adds those of the turn under way. The kept beginning is used only if the new request begins in the same way. If it does
+not, because the history was condensed or another model is asked, all messages are written anew.
 """
 
 from __future__ import annotations
@@ -15,87 +15,89 @@ from ....states.effects import RequestLlm
 from ....states.values.messages import Message
 from ...context import EffectContext
 from ..port import ModelRequest
-from .call_ids import Ids
-from .request_builder import Offer, Passage, put_together, write_passage, write_system
-from .request_digest import Digest
+from .call_ids import CallIds
+from .request_builder import OfferedTools, Segment, compose_request, write_segment, write_system
+from .request_digest import RequestDigest
 
 
 class CachedPrompt:
-    """The beginning of one conversation's requests, as far as it is written for good."""
+    """The written beginning of one conversation's requests."""
 
     def __init__(self) -> None:
-        self._begin("", "")
+        self._reset("", "")
 
-    def _begin(self, model: str, system: str) -> None:
-        self._asked = (model, system)
+    def _reset(self, model: str, system: str) -> None:
+        self._written_for = (model, system)
         self._messages: tuple[Message, ...] = ()
-        self._passage = Passage()
-        self._ids = Ids()
-        self._digest = Digest(model).add(write_system(system))
+        self._segment = Segment()
+        self._call_ids = CallIds()
+        self._digest = RequestDigest(model).add(write_system(system))
 
     def request(
         self,
         effect: RequestLlm,
         system: str,
         messages: tuple[Message, ...],
-        offer: Offer,
+        tools: OfferedTools,
         turn: int,
     ) -> tuple[ModelRequest, str]:
-        """What `build_request` makes of the same arguments, the tools being those of the offer, and its
-        `request_digest`."""
-        if (effect.model, system) != self._asked or messages[: len(self._messages)] != self._messages:
-            self._begin(effect.model, system)
+        """The request that `build_request` would build from the same arguments, and its `request_digest`."""
+        if (effect.model, system) != self._written_for or messages[: len(self._messages)] != self._messages:
+            self._reset(effect.model, system)
         self._keep_turns_before(turn, messages)
-        newest = messages[len(self._messages) :]
-        passage = write_passage(newest, Ids(self._ids), effect.model, turn)
-        if self._takes(newest, passage):
-            digest = self._digest.add(passage.bodies)
-            passage = self._passage + passage
+        rest = messages[len(self._messages) :]
+        segment = write_segment(rest, CallIds(self._call_ids), effect.model, turn)
+        if self._can_append(rest, segment):
+            digest = self._digest.add(segment.messages)
+            segment = self._segment + segment
         else:
-            passage = write_passage(messages, Ids(), effect.model, turn)
-            digest = Digest(effect.model).add((*write_system(system), *passage.bodies))
-        request = put_together(effect, system, passage, offer)
-        return request, digest.end(request, offer.canonical)
+            segment = write_segment(messages, CallIds(), effect.model, turn)
+            digest = RequestDigest(effect.model).add((*write_system(system), *segment.messages))
+        request = compose_request(effect, system, segment, tools)
+        return request, digest.finish(request, tools.canonical)
 
     def _keep_turns_before(self, turn: int, messages: tuple[Message, ...]) -> None:
         first = len(self._messages)
         count = next((n for n, message in enumerate(messages[first:]) if message.turn >= turn), len(messages) - first)
         if not count:
             return
-        over = messages[first : first + count]
-        ids = Ids(self._ids)
-        passage = write_passage(over, ids, self._asked[0], turn)
-        if passage.bodies and passage.bodies[-1]["role"] == "assistant" and self._takes(over, passage):
-            self._messages += over
-            self._passage += passage
-            self._ids.keep(ids)
-            self._digest = self._digest.add(passage.bodies)
+        finished = messages[first : first + count]
+        call_ids = CallIds(self._call_ids)
+        segment = write_segment(finished, call_ids, self._written_for[0], turn)
+        ends_with_model = bool(segment.messages) and segment.messages[-1]["role"] == "assistant"
+        if ends_with_model and self._can_append(finished, segment):
+            self._messages += finished
+            self._segment += segment
+            self._call_ids.absorb(call_ids)
+            self._digest = self._digest.add(segment.messages)
 
-    def _takes(self, messages: Sequence[Message], passage: Passage) -> bool:
-        """Whether the passage, written of these messages, reads behind what is kept as if it was written with it.
+    def _can_append(self, messages: Sequence[Message], segment: Segment) -> bool:
+        """Whether the segment, written from these messages alone, is the same as if it had been written together with
+        the kept beginning.
 
-        What is kept ends in words of the model. So it does where a person speaks next, and no result belongs further
-        back.
+        The kept beginning ends with a message of the model. So the segment is the same if it begins with a user's
+        message and holds no result of an earlier call.
         """
         if not self._messages:
             return True
-        made = {call.call_id for message in messages for call in message.tool_calls}
-        belong = all(message.role != "tool" or message.tool_call_id in made for message in messages)
-        return belong and bool(passage.bodies) and passage.bodies[0]["role"] == "user"
+        calls = {call.call_id for message in messages for call in message.tool_calls}
+        has_all_calls = all(message.role != "tool" or message.tool_call_id in calls for message in messages)
+        return has_all_calls and bool(segment.messages) and segment.messages[0]["role"] == "user"
 
 
 class PromptCache:
-    """The prefixes of the conversations that are in memory, each for as long as its history is."""
+    """The cached prompts of the conversations in memory. Each is dropped together with the history of its
+    conversation."""
 
     def __init__(self) -> None:
-        self._prefixes: dict[str, CachedPrompt] = {}
+        self._prompts: dict[str, CachedPrompt] = {}
 
     def __len__(self) -> int:
-        return len(self._prefixes)
+        return len(self._prompts)
 
-    def of(self, context: EffectContext) -> CachedPrompt:
-        """The prefix of this conversation's requests."""
-        if context.conversation_id not in self._prefixes:
-            self._prefixes[context.conversation_id] = CachedPrompt()
-            finalize(context.history, self._prefixes.pop, context.conversation_id, None).atexit = False
-        return self._prefixes[context.conversation_id]
+    def prompt_of(self, context: EffectContext) -> CachedPrompt:
+        """The cached prompt of this conversation."""
+        if context.conversation_id not in self._prompts:
+            self._prompts[context.conversation_id] = CachedPrompt()
+            finalize(context.history, self._prompts.pop, context.conversation_id, None).atexit = False
+        return self._prompts[context.conversation_id]

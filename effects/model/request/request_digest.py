@@ -1,6 +1,6 @@
-"""The fingerprint of a request: equal requests, and only they, have equal ones.
+"""The digest of a request: equal requests, and only these, have equal digests.
 
-It stands in the log beside the answer, and tells whether a later request is the one that was answered.
+It is stored in the log beside the answer, and tells whether a later request is the one that was answered.
 """
 
 from __future__ import annotations
@@ -11,36 +11,36 @@ from copy import copy
 from hashlib import blake2b
 
 from ..port import ModelRequest
-from .message_order import Body
+from .message_order import WireMessage
 
-canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
-"""Writes JSON so that what is equal reads the same. `Pure.`"""
+canonical_json = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+"""Writes JSON so that equal values have equal texts. `Pure.`"""
 
 
 def request_digest(request: ModelRequest) -> str:
-    """The fingerprint of the request, 32 hex digits. `Pure.`"""
-    return Digest(request.model).add(request.messages).end(request)
+    """The digest of the request, 32 hex digits. `Pure.`"""
+    return RequestDigest(request.model).add(request.messages).finish(request)
 
 
-class Digest:
-    """A fingerprint that is taken while the messages are written: of canonical JSON, piece by piece."""
+class RequestDigest:
+    """A digest that is computed while the messages are written, from their canonical JSON."""
 
     def __init__(self, model: str) -> None:
-        self._hash = blake2b(f"[{canonical(model)},[".encode(), digest_size=16)
-        self._between = ""
+        self._hash = blake2b(f"[{canonical_json(model)},[".encode(), digest_size=16)
+        self._separator = ""
 
-    def add(self, bodies: Sequence[Body]) -> Digest:
-        """The fingerprint with these messages behind those before. `Pure.`"""
+    def add(self, messages: Sequence[WireMessage]) -> RequestDigest:
+        """The digest with these messages behind the earlier ones. `Pure.`"""
         longer = copy(self)
         longer._hash = self._hash.copy()
-        if bodies:
-            longer._hash.update(f"{self._between}{canonical(bodies)[1:-1]}".encode())
-            longer._between = ","
+        if messages:
+            longer._hash.update(f"{self._separator}{canonical_json(messages)[1:-1]}".encode())
+            longer._separator = ","
         return longer
 
-    def end(self, request: ModelRequest, tools: str = "") -> str:
-        """The fingerprint of the request, all messages of which were added. `tools` are those that it lists as
-        canonical JSON, if somebody has written that already. `Pure.`"""
-        ended = self._hash.copy()
-        ended.update(f"],{tools or canonical(request.tools)},{canonical(request.tool_choice)}]".encode())
-        return ended.hexdigest()
+    def finish(self, request: ModelRequest, tools: str = "") -> str:
+        """The digest of the request, whose messages were all added. `tools` is the canonical JSON of its tools, if that
+        is already written. `Pure.`"""
+        complete = self._hash.copy()
+        complete.update(f"],{tools or canonical_json(request.tools)},{canonical_json(request.tool_choice)}]".encode())
+        return complete.hexdigest()
