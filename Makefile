@@ -21,9 +21,9 @@ test: check  ## check, then run the tests
 check: $(ready)  ## lint, format, types, floors, and whether what is made in the docs is fresh
 	$(bin)/ruff check
 	$(bin)/ruff format --check
-	$(bin)/mypy -p turnwise
+	$(bin)/mypy -p turnwise -p generator
 	$(bin)/lint-imports
-	$(bin)/python -m turnwise.hosts.diagrams.mermaid --check docs/machine.md docs/host.md README.md
+	$(bin)/python docs/generate.py --check
 
 EXAMPLES ?= 5000
 deep: $(ready)  ## the property tests with EXAMPLES=5000 examples each: hours; a tenth of them takes minutes
@@ -39,7 +39,7 @@ mutants: $(ready)  ## break states/ on purpose, thousands of times, and list wha
 	$(bin)/python tests/mutants.py
 
 docs: $(ready)  ## make docs/machine.md, the picture in README.md and the tables in docs/host.md again
-	$(bin)/python -m turnwise.hosts.diagrams.mermaid --write docs/machine.md docs/host.md README.md
+	$(bin)/python docs/generate.py
 
 clean:  ## back to a fresh clone: remove .venv, caches and build artefacts
 	rm -rf .venv build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -1,38 +1,32 @@
-"""Draws the table: every state, every junction, and every way from one to the next.
+"""Draws the table in Mermaid's language: every state, every junction, and every way from one to the next.
 
-The table is the truth, and whatever else tells about it is made from it, so pictures and page cannot fall behind: a
-check fails while `docs/machine.md` is not what the table gives. `overview` draws the picture for newcomers, `page`
-writes the page. The functions are pure. Only the command opens a file; it also puts into other pages what `rulebook`
-tells of the rules, as it puts the overview into README.md:
-
-    python -m turnwise.hosts.diagrams.mermaid                    print the full diagram, in Mermaid's language
-    python -m turnwise.hosts.diagrams.mermaid --write PAGE …     write the generated parts of these pages
-    python -m turnwise.hosts.diagrams.mermaid --check PAGE …     exit 1 unless they are up to date
+The picture is made from the table, so it cannot differ from it. `turnwise diagram` prints it, and docs/machine.md shows
+it.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeAlias
 
 from ...states.events import Event, Opened
 from ...states.grammar import Branch, Entry, Guard, Row, Same, Target
 from ...states.states import STATES, Idle, State
-from .machine_page import markdown
-from .outline import ANY_BUSY_STATE, BUSY_STATES, common, entries, guard, junctions, name, rows, waits_for_person
-from .overview import ANY_BUSY, STYLES, overview
-from .rules_page import rules, sets_of_rules
-
-PICTURE = "<!-- drawn from states/table.py by `make docs` -->"
-RULES = "<!-- made from states/policy/policy.py by `make docs` -->"
-PRESETS = "<!-- made from states/policy/presets.py by `make docs` -->"
-"""Where such a line stands in a file, there follows what is made: the overview, the rules, the presets. It ends at the
-next empty line."""
+from .outline import (
+    ANY_BUSY,
+    ANY_BUSY_STATE,
+    BUSY_STATES,
+    STYLES,
+    common,
+    entries,
+    guard,
+    junctions,
+    name,
+    rows,
+    waits_for_person,
+)
 
 PACKED = '%%{init: {"flowchart": {"nodeSpacing": 12, "rankSpacing": 25, "padding": 8, "wrappingWidth": 400}}}%%'
 """Mermaid's own spacing would make the picture too wide to be read on a page."""
@@ -204,59 +198,3 @@ def _label(arrows: Sequence[Arrow]) -> str:
     for guards, causes in causes_of.items():
         lines += causes if guards == ("",) else [",<br>".join(causes), *guards]
     return "<br>".join(line for line in lines if line)
-
-
-# --- the command
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the full picture, or write or check pages. Returns the exit status: 0, or 1 with a sentence on stderr."""
-    parser = argparse.ArgumentParser(prog="python -m turnwise.hosts.diagrams.mermaid", description="Draw the table.")
-    action = parser.add_mutually_exclusive_group()
-    action.add_argument("--write", metavar="FILE", type=Path, nargs="+", help="make these pages")
-    action.add_argument("--check", metavar="FILE", type=Path, nargs="+", help="exit 1 unless these pages are fresh")
-    wanted = parser.parse_args(arguments)
-    if wanted.write is not None:
-        return max(_write(page) for page in wanted.write)
-    if wanted.check is not None:
-        return max(_check(page) for page in wanted.check)
-    print(mermaid(), end="")
-    return 0
-
-
-def _fresh(page: Path) -> str:
-    """What the file should say: a page that shows something made among other things keeps them, any other is generated
-    as a whole."""
-    text = page.read_text(encoding="utf-8", errors="replace") if page.is_file() else ""
-    made = {PICTURE: f"```mermaid\n{overview()}```\n", RULES: rules(), PRESETS: sets_of_rules()}
-    if not any(mark in text for mark in made):
-        return markdown(mermaid())
-    for mark in made:
-        before, found, after = text.partition(mark)
-        if found:
-            _, gap, rest = after.partition("\n\n")
-            text = f"{before}{mark}\n{made[mark]}{gap[1:]}{rest}"
-    return text
-
-
-def _write(page: Path) -> int:
-    try:
-        page.write_text(_fresh(page), encoding="utf-8", newline="\n")
-    except OSError as error:
-        return _complain(f"{page} cannot be written: {error.strerror}.")
-    return 0
-
-
-def _check(page: Path) -> int:
-    if page.is_file() and page.read_text(encoding="utf-8", errors="replace") == _fresh(page):
-        return 0
-    return _complain(f"{page} is not what the code gives; run `make docs`.")
-
-
-def _complain(sentence: str) -> int:
-    print(sentence, file=sys.stderr)
-    return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

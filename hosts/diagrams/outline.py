@@ -19,6 +19,15 @@ from ...states.table import TABLE
 ANY_BUSY_STATE = "any busy state"
 """The title over what most busy states have in common."""
 
+ANY_BUSY = "AnyBusyState"
+"""What most busy states do alike, as a node."""
+
+STYLES = (
+    "classDef person fill:#fde68a,stroke:#b45309,color:#111827",
+    "classDef junction fill:#e5e7eb,stroke:#6b7280,color:#111827",
+)
+"""The colours of a state in which a person can act, and of a junction; they suit a dark page too."""
+
 BUSY_STATES: tuple[type[State], ...] = tuple(state for state in STATES if issubclass(state, Busy))
 
 Thing = TypeVar("Thing", bound=Hashable)

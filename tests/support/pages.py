@@ -79,3 +79,10 @@ class Page:
         if not target.exists():
             return False
         return not mark or f"#{heading}" in Page(os.path.relpath(target, ROOT)).headings()
+
+
+def table(text: str, title: str) -> dict[str, list[str]]:
+    """The rows of the table with this first column, by their first cell."""
+    below = text.split(f"| {title} |", 1)[1].split("\n\n", 1)[0].splitlines()[2:]
+    cells = ([cell.strip() for cell in row.strip("| ").split(" | ")] for row in below)
+    return {first.strip("` "): rest for first, *rest in cells}

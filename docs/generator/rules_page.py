@@ -12,9 +12,9 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
-from ...states.policy import policy, presets
-from ...states.policy.policy import Policy
-from ...states.values.value import Value
+from turnwise.states.policy import policy, presets
+from turnwise.states.policy.policy import Policy
+from turnwise.states.values.value import Value
 
 
 def rules() -> str:

@@ -11,11 +11,20 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ...states.events import ANSWERS, EVENTS, REPORTS, REQUESTS, Event
-from ...states.grammar import Branch, Entry, Junction, NoOp, Refusal, Row, Same, Target
-from ...states.states import STATES, State
-from ...states.table import TABLE
-from .outline import ANY_BUSY_STATE, BUSY_STATES, common, entries, guard, junctions, name, waits_for_person
+from turnwise.hosts.diagrams.outline import (
+    ANY_BUSY_STATE,
+    BUSY_STATES,
+    common,
+    entries,
+    guard,
+    junctions,
+    name,
+    waits_for_person,
+)
+from turnwise.states.events import ANSWERS, EVENTS, REPORTS, REQUESTS, Event
+from turnwise.states.grammar import Branch, Entry, Junction, NoOp, Refusal, Row, Same, Target
+from turnwise.states.states import STATES, State
+from turnwise.states.table import TABLE
 
 
 def markdown(picture: str) -> str:

@@ -17,25 +17,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from ...states.events import REQUESTS, Event, Opened, Report
-from ...states.grammar import Same, Target
-from ...states.states import STATES, Idle, State
-from .outline import ANY_BUSY_STATE, BUSY_STATES, common, junctions, name, rows, taken, waits_for_person
+from turnwise.hosts.diagrams.outline import (
+    ANY_BUSY,
+    ANY_BUSY_STATE,
+    BUSY_STATES,
+    STYLES,
+    common,
+    junctions,
+    name,
+    rows,
+    taken,
+    waits_for_person,
+)
+from turnwise.states.events import REQUESTS, Event, Opened, Report
+from turnwise.states.grammar import Same, Target
+from turnwise.states.states import STATES, Idle, State
 
 Way: TypeAlias = tuple[type[Event], Target]
 """An event, and where it leads."""
 
 Arrows: TypeAlias = dict[tuple[str, str], tuple[type[Event], ...]]
 """Which events lead from one node to another. What leaves a junction has none."""
-
-ANY_BUSY = "AnyBusyState"
-"""What most busy states do alike, as a node."""
-
-STYLES = (
-    "classDef person fill:#fde68a,stroke:#b45309,color:#111827",
-    "classDef junction fill:#e5e7eb,stroke:#6b7280,color:#111827",
-)
-"""The colours of a state in which a person can act, and of a junction; they suit a dark page too."""
 
 PACKED = '%%{init: {"flowchart": {"nodeSpacing": 20, "rankSpacing": 30, "padding": 10}}}%%'
 """Mermaid's own spacing would make the picture too wide to be read on a page."""

@@ -1,0 +1,49 @@
+"""Which parts of which pages are generated, and whether they are up to date.
+
+`docs/machine.md` is generated as a whole. In any other page a marker, which is a comment, stands in front of each
+generated part; the part ends at the next empty line, and everything else in the page is left as it is.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from turnwise.hosts.diagrams.mermaid import mermaid
+
+from .machine_page import markdown
+from .overview import overview
+from .rules_page import rules, sets_of_rules
+
+ROOT = Path(__file__).parent.parent.parent
+
+PAGES = (ROOT / "docs" / "machine.md", ROOT / "docs" / "host.md", ROOT / "README.md")
+"""The pages with generated parts."""
+
+PICTURE = "<!-- drawn from states/table.py by `make docs` -->"
+RULES = "<!-- made from states/policy/policy.py by `make docs` -->"
+PRESETS = "<!-- made from states/policy/presets.py by `make docs` -->"
+"""The markers in front of the overview, of the table of rules and of the table of presets."""
+
+
+def generated(page: Path) -> str:
+    """Return what the page should say: its own text around the generated parts, or `docs/machine.md` if it has none."""
+    text = page.read_text(encoding="utf-8", errors="replace") if page.is_file() else ""
+    parts = {PICTURE: f"```mermaid\n{overview()}```\n", RULES: rules(), PRESETS: sets_of_rules()}
+    if not any(marker in text for marker in parts):
+        return markdown(mermaid())
+    for marker, part in parts.items():
+        before, found, after = text.partition(marker)
+        if found:
+            _, gap, rest = after.partition("\n\n")
+            text = f"{before}{marker}\n{part}{gap[1:]}{rest}"
+    return text
+
+
+def write(page: Path) -> None:
+    """Bring the page up to date. Raises OSError if it cannot be written."""
+    page.write_text(generated(page), encoding="utf-8", newline="\n")
+
+
+def is_fresh(page: Path) -> bool:
+    """Whether the page is up to date."""
+    return page.is_file() and page.read_text(encoding="utf-8", errors="replace") == generated(page)

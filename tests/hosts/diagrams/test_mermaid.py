@@ -1,0 +1,116 @@
+"""The full picture shows the whole table, and nothing that is not in it."""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+
+from turnwise.hosts.diagrams.mermaid import mermaid
+from turnwise.states.events import Event
+from turnwise.states.grammar import Junction
+from turnwise.states.states import STATES, State
+
+from ...support.table_reading import BUSY, JUNCTIONS, PAIRS, WAITING_FOR_A_PERSON, Way, entries, pair_name, ways
+
+
+@cache
+def drawn() -> dict[tuple[str, str], set[Way]]:
+    """Everything that is drawn, by node and event; for a junction the event is empty."""
+    found: dict[tuple[str, str], set[Way]] = {}
+    for node, cause, when, target in (*arrows(), *stays()):
+        found.setdefault((node, cause), set()).add((when, target))
+    return found
+
+
+def arrows() -> Iterator[tuple[str, str, str, str]]:
+    """The rows and branches that the arrows stand for: where from, on what, when, where to."""
+    for source, label, copy, target in re.findall(
+        r'^ {4}(\w+) -->\|"(.+)"\| (?:\w+\(\[(\w+)\]\):::elsewhere|(\w+))$', mermaid(), flags=re.MULTILINE
+    ):
+        for cause, when in label_of(label):
+            yield source, cause, when, copy or target
+
+
+def label_of(label: str) -> Iterator[tuple[str, str]]:
+    """Events and guards: guards stand below their events, and events that share them are joined by commas."""
+    groups: list[tuple[list[str], list[str]]] = []
+    for line in re.split(r"(?<!,)<br>", label):
+        if not line.startswith("["):
+            groups.append((line.split(",<br>"), []))
+        else:
+            groups = groups or [([""], [])]
+            groups[-1][1].append(line)
+    for causes, guards in groups:
+        yield from ((cause, when) for cause in causes for when in guards or [""])
+
+
+def stays() -> Iterator[tuple[str, str, str, str]]:
+    """The rows that stand inside a box."""
+    for node, text in boxes().items():
+        for cause, when in re.findall(r"<br>stays on (\w+)(?: (\[\w+\]))?", text):
+            yield node, cause, when, "stays"
+
+
+@cache
+def boxes() -> dict[str, str]:
+    """The text of each box, by its name."""
+    return dict(re.findall(r'^ {4}(\w+)\(\[?"<b>(.+)"\]?\)(?::::person)?$', mermaid(), flags=re.MULTILINE))
+
+
+def shown(state: type[State], event: type[Event]) -> set[Way]:
+    """What a reader finds: what the box of the state says about the event, or else, if busy, that of any busy state."""
+    own = drawn().get((state.__name__, event.__name__))
+    if own is not None or state not in BUSY or f"does nothing on {event.__name__}" in boxes()[state.__name__]:
+        return own or set()
+    return drawn().get(("AnyBusyState", event.__name__), set())
+
+
+class TestPicture:
+    """`mermaid()`: the full picture."""
+
+    @pytest.mark.parametrize(("state", "event"), PAIRS, ids=pair_name)
+    def test_every_row_is_drawn(self, state: type[State], event: type[Event]) -> None:
+        """Box and arrows of a state, or of any busy state, show each row of the table, and no other."""
+        assert shown(state, event) == ways(entries(state, event))
+
+    @pytest.mark.parametrize("junction", JUNCTIONS, ids=lambda junction: junction.name)
+    def test_every_branch_is_drawn(self, junction: Junction) -> None:
+        """The arrows that leave a junction are its branches with their guards."""
+        assert drawn()[junction.name, ""] == ways(list(junction.branches))
+
+    def test_every_state_is_one_box(self) -> None:
+        """Every state has one box under its own name, and so has what any busy state does."""
+        titles = [text.split("</b>")[0] for text in boxes().values()]
+
+        assert sorted(titles) == sorted([*(state.__name__ for state in STATES), "any busy state"])
+
+    def test_every_junction_is_one_hexagon(self) -> None:
+        """Every junction of the table is drawn, and drawn once, however many rows end in it."""
+        hexagons = re.findall(r"^ {4}(\w+)\{\{\1\}\}:::junction$", mermaid(), flags=re.MULTILINE)
+
+        assert sorted(hexagons) == sorted(junction.name for junction in JUNCTIONS)
+
+    @pytest.mark.parametrize("state", BUSY, ids=lambda state: state.__name__)
+    def test_what_busy_states_share_is_drawn_once(self, state: type[State]) -> None:
+        """A busy state draws nothing for an event that any busy state draws in the same way."""
+        own = {cause: found for (node, cause), found in drawn().items() if node == state.__name__}
+
+        assert not [cause for cause in own if drawn().get(("AnyBusyState", cause)) == own[cause]]
+
+    def test_two_nodes_have_one_arrow_in_each_direction(self) -> None:
+        """However many rows lead from one node to another, they share an arrow."""
+        ends = re.findall(r"^ {4}(\w+) -->.* (\S+)$", mermaid(), flags=re.MULTILINE)
+
+        assert len(ends) == len(set(ends))
+
+    def test_it_begins_at_idle(self) -> None:
+        """A conversation opens into `Idle`, whose line comes first."""
+        lines = mermaid().splitlines()
+
+        assert "    start(( )) -->|Opened| start_Idle([Idle]):::elsewhere" in lines
+        assert lines[2].startswith("    order[ ]:::hidden ~~~ start & Idle & ")
+
+    def test_the_states_in_which_a_person_can_act_are_marked(self) -> None:
+        """Where a person can move it on, the picture is yellow."""
+        assert set(re.findall(r"^ {4}(\w+)\(.*:::person$", mermaid(), flags=re.MULTILINE)) == WAITING_FOR_A_PERSON
