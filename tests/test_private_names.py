@@ -15,12 +15,8 @@ from .support.source_tree import python_files, relative
 FILES = python_files("testing", "hosts", "tests", "examples", "benchmarks", "docs")
 
 KNOWN: dict[str, set[str]] = {
-    "testing/crashes/boundaries.py": {"_contained"},
     "testing/simulation/engine_host.py": {"_load", "_loops", "_mailbox", "_store"},
     "testing/simulation/stored/virtual_thread.py": {"_closed", "_worker"},
-    "tests/effects/channels/speech/test_channel.py": {"_line"},
-    "tests/effects/channels/test_stream.py": {"_subscriptions"},
-    "tests/effects/channels/test_webhook.py": {"_certificates"},
     "tests/engine/test_clock_jumps.py": {"_engine"},
     "tests/engine/test_close.py": {"_loops", "_task"},
     "tests/engine/test_engine.py": {"_loop", "_mailbox", "_stuck"},

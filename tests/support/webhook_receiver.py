@@ -8,15 +8,19 @@ import base64
 import hashlib
 import hmac
 import json
+import ssl
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Self
 
 from aiohttp import web
 
 KEY = bytes(range(32))
 SECRET = f"whsec_{base64.b64encode(KEY).decode()}"
+CERTIFICATE = Path(__file__).parent.parent / "fixtures" / "certificate-of-127.0.0.1.pem"
+"""A certificate that nobody has signed, valid for 100 years, and its key."""
 
 
 def signature(key: bytes, headers: Mapping[str, str], body: bytes) -> str:
@@ -48,9 +52,10 @@ class Post:
 @dataclass
 class Receiver:
     """Answers each post: with the next of `answers` while there are any, and then with 204; a number is a status, and
-    None never comes. One that is not signed with its key gets a 401."""
+    None never comes. One that is not signed with its key gets a 401. With `https` it shows `CERTIFICATE`."""
 
     answers: list[int | None] = field(default_factory=list)
+    https: bool = False
     posts: list[Post] = field(default_factory=list)
 
     async def _receive(self, request: web.Request) -> web.Response:
@@ -92,9 +97,13 @@ class Receiver:
         app.router.add_post("/hook", self._receive)
         runner = web.AppRunner(app, shutdown_timeout=0.1, access_log=None)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
+        encryption = None
+        if self.https:
+            encryption = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            encryption.load_cert_chain(CERTIFICATE)
+        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=encryption)
         await site.start()
-        self.url = f"http://127.0.0.1:{runner.addresses[0][1]}/hook"
+        self.url = f"{'https' if self.https else 'http'}://127.0.0.1:{runner.addresses[0][1]}/hook"
         ready.set()
         await self._over.wait()
         await runner.cleanup()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import ssl
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from turnwise.testing import (
 )
 
 from ...support.engine_scenarios import Watcher, talk, until
-from ...support.webhook_receiver import KEY, SECRET, Receiver, signature
+from ...support.webhook_receiver import CERTIFICATE, KEY, SECRET, Receiver, signature
 from .test_terminal import EXACT
 
 OTHER_SECRET = f"whsec_{base64.b64encode(bytes(32)).decode()}"
@@ -256,7 +255,19 @@ def test_a_secret_that_is_none_is_refused(secret: Any) -> None:
     assert refused.value.sentence == "The secret of a webhook is whsec_ and base64 of 24 to 64 bytes."
 
 
-def test_certificates_are_checked_where_there_are_any() -> None:
-    """Over https with the usual authorities; they are read only there."""
-    assert isinstance(WebhookChannel("HTTPS://example.com/", SECRET)._certificates, ssl.SSLContext)
-    assert WebhookChannel("http://127.0.0.1/", SECRET)._certificates is False
+async def test_a_certificate_that_nobody_signed_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is posted over https to a server that does not prove who it is."""
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    with Receiver(https=True) as receiver, pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+        await WebhookChannel(receiver.url, SECRET).deliver(HELLO)
+
+    assert receiver.posts == []
+
+
+async def test_a_certificate_that_is_trusted_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The usual variable names authorities of one's own."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+    with Receiver(https=True) as receiver:
+        await WebhookChannel(receiver.url.replace("https:", "HTTPS:"), SECRET).deliver(HELLO)
+
+    assert [post.status for post in receiver.posts] == [204]

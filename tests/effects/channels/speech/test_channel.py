@@ -164,12 +164,12 @@ class TestTheEngineSpeaks:
 
         async with Engine.open(database, model=llm, tools=[talk], channels=[channel]) as engine:
             turn = await (await engine.create(policy=presets.talk())).send("Hi")
-            await until(lambda: len(channel._line) == 2)
             await engine.delivered()
-        channel.stop()
+        still_speaking = channel.stop()
         await channel.drain()
 
         assert turn.status == "completed"
+        assert still_speaking
 
     def test_what_was_not_taken_over_is_spoken_by_the_next_process(self, database: Path, tmp_path: Path) -> None:
         """S13, B9: the process dies while the channel takes a delivery over; the next one speaks it, once."""
