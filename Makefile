@@ -27,7 +27,7 @@ check: $(ready)  ## lint, format, types, floors, and whether what is made in the
 
 EXAMPLES ?= 5000
 deep: $(ready)  ## the property tests with EXAMPLES=5000 examples each: hours; a tenth of them takes minutes
-	TURNWISE_PROFILE=deep TURNWISE_EXAMPLES=$(EXAMPLES) $(pytest) -m hypothesis --timeout=0
+	TURNWISE_PROFILE=deep TURNWISE_EXAMPLES=$(EXAMPLES) $(pytest) -m "hypothesis or deep" --timeout=0
 
 simulate: $(ready)  ## thousands of conversations in virtual time, among people and tools at their worst: a minute or two
 	$(bin)/python -m turnwise.testing.simulation --seeds 5000

@@ -57,6 +57,14 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.hypothesis_seed = random.randrange(2**32)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests with the marker `deep`, unless this is a deep search."""
+    deep = [] if PROFILE == "deep" else [item for item in items if item.get_closest_marker("deep")]
+    if deep:
+        items[:] = [item for item in items if item not in deep]
+        config.hook.pytest_deselected(items=deep)
+
+
 def how_to_repeat(config: pytest.Config) -> str:
     """Return one line that says how the property tests search, and how to repeat that search."""
     seed = config.option.hypothesis_seed

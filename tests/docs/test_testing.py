@@ -17,8 +17,14 @@ OURS = (ROOT / "tests" / "conftest.py").read_text(encoding="utf-8")
 
 
 Machine = dict[str, str | None]
-WHEREVER = pytest.mark.parametrize("machine", [{"CI": None}, {"CI": "true"}], ids=["at home", "build server"])
-"""Where pytest and Hypothesis take a machine for a build server, both have defaults of their own."""
+WHEREVER = pytest.mark.parametrize(
+    "machine",
+    [
+        pytest.param({"CI": "true"}, id="build server"),
+        pytest.param({"CI": None}, id="developer's machine", marks=pytest.mark.deep),
+    ],
+)
+"""On a build server, pytest and Hypothesis have other defaults, which a profile must override."""
 
 
 def told(text: str) -> list[tuple[str, str]]:

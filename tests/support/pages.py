@@ -22,7 +22,8 @@ def run(folder: Path, *arguments: str, **environment: str | None) -> subprocess.
 
 def run_tests(folder: Path, *arguments: str, **environment: str | None) -> subprocess.CompletedProcess[str]:
     """Run pytest in a folder, without what only turnwise's own tests need."""
-    return run(folder, "-m", "pytest", "-p", "no:asyncio", "-p", "no:cacheprovider", *arguments, **environment)
+    command = ("-m", "pytest", "-p", "_hypothesis_pytestplugin", "-p", "no:cacheprovider")
+    return run(folder, *command, *arguments, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", **environment)
 
 
 def run_block(folder: Path, block: str, **environment: str | None) -> subprocess.CompletedProcess[str]:
