@@ -1,4 +1,4 @@
-"""What a transition may look at besides state and event."""
+"""What a transition may read besides the state and the event."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from .policy.roles import Role
 from .values.value import Value
 
 CHANGES_CONTEXT = (Opened, PolicyChanged)
-"""The events that change a context. Who only wants the context of a log may leave out all others."""
+"""The events that change the context. To compute the context of a log, all other events can be left out."""
 
 
 class Context(Value):
-    """The standing facts of a conversation: who it is to others, its system prompt and its rules."""
+    """What holds for the whole conversation: its role, its system prompt, its rules, and the agents that it works
+    for."""
 
     role: Role = "foreground"
     system: str = ""
@@ -21,9 +22,9 @@ class Context(Value):
     parent: str | None = None
 
     def after(self, event: Event) -> Context:
-        """The context once this event was taken: the only place where a context changes.
+        """The context after this event. This is the only place where a context changes.
 
-        Whoever folds a log folds this beside `transition`, with the context from *before* the event for the transition.
+        When a log is folded, call this beside `transition`; `transition` takes the context from *before* the event.
         `Pure.`
         """
         match event:

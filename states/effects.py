@@ -49,22 +49,22 @@ class Effect(TaggedPart):
 
 
 class PersistingEffect(Effect):
-    """Something enters the transcript, with the commit of the step."""
+    """An effect that is carried out by the commit of its step: something enters the transcript."""
 
 
 class AwaitedEffect(Effect):
-    """Something is started after the commit, and the conversation waits for its one answer."""
+    """An effect that is started after the commit. The conversation waits for its one answer."""
 
     ANSWERS: ClassVar[AnswerTypes] = ()
     """The answers that an effect of this type can have."""
 
     ACKNOWLEDGES: ClassVar[type[Answer] | None] = None
-    """The answer by which an effect of this type says that it was stopped. None: once it is told to stop, nobody waits
-    for it any longer."""
+    """The answer that confirms that an effect of this type was stopped. With None, an effect that is told to stop is no
+    longer awaited."""
 
     AFTER_DELIVERIES: ClassVar[bool] = False
-    """Whether an effect of this type starts only after the deliveries in front of it were attempted. It is so for what
-    users can see begin: what was said before a tool runs is heard before it runs."""
+    """Whether an effect of this type starts only after the deliveries in front of it were attempted. This holds for
+    effects that users can notice: a text that was said before a tool runs arrives before it runs."""
 
     effect_id: int
 
@@ -75,25 +75,27 @@ class AwaitedEffect(Effect):
 
     @classmethod
     def acknowledgement(cls, effect_id: int, at: datetime) -> Answer | None:
-        """The answer of an effect of this type that was stopped, or None if nobody waits for one. `Pure.`"""
+        """The answer that confirms that the effect `effect_id` of this type was stopped, or None if such an effect
+        confirms nothing. `Pure.`"""
         answer = cls.ACKNOWLEDGES
         return None if answer is None else answer.model_validate({"effect_id": effect_id, "at": at})
 
 
 class OutgoingEffect(Effect):
-    """Something goes out to a user or to another agent. Nobody waits for it, and it must arrive all the same."""
+    """An effect that hands something over to a user or to another agent. Nobody waits for it, but it must arrive."""
 
     effect_id: int
 
 
 class ControlEffect(Effect):
-    """The awaited effect `effect_id` is to stop."""
+    """An effect that stops the awaited effect `effect_id`."""
 
     effect_id: int
 
 
 class PersistMessage(PersistingEffect):
-    """A message enters the transcript: a person's or the model's as heard, or a reply that the machine words."""
+    """A message enters the transcript: a message of a person or of the model, by reference, or a reply worded by the
+    machine."""
 
     type: Literal["persist_message"] = "persist_message"
     said: Said
@@ -108,19 +110,21 @@ class SettledCall(Part):
 
 
 class PersistToolResults(PersistingEffect):
-    """Results enter the transcript, each directly behind the message that asked for it, in call order."""
+    """Results of tool calls enter the transcript, each directly behind the message that made the call, in call
+    order."""
 
     type: Literal["persist_tool_results"] = "persist_tool_results"
     results: tuple[SettledCall, ...]
 
 
 class RequestLlm(AwaitedEffect):
-    """Ask the model. What it is sent is built when the request is made, from the committed transcript.
+    """Ask the model. The request itself is built by the performer, from the committed transcript.
 
-    `memory` is the answer that holds what was recalled. `nudge` is told to the model in passing, and is no part of the
-    dialogue: what it is reminded of, why the check of its newest claim failed, or both. A `plain` request holds the
-    system prompt and what the user said, nothing more. `tool_choice="none"`: tools stay listed, since some providers
-    refuse a history with calls otherwise, but none may be called. `at` is the moment that fresh context tells.
+    `memory` refers to the answer that holds what was recalled. `nudge` is put into this request only and is not part of
+    the dialogue: a reminder of the rules, the reason why the newest claim was rejected, or both. A `plain` request
+    holds the system prompt and the user's message, nothing else. With `tool_choice="none"` the tools stay listed, since
+    some providers refuse a history with calls otherwise, but none may be called. `at` is the time that fresh context
+    states.
     """
 
     ANSWERS: ClassVar = (LlmResponse, LlmFailed, EffectFailed)
@@ -136,7 +140,7 @@ class RequestLlm(AwaitedEffect):
 
 
 class ExecuteTool(AwaitedEffect):
-    """Run a tool. Its arguments stand in the transcript, under the call's id."""
+    """Run a tool. The arguments of its call are in the transcript, under the id of the call."""
 
     ANSWERS: ClassVar = (ToolComplete, ToolAborted, AskUserQuestionPending, EffectFailed)
     ACKNOWLEDGES: ClassVar = ToolAborted
@@ -147,7 +151,7 @@ class ExecuteTool(AwaitedEffect):
 
 
 class ReconcileTool(AwaitedEffect):
-    """Ask a tool whether the call that was started as the effect `started_as` did run before the process died."""
+    """Ask a tool whether the call that was started as the effect `started_as` ran before the process died."""
 
     ANSWERS: ClassVar = (ToolReconciled, ToolAborted, EffectFailed)
     ACKNOWLEDGES: ClassVar = ToolAborted
@@ -166,7 +170,8 @@ class SelectProfile(AwaitedEffect):
 
 
 class RecallMemory(AwaitedEffect):
-    """Look for what belongs to this turn: `search` in older conversations, `recent` seconds back in all of them."""
+    """Find what belongs to this turn: by a `search` in older conversations, or by the texts of the last `recent`
+    seconds."""
 
     ANSWERS: ClassVar = (MemoryRecalled, EffectFailed)
 
@@ -177,8 +182,8 @@ class RecallMemory(AwaitedEffect):
 
 
 class VerifyWork(AwaitedEffect):
-    """Check the claim that the work is complete against what was asked. `deliverable` is what the user has received
-    when the turn ends with this claim; of an agent without a user also its result."""
+    """Check the claim that the work is complete against the task. `deliverable` is everything that the user will have
+    received if the turn ends with this claim; for an agent without a user it also holds the agent's result."""
 
     ANSWERS: ClassVar = (WorkVerified, EffectFailed)
 
@@ -196,7 +201,8 @@ class SummarizeTurn(AwaitedEffect):
 
 
 class CompactHistory(AwaitedEffect):
-    """Condense what entered the transcript up to the step `up_to`, but not what people said since the turn `turn`."""
+    """Summarize what entered the transcript up to the step `up_to`, except for what people said since the turn
+    `turn`."""
 
     ANSWERS: ClassVar = (HistoryCompacted, EffectFailed)
 
@@ -217,12 +223,12 @@ class SpawnSubAgent(AwaitedEffect):
 
     @classmethod
     def acknowledgement(cls, effect_id: int, at: datetime) -> SubAgentFinished:
-        """A sub-agent that was stopped has finished, as cancelled. `Pure.`"""
+        """The sub-agent has finished, with the status `cancelled`. `Pure.`"""
         return SubAgentFinished(effect_id=effect_id, at=at, outcome="It was cancelled.", status="cancelled")
 
 
 class StartTimer(AwaitedEffect):
-    """Answer with `wakes` when `due` is reached."""
+    """Answer when `due` is reached, with the event that `wakes` names."""
 
     ANSWERS: ClassVar = (RetryDue, DeadlineReached)
 
@@ -232,12 +238,12 @@ class StartTimer(AwaitedEffect):
 
     @property
     def answers(self) -> AnswerTypes:
-        """The one answer that `wakes` names. `Pure.`"""
+        """The answer that `wakes` names. `Pure.`"""
         return (RetryDue,) if self.wakes == "retry_due" else (DeadlineReached,)
 
 
 class Abort(ControlEffect):
-    """Stop the effect `effect_id`: a tool answers `ToolAborted`; anything else is no longer awaited."""
+    """Stop the effect `effect_id`. A tool confirms this with `ToolAborted`; any other effect is no longer awaited."""
 
     type: Literal["abort"] = "abort"
 
@@ -249,9 +255,9 @@ class CancelSubAgent(ControlEffect):
 
 
 class DeliverToUser(OutgoingEffect):
-    """Hand a text over to the user, through every channel; the `ordinal`-th of its turn, counted from 1.
+    """Deliver a text to the user, through every channel. It is the `ordinal`-th delivery of its turn, counted from 1.
 
-    `relayed` tells that it is another agent's message, passed on as it was.
+    `relayed` marks a message of another agent that is passed on unchanged.
     """
 
     type: Literal["deliver_to_user"] = "deliver_to_user"
@@ -262,7 +268,7 @@ class DeliverToUser(OutgoingEffect):
 
 
 class SendToAgent(OutgoingEffect):
-    """Put a message into another agent's inbox."""
+    """Put a message into the inbox of the agent `target`."""
 
     type: Literal["send_to_agent"] = "send_to_agent"
     target: Text
@@ -272,7 +278,8 @@ class SendToAgent(OutgoingEffect):
 
 
 class NotifyParent(OutgoingEffect):
-    """Tell the conversation whose turn started this sub-agent how it ended, and what it said last, if anything."""
+    """Report to the conversation that started this sub-agent how a turn ended and what the sub-agent said last, if
+    anything."""
 
     type: Literal["notify_parent"] = "notify_parent"
     status: TurnStatus

@@ -1,11 +1,11 @@
-"""How turnwise says no: every error is one sentence for people, sorted by whose fault it is.
+"""The errors that turnwise raises. Each is one sentence for people, sorted by who can mend it.
 
 TurnwiseError
 ├── Refused              the conversation does not take this request now; nothing happened, nothing is stored
-├── InvalidInput         what was handed over is not a valid request; nothing happened
+├── InvalidInput         the request is not valid; nothing happened
 ├── UnknownConversation  there is no conversation with this id
 ├── ConfigurationError   a model, a tool or a setting cannot work as it was given
-├── CompactionFailed     the history could not be condensed; it is as it was
+├── CompactionFailed     the history could not be compacted and is unchanged
 ├── StoreError           the database cannot be used, or not now
 └── EngineClosed         the engine was closed before this could be done
 """
@@ -55,7 +55,7 @@ _SENTENCES: dict[RefusalCode, str] = {
 
 
 class TurnwiseError(Exception):
-    """The root of all errors that turnwise raises on purpose. `sentence` is fit to be shown to a person."""
+    """The base class of all errors that turnwise raises on purpose. `sentence` can be shown to people."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(sentence)
@@ -65,8 +65,8 @@ class TurnwiseError(Exception):
 class Refused(TurnwiseError):
     """A request that this state does not take.
 
-    Nothing is stored and nothing changed; the same request may be sent again. `code` is for programs; `subject` names
-    what it is about, where there is such a thing (the question without an answer, say).
+    Nothing changed and nothing is stored, so the same request may be sent again. `code` is for programs. `subject`
+    names what the refusal is about, where there is such a thing: the question without an answer, for example.
     """
 
     def __init__(self, code: RefusalCode, subject: str = "") -> None:
@@ -76,7 +76,7 @@ class Refused(TurnwiseError):
 
 
 class InvalidInput(TurnwiseError):
-    """What was handed over is not a valid request."""
+    """A request or a value that is not valid."""
 
 
 class UnknownConversation(TurnwiseError):
@@ -92,7 +92,7 @@ class ConfigurationError(TurnwiseError):
 
 
 class CompactionFailed(TurnwiseError):
-    """The history could not be condensed; it is as it was. `kind` is for programs."""
+    """The history could not be compacted and is unchanged. `kind` is for programs."""
 
     def __init__(self, kind: FailureKind, sentence: str) -> None:
         super().__init__(sentence)
@@ -104,7 +104,7 @@ class StoreError(TurnwiseError):
 
 
 class EngineClosed(TurnwiseError):
-    """The engine was closed before this could be done; what was stored is kept."""
+    """The engine was closed before this could be done. What was stored is kept."""
 
     def __init__(self) -> None:
         super().__init__("The engine is closed.")

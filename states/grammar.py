@@ -1,13 +1,13 @@
-"""The words that the table is written in.
+"""The words in which the table is written.
 
-    on(event, when=guard, to=State, then=handler)     one row: on this event, if the guard says yes, rest there
-    on(event, to=JUNCTION, then=handler)              …go on to a question that several rows share
-    refuse(event, why="code")                         say no to a request
-    nothing(event)                                    take it, do nothing (a cancel where nothing runs)
+    on(event, when=guard, to=State, then=handler)     a row: on this event, if the guard says yes, rest in that state
+    on(event, to=JUNCTION, then=handler)              a row that leads to a choice that several rows share
+    refuse(event, why="code")                         a request that is refused
+    nothing(event)                                    a request that changes nothing (a cancel where nothing runs)
     junction("name", branch(when=…, to=…, then=…), …) a choice: the first branch whose guard says yes
 
-Rows for an event are tried from top to bottom; the last one has no guard, so there is always an answer. One line may
-name several events: it stands for a row for each. `SAME` stands for the state that the row leaves.
+The rows for an event are tried from top to bottom. The last one has no guard, so one is always found. A line that names
+several events stands for a row for each of them. `SAME` stands for the state that the row leaves.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .step_builder import StepBuilder
 
 @dataclass(frozen=True)
 class Same:
-    """Stay where you are."""
+    """The state stays the same."""
 
 
 SAME = Same()
@@ -38,7 +38,7 @@ Reason: TypeAlias = Callable[[StepBuilder[Any], Any, Context], Refused]
 
 @dataclass(frozen=True)
 class Branch:
-    """One way out of a junction. Its handler finishes the step, or goes on drafting for the next junction."""
+    """One way out of a junction. Its handler finishes the step, or prepares it for the next junction."""
 
     to: Target
     when: Guard | None = None
@@ -47,7 +47,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class Junction:
-    """A question in which several rows end, asked in one place."""
+    """A choice in which several rows end, written in one place."""
 
     name: str
     branches: tuple[Branch, ...]
@@ -108,7 +108,7 @@ def nothing(*events: type[Request], when: Guard | None = None) -> Line:
 
 
 def lines(*several: Line) -> Line:
-    """Lines that stand together: all rows of a state, or rows that several states share."""
+    """Several lines as one: all rows of a state, or rows that several states share."""
     return tuple(entry for line in several for entry in line)
 
 

@@ -1,4 +1,4 @@
-"""The log: what happened to a conversation, one entry a step, from which everything else can be read again."""
+"""The log of a conversation: one entry for each step. Everything else can be computed from it."""
 
 from __future__ import annotations
 

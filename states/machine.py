@@ -1,9 +1,9 @@
-"""Reads the table, and moves a conversation by it.
+"""Builds the machine from the table, and moves conversations with it.
 
-The table becomes a machine of the `transitions` library once, at import: states and edges are validated there, and
-whoever knows the library can inspect and draw them. Firing through that machine costs several times what a dictionary
-does, so `transition` dispatches on the same rows, compiled into `(state type, event type) -> rows`; a property test
-holds the two to the same choice.
+At import the table becomes a machine of the `transitions` library, which validates states and edges and lets programs
+inspect and draw them. Firing an event through that machine costs several times as much as a look-up in a dictionary, so
+`transition` uses the same rows, compiled into `(state type, event type) -> rows`. A property test checks that both
+always choose the same row.
 """
 
 from __future__ import annotations
@@ -30,15 +30,14 @@ _ANSWERS, _REQUESTS = frozenset(ANSWERS), frozenset(REQUESTS)
 
 
 class TableFault(Exception):
-    """The table breaks one of its promises; raised when the machine is built, never while it runs."""
+    """The table breaks one of its rules. Raised when the machine is built, never while it runs."""
 
 
 @dataclass(frozen=True)
 class Edge:
-    """One way through the table: a row, the branches taken behind it, and the state type it ends in.
+    """One way through the table: a row, the branches that are taken behind it, and the type of state in which it ends.
 
-    Called with a builder's ingredients it says whether this is the way that an event takes: a guard in the sense of the
-    `transitions` library.
+    It is callable as a condition of the `transitions` library: whether the event that was fired takes this way.
     """
 
     source: type[State]
@@ -47,7 +46,7 @@ class Edge:
     to: type[State]
 
     def __call__(self, fired: EventData) -> bool:
-        """Whether the event fired takes this way. The arguments are those of `transition`. `Pure.`"""
+        """Whether the event that was fired takes this way. The arguments are those of `transition`. `Pure.`"""
         state, event, context = fired.args
         builder = StepBuilder(state, event)
         if self.row.when is not None and not self.row.when(builder, event, context):
@@ -78,7 +77,7 @@ def _edges(source: type[State], row: Row, to: Target, branches: tuple[Branch, ..
 
 
 def _check_guards(where: str, guards: list[Any]) -> None:
-    """The last choice is open and none before it is: nothing falls through, nothing is shadowed."""
+    """Only the last choice has no guard: then nothing falls through, and nothing is shadowed."""
     if not guards or guards[-1] is not None:
         raise TableFault(f"{where}: the last choice has a guard, so an event could fall through")
     if None in guards[:-1]:
@@ -109,9 +108,10 @@ def _check(source: type[State], entries: tuple[Entry, ...]) -> None:
 
 
 def build(table: Table) -> Machine:
-    """A table as a machine of the `transitions` library, its junctions flattened into guarded edges.
+    """Return the table as a machine of the `transitions` library, with its junctions flattened into guarded edges.
 
-    Fire it with `state`, `event` and `context`; each edge's only condition is an `Edge`. Raises `TableFault`.
+    Fire an event with `state`, `event` and `context` as arguments; each edge has an `Edge` as its only condition.
+    Raises `TableFault`.
     """
     machine = Machine(
         model=None,
@@ -148,7 +148,7 @@ def edges(machine: Machine) -> Iterator[Edge]:
 
 
 def _compile(machine: Machine) -> dict[Key, tuple[Entry, ...]]:
-    """What is asked, in order, when an event meets a state: the machine's rows beside the table's refusals."""
+    """The entries that are tried, in order, for each type of state and event: rows, refusals and no-ops."""
     known = {(edge.source, edge.row) for edge in edges(machine)}
     compiled: dict[Key, tuple[Entry, ...]] = {}
     for source, entries in TABLE.items():
@@ -172,13 +172,13 @@ def begin(opened: Opened) -> Step:
 
 
 def transition(state: State, event: Event, context: Context) -> Step:
-    """What becomes of a conversation that rests in `state` when `event` happens.
+    """Return the step of a conversation that rests in `state` when `event` happens.
 
-    The caller stores the step and then carries out its effects, in order; this function does neither. An answer whose
-    effect the state does not wait for, a report about nothing that goes on, and a request that has nothing to act on
-    give a step that is `ignored`.
+    The caller must store the step and then carry out its effects, in order; this function does neither. The step is
+    `ignored` for an answer whose effect is not in flight, for a report about nothing that is under way, and for a
+    request that has nothing to act on.
 
-    Raises `Refused` for a request that this state does not take: then nothing happened. Raises nothing else. `Pure.`
+    Raises `Refused` for a request that this state does not take; then nothing happened. Raises nothing else. `Pure.`
     """
     if not _is_expected(state, event):
         return Step(state, ignored=True)
@@ -193,7 +193,7 @@ def transition(state: State, event: Event, context: Context) -> Step:
 
 
 def entry_for(state: State, event: Event, context: Context) -> Entry | None:
-    """The entry of the table that this event meets, or None if nobody waits for it. `Pure.`"""
+    """The entry of the table that this event takes, or None if the state does not expect the event. `Pure.`"""
     return _pick(state, event, StepBuilder(state, event), context) if _is_expected(state, event) else None
 
 
@@ -247,10 +247,10 @@ def _run(choice: Row | Branch, builder: StepBuilder[Any], event: Event, context:
 
 
 def next_events(state: State) -> tuple[type[Event], ...]:
-    """The types of event that this state takes now: its requests, the answers that it waits for, and reports.
+    """The types of event that this state takes now: requests, the answers to its effects, and reports.
 
-    A request listed here may still be refused or do nothing for what it says (an answer to another question, say).
-    `Pure.`
+    A request of a type listed here may still be refused or have nothing to act on, because of what it says: an answer
+    to another question, for example. `Pure.`
     """
     answers = (answer for awaited in state.awaited().values() for answer in awaited)
     taken = {*REQUESTS, *state.REPORTS, *answers}

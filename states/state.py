@@ -1,4 +1,7 @@
-"""What the states have in common: the book, timers, and what is in flight."""
+"""What all states have in common: the book, timers, and the effects in flight.
+
+The states themselves are in `states`.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ InFlight: TypeAlias = Mapping[int, type[AwaitedEffect]]
 
 
 class Book(Part):
-    """What every state remembers of its conversation: steps and turns so far, the id of the next effect, and the tokens
-    of the last model request."""
+    """The counters that every state carries: steps and turns so far, the id of the next effect, and the tokens of the
+    last model request."""
 
     seq: int = 0
     turn: int = 0
@@ -34,34 +37,34 @@ class Timer(Part):
 
 
 class State(TaggedPart):
-    """Where a conversation rests."""
+    """Where a conversation rests until the next event."""
 
     IN_FLIGHT: ClassVar[tuple[type[AwaitedEffect], ...]] = ()
     """The types of effect that a state of this type can have in flight."""
 
     TIMER_ANSWER: ClassVar[type[Answer]] = DeadlineReached
-    """What a timer of a state of this type answers."""
+    """The answer of the timers that a state of this type starts."""
 
     REPORTS: ClassVar[tuple[type[Report], ...]] = ()
     """The reports that can concern a state of this type."""
 
     ANSWERS: ClassVar[Mapping[type[AwaitedEffect], AnswerTypes]] = {}
-    """The answers that a state of this type takes, by the type of effect. Follows from `IN_FLIGHT`."""
+    """For each type of effect in flight, the answers that a state of this type takes. Derived from `IN_FLIGHT`."""
 
     AWAITS: ClassVar[AnswerTypes] = ()
-    """All answers that a state of this type can wait for. Follows from `IN_FLIGHT`."""
+    """All answers that a state of this type can wait for. Derived from `IN_FLIGHT`."""
 
     book: Book = Book()
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
-        """Derive, once for each type of state, what follows from the effects that it can have in flight."""
+        """Derive `ANSWERS` and `AWAITS`, once for each type of state."""
         super().__pydantic_init_subclass__(**options)
         cls.ANSWERS = {kind: (cls.TIMER_ANSWER,) if kind is StartTimer else kind.ANSWERS for kind in cls.IN_FLIGHT}
         cls.AWAITS = tuple(dict.fromkeys(answer for answers in cls.ANSWERS.values() for answer in answers))
 
     def in_flight(self) -> InFlight:
-        """The effects that were asked for and have no answer yet. `Pure.`"""
+        """The effects that were started and have no answer yet. `Pure.`"""
         return {}
 
     def awaited(self) -> Mapping[int, AnswerTypes]:
@@ -69,30 +72,32 @@ class State(TaggedPart):
         return {effect_id: self.ANSWERS[kind] for effect_id, kind in self.in_flight().items()}
 
     def concerned_by(self, report: Report) -> bool:
-        """Whether this report is about something that goes on here. `Pure.`"""
+        """Whether the report is about something that is under way in this state. `Pure.`"""
         return False
 
     @property
     def works(self) -> bool:
-        """Whether the world, and not a person, moves it next: what a process that dies takes with it. `Pure.`"""
+        """Whether this state waits for an effect, and not for a person. If the process dies, that effect is lost.
+        `Pure.`"""
         return bool(self.in_flight())
 
 
 def timer_in_flight(timer: Timer | None) -> InFlight:
-    """What a timer adds to the effects in flight. `Pure.`"""
+    """The effect in flight of a timer, if there is one. `Pure.`"""
     return {} if timer is None else {timer.effect_id: StartTimer}
 
 
 def round_in_flight(round_: Round) -> InFlight:
-    """What a round adds to the effects in flight: sub-agents that work, calls that run, calls asked about. `Pure.`"""
+    """The effects in flight of a round: sub-agents that work, calls that run, and calls that are asked about.
+    `Pure.`"""
     calls = {one.awaited: ExecuteTool if one.reconciling is None else ReconcileTool for one in round_.running}
     children = {child.effect_id: SpawnSubAgent for child in round_.unfinished}
     return {**children, **calls}
 
 
 class Busy(State):
-    """A state in which something is under way; `inbox` holds what was said meanwhile. `resumes` counts the processes
-    that took it up after another had died, and died themselves."""
+    """A state in which something is under way. `inbox` holds the messages that came meanwhile; `resumes` counts the
+    processes that took the conversation over in this state and died in turn."""
 
     REPORTS: ClassVar[tuple[type[Report], ...]] = (Resumed,)
 
@@ -100,7 +105,7 @@ class Busy(State):
     resumes: int = 0
 
     def concerned_by(self, report: Report) -> bool:
-        """Whatever is under way is taken up again. `Pure.`"""
+        """Whether it is a report that a state of this type takes. `Pure.`"""
         return type(report) in self.REPORTS
 
 
@@ -111,25 +116,25 @@ class InTurn(Busy):
 
 
 class InRound(InTurn):
-    """A busy state within a round of tools."""
+    """A busy state within a round of tool calls."""
 
     REPORTS: ClassVar[tuple[type[Report], ...]] = (Resumed, ToolInterrupted)
 
     round: Round
 
     def in_flight(self) -> InFlight:
-        """The tools that run and the sub-agents that work. `Pure.`"""
+        """The calls that run or are asked about, and the sub-agents that work. `Pure.`"""
         return round_in_flight(self.round)
 
     def concerned_by(self, report: Report) -> bool:
-        """A call can be interrupted only while it runs, and not while its tool is asked about it. `Pure.`"""
+        """A call can be interrupted only while it runs, not while its tool is asked about it. `Pure.`"""
         if not isinstance(report, ToolInterrupted):
             return super().concerned_by(report)
         return any(one.call_id == report.call_id and one.reconciling is None for one in self.round.running)
 
 
 class AwaitingPerson(InTurn):
-    """A person must do something about `call`, asked for at `since`; the calls behind it keep their place."""
+    """A person must act on `call`, which was asked about at `since`. The calls behind it keep their places."""
 
     IN_FLIGHT: ClassVar = (StartTimer,)
 
@@ -144,5 +149,5 @@ class AwaitingPerson(InTurn):
 
     @property
     def works(self) -> bool:
-        """A deadline is no work: the wait for a person outlives the process. `Pure.`"""
+        """False: the wait for a person outlives the process, and a deadline is no work. `Pure.`"""
         return False

@@ -1,8 +1,7 @@
-"""Where a conversation can rest.
+"""The states in which a conversation can rest.
 
-A state says why nothing happens right now: because nothing is asked (`Idle`), because a model, a tool or a timer has
-not answered yet, or because a person has not. It carries all that the next step needs, and no text that an event
-already holds.
+A state says what the conversation waits for: for nothing (`Idle`), for an effect, or for a person. It carries
+everything that the next step needs, except for texts, which stand once in the event that brought them.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ from .values.value import Instant, members
 
 
 class Idle(State):
-    """Nothing is being answered."""
+    """No turn is under way."""
 
     type: Literal["idle"] = "idle"
 
@@ -81,7 +80,7 @@ class ProfileSelecting(InTurn):
 
 
 class MemoryRecalling(InTurn):
-    """What belongs to the turn is looked for in older conversations."""
+    """Older conversations are searched for what belongs to the turn."""
 
     IN_FLIGHT: ClassVar = (RecallMemory,)
 
@@ -94,7 +93,7 @@ class MemoryRecalling(InTurn):
 
 
 class LlmRequesting(InTurn):
-    """One model request is in flight, the `attempt`-th to this model."""
+    """One model request is in flight: the `attempt`-th to this model."""
 
     IN_FLIGHT: ClassVar = (RequestLlm,)
 
@@ -108,7 +107,7 @@ class LlmRequesting(InTurn):
 
 
 class RetryWaiting(InTurn):
-    """A failed request backs off; the `attempt`-th follows when the timer is due."""
+    """A failed request backs off. The `attempt`-th follows when the timer is due."""
 
     IN_FLIGHT: ClassVar = (StartTimer,)
     TIMER_ANSWER: ClassVar = RetryDue
@@ -131,7 +130,7 @@ class ToolExecuting(InRound):
 
 
 class AwaitingUserResponse(AwaitingPerson):
-    """A person was asked."""
+    """A person was asked and has not answered yet."""
 
     type: Literal["awaiting_user_response"] = "awaiting_user_response"
     questions: QuestionSet
@@ -144,7 +143,7 @@ class AwaitingApproval(AwaitingPerson):
 
 
 class AwaitingSubAgents(InTurn):
-    """Sub-agents work; what they come to is the result of `call`, which started them."""
+    """Sub-agents work. Their outcomes together are the result of `call`, which started them."""
 
     IN_FLIGHT: ClassVar = (SpawnSubAgent, StartTimer)
 
@@ -172,7 +171,7 @@ class Verifying(InTurn):
 
 
 class Summarizing(InTurn):
-    """The turn has come to its end, and a summary of it is written for display."""
+    """The turn has ended, and a summary of it is written for display."""
 
     IN_FLIGHT: ClassVar = (SummarizeTurn,)
 
@@ -186,8 +185,8 @@ class Summarizing(InTurn):
 
 
 class Failed(State):
-    """The turn failed; a message or a retry goes on. `relay` are the messages that it was to pass on to the user,
-    `tried_again` is the first of the turns that it had tried again itself."""
+    """The turn failed. A message or a retry continues. `relay` holds the messages that the turn was to pass on to the
+    user; `tried_again` is the first of the turns that this turn itself had tried again."""
 
     type: Literal["failed"] = "failed"
     kind: FailureKind
@@ -199,8 +198,8 @@ class Failed(State):
 
 
 class Compacting(Busy):
-    """The history up to the step `up_to` is condensed, for a request of the turn, or, without a turn, at rest: a failed
-    turn that is to be tried again waits in `failed` meanwhile."""
+    """The history up to the step `up_to` is compacted: for a request of the turn, or, without a turn, at rest. `failed`
+    holds the failed turn that can still be tried again."""
 
     IN_FLIGHT: ClassVar = (CompactHistory,)
 
@@ -217,12 +216,12 @@ class Compacting(Busy):
         return "rest" if self.turn is None else "request"
 
     def in_flight(self) -> InFlight:
-        """The condensing. `Pure.`"""
+        """The compaction. `Pure.`"""
         return {self.effect_id: CompactHistory}
 
 
 class Cancelling(InRound):
-    """Tools and sub-agents that were at work must acknowledge that they stopped, or the deadline passes."""
+    """Tools and sub-agents that were running must confirm that they stopped, or the deadline passes."""
 
     IN_FLIGHT: ClassVar = (ExecuteTool, ReconcileTool, SpawnSubAgent, StartTimer)
 
@@ -231,13 +230,13 @@ class Cancelling(InRound):
     closing: bool = False
 
     def in_flight(self) -> InFlight:
-        """Whatever has not stopped, and the deadline. `Pure.`"""
+        """Whatever has not stopped yet, and the deadline. `Pure.`"""
         return {**round_in_flight(self.round), **timer_in_flight(self.deadline)}
 
 
 class InDoubt(InRound):
-    """The process died while tools ran that must not run twice, and nobody knows whether they did what they do. A
-    person has to say; other tools of the round may still be running."""
+    """The process died while tools ran that must not run twice, and nobody knows whether they ran. A person has to
+    decide; other tools of the round may still be running."""
 
     IN_FLIGHT: ClassVar = (ExecuteTool, ReconcileTool)
 
@@ -251,7 +250,7 @@ class InDoubt(InRound):
 
 
 class Closed(State):
-    """The end: nothing leads out of here."""
+    """The end. Nothing leads out of this state."""
 
     type: Literal["closed"] = "closed"
 
@@ -275,7 +274,7 @@ AnyState = Annotated[
     | Closed,
     Field(discriminator="type"),
 ]
-"""Every state, for reading one back by its `type`."""
+"""Every state. Used to read one back by its `type`; `STATES` follows from it."""
 
 STATES = members(AnyState, State)
 

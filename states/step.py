@@ -1,4 +1,4 @@
-"""One step of a conversation: where it rests now, and what it wants done."""
+"""The result of one transition."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .values.turn import TurnEnded
 
 @dataclass(frozen=True)
 class Step:
-    """What `transition` returns.
+    """What `transition` returns: the next state, and the effects to carry out.
 
-    `ended` says that a turn is over, and what it came to; the next turn may begin in the same step. `withdrawn` are the
-    ids of messages that waited and will never be answered, because the conversation closes. `ignored` says that nothing
-    happened: an answer came too late, or a request had nothing to act on. Then the state is the one before, and there
-    is nothing to store.
+    `ended` says that a turn ended, and how; the next turn may begin in the same step. `withdrawn` holds the ids of
+    messages that waited and will never be answered, because the conversation closes. `ignored` says that nothing
+    happened: an answer came too late, or a request had nothing to act on. An ignored step has the state from before and
+    is not stored.
     """
 
     state: State

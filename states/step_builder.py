@@ -1,8 +1,8 @@
-"""A step in the making.
+"""A step that is being built.
 
-Handlers write on a draft: which results came, which effects are wanted, whether the turn ended. It lives for one call
-of `transition` and never leaves it, so the machine stays pure while its handlers stay short: the state and the event
-that a draft begins with are only read.
+Guards read the builder, and handlers write to it: results, effects, the end of the turn. A builder lives for one call
+of `transition` and never leaves it, so the machine is pure although its handlers are short; the state and the event
+that the builder begins with are only read.
 """
 
 from __future__ import annotations
@@ -80,30 +80,30 @@ class StepBuilder(Generic[S_co]):
         assert self._turn is not None, "a row outside a turn led to a handler that needs one"
         return self._turn
 
-    def open_turn(self, at: datetime, profile: str) -> None:
+    def begin_turn(self, at: datetime, profile: str) -> None:
         """Begin the next turn, with fresh counters."""
         self.turns += 1
         self._turn = TurnRecord(number=self.turns, since=at, profile=profile)
 
     def change_turn(self, **changes: object) -> None:
-        """Go on with these fields of the turn's record changed."""
+        """Change these fields of the turn's record."""
         self._turn = self.turn.replace(**changes)
 
-    def count_anew(self, at: datetime) -> None:
-        """A person spoke: the limits of the turn are counted from here."""
+    def reset_limits(self, at: datetime) -> None:
+        """Count the limits of the turn from here, because a person acted."""
         self.change_turn(since=at, requests=0, tool_calls=0, spent=Usage())
 
     def spend(self, usage: Usage) -> None:
-        """Something done for the turn cost this."""
+        """Add the cost of something that was done for the turn."""
         if usage.is_anything:
             self.change_turn(spent=self.turn.spent + usage, usage=self.turn.usage + usage)
 
-    def tell(self, nudge: Made) -> None:
-        """The next request is told this in passing."""
+    def set_nudge(self, nudge: Made) -> None:
+        """Remind the model of this in the next request."""
         self.change_turn(nudge=nudge)
 
     def fail(self, kind: FailureKind, sentence: str) -> None:
-        """The turn cannot go on, and this is why."""
+        """Note why the turn cannot continue."""
         self.failure = Failure(kind=kind, sentence=sentence)
 
     def conclude(
@@ -113,7 +113,7 @@ class StepBuilder(Generic[S_co]):
         *,
         failure: Failure | None = None,
     ) -> None:
-        """The turn comes to its end with this; what is delivered of it is still to be settled."""
+        """Note how the turn ends. What is delivered at its end is decided later."""
         self.ending = TurnEnded(
             turn=self.turn.number,
             status=status,
@@ -122,15 +122,15 @@ class StepBuilder(Generic[S_co]):
             failure=failure,
         )
 
-    def show(self, said: Said) -> None:
-        """This is shown of the turn that was left, in place of what it ended with."""
+    def show_summary(self, said: Said) -> None:
+        """Display this text for the turn that was left, in place of the text with which it ended."""
         assert self.ended is not None, "only a turn that was left is shown"
         self.ended = self.ended.replace(final_content=said)
 
     def deliver(self, said: Said, *, relayed: bool = False) -> None:
-        """The user receives this."""
+        """Deliver this text to the user."""
         deliveries, effect_id = self.turn.deliveries, self.next_id()
-        self.act(
+        self.add_effect(
             DeliverToUser(
                 effect_id=effect_id,
                 said=said,
@@ -155,39 +155,40 @@ class StepBuilder(Generic[S_co]):
         return self._round
 
     def set_round(self, round_: Round | None) -> None:
-        """Go on with this round, or with none."""
+        """Replace the round under way; None ends it."""
         self._round = round_
 
     # --- what is said
 
     def heard(self, index: int = 0) -> Heard:
-        """The `index`-th text of the event being handled."""
+        """A reference to the `index`-th text of the event."""
         return Heard(seq=self.seq, index=index)
 
-    def say(self, said: Said) -> None:
-        """A message enters the transcript."""
+    def persist(self, said: Said) -> None:
+        """Let a message enter the transcript."""
         self._persisting.append(PersistMessage(said=said))
 
-    def let_in(self, waiting: Iterable[Waiting]) -> None:
-        """These messages leave the inbox and enter the transcript, in the order in which they came."""
+    def enter_transcript(self, waiting: Iterable[Waiting]) -> None:
+        """Move these messages from the inbox to the transcript, in the order in which they came."""
         entering = tuple(waiting)
         for message in entering:
-            self.say(Heard(seq=message.seq))
+            self.persist(Heard(seq=message.seq))
         self.inbox = tuple(message for message in self.inbox if message not in entering)
 
-    def withdraw_all(self) -> None:
-        """What waits will never be answered."""
+    def withdraw_inbox(self) -> None:
+        """Empty the inbox: its messages will never be answered."""
         self.withdrawn = tuple(message.event_id for message in self.inbox)
         self.inbox = ()
 
     def take_batch(self) -> tuple[Waiting, ...]:
-        """The messages that begin the next turn leave the inbox and enter the transcript."""
+        """Move the messages that begin the next turn from the inbox to the transcript, and return them."""
         batch = first_batch(self.inbox)
-        self.let_in(batch)
+        self.enter_transcript(batch)
         return batch
 
     def settle(self, call_id: str, said: Said, *, error: bool = False) -> None:
-        """A call gets its result, and the round is done with it. Results of one step enter together."""
+        """Give a call its result; the round is then done with it. The results of one step enter the transcript
+        together."""
         result = SettledCall(call_id=call_id, said=said, error=error)
         last = self._persisting[-1] if self._persisting else None
         if type(last) is PersistToolResults:
@@ -197,48 +198,48 @@ class StepBuilder(Generic[S_co]):
         self._round = self.open_round.settle(call_id, failed=error)
 
     def refuse_calls(self, calls: Iterable[RoundCall], text: str) -> None:
-        """These calls get this text as an error result."""
+        """Give these calls this text as an error result."""
         for call in calls:
             self.settle(call.call_id, Made(text=text), error=True)
 
-    def settle_unrun(self, text: str) -> None:
-        """Every call that has not started gets this text as an error result."""
+    def settle_queued(self, text: str) -> None:
+        """Give every call that has not started this text as an error result."""
         self.refuse_calls(self.open_round.queued, text)
 
     # --- what is done
 
     def next_id(self) -> int:
-        """An id for an awaited effect."""
+        """Take the next effect id."""
         effect_id = self._next_effect
         self._next_effect += 1
         return effect_id
 
-    def act(self, effect: Effect) -> None:
-        """Something is to be done after the commit."""
+    def add_effect(self, effect: Effect) -> None:
+        """Add an effect that is carried out after the commit."""
         self._acting.append(effect)
 
-    def arm(self, due: datetime, wakes: Literal["retry_due", "deadline_reached"]) -> Timer:
+    def start_timer(self, due: datetime, wakes: Literal["retry_due", "deadline_reached"]) -> Timer:
         """Start a timer."""
         timer = Timer(effect_id=self.next_id(), due=due)
-        self.act(StartTimer(effect_id=timer.effect_id, due=timer.due, wakes=wakes))
+        self.add_effect(StartTimer(effect_id=timer.effect_id, due=timer.due, wakes=wakes))
         return timer
 
     # --- the outcome
 
     @property
     def book(self) -> Book:
-        """The book of the state to rest in. Read it last: an effect added afterwards would not be counted."""
+        """The book of the next state. Read it last: an effect that is added afterwards would not be counted."""
         return self.state.book.replace(
             seq=self.seq, turn=self.turns, next_effect=self._next_effect, window_used=self.window_used
         )
 
     @property
     def effects(self) -> tuple[Effect, ...]:
-        """Everything wanted: first what enters the transcript, then what is done."""
+        """All effects: first those that enter the transcript, then the others."""
         return (*self._persisting, *self._acting)
 
     def within_turn(self, kind: type[T], **fields: object) -> T:
-        """A state of this kind, within the turn under way."""
+        """Create a state of this type, within the turn under way."""
         common = {"book": self.book, "turn": self.turn, "inbox": self.inbox, "resumes": self.resumes}
         return kind(**common, **fields)  # type: ignore[arg-type]
 

@@ -1,13 +1,12 @@
 """The whole conversation, on one page.
 
-A conversation rests in a state until something happens; then the first row for that event whose guard says yes tells
-where it rests next. Rows read: on this event, when this holds, go there, and then do that. Names in capitals are
-junctions: questions that several rows share, asked below in one place. The words are defined in `grammar`.
+A conversation rests in a state until an event happens. Then the first row for that event whose guard says yes decides
+where it rests next. A row reads: on this event, when this holds, go there, and then do that. Names in capitals are
+junctions: choices that several rows share, written once. `grammar` defines the words.
 
-Every state takes, refuses or does nothing about every request. Answers (what comes of effects) and reports (what comes
-of a crash) need rows only where a state waits for them: one that nobody waits for, because it is late, doubled or
-forged, is ignored before this table is asked. `machine` reads this page, checks these promises, and refuses to start if
-one is broken.
+In every state each request is taken, refused, or changes nothing. Answers (the outcomes of effects) and reports (what a
+crash interrupted) need rows only where a state can wait for them; all others, which are late, repeated or forged, are
+ignored before the table is read. `machine` checks these rules and refuses to start if one of them is broken.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from .guards.rounds import (
     spawns_children,
 )
 from .guards.turns import (
-    is_closing, is_in_turn, is_still_failed, may_condense_again, may_resume, needs_memory, profile_is_open,
+    is_closing, is_in_turn, is_still_failed, may_compact_again, may_resume, needs_memory, profile_is_open,
     replies_on_failure, wants_summary,
 )
 from .handlers import (
@@ -58,7 +57,7 @@ from .states import (
 
 FIT_WINDOW = junction(
     "FIT_WINDOW",
-    branch(when=window_is_full, to=Compacting, then=asking.condense),
+    branch(when=window_is_full, to=Compacting, then=asking.compact),
     branch(to=LlmRequesting, then=asking.request_model),
 )
 AFTER_PROFILE = junction(
@@ -133,10 +132,10 @@ ACKNOWLEDGED = junction(
 
 AT_REST = lines(
     on(UserMessage, to=BEGIN_TURN, then=resting.open_turn),
-    on(AgentMessage, when=is_silent, to=SAME, then=resting.hear_silently),
+    on(AgentMessage, when=is_silent, to=SAME, then=resting.enter_silent_message),
     on(AgentMessage, to=BEGIN_TURN, then=resting.open_turn),
     on(PolicyChanged, to=SAME, then=resting.change_policy),
-    on(CompactionRequested, to=Compacting, then=resting.condense),
+    on(CompactionRequested, to=Compacting, then=resting.compact),
     on(CloseRequested, to=Closed, then=resting.close),
     nothing(UserCancel),
     refuse(UserQuestionResponse, ToolApproval, DoubtResolved, why="wrong_state"),
@@ -145,7 +144,7 @@ AT_REST = lines(
 
 
 def busy_with(code: RefusalCode) -> Line:
-    """Messages and rules while something is under way; a message that may not wait is refused with this code."""
+    """Requests while something is under way. A message that may not wait is refused with this code."""
     return lines(
         on(UserMessage, when=may_wait, to=SAME, then=busy.keep_message),
         refuse(UserMessage, why=code),
@@ -204,7 +203,7 @@ TABLE: Table = {
         on(LlmResponse, when=calls_are_cut_off, to=ASK_MODEL, then=llm_requesting.refuse_cut_off_calls),
         on(LlmResponse, when=wants_tools_too_late, to=END_TURN, then=llm_requesting.refuse_late_calls),
         on(LlmResponse, when=fills_window_again, to=GIVE_UP, then=llm_requesting.give_up_for_lack_of_room),
-        on(LlmResponse, when=fills_window, to=Compacting, then=llm_requesting.condense_first),
+        on(LlmResponse, when=fills_window, to=Compacting, then=llm_requesting.compact_first),
         on(LlmResponse, when=asks_beside_others, to=ASK_MODEL, then=llm_requesting.refuse_question_beside_others),
         on(LlmResponse, when=wants_tools, to=NEXT_IN_ROUND, then=llm_requesting.take_calls),
         on(LlmResponse, when=only_thinks, to=ASK_MODEL, then=llm_requesting.keep_thinking),
@@ -213,7 +212,7 @@ TABLE: Table = {
         on(LlmResponse, when=must_be_nudged, to=ASK_MODEL, then=llm_requesting.nudge),
         on(LlmResponse, to=END_TURN, then=llm_requesting.end_with_text),
         on(LlmFailed, EffectFailed, when=may_retry, to=RetryWaiting, then=llm_requesting.back_off),
-        on(LlmFailed, EffectFailed, when=fails_for_lack_of_room, to=Compacting, then=asking.condense),
+        on(LlmFailed, EffectFailed, when=fails_for_lack_of_room, to=Compacting, then=asking.compact),
         on(LlmFailed, EffectFailed, when=has_next_model, to=LlmRequesting, then=llm_requesting.ask_next_model),
         on(LlmFailed, EffectFailed, to=GIVE_UP, then=llm_requesting.give_up),
         STOPPABLE,
@@ -282,7 +281,7 @@ TABLE: Table = {
     Compacting: lines(
         on(HistoryCompacted, when=is_in_turn, to=ASK_MODEL, then=compacting.go_on),
         on(HistoryCompacted, to=REST, then=compacting.go_on),
-        on(EffectFailed, when=may_condense_again, to=SAME, then=compacting.try_again),
+        on(EffectFailed, when=may_compact_again, to=SAME, then=compacting.try_again),
         on(EffectFailed, when=is_in_turn, to=GIVE_UP, then=compacting.give_up),
         on(EffectFailed, to=REST),
         nothing(UserCancel, when=comes_too_late),

@@ -1,9 +1,11 @@
-"""What can happen to a conversation.
+"""Everything that can happen to a conversation, as plain data, in three families.
 
-Three families come in by the same door. *Requests* come from people and programs; each carries an `event_id` made by
-whoever sends it, so that the same request delivered twice is handled once. *Answers* come from the world; each names
-the effect that it answers, and one effect has one answer. *Reports* come from whoever takes up a conversation after its
-process died; they answer nothing. Every event says when it happened: the machine has no clock of its own.
+A *request* comes from a person or a program. The sender gives it an `event_id`, so that a request that is delivered
+twice is handled once. An *answer* is the outcome of an effect and names that effect; each effect has one answer. A
+*report* comes from the process that takes over a conversation after another process died; it answers nothing. Every
+event says when it happened, because the machine has no clock.
+
+What a conversation asks for in return is in `effects`.
 """
 
 from __future__ import annotations
@@ -154,7 +156,7 @@ AnyEvent = Annotated[
     | ToolInterrupted,
     Field(discriminator="type"),
 ]
-"""Every event, for reading one back by its `type`."""
+"""Every event. Used to read one back by its `type`; the families below follow from it."""
 
 REQUESTS = members(AnyEvent, Request)
 ANSWERS = members(AnyEvent, Answer)
@@ -167,8 +169,8 @@ _ANY_EVENT: TypeAdapter[Event] = TypeAdapter(AnyEvent)
 def exact(event: Event) -> Event:
     """The event as it will be read back from the log.
 
-    For the doors through which foreign code hands in events: an event can be built past its own validation. Raises
-    `ValueError` (pydantic's errors are such) for one that does not hold what it declares. `Pure.`
+    Call this where foreign code hands in an event, since a pydantic model can be constructed without validation. Raises
+    `ValueError` (pydantic's errors are such) for an event that does not hold what it declares. `Pure.`
     """
     if type(event) not in EVENTS:
         raise ValueError("this is not an event that a conversation knows")

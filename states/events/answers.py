@@ -1,4 +1,4 @@
-"""The answers to effects. Each names the effect that it answers, and one effect has one answer."""
+"""The events that answer effects: what models, tools, sub-agents and timers came to."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .family import Answer
 
 
 class ProfileSelected(Answer):
-    """The router chose a profile. A name that the policy does not know means the first one."""
+    """The router chose a profile. A name that the policy does not know stands for the policy's first profile."""
 
     type: Literal["profile_selected"] = "profile_selected"
     profile: Text
@@ -23,7 +23,7 @@ class ProfileSelected(Answer):
 
 
 class RecentText(Value):
-    """A text of the last minutes, from whatever conversation of the same owner."""
+    """A text of the last minutes, from any conversation of the same owner."""
 
     role: Literal["user", "assistant"]
     text: Text
@@ -44,10 +44,10 @@ class MemoryRecalled(Answer):
 
 
 class LlmResponse(Answer):
-    """The model answered: what it said, thought, and which tools it wants.
+    """The model's response: its text, its thinking, and the tools that it calls.
 
-    `opaque` are the provider's sealed thinking blocks, given back unchanged. `digest` identifies the request that was
-    sent. The ids of the calls must differ: whoever performs the request makes them so.
+    `opaque` holds the provider's sealed thinking blocks, which are sent back unchanged. `digest` identifies the request
+    that was sent. The performer makes the ids of the calls unique.
     """
 
     type: Literal["llm_response"] = "llm_response"
@@ -69,7 +69,7 @@ class LlmResponse(Answer):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What the model said, then the fault of each call. `Pure.`"""
+        """The text of the response, then the fault of each call. `Pure.`"""
         return (self.content, *(call.fault or "" for call in self.tool_calls))
 
 
@@ -89,32 +89,32 @@ class RetryDue(Answer):
 
 
 class DeadlineReached(Answer):
-    """The time for something to happen is over."""
+    """The time to wait for something is over."""
 
     type: Literal["deadline_reached"] = "deadline_reached"
 
 
 class AskUserQuestionPending(Answer):
-    """A tool wants to ask a person."""
+    """A tool asks a person."""
 
     type: Literal["ask_user_question_pending"] = "ask_user_question_pending"
     questions: QuestionSet
 
 
 class ToolComplete(Answer):
-    """A tool ended, well or not."""
+    """A tool returned a result, which may be an error."""
 
     type: Literal["tool_complete"] = "tool_complete"
     result: ToolResult
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What the model reads, then the texts of the acts. `Pure.`"""
+        """The text that the model reads, then the texts of the acts. `Pure.`"""
         return self.result.texts
 
 
 class ToolReconciled(Answer):
-    """A tool says whether a call that a crash interrupted did run, and what came of it if that is known."""
+    """A tool says whether a call that a crash interrupted ran, and with which result, if that is known."""
 
     type: Literal["tool_reconciled"] = "tool_reconciled"
     verdict: Literal["ran", "did_not_run", "unknown"]
@@ -122,12 +122,12 @@ class ToolReconciled(Answer):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """As of a tool that ended, if the result is known. `Pure.`"""
+        """The texts of the result, if it is known. `Pure.`"""
         return () if self.result is None else self.result.texts
 
 
 class SubAgentFinished(Answer):
-    """A sub-agent ended: what it said last, and how it ended."""
+    """A sub-agent ended, with its last text and its status."""
 
     type: Literal["sub_agent_finished"] = "sub_agent_finished"
     outcome: Text
@@ -136,7 +136,7 @@ class SubAgentFinished(Answer):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What the sub-agent came to. `Pure.`"""
+        """The last text of the sub-agent. `Pure.`"""
         return (self.outcome,)
 
 
@@ -151,7 +151,7 @@ class WorkVerified(Answer):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Why the claim holds or does not, and what is missing. `Pure.`"""
+        """The reason, and what is missing. `Pure.`"""
         return ("\n".join((self.reason, *(f"- {one}" for one in self.missing))).strip(),)
 
 
@@ -169,7 +169,7 @@ class TurnSummarized(Answer):
 
 
 class HistoryCompacted(Answer):
-    """The history, condensed."""
+    """The summary that replaces the history."""
 
     type: Literal["history_compacted"] = "history_compacted"
     summary: Annotated[Text, Field(min_length=1)]
@@ -177,7 +177,7 @@ class HistoryCompacted(Answer):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What stands for the history. `Pure.`"""
+        """The summary. `Pure.`"""
         return (self.summary,)
 
 
@@ -188,7 +188,7 @@ class ToolAborted(Answer):
 
 
 class EffectFailed(Answer):
-    """An effect ended without an answer of its own kind: the last resort of every performer."""
+    """An effect ended without an answer of its own kind. Every performer can fall back to this answer."""
 
     type: Literal["effect_failed"] = "effect_failed"
     kind: FailureKind
@@ -196,5 +196,5 @@ class EffectFailed(Answer):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Why. `Pure.`"""
+        """The reason. `Pure.`"""
         return (self.sentence,)

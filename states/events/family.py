@@ -10,31 +10,31 @@ from ..values.value import Instant, Tagged, Text
 
 
 class Event(Tagged):
-    """Something that happened, `at` a moment."""
+    """Something that happened, at the moment `at`."""
 
     at: Instant
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The texts that it brings, in the order in which `Heard` counts them. `Pure.`"""
+        """The texts that this event brings, in the order in which `Heard.index` counts them. `Pure.`"""
         return ()
 
 
 class Request(Event):
-    """Something that a person or a program wants. The same `event_id` twice is the same request."""
+    """Something that a person or a program wants. Two requests with the same `event_id` are the same request."""
 
     event_id: Text = Field(min_length=1, max_length=200)
 
 
 class Answer(Event):
-    """What came of an effect."""
+    """The outcome of the effect `effect_id`."""
 
     effect_id: int
 
 
 AnswerTypes: TypeAlias = tuple[type[Answer], ...]
-"""The types of answer that something can have."""
+"""Types of answer, such as those that an effect can have."""
 
 
 class Report(Event):
-    """What became of a conversation whose process died. One about something that does not run is ignored."""
+    """What became of something that was under way when a process died. A report about anything else is ignored."""

@@ -1,4 +1,4 @@
-"""The reports of whoever takes up a conversation after its process died. They answer nothing."""
+"""The events by which a process that takes over a conversation reports what a crash interrupted."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from .family import Report
 
 
 class Resumed(Report):
-    """A process takes the conversation up again; `open` are the effects that were in flight when the last one died."""
+    """A process takes over the conversation. `open` lists the effects that were in flight when the last process
+    died."""
 
     type: Literal["resumed"] = "resumed"
     open: tuple[int, ...] = ()
 
 
 class ToolInterrupted(Report):
-    """This call was running when the process died."""
+    """The call `call_id` was running when the process died."""
 
     type: Literal["tool_interrupted"] = "tool_interrupted"
     call_id: Text

@@ -1,4 +1,4 @@
-"""The requests of people and programs. The sender gives each an `event_id`, under which it is handled once."""
+"""The events that people and programs send: messages, answers to questions, approvals, cancels and changes of rules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from .family import Request
 
 
 class _BringsRules(Request):
-    """Rules are written whole: a default that changes later must not change what held then."""
+    """A request that brings a policy. The policy is written in full, so that a default that changes in a later version
+    does not change the rules of an old log."""
 
     policy: Policy
 
@@ -27,10 +28,10 @@ class _BringsRules(Request):
 
 
 class Opened(_BringsRules):
-    """The conversation begins: the first event of every log, and where its rules come from.
+    """The conversation begins. This is the first event of every log.
 
-    `works_for` is the conversation for whose user a background agent works, `parent` the one whose turn started a
-    sub-agent.
+    `works_for` is the conversation for whose user a background agent works; `parent` is the conversation whose turn
+    started a sub-agent.
     """
 
     type: Literal["opened"] = "opened"
@@ -48,8 +49,8 @@ def _not_empty(text: str) -> str:
 
 
 class UserMessage(Request):
-    """A person says something, or shows images, or both. `when_busy` says what becomes of it during a turn; None leaves
-    that to the policy."""
+    """A message of a person: text, images, or both. `when_busy` says what happens to it during a turn; None leaves that
+    to the policy."""
 
     type: Literal["user_message"] = "user_message"
     images: Images = ()  # in front of the text, which may be empty if there are any
@@ -63,13 +64,13 @@ class UserMessage(Request):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What the person says. `Pure.`"""
+        """The text of the message. `Pure.`"""
         return (self.text,)
 
 
 class AgentMessage(Request):
-    """Another agent, `origin`, says something: to this agent, or for its user. A silent one starts no turn; it is read
-    by the next one."""
+    """A message of another agent, `origin`, to this agent or to its user. A silent message starts no turn; the next
+    turn reads it."""
 
     type: Literal["agent_message"] = "agent_message"
     origin: Text = Field(min_length=1, max_length=200)
@@ -79,19 +80,19 @@ class AgentMessage(Request):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What the agent says. `Pure.`"""
+        """The text of the message. `Pure.`"""
         return (self.text,)
 
 
 class MessageWithdrawn(Request):
-    """A person takes back a message that still waits: the one sent under `message_id`."""
+    """A person takes back a message that waits in the inbox: the one that was sent under `message_id`."""
 
     type: Literal["message_withdrawn"] = "message_withdrawn"
     message_id: Text
 
 
 class UserQuestionResponse(Request):
-    """A person answers what was asked. `call_id`, if given, must be the call that asks now."""
+    """A person answers the questions of a call. If `call_id` is given, it must be the call that asks now."""
 
     type: Literal["user_question_response"] = "user_question_response"
     answers: Answers
@@ -105,7 +106,7 @@ class UserQuestionResponse(Request):
 
 
 class ToolApproval(Request):
-    """A person allows a call, or does not. `arguments`, if given, take the place of those that the model wrote."""
+    """A person allows or denies a call. `arguments`, if given, replace those that the model wrote."""
 
     type: Literal["tool_approval"] = "tool_approval"
     call_id: Text
@@ -115,8 +116,8 @@ class ToolApproval(Request):
 
 
 class UserCancel(Request):
-    """A person wants this to stop. `turn` and `call_id`, if given, must be the turn that runs and the call that waits
-    for a person now."""
+    """A person stops the turn. `turn` and `call_id`, if given, must be the turn under way and the call that waits for a
+    person."""
 
     type: Literal["user_cancel"] = "user_cancel"
     turn: int | None = None
@@ -124,25 +125,25 @@ class UserCancel(Request):
 
 
 class RetryRequested(Request):
-    """A person wants the failed turn tried again."""
+    """A person wants the failed turn to be tried again."""
 
     type: Literal["retry_requested"] = "retry_requested"
 
 
 class PolicyChanged(_BringsRules):
-    """From here on these rules hold."""
+    """The rules of the conversation are replaced."""
 
     type: Literal["policy_changed"] = "policy_changed"
 
 
 class CompactionRequested(Request):
-    """Somebody wants the history condensed, without waiting until it fills the window."""
+    """The history is to be compacted now, even though it does not fill the window."""
 
     type: Literal["compaction_requested"] = "compaction_requested"
 
 
 Resolution = Literal["ran", "did_not_run", "again"]
-"""What a person can say of a call that a crash left in doubt: it ran, it did not, or it shall run again."""
+"""What a person can say about a call in doubt: it ran, it did not run, or it shall run again."""
 
 
 class DoubtResolved(Request):
@@ -154,6 +155,6 @@ class DoubtResolved(Request):
 
 
 class CloseRequested(Request):
-    """The conversation shall end for good."""
+    """The conversation is to end for good."""
 
     type: Literal["close_requested"] = "close_requested"

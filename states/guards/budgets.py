@@ -1,4 +1,4 @@
-"""What is left of the turn's budget and of the model's window."""
+"""Guards about the turn's limits and the model's window: whether another request may be sent and fits."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ..values.turn import TurnRecord
 
 
 def window_is_full(step: StepBuilder[State], event: Event, context: Context) -> bool:
-    """The last request left no room for another."""
+    """The last request left no room in the window for another one, and the history was not just compacted."""
     return is_full(step, context, step.window_used) and not step.turn.condensed
 
 
 def is_full(step: StepBuilder[State], context: Context, used: int) -> bool:
-    """A request of so many tokens leaves no room for another."""
+    """Whether a request of so many tokens leaves no room for another one. `Pure.`"""
     window = context.policy.models[step.turn.model].window
     if window is None or type(context.policy.dialogue) is Recent:
         return False
@@ -25,12 +25,13 @@ def is_full(step: StepBuilder[State], context: Context, used: int) -> bool:
 
 
 def budget_is_spent(step: StepBuilder[State], event: Event, context: Context) -> bool:
-    """No further model request is allowed in this turn."""
+    """The turn may send no further model request."""
     return _leaves_no_request(context.policy.limits, step.turn, event, step.turn.spent)
 
 
 def spends_budget(step: StepBuilder[State], event: LlmResponse | WorkVerified | EffectFailed, context: Context) -> bool:
-    """The same for the guard of a row, which is asked before the cost of this very answer is counted."""
+    """Whether the turn may send no further model request once this answer is paid for. The guards of rows use it,
+    because they are asked before the cost of the answer is counted. `Pure.`"""
     spent = step.turn.spent if isinstance(event, EffectFailed) else step.turn.spent + event.usage
     return _leaves_no_request(context.policy.limits, step.turn, event, spent)
 
@@ -40,7 +41,7 @@ def _leaves_no_request(limits: Limits, turn: TurnRecord, event: Event, spent: Us
 
 
 def is_used_up(limits: Limits, turn: TurnRecord, event: Event, spent: Usage) -> bool:
-    """The tokens, the money or the time of the turn are used up, whichever is limited."""
+    """Whether the tokens, the money or the time of the turn are used up. `Pure.`"""
     return (
         (limits.tokens is not None and spent.tokens >= limits.tokens)
         or (limits.cost is not None and (spent.cost or 0.0) >= limits.cost)

@@ -1,4 +1,4 @@
-"""Guards about a claim of completed work."""
+"""Guards about a claim that the work is complete."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from .budgets import budget_is_spent, spends_budget
 
 
 def work_is_claimed(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:
-    """The model claimed before that the work is complete; what it says now does not undo that."""
+    """The model claimed earlier in the turn that the work is complete. A text after the claim does not withdraw it."""
     return step.turn.claim is not None
 
 
 def round_claims_work(step: StepBuilder[State], event: Event, context: Context) -> bool:
-    """The work is claimed to be complete, and every call of the round came to good."""
+    """The work is claimed to be complete, and every call of the round succeeded."""
     round_ = step.open_round
     return not round_.queued and not round_.failed and (round_.claim or step.turn.claim) is not None
 
 
 def must_speak_first(step: StepBuilder[State], event: Event, context: Context) -> bool:
-    """Nothing was said to the user, and the model was not asked for it yet."""
+    """Nothing was said to the user in this turn, and the model was not yet asked to do so."""
     turn, policy = step.turn, context.policy
     is_heard = bool(turn.said or turn.deliveries) or (policy.text == "reply" and turn.final is not None)
     return not is_heard and not turn.asked_to_speak and not budget_is_spent(step, event, context)
 
 
 def must_be_checked(step: StepBuilder[State], event: Event, context: Context) -> bool:
-    """Claims are verified here."""
+    """The policy wants claims to be verified."""
     return context.policy.verify > 0
 
 
@@ -39,8 +39,8 @@ def was_verified(step: StepBuilder[Verifying], event: WorkVerified, context: Con
 
 
 def may_try_again(step: StepBuilder[Verifying], event: WorkVerified | EffectFailed, context: Context) -> bool:
-    """The check may fail once more, and there is a request left for mending it. Where nobody can check, no other claim
-    would fare better."""
+    """The check may fail once more, and a request is left. Not so where no verifier is available, because no other
+    claim would pass either."""
     if isinstance(event, EffectFailed) and event.kind == "unavailable":
         return False
     return step.turn.rejections + 1 < context.policy.verify and not spends_budget(step, event, context)

@@ -10,7 +10,7 @@ from ..step_builder import StepBuilder
 
 
 def may_not_run_twice(step: StepBuilder[InRound], event: ToolInterrupted, context: Context) -> bool:
-    """The tool has promised nothing that would allow to run the call again."""
+    """The tool does not allow that the call runs again."""
     return step.open_round.named(event.call_id).crash == "at_most_once"
 
 
@@ -20,7 +20,7 @@ def did_not_run(step: StepBuilder[InRound], event: ToolReconciled, context: Cont
 
 
 def is_unknown(step: StepBuilder[InRound], event: ToolReconciled, context: Context) -> bool:
-    """The tool cannot say whether the call ran."""
+    """The tool does not know whether the call ran."""
     return event.verdict == "unknown"
 
 
@@ -30,5 +30,5 @@ def is_asking_about(step: StepBuilder[InRound], event: EffectFailed, context: Co
 
 
 def names_a_doubt(step: StepBuilder[InDoubt], event: DoubtResolved, context: Context) -> bool:
-    """It is about a call that is in doubt."""
+    """The request names a call that is in doubt."""
     return event.call_id in step.open_round.doubtful

@@ -1,4 +1,4 @@
-"""Guards about messages that wait, or that come while something is under way."""
+"""Guards about messages that arrive during a turn or wait in the inbox."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..values.inbox import MAX_INBOX
 
 
 def may_wait(step: StepBuilder[Busy], event: UserMessage, context: Context) -> bool:
-    """The message, or else the policy, says that it waits, and there is room."""
+    """The message, or else the policy, says that it may wait, and the inbox has room."""
     return (event.when_busy or context.policy.when_busy) != "refuse" and len(step.inbox) < MAX_INBOX
 
 
@@ -21,15 +21,15 @@ def has_room(step: StepBuilder[Busy], event: AgentMessage, context: Context) -> 
 
 
 def is_silent(step: StepBuilder[State], event: AgentMessage, context: Context) -> bool:
-    """The message wakes nobody."""
+    """The message starts no turn."""
     return event.silent
 
 
 def still_waits(step: StepBuilder[Busy | Failed], event: MessageWithdrawn, context: Context) -> bool:
-    """The message has not entered the transcript."""
+    """The message is still in the inbox."""
     return any(waiting.event_id == event.message_id for waiting in step.inbox)
 
 
 def something_waits(step: StepBuilder[State], event: Event, context: Context) -> bool:
-    """The inbox holds a message that wakes."""
+    """The inbox holds a message that starts a turn."""
     return any(not waiting.silent for waiting in step.inbox)

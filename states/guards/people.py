@@ -1,4 +1,4 @@
-"""Guards about what a person does: answers, approvals and cancels."""
+"""Guards about what a person does: answers to questions, approvals and cancels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..values.questions import overanswered_question, unanswered_question, unkno
 
 
 def is_complete(step: StepBuilder[AwaitingUserResponse], event: UserQuestionResponse, context: Context) -> bool:
-    """The answer is to what is asked now, and answers it: every question, nothing else."""
+    """The answers belong to the call that asks now, answer every question, and nothing else."""
     state = step.state
     if event.call_id is not None and event.call_id != state.call.call_id:
         return False
@@ -23,17 +23,17 @@ def is_complete(step: StepBuilder[AwaitingUserResponse], event: UserQuestionResp
 
 
 def declines(step: StepBuilder[AwaitingUserResponse], event: UserCancel, context: Context) -> bool:
-    """A cancelled question lets the model go on."""
+    """The policy lets the model go on when a question is cancelled."""
     return context.policy.questions.cancel == "resume"
 
 
 def names_the_call(step: StepBuilder[AwaitingApproval], event: ToolApproval, context: Context) -> bool:
-    """It is about the call that waits now, and not an earlier one."""
+    """The approval is for the call that waits now."""
     return event.call_id == step.state.call.call_id
 
 
 def comes_too_late(step: StepBuilder[Busy], event: UserCancel, context: Context) -> bool:
-    """A late click: it was meant for a turn or a question that is over."""
+    """The cancel names a turn or a question that is over."""
     state = step.state
     if event.turn not in (None, step.turns):
         return True

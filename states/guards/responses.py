@@ -1,4 +1,4 @@
-"""Guards about the model's response, and about a request that failed."""
+"""Guards about the model's response, and about a model request that failed."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from .budgets import budget_is_spent, is_full, spends_budget
 
 
 def calls_are_cut_off(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:
-    """The provider stopped writing before the calls were complete."""
+    """The provider stopped the response before its calls were complete."""
     return bool(event.tool_calls) and event.finish_reason == "length"
 
 
 def wants_tools_too_late(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:
-    """Tools are wanted although this was the last request of the turn's budget."""
+    """The model calls tools, but this was the last request that the turn may send."""
     return bool(event.tool_calls) and step.turn.requests >= context.policy.limits.requests
 
 
 def fills_window(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:
-    """Tools are wanted, but there is no room for what they would bring, and a request would follow."""
+    """The model calls tools, their results would not fit into the window, and another request would follow."""
     leaves_no_room = bool(event.tool_calls) and is_full(step, context, event.usage.tokens)
     return leaves_no_room and not spends_budget(step, event, context)
 
 
 def fills_window_again(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:
-    """The same, though the history was condensed just before."""
+    """As `fills_window`, although the history was just compacted."""
     return step.turn.condensed and fills_window(step, event, context)
 
 
 def asks_beside_others(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:
-    """A question stands beside other calls, and the policy wants it alone."""
+    """The response holds a question beside other calls, and the policy wants a question alone."""
     if context.policy.questions.alongside != "alone" or len(event.tool_calls) < 2:
         return False
     return any("question" in call.acts for call in event.tool_calls)
@@ -48,41 +48,41 @@ def wants_tools(step: StepBuilder[LlmRequesting], event: LlmResponse, context: C
 
 
 def only_thinks(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:
-    """The model reasoned and is not done. Cut off, or asked the same again, it would think for ever; and who has said
-    by tool what there was to say is done."""
+    """The response holds only thinking, and the model is not done: it was not cut off, did not do the same in the
+    response before, and has not yet said by tool everything that is wanted."""
     is_done = bool(step.turn.said) and not wants_text(step.turn, context)
     goes_on = event.finish_reason != "length" and not step.turn.only_thought and not is_done
     return goes_on and not event.content.strip() and bool(event.thinking.strip())
 
 
 def says_nothing(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:
-    """The response has no text, and one is wanted; seen after calls and thoughts, it has nothing at all."""
+    """The response has no text for people, although one is wanted."""
     return wants_text(step.turn, context) and not text_of_reply(event.content, context.policy).strip()
 
 
 def must_be_nudged(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:
-    """The turn would end short of what the rules ask for, and may ask the model once more."""
+    """The turn would end without something that the policy asks for, and the model may be asked once more."""
     due = due_nudge(step.turn, context, text=event.content)
     return due is not None and event.finish_reason != "length" and not spends_budget(step, event, context)
 
 
 def may_be_prompted_again(step: StepBuilder[State], event: Event, context: Context) -> bool:
-    """After a response with nothing in it there is another way to ask, and a request left for it."""
+    """After an empty response there is another way to ask, and a request is left for it."""
     return after_empty(step.turn, context) is not None and not budget_is_spent(step, event, context)
 
 
 def may_retry(step: StepBuilder[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> bool:
-    """The failure passes by itself, and this model has attempts left."""
+    """The failure is transient, and this model has attempts left."""
     return event.kind in TRANSIENT and _wait(step, event, context) is not None
 
 
 def has_next_model(step: StepBuilder[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> bool:
-    """The failure passes by itself, and the policy names a model that was not asked yet."""
+    """The failure is transient, and the policy names another model."""
     return event.kind in TRANSIENT and step.turn.model + 1 < len(context.policy.models)
 
 
 def fails_for_lack_of_room(step: StepBuilder[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> bool:
-    """The request was larger than the model's window, condensing has not been tried for it yet, and a request would
+    """The request was larger than the model's window, the history was not yet compacted for it, and another request may
     follow."""
     condenses = type(context.policy.dialogue) is not Recent and not step.turn.condensed
     return event.kind == "context_window" and condenses and not budget_is_spent(step, event, context)

@@ -12,17 +12,17 @@ from .budgets import is_used_up
 
 
 def round_goes_on(step: StepBuilder[State], event: Event, context: Context) -> bool:
-    """A tool still runs, or one may start."""
+    """A tool is running, or one may start."""
     return bool(step.open_round.running) or may_start_tool(step, event, context)
 
 
 def may_start_tool(step: StepBuilder[State], event: Event, context: Context) -> bool:
-    """A call waits whose turn it is, and the limits allow it."""
+    """A call may start now, and the limits allow it."""
     return step.open_round.next_to_start(context.policy.parallel) is not None and _tools_are_left(step, event, context)
 
 
 def needs_approval(step: StepBuilder[State], event: Event, context: Context) -> bool:
-    """The next call runs only if a person allows it, and the limits would let it run."""
+    """The next call runs only if a person allows it, and the limits allow it."""
     return step.open_round.next_to_approve is not None and _tools_are_left(step, event, context)
 
 
@@ -33,27 +33,27 @@ def _tools_are_left(step: StepBuilder[State], event: Event, context: Context) ->
 
 
 def something_is_at_work(step: StepBuilder[State], event: Event, context: Context) -> bool:
-    """Some call was started and has not ended, or a sub-agent works."""
+    """A call is running, or a sub-agent works."""
     return step.round is not None and bool(step.round.effect_ids)
 
 
 def something_is_in_doubt(step: StepBuilder[State], event: Event, context: Context) -> bool:
-    """Nobody knows whether some call ran."""
+    """It is unknown of some call whether it ran."""
     return bool(step.open_round.doubtful)
 
 
 def runs_alone(step: StepBuilder[ToolExecuting], event: Answer, context: Context) -> bool:
-    """Nothing else runs, so the machine may rest until the person answers."""
+    """No other call is running."""
     return len(step.open_round.running) == 1
 
 
 def spawns_children(step: StepBuilder[ToolExecuting], event: ToolComplete, context: Context) -> bool:
-    """The tool starts sub-agents, and is one that may."""
+    """The tool starts sub-agents, and may do so."""
     call = step.open_round.call(event.effect_id)
     is_spawn = len(event.result.acts) == 1 and isinstance(event.result.acts[0], SubAgents) and not event.result.error
     return is_spawn and "children" in call.acts and call.exclusive and runs_alone(step, event, context)
 
 
 def others_work(step: StepBuilder[AwaitingSubAgents], event: SubAgentFinished | EffectFailed, context: Context) -> bool:
-    """More than this sub-agent were still at work."""
+    """Other sub-agents are still working."""
     return len(step.open_round.unfinished) > 1

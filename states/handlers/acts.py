@@ -1,4 +1,4 @@
-"""What a tool's result does beside being read, and what it may not do."""
+"""The acts that a tool's result carries: whether they are allowed, and how they are carried out."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ..values.turn import Spoken
 
 
 def fault_of(call: RoundCall, result: ToolResult, policy: Policy, *, cancelled: bool) -> str | None:
-    """Why none of the acts of this result is carried out, or None if they are. One that tells of an error has no acts:
-    it is only read.
+    """The reason why none of the acts of this result is carried out, or None if they are.
 
-    Sub-agents are spawned by a row of their own: whoever asks here has no use for them. `Pure.`
+    An error result carries no acts: the model only reads it. Sub-agents are spawned by a row of their own, so they are
+    a fault here. `Pure.`
     """
     texts = policy.texts
     for act in () if result.error else result.acts:
@@ -33,7 +33,7 @@ def fault_of(call: RoundCall, result: ToolResult, policy: Policy, *, cancelled: 
 
 
 def carry_out(step: StepBuilder[InRound], call: RoundCall, result: ToolResult) -> None:
-    """Record what was said, deliver what was said for now, post what was written, note what was claimed."""
+    """Carry out the acts of a result: record speech, deliver speech for now, send mail, note a claim."""
     if result.error:
         return
     for act, index in with_indexes(result.acts):
@@ -45,14 +45,14 @@ def carry_out(step: StepBuilder[InRound], call: RoundCall, result: ToolResult) -
             if spoken.now:
                 step.deliver(said)
         elif isinstance(act, WorkComplete):
-            step.set_round(step.open_round.claimed(said))
+            step.set_round(step.open_round.with_claim(said))
         elif isinstance(act, AgentMail):
             post(step, act, index)
 
 
 def post(step: StepBuilder[InRound], mail: AgentMail, index: int) -> None:
     """Send a message to another agent."""
-    step.act(
+    step.add_effect(
         SendToAgent(
             effect_id=step.next_id(),
             target=mail.target,

@@ -1,4 +1,4 @@
-"""What every wait for a person has in common: how it ends when the person acts, and when the time is over."""
+"""What every wait for a person shares: how it ends when the person acts, and how it ends at its deadline."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ..values.value import later
 P = TypeVar("P", bound=AwaitingPerson)
 
 
-def hear(step: StepBuilder[P], at: datetime) -> None:
-    """A person acted: the limits of the turn are counted anew, and the deadline is no longer needed."""
-    step.count_anew(at)
+def end_wait(step: StepBuilder[P], at: datetime) -> None:
+    """End the wait because the person acted: the turn's limits are counted anew, and the deadline is aborted."""
+    step.reset_limits(at)
     if step.state.deadline is not None:
-        step.act(Abort(effect_id=step.state.deadline.effect_id))
+        step.add_effect(Abort(effect_id=step.state.deadline.effect_id))
 
 
-def give_up_waiting(step: StepBuilder[P], event: DeadlineReached) -> None:
-    """Nobody acted in time. The wait does not count against the turn's time."""
+def end_wait_at_deadline(step: StepBuilder[P], event: DeadlineReached) -> None:
+    """End the wait because nobody acted. The time of the wait does not count against the turn's limit."""
     waited = max(0.0, (event.at - step.state.since).total_seconds())
     step.change_turn(since=later(step.turn.since, waited))

@@ -1,7 +1,7 @@
-"""Out of `AwaitingSubAgents`: the sub-agents finish, one after the other, or their time is over.
+"""Rows out of `AwaitingSubAgents`: the sub-agents finish one by one, or their deadline passes.
 
-What each came to is kept by reference until all have finished; together they are the result of the call that started
-them, so each outcome reaches the model exactly once.
+Each outcome is kept by reference until all sub-agents have finished. Together the outcomes are the result of the call
+that started them, so each reaches the model exactly once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..step_builder import StepBuilder
 
 
 def take_outcome(step: StepBuilder[InTurn], event: SubAgentFinished | EffectFailed) -> None:
-    """What this sub-agent came to; one that could not be started failed."""
+    """Note the outcome of this sub-agent. A sub-agent that could not be started counts as failed."""
     status = event.status if isinstance(event, SubAgentFinished) else "failed"
     if isinstance(event, SubAgentFinished):
         step.spend(event.usage)
@@ -29,7 +29,7 @@ def take_outcome(step: StepBuilder[InTurn], event: SubAgentFinished | EffectFail
 def keep_outcome(
     step: StepBuilder[AwaitingSubAgents], event: SubAgentFinished | EffectFailed, context: Context
 ) -> AwaitingSubAgents:
-    """Others still work."""
+    """The outcome is noted; other sub-agents still work."""
     take_outcome(step, event)
     return step.same(turn=step.turn, round=step.open_round, resumes=0)
 
@@ -37,17 +37,17 @@ def keep_outcome(
 def take_last_outcome(
     step: StepBuilder[AwaitingSubAgents], event: SubAgentFinished | EffectFailed, context: Context
 ) -> None:
-    """All have finished: the call has its result."""
+    """All sub-agents have finished, and the call has its result."""
     take_outcome(step, event)
     settle_children(step, context, "")
     if step.state.deadline is not None:
-        step.act(Abort(effect_id=step.state.deadline.effect_id))
+        step.add_effect(Abort(effect_id=step.state.deadline.effect_id))
 
 
 def go_on_without(step: StepBuilder[AwaitingSubAgents], event: DeadlineReached, context: Context) -> None:
-    """The time is over: the turn goes on with what has come, and the rest is stopped."""
+    """The deadline has passed: the turn goes on with the outcomes so far, and the other sub-agents are stopped."""
     for child in step.open_round.unfinished:
-        step.act(CancelSubAgent(effect_id=child.effect_id))
+        step.add_effect(CancelSubAgent(effect_id=child.effect_id))
     settle_children(step, context, context.policy.texts.child_late)
 
 
@@ -55,6 +55,6 @@ def go_on_without(step: StepBuilder[AwaitingSubAgents], event: DeadlineReached, 
 def _spawn_again(
     state: AwaitingSubAgents | Cancelling, effect_id: int, at: datetime, context: Context
 ) -> SpawnSubAgent:
-    """The sub-agent that works as this effect. `Pure.`"""
+    """The sub-agent that was started as this effect. `Pure.`"""
     task = next(child.task for child in state.round.children if child.effect_id == effect_id)
     return SpawnSubAgent(effect_id=effect_id, task=task)

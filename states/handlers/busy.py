@@ -1,4 +1,4 @@
-"""Out of any busy state, and `Failed`: messages come and go without moving the conversation."""
+"""Rows of every busy state, and of `Failed`: messages enter and leave the inbox."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ..values.inbox import Waiting
 
 
 def keep_message(step: StepBuilder[Busy], event: UserMessage | AgentMessage, context: Context) -> Busy:
-    """The message waits: for the next turn, or, steered, for the next request of this one."""
+    """The message waits in the inbox: for the next turn, or, steered, for the next request of this turn."""
     return step.same(inbox=(*step.inbox, waiting_for(step, event, context)))
 
 
 def waiting_for(step: StepBuilder[State], event: UserMessage | AgentMessage, context: Context) -> Waiting:
-    """The message, as it stands in the inbox."""
+    """The entry of this message in the inbox. `Pure.`"""
     if isinstance(event, AgentMessage):
         return Waiting(event_id=event.event_id, seq=step.seq, audience=event.audience, silent=event.silent)
     steer = (event.when_busy or context.policy.when_busy) == "steer"
@@ -24,6 +24,6 @@ def waiting_for(step: StepBuilder[State], event: UserMessage | AgentMessage, con
 
 
 def withdraw_message(step: StepBuilder[Busy | Failed], event: MessageWithdrawn, context: Context) -> Busy | Failed:
-    """The message will never enter."""
+    """The message leaves the inbox and will not be answered."""
     step.withdrawn = (event.message_id,)
     return step.same(inbox=tuple(waiting for waiting in step.inbox if waiting.event_id != event.message_id))

@@ -1,6 +1,6 @@
-"""Out of `Cancelling`: what was running acknowledges that it stopped, or time is up.
+"""Rows out of `Cancelling`: whatever was running confirms that it stopped, or the deadline passes.
 
-A tool that had truly finished keeps its result; those are taken as in `tool_executing`.
+A tool that had already finished keeps its result, which is taken as in `tool_executing`.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from . import awaiting_sub_agents, tool_executing
 
 
 def drop_question(step: StepBuilder[Cancelling], event: AskUserQuestionPending, context: Context) -> None:
-    """A question that comes after the cancel is not asked."""
+    """A question that arrives after the cancel is not asked."""
     call = step.open_round.call(event.effect_id)
     step.settle(call.call_id, Made(text=context.policy.texts.cancelled), error=True)
 
 
 def take_interruption(step: StepBuilder[Cancelling], event: ToolInterrupted, context: Context) -> None:
-    """The process died before the tool had stopped; if it must not run twice, nobody knows whether it ran."""
+    """The process died before the tool had stopped. If the call must not run twice, it is unknown whether it ran."""
     texts = context.policy.texts
     must_be_known = step.open_round.named(event.call_id).crash in ("at_most_once", "reconcile")
     step.settle(event.call_id, Made(text=texts.in_doubt if must_be_known else texts.cancelled), error=True)
 
 
 def take_verdict(step: StepBuilder[Cancelling], event: ToolReconciled, context: Context) -> None:
-    """A call that ran keeps its result; one that did not never will now; of the others nobody knows."""
+    """A call that ran keeps its result; a call that did not run never will; of any other it stays unknown."""
     texts, call = context.policy.texts, step.open_round.call(event.effect_id)
     if event.verdict == "ran":
         tool_executing.take_result(step, event, context)
@@ -44,12 +44,13 @@ def take_verdict(step: StepBuilder[Cancelling], event: ToolReconciled, context: 
 
 
 def take_outcome(step: StepBuilder[Cancelling], event: SubAgentFinished, context: Context) -> None:
-    """A sub-agent has stopped, or had finished."""
+    """A sub-agent has stopped, or had already finished."""
     awaiting_sub_agents.take_outcome(step, event)
 
 
 def take_failure(step: StepBuilder[Cancelling], event: EffectFailed, context: Context) -> None:
-    """A tool or a sub-agent broke while it was to stop; one that was only asked about its call leaves that unknown."""
+    """A tool or a sub-agent failed while it was to stop. If its tool was only asked about the call, it stays unknown
+    whether the call ran."""
     if any(child.effect_id == event.effect_id for child in step.open_round.unfinished):
         awaiting_sub_agents.take_outcome(step, event)
     elif (running := step.open_round.started(event.effect_id)).reconciling is not None:

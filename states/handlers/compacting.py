@@ -1,4 +1,4 @@
-"""Out of `Compacting`: the history is condensed, or could not be."""
+"""Rows out of `Compacting`: the history is compacted, or could not be."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ..step_builder import StepBuilder
 
 
 def go_on(step: StepBuilder[Compacting], event: HistoryCompacted, context: Context) -> None:
-    """The window is free again; the transcript knows what stands for what from here on. Results that were condensed
-    cannot be reused, so the calls that brought them may be made again."""
+    """The window has room again. Results that were compacted cannot be reused, so the calls that brought them may be
+    made again."""
     step.window_used = 0
     if step.in_turn:
         step.spend(event.usage)
@@ -20,23 +20,23 @@ def go_on(step: StepBuilder[Compacting], event: HistoryCompacted, context: Conte
 
 
 def try_again(step: StepBuilder[Compacting], event: EffectFailed, context: Context) -> Compacting:
-    """The failure passes by itself."""
+    """The failure is transient, so the compaction is tried again."""
     state, effect_id = step.state, step.next_id()
-    step.act(compact_effect(effect_id, state.up_to, state.turn))
+    step.add_effect(compact_effect(effect_id, state.up_to, state.turn))
     return step.same(effect_id=effect_id, attempt=state.attempt + 1, resumes=0)
 
 
 def give_up(step: StepBuilder[Compacting], event: EffectFailed, context: Context) -> None:
-    """The request does not fit, and cannot be made to."""
+    """The request does not fit and cannot be made to fit."""
     step.fail(event.kind, event.sentence)
 
 
 def stop(step: StepBuilder[Compacting], event: Event, context: Context) -> None:
-    """The history stays as it is."""
-    step.act(Abort(effect_id=step.state.effect_id))
+    """The compaction is stopped, and the history stays as it is."""
+    step.add_effect(Abort(effect_id=step.state.effect_id))
 
 
 def close(step: StepBuilder[Compacting], event: CloseRequested, context: Context) -> None:
-    """The history stays as it is, and the conversation ends."""
+    """The compaction is stopped, and the conversation ends."""
     stop(step, event, context)
     step.closing = True

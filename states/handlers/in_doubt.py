@@ -1,4 +1,4 @@
-"""Out of `InDoubt`: a person says what became of a call that a crash hit."""
+"""Row out of `InDoubt`: a person says what became of a call that a crash interrupted."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ..values.messages import Made
 
 
 def resolve(step: StepBuilder[InDoubt], event: DoubtResolved, context: Context) -> None:
-    """The call has its result, or runs again because a person says so."""
+    """The call has its result, or runs again because the person said so."""
     texts = context.policy.texts
     if event.verdict == "ran":
         step.settle(event.call_id, Made(text=texts.did_run))
     elif event.verdict == "did_not_run":
         step.settle(event.call_id, Made(text=texts.did_not_run), error=True)
     else:
-        step.set_round(step.open_round.trust(event.call_id))
-    step.count_anew(event.at)
+        step.set_round(step.open_round.clear_doubt(event.call_id))
+    step.reset_limits(event.at)

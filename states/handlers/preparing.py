@@ -1,4 +1,4 @@
-"""Out of `ProfileSelecting` and `MemoryRecalling`: the turn has what it needs, or goes on without it."""
+"""Rows out of `ProfileSelecting` and `MemoryRecalling`: the turn has what it needs, or goes on without it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..step_builder import StepBuilder
 
 
 def take_profile(step: StepBuilder[ProfileSelecting], event: ProfileSelected | EffectFailed, context: Context) -> None:
-    """The turn goes on with the profile chosen; unless it is one that there is, with the first one."""
+    """The turn goes on with the chosen profile, or with the first one if the policy does not know the choice."""
     if isinstance(event, ProfileSelected):
         step.spend(event.usage)
         if any(profile.name == event.profile for profile in context.policy.profiles):
@@ -17,7 +17,7 @@ def take_profile(step: StepBuilder[ProfileSelecting], event: ProfileSelected | E
 
 
 def take_memory(step: StepBuilder[MemoryRecalling], event: MemoryRecalled | EffectFailed, context: Context) -> None:
-    """The turn goes on with what was found, or without."""
+    """The turn goes on with what was found, or without it."""
     if isinstance(event, MemoryRecalled):
         step.spend(event.usage)
         step.change_turn(memory=step.heard())

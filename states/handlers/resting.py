@@ -1,10 +1,10 @@
-"""REST, and out of `Idle` and `Failed`: a turn begins, the rules change, or nothing is left to do."""
+"""The junction REST, and rows out of `Idle` and `Failed`: a turn begins, the rules change, or nothing is left to do."""
 
 from __future__ import annotations
 
 from ..context import Context
 from ..events import AgentMessage, CompactionRequested, Event, PolicyChanged, RetryRequested, UserMessage
-from ..junctions.asking import condense_up_to
+from ..junctions.asking import compact_up_to
 from ..junctions.beginning import begin_turn
 from ..state import State
 from ..states import Closed, Compacting, Failed, Idle
@@ -13,33 +13,33 @@ from .busy import waiting_for
 
 
 def rest(step: StepBuilder[State], event: Event, context: Context) -> Idle:
-    """Nothing is left to do until somebody says something; what wakes nobody enters now."""
-    step.let_in(step.inbox)
+    """Nothing is left to do; the silent messages that waited enter the transcript."""
+    step.enter_transcript(step.inbox)
     return Idle(book=step.book)
 
 
 def stay_failed(step: StepBuilder[State], event: Event, context: Context) -> Failed:
-    """The failed turn can still be tried again, and what woke nobody before wakes nobody now."""
+    """The failed turn can still be tried again; the silent messages that waited enter the transcript."""
     failed = step.state.failed if isinstance(step.state, Compacting) else None
     assert failed is not None, "the guard of this branch asks whether a turn had failed"
-    step.let_in(waiting for waiting in step.inbox if waiting.silent)
+    step.enter_transcript(waiting for waiting in step.inbox if waiting.silent)
     return failed.replace(book=step.book, inbox=step.inbox)
 
 
 def open_next_turn(step: StepBuilder[State], event: Event, context: Context) -> None:
-    """What waited begins the next turn."""
+    """The messages that waited begin the next turn."""
     begin_turn(step, event.at, context)
 
 
 def open_turn(step: StepBuilder[Idle | Failed], event: UserMessage | AgentMessage, context: Context) -> None:
-    """A message begins a turn; what waits since a turn that failed begins it together with this one."""
+    """The message begins a turn, together with the messages that wait since a turn failed."""
     step.inbox = (*step.inbox, waiting_for(step, event, context))
     begin_turn(step, event.at, context)
     take_over_relay(step)
 
 
 def retry_turn(step: StepBuilder[Failed], event: RetryRequested, context: Context) -> None:
-    """What failed is tried again, as a turn of its own: its message already stands in the transcript."""
+    """The failed turn is tried again as a turn of its own; its message is already in the transcript."""
     waiting, step.inbox = step.inbox, ()
     begin_turn(step, event.at, context)
     step.change_turn(tries_again=step.state.tried_again or step.state.turn)
@@ -48,29 +48,29 @@ def retry_turn(step: StepBuilder[Failed], event: RetryRequested, context: Contex
 
 
 def take_over_relay(step: StepBuilder[Idle | Failed]) -> None:
-    """What the failed turn was to pass on to the user, this one must."""
+    """Let this turn pass on the messages that the failed turn was to pass on to the user."""
     if isinstance(step.state, Failed) and step.state.relay:
         step.change_turn(relay=(*step.state.relay, *step.turn.relay))
 
 
-def hear_silently(step: StepBuilder[Idle | Failed], event: AgentMessage, context: Context) -> Idle | Failed:
-    """The message enters, and the next turn will see it; nobody is woken."""
-    step.say(step.heard())
+def enter_silent_message(step: StepBuilder[Idle | Failed], event: AgentMessage, context: Context) -> Idle | Failed:
+    """The message enters the transcript, and the next turn will see it."""
+    step.persist(step.heard())
     return step.same()
 
 
 def change_policy(step: StepBuilder[Idle | Failed], event: PolicyChanged, context: Context) -> Idle | Failed:
-    """Other rules hold from here on; `Context.after` is where they enter."""
+    """Other rules hold from now on: `Context.after` takes them over."""
     return step.same()
 
 
-def condense(step: StepBuilder[Idle | Failed], event: CompactionRequested, context: Context) -> Compacting:
-    """Everything said so far is condensed, outside of any turn."""
-    compacting = condense_up_to(step, step.seq)
+def compact(step: StepBuilder[Idle | Failed], event: CompactionRequested, context: Context) -> Compacting:
+    """Everything said so far is compacted, outside of any turn."""
+    compacting = compact_up_to(step, step.seq)
     return compacting.replace(failed=step.state) if isinstance(step.state, Failed) else compacting
 
 
 def close(step: StepBuilder[State], event: Event, context: Context) -> Closed:
-    """Nothing is left to do, ever; what waits will never be answered."""
-    step.withdraw_all()
+    """The conversation ends, and the messages that wait will never be answered."""
+    step.withdraw_inbox()
     return Closed(book=step.book)

@@ -1,7 +1,7 @@
-"""Taken up after a crash: what the world was asked for is asked for again.
+"""Rows for `Resumed`: a process takes the conversation over, and what was in flight is asked for again.
 
-The machine asks for effects under the ids that they had, so an answer that was on its way is still known. Tools are
-left out: whether one may run again is decided call by call, when its interruption is reported.
+Effects are asked for again under the ids that they had, so an answer that is already on its way is still accepted.
+Tools are left out: whether a call may run again is decided when its interruption is reported.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from ..step_builder import StepBuilder
 
 
 def take_up(step: StepBuilder[Busy], event: Resumed, context: Context) -> Busy:
-    """Go on where the process died. A wait for a person is no attempt: it only gets its timer back."""
+    """The effects in flight are asked for again. A wait for a person does not count as a resume: only its timer is
+    started again."""
     for effect in effects_again(step.state, event.at, context):
-        step.act(effect)
+        step.add_effect(effect)
     return step.same(resumes=step.state.resumes + (1 if step.state.works else 0))
 
 
 def give_up(step: StepBuilder[Busy], event: Resumed, context: Context) -> Failed:
-    """Each process that took this up died of it, or so it seems: a person has to look at it."""
+    """Too many processes have died in this turn, so a person has to look at it."""
     texts = context.policy.texts
     abort_all(step)
     close_round(step, context, running=texts.in_doubt, unrun=texts.interrupted)
@@ -39,9 +40,9 @@ def give_up(step: StepBuilder[Busy], event: Resumed, context: Context) -> Failed
 
 
 def effects_again(state: Busy, at: datetime, context: Context) -> Sequence[Effect]:
-    """What this state waits for, as effects to start again, timers last; tools are left out. `Pure.`
+    """The effects in flight, to be started again, timers last; tools are left out. `Pure.`
 
-    Where sub-agents were told to stop they are told again: nobody answers for that, so it may have been lost.
+    Sub-agents that were told to stop are told again, since nothing confirms that they were told.
     """
     in_flight = state.in_flight()
     started: list[Effect] = [
@@ -54,7 +55,7 @@ def effects_again(state: Busy, at: datetime, context: Context) -> Sequence[Effec
 
 @asked_again(StartTimer)
 def _start_timer_again(state: Any, effect_id: int, at: datetime, context: Context) -> StartTimer:
-    """The timer that this state waits for. `Pure.`"""
+    """The timer that the state waits for. `Pure.`"""
     if isinstance(state, RetryWaiting):
         return StartTimer(effect_id=effect_id, due=state.timer.due, wakes="retry_due")
     return StartTimer(effect_id=effect_id, due=state.deadline.due, wakes="deadline_reached")

@@ -1,4 +1,4 @@
-"""Out of `RetryWaiting`: the wait is over."""
+"""Row out of `RetryWaiting`: the wait is over."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from ..step_builder import StepBuilder
 
 
 def ask_again(step: StepBuilder[RetryWaiting], event: RetryDue, context: Context) -> LlmRequesting:
-    """The next attempt at the same model."""
+    """The next attempt is sent to the same model."""
     return send(step, event.at, context, attempt=step.state.attempt)

@@ -1,4 +1,4 @@
-"""Out of `ToolExecuting` and `InDoubt`: a tool ended, wants to ask a person, or was hit by a crash."""
+"""Rows out of `ToolExecuting` and `InDoubt`: a tool ended, asks a person, or was interrupted by a crash."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .acts import carry_out, fault_of
 
 
 def take_result(step: StepBuilder[InRound], event: ToolComplete | ToolReconciled, context: Context) -> None:
-    """The call has its result, and what else the tool did is carried out, unless it may not do that."""
+    """The call has its result, and the acts of the result are carried out if the tool may do so."""
     call = step.open_round.call(event.effect_id)
     result = event.result
     if result is None:
@@ -38,28 +38,28 @@ def take_result(step: StepBuilder[InRound], event: ToolComplete | ToolReconciled
 
 
 def take_failure(step: StepBuilder[InRound], event: EffectFailed, context: Context) -> None:
-    """The tool could not be run; why is its result."""
+    """The tool could not be run; the reason is the result of its call."""
     step.settle(step.open_round.call(event.effect_id).call_id, step.heard(), error=True)
 
 
 def take_abort(step: StepBuilder[InRound], event: ToolAborted, context: Context) -> None:
-    """The tool was stopped; if it was only asked what had become of the call, that stays unknown."""
+    """The tool was stopped. If it was only asked what had become of its call, that stays unknown."""
     running, texts = step.open_round.started(event.effect_id), context.policy.texts
     text = texts.cancelled if running.reconciling is None else texts.in_doubt
     step.settle(running.call_id, Made(text=text), error=True)
 
 
 def refuse_question(step: StepBuilder[InRound], event: AskUserQuestionPending, context: Context) -> None:
-    """A question beside other tools cannot pause the machine; the model is told so."""
+    """The tool may not ask a person while other tools run; the model is told so."""
     call = step.open_round.call(event.effect_id)
     step.settle(call.call_id, Made(text=context.policy.texts.question_not_exclusive), error=True)
 
 
 def ask(step: StepBuilder[ToolExecuting], event: AskUserQuestionPending, context: Context) -> AwaitingUserResponse:
-    """Rest until a person answers; the calls behind the question keep their place in the round."""
+    """The conversation rests until a person answers; the calls behind the question keep their places in the round."""
     call = step.open_round.call(event.effect_id)
     seconds = context.policy.questions.deadline
-    deadline = None if seconds is None else step.arm(later(event.at, seconds), "deadline_reached")
+    deadline = None if seconds is None else step.start_timer(later(event.at, seconds), "deadline_reached")
     return step.within_turn(
         AwaitingUserResponse,
         questions=event.questions,
@@ -71,16 +71,17 @@ def ask(step: StepBuilder[ToolExecuting], event: AskUserQuestionPending, context
 
 
 def spawn(step: StepBuilder[ToolExecuting], event: ToolComplete, context: Context) -> AwaitingSubAgents:
-    """Start the sub-agents, one for each task, and rest until they have finished; that is the call's result."""
+    """The sub-agents start, one for each task, and the conversation rests until they have finished; their outcomes are
+    the result of the call."""
     call = step.open_round.call(event.effect_id)
     children = []
     for index in range(1, len(event.result.texts)):
         task, effect_id = step.heard(index), step.next_id()
-        step.act(SpawnSubAgent(effect_id=effect_id, task=task))
+        step.add_effect(SpawnSubAgent(effect_id=effect_id, task=task))
         children.append(Child(effect_id=effect_id, call_id=call.call_id, task=task))
     step.set_round(step.open_round.spawn(call.call_id, tuple(children)))
     seconds = context.policy.sub_agent_deadline
-    deadline = None if seconds is None else step.arm(later(event.at, seconds), "deadline_reached")
+    deadline = None if seconds is None else step.start_timer(later(event.at, seconds), "deadline_reached")
     return step.within_turn(AwaitingSubAgents, call=call, round=step.open_round, deadline=deadline)
 
 
@@ -88,35 +89,35 @@ def spawn(step: StepBuilder[ToolExecuting], event: ToolComplete, context: Contex
 
 
 def doubt_interrupted(step: StepBuilder[InRound], event: ToolInterrupted, context: Context) -> None:
-    """The call must not run twice, and nobody knows whether it ran: a person has to say."""
-    step.set_round(step.open_round.doubt(event.call_id))
+    """The call must not run twice, and it is unknown whether it ran: a person has to decide."""
+    step.set_round(step.open_round.mark_doubtful(event.call_id))
 
 
 def doubt(step: StepBuilder[InRound], event: ToolReconciled | EffectFailed, context: Context) -> None:
-    """The tool does not know either whether the call ran: a person has to say."""
-    step.set_round(step.open_round.doubt(step.open_round.call(event.effect_id).call_id))
+    """The tool does not know whether its call ran: a person has to decide."""
+    step.set_round(step.open_round.mark_doubtful(step.open_round.call(event.effect_id).call_id))
 
 
 def take_up(step: StepBuilder[InRound], event: ToolInterrupted, context: Context) -> None:
-    """The call runs again under the key that it had, or its tool is asked first whether it did run."""
+    """The call runs again under the id that it had, or its tool is asked first whether the call ran."""
     call = step.open_round.named(event.call_id)
     if call.crash != "reconcile":
         return _execute_again(step, call.call_id)
     effect_id = step.next_id()
     started_as = next(one.effect_id for one in step.open_round.running if one.call_id == call.call_id)
-    step.act(ReconcileTool(effect_id=effect_id, call=call, started_as=started_as))
+    step.add_effect(ReconcileTool(effect_id=effect_id, call=call, started_as=started_as))
     step.set_round(step.open_round.ask_about(call.call_id, effect_id))
 
 
 def run_again(step: StepBuilder[InRound], event: ToolReconciled, context: Context) -> None:
-    """The call did not run, says its tool: now it does."""
+    """The tool says that its call did not run, so it runs now."""
     _execute_again(step, step.open_round.call(event.effect_id).call_id)
 
 
 def _execute_again(step: StepBuilder[InRound], call_id: str) -> None:
     step.set_round(step.open_round.ask_about(call_id, None))
     started_as = next(one.effect_id for one in step.open_round.running if one.call_id == call_id)
-    step.act(ExecuteTool(effect_id=started_as, call=step.open_round.named(call_id)))
+    step.add_effect(ExecuteTool(effect_id=started_as, call=step.open_round.named(call_id)))
 
 
 @asked_again(ReconcileTool)

@@ -1,4 +1,4 @@
-"""CHECK_WORK, and out of `Verifying`: whether the work is done as the model claims."""
+"""The junction CHECK_WORK, and rows out of `Verifying`: whether the work is as complete as the model claims."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from ..values.turn import Failure, TurnRecord
 
 
 def ask_for_answer(step: StepBuilder[State], event: Event, context: Context) -> None:
-    """The work is claimed, but the user has heard nothing: the model is asked once for its answer."""
-    step.tell(Made(text=context.policy.texts.answer_missing))
+    """The work is claimed to be complete, but nothing was said to the user: the model is asked once for its answer."""
+    step.set_nudge(Made(text=context.policy.texts.answer_missing))
     step.change_turn(asked_to_speak=True)
 
 
 def verify(step: StepBuilder[State], event: Event, context: Context) -> Verifying:
-    """Have the claim checked against what the user receives."""
+    """The claim is checked against what the user receives."""
     effect_id = step.next_id()
-    step.act(verify_effect(effect_id, step.turn, context))
+    step.add_effect(verify_effect(effect_id, step.turn, context))
     return step.within_turn(Verifying, effect_id=effect_id)
 
 
@@ -42,20 +42,19 @@ def _verify_again(state: Verifying, effect_id: int, at: datetime, context: Conte
 
 
 def end_verified(step: StepBuilder[Verifying], event: WorkVerified, context: Context) -> None:
-    """The claim holds: the turn ends with what was checked."""
+    """The claim holds, and the turn ends with what was checked."""
     step.spend(event.usage)
     step.conclude("completed", step.turn.final or step.turn.claim)
 
 
 def send_back(step: StepBuilder[Verifying], event: WorkVerified | EffectFailed, context: Context) -> None:
-    """The claim does not hold: why, and what is missing, goes back to the model. It is told until it claims again that
-    the work is complete, since mending it may take several requests."""
+    """The claim does not hold. The model is told why and what is missing, in each request until it claims again."""
     reject(step, event)
     step.change_turn(claim=None, rejection=step.heard())
 
 
 def end_unverified(step: StepBuilder[Verifying], event: WorkVerified | EffectFailed, context: Context) -> None:
-    """The claim failed too often: the turn ends as incomplete, with the reason; what was said is delivered."""
+    """The claim failed too often: the turn ends as incomplete, with the reason, and what was said is delivered."""
     reject(step, event)
     sentence = event.reason if isinstance(event, WorkVerified) else event.sentence
     failure = Failure(kind="unverified", sentence=sentence)
@@ -63,7 +62,7 @@ def end_unverified(step: StepBuilder[Verifying], event: WorkVerified | EffectFai
 
 
 def reject(step: StepBuilder[Verifying], event: WorkVerified | EffectFailed) -> None:
-    """Count the failure; a check that broke counts as one."""
+    """Count the failed check. A check that could not be made counts as failed."""
     if isinstance(event, WorkVerified):
         step.spend(event.usage)
     step.change_turn(rejections=step.turn.rejections + 1)

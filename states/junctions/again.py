@@ -1,7 +1,7 @@
 """How an effect that was in flight when a process died is asked for again, under the id that it had.
 
-A handler that makes an effect of more than an id says beside it, with `asked_again`, how a state that waits for it
-makes the same effect again. `resuming` reads this.
+A handler that creates an effect with more fields than an id registers, with `asked_again`, how the same effect is
+created for a state that waits for it. `handlers.resuming` uses this.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from ..state import Busy
 E = TypeVar("E", bound=AwaitedEffect)
 
 Again: TypeAlias = Callable[[Any, int, datetime, Context], E]
-"""Makes the effect with this id again, for a state that waits for it, at this moment."""
+"""Creates the effect with this id again, for a state that waits for it, at this moment."""
 
 _AGAIN: dict[type[AwaitedEffect], Again[Any]] = {}
 
 
 def asked_again(kind: type[E]) -> Callable[[Again[E]], Again[E]]:
-    """Register the function that makes effects of this type again."""
+    """Register the function that creates effects of this type again."""
 
     def register(make: Again[E]) -> Again[E]:
         _AGAIN[kind] = make
@@ -33,7 +33,7 @@ def asked_again(kind: type[E]) -> Callable[[Again[E]], Again[E]]:
 
 
 def again(state: Busy, effect_id: int, kind: type[E], at: datetime, context: Context) -> E:
-    """The effect of this type that the state waits for under this id, made again. `Pure.`"""
+    """Create the effect of this type again that the state waits for under this id. `Pure.`"""
     if kind in _AGAIN:
         return cast(E, _AGAIN[kind](state, effect_id, at, context))
     make: Callable[..., E] = kind

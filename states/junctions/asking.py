@@ -1,4 +1,7 @@
-"""ASK_MODEL and FIT_WINDOW: the one way to the model, so that budget, window and steered messages hold everywhere."""
+"""ASK_MODEL and FIT_WINDOW: the way to the model.
+
+All requests but retries pass here, so the limits, the window and steered messages are looked at in one place.
+"""
 
 from __future__ import annotations
 
@@ -17,24 +20,25 @@ from .again import asked_again
 
 
 def request_model(step: StepBuilder[State], event: Event, context: Context) -> LlmRequesting:
-    """Send the transcript to the model, with the steered and the silent messages at its end."""
+    """The model is asked; steered and silent messages that wait enter the transcript first."""
     entering = tuple(message for message in step.inbox if message.steer or message.silent)
-    step.let_in(entering)
+    step.enter_transcript(entering)
     if any(message.steer for message in entering):
-        step.count_anew(event.at)
+        step.reset_limits(event.at)
     step.change_turn(requests=step.turn.requests + 1)
     return send(step, event.at, context, attempt=1)
 
 
 def send(step: StepBuilder[State], at: datetime, context: Context, *, attempt: int) -> LlmRequesting:
-    """Send the request that the turn wants; a further attempt counts as the same request."""
+    """Send the request that the turn wants. A further attempt counts as the same request."""
     effect_id = step.next_id()
-    step.act(llm_request(effect_id, step.turn, at, context))
+    step.add_effect(llm_request(effect_id, step.turn, at, context))
     return step.within_turn(LlmRequesting, effect_id=effect_id, attempt=attempt)
 
 
 def llm_request(effect_id: int, turn: TurnRecord, at: datetime, context: Context) -> RequestLlm:
-    """The request that this turn wants now; the last one of its budget goes without tools, if so ruled. `Pure.`"""
+    """The request that this turn wants now. The last one of its budget goes out without tools, if the policy says so.
+    `Pure.`"""
     limits = context.policy.limits
     is_last = limits.last == "answer_now" and turn.requests >= limits.requests
     return RequestLlm(
@@ -42,7 +46,7 @@ def llm_request(effect_id: int, turn: TurnRecord, at: datetime, context: Context
         model=context.policy.models[turn.model].name,
         profile=turn.profile,
         memory=turn.memory,
-        nudge=_in_passing(turn),
+        nudge=_nudge_of(turn),
         plain=turn.plain,
         tool_choice="none" if is_last or turn.plain else "auto",
         at=at,
@@ -55,56 +59,56 @@ def _request_again(state: LlmRequesting, effect_id: int, at: datetime, context: 
     return llm_request(effect_id, state.turn, at, context)
 
 
-def _in_passing(turn: TurnRecord) -> Said | None:
-    """What the model is told besides: why its newest claim did not hold, and what it is reminded of. A plain request
-    holds nothing of the kind."""
+def _nudge_of(turn: TurnRecord) -> Said | None:
+    """What the model is reminded of in the next request: why its newest claim was rejected, and the nudge. A plain
+    request holds neither."""
     told = () if turn.plain else tuple(one for one in (turn.rejection, turn.nudge) if one is not None)
     return Joined(parts=told) if len(told) > 1 else next(iter(told), None)
 
 
-def condense(step: StepBuilder[State], event: Event, context: Context) -> Compacting:
-    """The history does not fit: condense all of it but what people said in this turn."""
-    return condense_up_to(step, step.seq)
+def compact(step: StepBuilder[State], event: Event, context: Context) -> Compacting:
+    """The history does not fit: all of it is compacted, except for what people said in this turn."""
+    return compact_up_to(step, step.seq)
 
 
-def condense_up_to(step: StepBuilder[State], up_to: int) -> Compacting:
-    """Condense what entered up to this step."""
+def compact_up_to(step: StepBuilder[State], up_to: int) -> Compacting:
+    """Compact what entered up to this step."""
     effect_id = step.next_id()
     turn = step.turn if step.in_turn else None
-    step.act(compact_effect(effect_id, up_to, turn))
+    step.add_effect(compact_effect(effect_id, up_to, turn))
     return Compacting(
         book=step.book, turn=turn, inbox=step.inbox, resumes=step.resumes, effect_id=effect_id, up_to=up_to
     )
 
 
 def compact_effect(effect_id: int, up_to: int, turn: TurnRecord | None) -> CompactHistory:
-    """The condensing wanted for this turn, or, without one, at rest. `Pure.`"""
+    """The compaction for this turn, or, without one, at rest. `Pure.`"""
     since = None if turn is None else turn.tries_again or turn.number
     return CompactHistory(effect_id=effect_id, up_to=up_to, turn=since)
 
 
 @asked_again(CompactHistory)
-def _condense_again(state: Compacting, effect_id: int, at: datetime, context: Context) -> CompactHistory:
-    """The condensing that this state waits for. `Pure.`"""
+def _compact_again(state: Compacting, effect_id: int, at: datetime, context: Context) -> CompactHistory:
+    """The compaction that this state waits for. `Pure.`"""
     return compact_effect(effect_id, state.up_to, state.turn)
 
 
 def stop_at_limit(step: StepBuilder[State], event: Event, context: Context) -> None:
-    """The turn may not ask the model again: it ends with a sentence of the policy."""
+    """The turn may not ask the model again and ends with the policy's sentence for that."""
     conclude_with(step, context.policy.texts.limit)
 
 
 def conclude_with(step: StepBuilder[State], text: str) -> None:
-    """The turn ends incomplete, with this sentence, or, if it is empty, without any text."""
+    """End the turn as incomplete with this sentence, or, if it is empty, without any text."""
     if text.strip():
-        step.say(Made(text=text))
+        step.persist(Made(text=text))
         step.conclude("incomplete", Made(text=text))
     else:
         step.conclude("incomplete")
 
 
 def prompt_again(step: StepBuilder[State], event: Event, context: Context) -> None:
-    """Nothing came; the next request asks for it in other words."""
+    """The response was empty; the next request asks in other words."""
     again = after_empty(step.turn, context)
     assert again is not None, "the guard of this branch asks whether there is a way to ask again"
     step.change_turn(**again)

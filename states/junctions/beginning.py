@@ -1,4 +1,4 @@
-"""BEGIN_TURN and what follows it: how a turn finds its profile and its memory before the model is asked."""
+"""BEGIN_TURN and AFTER_PROFILE: how a turn finds its profile and its memory before the model is asked."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .again import asked_again
 
 
 def begin_turn(step: StepBuilder[State], at: datetime, context: Context) -> None:
-    """The first messages that wait begin the next turn together. Those behind them begin turns of their own, also if
-    they were to be steered into the turn that is over."""
+    """Begin a turn with the first messages that wait. Those behind them begin turns of their own, even if they were to
+    be steered into the turn that is over."""
     profiles = context.policy.profiles
-    step.open_turn(at, profiles[0].name if profiles else "")
+    step.begin_turn(at, profiles[0].name if profiles else "")
     batch = step.take_batch()
     step.inbox = tuple(waiting.replace(steer=False) for waiting in step.inbox)
     relay = tuple(Heard(seq=one.seq) for one in batch if one.audience == "user" and not one.silent)
@@ -30,16 +30,16 @@ def begin_turn(step: StepBuilder[State], at: datetime, context: Context) -> None
 
 
 def select_profile(step: StepBuilder[State], event: Event, context: Context) -> ProfileSelecting:
-    """Let the router choose."""
+    """The router chooses a profile."""
     effect_id = step.next_id()
-    step.act(SelectProfile(effect_id=effect_id))
+    step.add_effect(SelectProfile(effect_id=effect_id))
     return step.within_turn(ProfileSelecting, effect_id=effect_id)
 
 
 def recall(step: StepBuilder[State], event: Event, context: Context) -> MemoryRecalling:
-    """Look for what belongs to this turn."""
+    """Older conversations are searched for what belongs to the turn."""
     effect_id = step.next_id()
-    step.act(recall_effect(effect_id, step.turn, context))
+    step.add_effect(recall_effect(effect_id, step.turn, context))
     return step.within_turn(MemoryRecalling, effect_id=effect_id)
 
 

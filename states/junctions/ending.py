@@ -1,7 +1,7 @@
-"""END_TURN and GIVE_UP: what a turn came to, what of it reaches the user, and how it is left.
+"""END_TURN and GIVE_UP: what a turn came to, what of it is delivered to the user, and how it is left.
 
-Whatever ends a turn first says how (`StepBuilder.conclude`); here the ends meet, and the step that leaves the turn says
-what was delivered.
+A handler that ends a turn first calls `StepBuilder.conclude`; the step that leaves the turn then says what was
+delivered.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from .asking import conclude_with
 
 
 def summarize(step: StepBuilder[State], event: Event, context: Context) -> Summarizing:
-    """What the user receives is delivered; a summary for display is written before the turn is left."""
+    """What is due to the user is delivered, and a summary for display is written before the turn is left."""
     deliver(step, context)
     effect_id = step.next_id()
-    step.act(SummarizeTurn(effect_id=effect_id))
+    step.add_effect(SummarizeTurn(effect_id=effect_id))
     return step.within_turn(Summarizing, effect_id=effect_id, ending=step.ending)
 
 
 def end_turn(step: StepBuilder[State], event: Event, context: Context) -> None:
-    """What the user receives is delivered, and the turn is over."""
+    """What is due to the user is delivered, and the turn is over."""
     deliver(step, context)
     leave_turn(step, context)
 
 
 def end_empty(step: StepBuilder[State], event: Event, context: Context) -> None:
-    """The model said nothing. So that nobody is left with silence the turn ends with a sentence of the policy, unless
-    the rules have none, or the user receives something all the same: speech, or a message that is passed on."""
+    """The model said nothing. The turn ends with the policy's sentence for that, unless it is empty or the user
+    receives something else: speech, or a message that is passed on."""
     receives = step.turn.deliveries or outstanding(step.turn, None, context)
     conclude_with(step, "" if receives else context.policy.texts.ending)
 
 
 def end_complete(step: StepBuilder[State], event: Event, context: Context) -> None:
-    """The work is done. To be shown is what the model wrote, or else its own summary."""
+    """The work is done. What is displayed is the model's text, or else the summary in its claim."""
     step.conclude("completed", step.turn.final or step.turn.claim)
 
 
@@ -49,18 +49,18 @@ def reply_with_error(step: StepBuilder[State], event: Event, context: Context) -
     failure = step.failure
     assert failure is not None, "whoever gives up says why"
     reply = Made(text=f"{context.policy.texts.error} {failure.sentence}".strip())
-    step.say(reply)
+    step.persist(reply)
     step.conclude("failed", reply, failure=failure)
 
 
 def rest_failed(step: StepBuilder[State], event: Event, context: Context) -> Failed:
-    """The turn is over, and nothing goes on by itself. What wakes nobody enters, as at any rest; what wakes waits for a
-    retry or for another message."""
+    """The turn failed and nothing goes on by itself. Silent messages enter the transcript; others wait for a retry or
+    for the next message."""
     failure = step.failure
     assert failure is not None, "whoever gives up says why"
     step.conclude("failed", failure=failure)
     leave_turn(step, context)
-    step.let_in(waiting for waiting in step.inbox if waiting.silent)
+    step.enter_transcript(waiting for waiting in step.inbox if waiting.silent)
     return Failed(
         kind=failure.kind,
         sentence=failure.sentence,
@@ -73,7 +73,7 @@ def rest_failed(step: StepBuilder[State], event: Event, context: Context) -> Fai
 
 
 def leave_turn(step: StepBuilder[State], context: Context) -> None:
-    """The turn is over, and this is what it came to; whoever started a sub-agent is told."""
+    """The turn is over: record what it came to, and notify the parent of a sub-agent."""
     ending = step.ending
     assert ending is not None, "whoever ends a turn says how"
     turn = step.turn
@@ -88,16 +88,17 @@ def leave_turn(step: StepBuilder[State], context: Context) -> None:
 
 
 def notify_parent(step: StepBuilder[State], ending: TurnEnded) -> None:
-    """The last text of a sub-agent is its result. Without one it failed, and a sentence of the policy may say why."""
+    """The last text of a sub-agent is its result. Without such a text it failed, and a sentence of the policy may say
+    why."""
     said, status = ending.final_content, ending.status
     if status in ("completed", "incomplete"):
         said = step.turn.final or step.turn.claim or said
         status = status if isinstance(said, Heard) else "failed"
-    step.act(NotifyParent(effect_id=step.next_id(), status=status, said=said))
+    step.add_effect(NotifyParent(effect_id=step.next_id(), status=status, said=said))
 
 
 def deliver(step: StepBuilder[State], context: Context) -> None:
-    """Hand over what the turn has yet to hand over."""
+    """Deliver what the turn has not delivered yet."""
     ending = step.ending
     assert ending is not None, "whoever ends a turn says how"
     failed = ending.status == "failed"

@@ -1,4 +1,4 @@
-"""NEXT_IN_ROUND: run tools, wait for a person to allow one or to settle a doubt, and leave the round in the end."""
+"""NEXT_IN_ROUND: run the tools of a round, wait for a person where a call needs one, and leave the round in the end."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from ..values.value import later
 
 
 def wait_for_verdict(step: StepBuilder[State], event: Event, context: Context) -> InDoubt:
-    """Nobody knows whether a tool did what it does; nothing new starts until a person has said."""
+    """It is unknown whether a tool did its work; nothing new starts until a person has decided."""
     since = step.state.since if isinstance(step.state, InDoubt) else event.at
     return step.within_turn(InDoubt, round=step.open_round, since=since)
 
 
 def start_tools(step: StepBuilder[State], event: Event, context: Context) -> ToolExecuting:
-    """Start what may start now, in call order."""
+    """The calls that may run now start, in call order."""
     while may_start_tool(step, event, context):
         call = step.open_round.next_to_start(context.policy.parallel)
         assert call is not None, "the guard of this loop asks whether there is one"
         effect_id = step.next_id()
-        step.act(ExecuteTool(effect_id=effect_id, call=call))
+        step.add_effect(ExecuteTool(effect_id=effect_id, call=call))
         step.set_round(step.open_round.start(call, effect_id))
         step.change_turn(tool_calls=step.turn.tool_calls + 1)
     return step.within_turn(ToolExecuting, round=step.open_round)
 
 
 def ask_approval(step: StepBuilder[State], event: Event, context: Context) -> AwaitingApproval:
-    """Rest until a person allows the next call, or does not."""
+    """The conversation rests until a person allows or denies the next call."""
     call = step.open_round.next_to_approve
     assert call is not None, "the guard of this branch asks whether there is one"
     seconds = context.policy.approval_deadline
-    deadline = None if seconds is None else step.arm(later(event.at, seconds), "deadline_reached")
+    deadline = None if seconds is None else step.start_timer(later(event.at, seconds), "deadline_reached")
     return step.within_turn(AwaitingApproval, call=call, round=step.open_round, since=event.at, deadline=deadline)
 
 
 def leave_round(step: StepBuilder[State], event: Event, context: Context) -> None:
-    """Every call has its result, or may not run any more because a limit is reached. A claim beside a call that came to
-    no good counts for nothing."""
-    step.settle_unrun(context.policy.texts.not_run)
+    """Every call has its result, or may not run because a limit is reached. A claim beside a call that failed does not
+    count."""
+    step.settle_queued(context.policy.texts.not_run)
     round_, turn = step.open_round, step.turn
     claim = turn.claim if round_.failed else round_.claim or turn.claim
     step.change_turn(worked=True, claim=claim)
@@ -51,7 +51,8 @@ def leave_round(step: StepBuilder[State], event: Event, context: Context) -> Non
 
 
 def settle_children(step: StepBuilder[State], context: Context, unfinished: str) -> None:
-    """The call that started the sub-agents gets its result; those that still work count with the text given."""
+    """Give the call that started the sub-agents its result. Sub-agents that still work count with the text
+    `unfinished`."""
     children = step.open_round.children
     if not children:
         return
@@ -68,7 +69,8 @@ def settle_children(step: StepBuilder[State], context: Context, unfinished: str)
 
 
 def close_round(step: StepBuilder[State], context: Context, *, running: str, unrun: str) -> None:
-    """Every call without a result gets one: what ran, what a crash left in doubt, what never began."""
+    """Give every call a result that has none: those that ran, those that a crash left in doubt, and those that never
+    started."""
     if step.round is None:
         return
     texts = context.policy.texts
@@ -77,5 +79,5 @@ def close_round(step: StepBuilder[State], context: Context, *, running: str, unr
         step.settle(call.call_id, Made(text=text), error=True)
     step.refuse_calls([step.round.named(call_id) for call_id in step.round.doubtful], texts.in_doubt)
     settle_children(step, context, texts.child_cancelled)
-    step.settle_unrun(unrun)
+    step.settle_queued(unrun)
     step.set_round(None)

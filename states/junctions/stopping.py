@@ -1,4 +1,4 @@
-"""STOP: a person or a host ends the turn; what runs must acknowledge before it is over."""
+"""STOP and ACKNOWLEDGED: a person or a program ends the turn, and what runs must confirm that it stopped."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ def mark_closing(step: StepBuilder[State], event: CloseRequested, context: Conte
 
 
 def abort_work(step: StepBuilder[State], event: Event, context: Context) -> Cancelling:
-    """Tell what runs to stop, and wait for it, but not for ever."""
+    """What runs is told to stop and must confirm that before a deadline."""
     abort_all(step)
-    deadline = step.arm(later(event.at, context.policy.cancel_deadline), "deadline_reached")
+    deadline = step.start_timer(later(event.at, context.policy.cancel_deadline), "deadline_reached")
     return step.within_turn(Cancelling, round=step.open_round, deadline=deadline, closing=step.closing)
 
 
 def abort_all(step: StepBuilder[State], spared: frozenset[int] = frozenset()) -> None:
-    """Nothing that is in flight is wanted any more, but for what is spared."""
+    """Stop everything in flight, except for the effects in `spared`."""
     in_flight = step.state.in_flight()
     for effect_id in sorted(in_flight.keys() - spared):
         stop = CancelSubAgent if in_flight[effect_id] is SpawnSubAgent else Abort
-        step.act(stop(effect_id=effect_id))
+        step.add_effect(stop(effect_id=effect_id))
 
 
 def wait_for_others(step: StepBuilder[Cancelling], event: Event, context: Context) -> Cancelling:
-    """Something has not acknowledged yet."""
+    """Something has not confirmed yet that it stopped."""
     return step.same(turn=step.turn, round=step.open_round, resumes=step.resumes)
 
 
 def end_cancelled(step: StepBuilder[State], event: Event, context: Context) -> None:
-    """The turn is over: every call left gets its result, and what is still in flight is no longer wanted."""
+    """The turn is over: every call that is left gets its result, and nothing in flight is awaited any longer."""
     told = step.state.round.effect_ids if isinstance(step.state, Cancelling) else frozenset()
     answered = {event.effect_id} if isinstance(event, Answer) else set()
     abort_all(step, told.union(answered))

@@ -1,4 +1,4 @@
-"""Ready sets of rules, one for each way of conversing that turnwise knows."""
+"""Ready-made policies, one for each kind of conversation that turnwise knows."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ def assistant() -> Policy:
 
 
 def reply_flow() -> Policy:
-    """A voice assistant that remembers: secrets taken out, a profile chosen, older conversations searched, only the
-    last minutes in a request, eight requests a turn, and a reply whatever fails. `Pure.`"""
+    """A voice assistant with a memory: secrets are removed, a profile is chosen, older conversations are searched, a
+    request holds the last minutes only, a turn has eight requests, and every failure gets a reply. `Pure.`"""
     return Policy(
         limits=Limits(requests=8, last="plain"),
         repeats=Repeats(window=8),
@@ -31,8 +31,8 @@ def reply_flow() -> Policy:
 
 
 def explicit_response() -> Policy:
-    """An agent that works until it claims to be done and says by tool what the user receives; the claim is checked, and
-    a last text is delivered only if nothing was said. `Pure.`"""
+    """An agent that works until it claims to be done, and that says by tool what the user receives. The claim is
+    checked, and its last text is delivered only if nothing was said. `Pure.`"""
     return Policy(text="fallback", ends_on="work_complete", silent="fallback", verify=5)
 
 
@@ -42,16 +42,16 @@ def talk() -> Policy:
 
 
 def foreground() -> Policy:
-    """An agent with a user, which passes on what background agents have for that user; what comes while it is busy
-    waits. `Pure.`"""
+    """An agent with a user. It passes on what background agents have for that user; messages that arrive while it is
+    busy wait. `Pure.`"""
     return Policy(when_busy="queue", relay="nudge_then_deliver")
 
 
 def background() -> Policy:
-    """An agent that works for another one; its own text reaches nobody. `Pure.`"""
+    """An agent that works for another one. Its own text reaches nobody. `Pure.`"""
     return Policy(text="thought", when_busy="queue")
 
 
 def sub_agent() -> Policy:
-    """An agent that a turn of another one started, and that answers it: its last text is its result. `Pure.`"""
+    """An agent that a turn of another agent started. Its last text is its result. `Pure.`"""
     return Policy(text="thought", when_busy="queue", limits=Limits(requests=20), on_failure="reply")

@@ -1,7 +1,7 @@
-"""Who an agent is to the others, and which of the built-in tools that gives it.
+"""The role of an agent among others, and which of the built-in tools it may call.
 
-A *foreground* agent has a user; a *background* agent works for a foreground one; a *sub-agent* was started by a turn of
-another agent, and answers it. What each may call is data: whoever offers tools asks here.
+A *foreground* agent has a user; a *background* agent works for a foreground agent; a *sub-agent* was started by a turn
+of another agent and answers it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _NAMES: dict[Role, str] = {
 }
 
 MAX_DEPTH = 1
-"""How deep sub-agents may start sub-agents of their own: a sub-agent may not."""
+"""How deep sub-agents may be nested: a sub-agent may not start sub-agents of its own."""
 
 
 def role_fault(tool: str, role: Role, depth: int = 0) -> str | None:
-    """Why an agent of this role may not call the built-in `tool`, in a sentence, or None if it may.
+    """Return why an agent of this role may not call the built-in `tool`, in a sentence, or None if it may.
 
-    `depth` counts the turns of other agents above this one: 0 where nobody started it; above a sub-agent there is at
-    least one. `Pure.`
+    `depth` counts the turns of other agents above this one: 0 where nobody started it, and at least 1 above a
+    sub-agent. `Pure.`
     """
     above = max(depth, 1) if role == "sub_agent" else depth
     too_deep = tool == "spawn_agents" and above >= MAX_DEPTH

@@ -1,4 +1,4 @@
-"""Rules that a host chooses for its conversations: plain data, checked whenever a person writes it."""
+"""The base class of all rules: plain data, validated whenever an application writes it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ class Rules(Value):
     """Rules that belong together."""
 
     def replace(self, **changes: Any) -> Self:
-        """These rules with some of them changed. `Pure.`
+        """Return these rules with some of them changed. `Pure.`
 
             presets.talk().replace(silent="nudge")
 
-        Raises ValueError (pydantic's ValidationError) for what is no rule, or cannot be one, like the class itself.
+        Raises ValueError (pydantic's ValidationError) for a name or a value that is not valid, like the constructor.
         """
         chosen = {name: getattr(self, name) for name in self.model_fields_set}
         return type(self)(**{**chosen, **changes})

@@ -1,7 +1,7 @@
-"""The words that the machine itself uses: results of calls that did not run, nudges, endings without an answer.
+"""The texts that the machine itself uses: results of calls that did not run, nudges, and endings without an answer.
 
-They are rules like any other: a host words them as its users speak, and they are stored in the log, so a replay shows
-the words that were read then.
+They are rules like any other: an application words them for its users, and they are stored in the log, so a replay
+shows the words that were read then.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ from .rules import Rules
 
 
 class Texts(Rules):
-    """Results are read by the model in place of what a call would have given; nudges are read by the model once and
-    never stored as dialogue, with the name under which `respond_to_user` is offered; guidance is part of the system
-    message of each request that offers the tool it is about, by the name that stands in it as `{tool}`; endings are
-    read by people. An empty ending or guidance says nothing."""
+    """The words of the machine, by their readers.
+
+    The model reads *results* in place of the result of a call, and *nudges* once: they are never stored as dialogue,
+    and in them the name under which the tool is offered replaces `respond_to_user`. *Guidance* is part of the system
+    message of each request that offers the tool it is about; `{tool}` stands for the tool's name. People read *endings*
+    and *reasons*. An empty ending or an empty guidance is left out.
+    """
 
     # Results
     cancelled: Text = "Cancelled by user"

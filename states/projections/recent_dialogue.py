@@ -1,8 +1,8 @@
-"""What of the past belongs to a request that looks back only some minutes.
+"""What a request holds of the past if it looks back only some minutes.
 
-A voice assistant that is asked something new should not be led astray by what was said this morning. Under the rule
-`Recent` a request holds the turn under way, whole, and of everything before it only the texts of the owner's last
-minutes, in whatever conversation they were said. The clock stays outside: whoever asks says what time it is.
+A voice assistant that is asked something new should not be misled by what was said this morning. Under the rule
+`Recent` a request holds the whole turn under way, and of everything before it only the texts of the owner's last
+minutes, from all conversations. The caller passes the current time.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ class DatedText:
     said: RecentText
 
 
-def lately(texts: Iterable[DatedText], now: datetime, seconds: float) -> tuple[RecentText, ...]:
-    """The texts not older than `seconds`, oldest first; one that is just this old is still in.
+def recent_texts(texts: Iterable[DatedText], now: datetime, seconds: float) -> tuple[RecentText, ...]:
+    """The texts that are not older than `seconds`, oldest first. A text that is exactly this old is included.
 
-    Texts of one moment keep the order in which they are given. Whoever calls leaves out the turn under way, which a
-    request holds anyhow. `Pure.`
+    Texts of the same moment keep the order in which they are given. The caller leaves out the turn under way, which a
+    request holds anyway. `Pure.`
     """
     within = [text for text in texts if (now - text.at).total_seconds() <= seconds]
     return tuple(text.said for text in sorted(within, key=lambda text: text.at))
 
 
 def of_turn(messages: Sequence[Message], turn: int) -> Sequence[Message]:
-    """The messages from this turn on, with those of other agents that stand directly in front of it.
+    """The messages from this turn on, with the messages of other agents that stand directly in front of it.
 
-    These came while nothing was under way and woke nobody: the next turn is the one to see them. `Pure.`
+    These arrived while nothing was under way and started no turn; the next turn is the one to see them. `Pure.`
     """
     start = next((place for place, message in enumerate(messages) if message.turn >= turn), len(messages))
     while start > 0 and messages[start - 1].audience is not None:

@@ -1,7 +1,7 @@
-"""What was said, read from the log.
+"""The messages of a conversation, computed from its log.
 
-The transcript is never stored: it follows from the log, entry by entry. Results of tools stand directly behind the
-message that asked for them, in the order of its calls, whatever order they came in.
+The transcript is never stored: it follows from the log, entry by entry. The results of tools stand directly behind the
+message that called them, in call order, whatever order they came in.
 """
 
 from __future__ import annotations
@@ -39,43 +39,44 @@ from ..values.turn import TurnEnded
 
 @dataclass(frozen=True)
 class Condensed:
-    """What stands for the messages up to the step `up_to`, except for what people said since the turn `turn`."""
+    """The summary that replaces the messages up to the step `up_to`, except for what people said since the turn
+    `turn`."""
 
     summary: str
     up_to: int
     turn: int | None
 
     def covers(self, message: Message) -> bool:
-        """Whether the summary stands for this message. `Pure.`"""
+        """Whether the summary replaces this message. `Pure.`"""
         began_this_turn = message.role == "user" and self.turn is not None and message.turn >= self.turn
         return message.seq <= self.up_to and not began_this_turn
 
 
 @dataclass
 class Transcript:
-    """The messages of a log so far. Give it every entry, in order."""
+    """The messages of a log so far. Call `add` with every entry, in order."""
 
     messages: list[Message] = field(default_factory=list)
     condensed: Condensed | None = None
     taken: dict[str, int] = field(default_factory=dict)
-    """The turn that took each message of a user, by the message's id."""
+    """The turn that took each message of a user, by the id of the message."""
     is_verbatim: bool = True
-    """Whether a model reads every message as it was said, without tags around it or notes behind it."""
+    """Whether a model reads every message exactly as it was said, without tags around it or notes behind it."""
     _calls: dict[str, ToolCall] = field(default_factory=dict)
     _ranks: dict[str, int] = field(default_factory=dict)
-    """The place of each call of the newest round."""
+    """The place of each call among the calls of the newest round."""
     _heard: dict[int, Event] = field(default_factory=dict)
-    """The events that brought a text, by their step."""
+    """The events that brought a text, by step."""
     _waiting: dict[int, UserMessage | AgentMessage] = field(default_factory=dict)
-    """Those of them that are messages and have not entered yet."""
+    """Of these, the messages that have not entered the transcript yet."""
     _places: dict[Said, int] = field(default_factory=dict)
-    """Where the messages stand whose text may still be delivered."""
+    """The places of the messages whose text may still be delivered."""
     _results: dict[int, str] = field(default_factory=dict)
-    """By step, the call whose result it brought; of the turn under way."""
+    """By step, the call whose result the step brought, within the turn under way."""
     _undelivered: set[Heard] = field(default_factory=set)
-    """Speeches of the turn under way that were not delivered yet."""
+    """The speeches of the turn under way that were not delivered yet."""
     _round: int = 0
-    """Where the results of the newest round begin."""
+    """The place at which the results of the newest round begin."""
     _condensing: tuple[int, int | None] = (0, None)
     _retries: set[int] = field(default_factory=set)
     """The turns that try the turn before them again."""
@@ -90,7 +91,7 @@ class Transcript:
         return self._calls[call_id]
 
     def words(self, said: Said) -> str:
-        """The text that `said` stands for. Raises LookupError for one that was never heard. `Pure.`"""
+        """The text that `said` refers to. Raises LookupError if there is no such text. `Pure.`"""
         match said:
             case Made(text=text):
                 return text
@@ -100,37 +101,37 @@ class Transcript:
                 return "\n\n".join(self.words(part) for part in parts)
 
     def images(self, said: Said) -> tuple[Image, ...]:
-        """The images that stand beside the text of a result. `Pure.`"""
+        """The images that belong to the text of a result. `Pure.`"""
         if isinstance(said, Joined):
             return tuple(image for part in said.parts for image in self.images(part))
         event = self._heard[said.seq] if isinstance(said, Heard) and said.index == 0 else None
         return event.result.images if isinstance(event, ToolComplete | ToolReconciled) and event.result else ()
 
     def origin(self, said: Said) -> str:
-        """The agent that said this; empty for everybody else. `Pure.`"""
+        """The agent that said this, or an empty text if it was no agent. `Pure.`"""
         event = self._heard[said.seq] if isinstance(said, Heard) else None
         return event.origin if isinstance(event, AgentMessage) else ""
 
     @property
     def current(self) -> list[Message]:
-        """The messages for which no summary stands, oldest first."""
+        """The messages that no summary replaces, oldest first."""
         condensed = self.condensed
         return self.messages if condensed is None else [one for one in self.messages if not condensed.covers(one)]
 
     def recent(self, memory: Heard | None) -> tuple[RecentText, ...]:
-        """What the search that `memory` refers to found of the last minutes. `Pure.`"""
+        """The texts of the last minutes that the search to which `memory` refers has found. `Pure.`"""
         event = None if memory is None else self._heard[memory.seq]
         return event.recent if isinstance(event, MemoryRecalled) else ()
 
     def first_try(self, turn: int) -> int:
-        """The turn that brought the message which this one answers: another than this if that one failed and was tried
-        again. `Pure.`"""
+        """The turn that brought the message which this turn answers. It is another turn if that one failed and was
+        tried again. `Pure.`"""
         while turn in self._retries:
             turn -= 1
         return turn
 
     def newest_try(self, turn: int) -> int:
-        """The turn that answers the message which this one answers, or fails to, now. `Pure.`"""
+        """The turn that now answers, or fails to answer, the message of this turn. `Pure.`"""
         while turn + 1 in self._retries:
             turn += 1
         return turn
@@ -146,7 +147,7 @@ class Transcript:
         return copied
 
     def add(self, entry: LogEntry) -> tuple[Message, ...]:
-        """Take the next entry; returns the messages that it brought, each of which now has its place."""
+        """Add the next entry, and return the messages that it brought, each of which now has its place."""
         self._hear(entry)
         brought: list[Message] = []
         for effect in entry.effects:
@@ -240,7 +241,7 @@ class Transcript:
     # --- what the user received of it
 
     def _note_deliveries(self, delivered: Sequence[Said]) -> None:
-        """Note on the messages that hold these texts that they were handed over."""
+        """Note on the messages that hold these texts that the texts were delivered."""
         by_result: dict[Said, str] = {
             said: self._results[said.seq] for said in delivered if said not in self._places and isinstance(said, Heard)
         }
@@ -252,7 +253,8 @@ class Transcript:
         self._undelivered.difference_update(by_result)
 
     def _places_of_results(self, call_ids: Collection[str]) -> dict[str, int]:
-        """Where the results of these calls stand. Found in one walk from the end, so it takes as long as their turn."""
+        """The places of the results of these calls. One walk from the end finds all of them, so it takes as long as
+        their turn."""
         found: dict[str, int] = {}
         for place in range(len(self.messages) - 1, -1, -1):
             if len(found) == len(call_ids):
@@ -263,8 +265,8 @@ class Transcript:
         return found
 
     def _end_turn(self, ended: TurnEnded) -> None:
-        """Mark the results whose speech was never delivered. After a failed turn its messages stay within reach: the
-        next one may pass them on."""
+        """Mark the results whose speech was never delivered. After a failed turn its messages can still be delivered:
+        the next turn may pass them on."""
         lost = {self._results[speech.seq] for speech in self._undelivered}
         for place in self._places_of_results(lost).values():
             self.messages[place] = self.messages[place].replace(undelivered=True)
@@ -276,7 +278,7 @@ class Transcript:
 
 
 def _speeches_in(entry: LogEntry) -> Iterator[Heard]:
-    """What the result that this step brought has to say to the user, by reference."""
+    """References to the speeches in the result that this step brought."""
     event = entry.event
     if isinstance(event, ToolComplete | ToolReconciled) and event.result is not None:
         for act, index in with_indexes(event.result.acts):
@@ -285,9 +287,11 @@ def _speeches_in(entry: LogEntry) -> Iterator[Heard]:
 
 
 def _why_stopped(entry: LogEntry, result: SettledCall) -> Stopped | None:
-    """Whether this error tells of no fault, but of a person: one who stopped the turn, or did not allow the call.
+    """Why this error is no fault of the tool: a person stopped the turn or did not allow the call. None if it is a
+    fault.
 
-    What a tool itself said is its own. Elsewhere, what the event brings is the first result of its step.
+    A text of the tool itself is always the tool's. Otherwise the result that the event brings is the first one of its
+    step.
     """
     if not result.error or isinstance(result.said, Heard):
         return None
@@ -306,12 +310,12 @@ def _why_stopped(entry: LogEntry, result: SettledCall) -> Stopped | None:
 
 
 def _own_turn(entry: LogEntry) -> int:
-    """The turn that the event of this step belongs to: where one ends, the next may have begun in the same step."""
+    """The turn to which the event of this step belongs. Where a turn ends, the next one may begin in the same step."""
     return entry.turn if entry.ended is None else entry.ended.turn
 
 
 def transcript(log: Iterable[LogEntry | tuple[Event, Step]]) -> tuple[Message, ...]:
-    """What was said, from a log of entries or of (event, step) pairs, oldest first. `Pure.`"""
+    """The messages of a log, which is given as entries or as (event, step) pairs, oldest first. `Pure.`"""
     said = Transcript()
     for entry in log:
         said.add(entry if isinstance(entry, LogEntry) else LogEntry.of(*entry))

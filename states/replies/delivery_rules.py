@@ -1,7 +1,7 @@
-"""What of a turn reaches the user: by the rules of the policy, in the order in which it was said.
+"""What of a turn reaches the user, by the rules of the policy, in the order in which it was said.
 
-What was said for now is handed over as it is said; what the end of the turn hands over is settled here, once, for the
-end itself and for the check that comes before it.
+Speech for now is delivered when it is said. What the end of a turn delivers is decided here, both for the end itself
+and for the check of a claim before it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from ..values.messages import Heard, Said
 from ..values.turn import Spoken, TurnRecord
 
 Outstanding = tuple[tuple[Said, bool], ...]
-"""What a turn has yet to hand over, in order; of each, whether it is another agent's message, passed on as it is."""
+"""The texts that a turn has yet to deliver, in order, each with whether it is another agent's message that is passed on
+unchanged."""
 
 
 def outstanding(turn: TurnRecord, text: Said | None, context: Context, *, failed: bool = False) -> Outstanding:
-    """What a turn has yet to hand over if it ends with this text: words of its own, and then the messages for the user
-    that it was to pass on. A turn that failed delivers nothing but its error. `Pure.`"""
+    """What a turn has yet to deliver if it ends with this text: its own words, then the messages that it was to pass on
+    to the user. A turn that failed delivers only its error. `Pure.`"""
     own: list[Said] = [] if failed else [spoken.said for spoken in _chosen(turn, context.policy)]
     is_silent = not (turn.deliveries or own)
     if text is not None and _shows_text(context, is_silent=is_silent, failed=failed):
@@ -28,8 +29,8 @@ def outstanding(turn: TurnRecord, text: Said | None, context: Context, *, failed
 
 
 def deliverable(turn: TurnRecord, context: Context) -> tuple[Said, ...]:
-    """All that the user has by the end of a turn that ends with its claim. An agent without a user is checked by its
-    result besides: nobody else would see it but another agent. `Pure.`"""
+    """Everything that the user will have received if the turn ends with its claim. For an agent without a user its
+    result is added, because otherwise only another agent would see it. `Pure.`"""
     assert turn.claim is not None, "only a claim is checked"
     result = turn.final or turn.claim
     delivered = tuple(delivery.said for delivery in turn.deliveries)
@@ -39,12 +40,12 @@ def deliverable(turn: TurnRecord, context: Context) -> tuple[Said, ...]:
 
 
 def may_show_text(policy: Policy) -> bool:
-    """Whether the text that ends a turn reaches a user who has received nothing else. `Pure.`"""
+    """Whether the text that ends a turn reaches a user who has received nothing else in the turn. `Pure.`"""
     return policy.text == "reply" or "fallback" in (policy.text, policy.silent)
 
 
 def spoken_and_delivered(turn: TurnRecord) -> tuple[Said, ...]:
-    """What was said by tool and has reached the user, in order. `Pure.`"""
+    """What was said by tool and delivered to the user, in order. `Pure.`"""
     if not turn.said:
         return ()
     spoken = {spoken.said for spoken in turn.said}
@@ -52,21 +53,21 @@ def spoken_and_delivered(turn: TurnRecord) -> tuple[Said, ...]:
 
 
 def _chosen(turn: TurnRecord, policy: Policy) -> tuple[Spoken, ...]:
-    """Of what was said for the end of the turn, what reaches the user."""
+    """Of the speech for the end of the turn, what reaches the user."""
     waiting = tuple(spoken for spoken in turn.said if not spoken.now)
     return waiting[-1:] if policy.speech.keep == "last" else waiting
 
 
 def _shows_text(context: Context, *, is_silent: bool, failed: bool) -> bool:
-    """Whether the text that ends the turn is for the user, if the agent has one."""
+    """Whether the text that ends the turn is delivered: the agent must have a user."""
     policy = context.policy
     shows = failed or policy.text == "reply" or (is_silent and may_show_text(policy))
     return context.role == "foreground" and shows
 
 
 def _passed_on(turn: TurnRecord, own: Sequence[Said], policy: Policy) -> Outstanding:
-    """The messages for the user, if no words of their agent come before them. A sentence of the machine, at a limit
-    say, does not tell the user what the message does."""
+    """The messages to pass on, if the turn delivered nothing in the agent's own words. A sentence of the machine, at a
+    limit for example, does not tell the user what the message says."""
     told = (*(delivered.said for delivered in turn.deliveries), *own)
     is_told = any(isinstance(said, Heard) for said in told)
     passes_on = not is_told and policy.relay == "nudge_then_deliver"

@@ -1,7 +1,7 @@
-"""What the model is told in passing: reminders of the rules, and other words for a request that came to nothing.
+"""What the model is reminded of, and how it is asked again after an empty response.
 
-Such a prompt belongs to one request. It is named by the effect, put into that request, and never enters the transcript,
-the updates or the next turn.
+A nudge belongs to one request: the effect names it, the request holds it, and it never enters the transcript, the
+updates or the next turn.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .reply_text import text_of_reply
 
 
 def due_nudge(turn: TurnRecord, context: Context, *, text: str) -> str | None:
-    """What the model is reminded of, should the turn be about to end with this text; None if it may end. `Pure.`"""
+    """What the model is reminded of if the turn would end with this text; None if it may end. `Pure.`"""
     policy = context.policy
     if turn.nudges >= policy.nudges:
         return None
@@ -35,8 +35,8 @@ def _is_silent(turn: TurnRecord, context: Context, text: str) -> bool:
 
 
 def wants_text(turn: TurnRecord, context: Context) -> bool:
-    """Whether a turn misses something that goes on without words: an answer, or the claim that is to end it. Where text
-    is only a thought nothing is missed, unless another agent waits for it. `Pure.`"""
+    """Whether a response without text is a fault: the turn wants an answer, or the claim that is to end it. Where text
+    is only a thought nothing is missing, unless another agent waits for it. `Pure.`"""
     policy = context.policy
     if turn.claim is not None and (turn.said or turn.deliveries or turn.final):
         return False  # what is left is the check
@@ -44,9 +44,9 @@ def wants_text(turn: TurnRecord, context: Context) -> bool:
 
 
 def after_empty(turn: TurnRecord, context: Context) -> dict[str, object] | None:
-    """How the next request differs after a response with nothing in it, as changes to the turn's record; None if there
-    is no further way to ask. Under rules that want a claim the model is reminded of that instead; once it has claimed,
-    of the answer that is missing. `Pure.`"""
+    """How the next request differs after an empty response, as changes of the turn's record; None if there is no
+    further way to ask. Under rules that want a claim the model is reminded of the claim, or, once it has claimed, of
+    the answer that is missing. `Pure.`"""
     policy, is_claimed = context.policy, turn.claim is not None
     if turn.worked and not turn.fell_back and (policy.ends_on == "text" or is_claimed):
         if turn.empties < policy.empty.in_a_row:

@@ -1,7 +1,7 @@
-"""What of the model's words is for people.
+"""The part of the model's text that is meant for people.
 
-A model that speaks a tool protocol in plain text puts its protocol on lines of their own, behind a reserved marker;
-those lines are no answer. The log holds what the model really said; the marker is taken out where the text is used.
+A model that writes a tool protocol into its text puts it on lines of its own, behind a reserved marker; those lines are
+no answer. The log holds the model's text as it was; the marked lines are removed where the text is used.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from ..policy.policy import Policy
 
 
 def text_of_reply(content: str, policy: Policy) -> str:
-    """The text without the lines that begin with the policy's marker; one in the middle of a line stays, and so does a
-    line that begins with a longer word. `Pure.`"""
+    """The text without the lines that begin with the policy's marker. A marker inside a line stays, and so does a line
+    that begins with a longer word. `Pure.`"""
     marker = policy.marker
     if not marker or marker not in content:
         return content

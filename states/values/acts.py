@@ -1,9 +1,9 @@
-"""What a tool can do beside giving a result to read: speak to the user, claim completed work, write, spawn.
+"""What a tool can do besides returning a text: speak to the user, claim completed work, send mail, start sub-agents.
 
-The machine knows no tool by its name. A tool's result may carry acts, and the machine carries those out, so a host's
-own tool speaks, asks or spawns in the same way as the built-in ones do. A tool declares the kinds of act that it may
-return; one that speaks at once, asks or spawns is declared exclusive, since the order in which people hear and children
-start must not hang on which tool was faster.
+The machine knows no tool by its name. A tool's result may carry acts, and the machine carries them out, so an
+application's own tool can do the same as the built-in ones. A tool declares the kinds of act that it may return. A tool
+that speaks at once, asks or spawns must be exclusive, since the order in which people hear and sub-agents start must
+not depend on which tool was faster.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Audience = Literal["user", "agent"]
 
 
 class Speech(Tagged):
-    """Something said to the user: now, or once the turn has ended and the policy chose it."""
+    """A text for the user: delivered now, or at the end of the turn if the policy chooses it."""
 
     type: Literal["speech"] = "speech"
     text: Text
@@ -37,7 +37,7 @@ class Speech(Tagged):
 
 
 class WorkComplete(Tagged):
-    """The claim that the work is done. `confidence` lies between 0 and 1."""
+    """The claim that the work is complete. `confidence` is between 0 and 1."""
 
     type: Literal["work_complete"] = "work_complete"
     summary: Text
@@ -57,7 +57,7 @@ class WorkComplete(Tagged):
 
 
 class AgentMail(Tagged):
-    """A message to the agent `target`. A silent one is read when that agent next works, and wakes nobody."""
+    """A message to the agent `target`. A silent message starts no turn: it is read by that agent's next one."""
 
     type: Literal["mail"] = "mail"
     target: Text = Field(min_length=1)
@@ -79,24 +79,24 @@ class AgentMail(Tagged):
 
 
 class SubAgents(Tagged):
-    """Work handed to sub-agents, one for each task; the turn goes on when all of them have finished."""
+    """Tasks for sub-agents, one each. The turn goes on when all of them have finished."""
 
     type: Literal["children"] = "children"
     tasks: tuple[Text, ...] = Field(min_length=1, max_length=100)
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The texts that this act brings, one for each child."""
+        """The texts that this act brings, one for each sub-agent."""
         return self.tasks
 
 
 Act = Annotated[Speech | WorkComplete | AgentMail | SubAgents, Field(discriminator="type")]
-"""Every act that a result carries. A question is an event of its own (`AskUserQuestionPending`)."""
+"""Every act that a result can carry. A question is an event of its own (`AskUserQuestionPending`)."""
 
 
 def with_indexes(acts: Iterable[Act]) -> Iterator[tuple[Act, int]]:
-    """The acts of a result, each with the index of its first text among all texts of the result; 0 is what is read.
-    `Pure.`"""
+    """The acts of a result, each with the index of its first text among all texts of the result, of which 0 is the text
+    of the result itself. `Pure.`"""
     index = 1
     for act in acts:
         yield act, index

@@ -1,9 +1,9 @@
-"""Why something failed, in a handful of kinds that decide what may be done about it.
+"""Why something failed, in a few kinds that decide what can be done about it.
 
-Providers and their libraries know dozens of errors; a conversation asks two things only: is it worth trying again, and
-would another model fare better? Whoever performs a request maps each error to exactly one kind. The last four do not
-come from a provider: nothing here can carry the effect out, the work was checked and found incomplete, the program died
-too often, or something broke inside the program.
+Providers and their libraries know dozens of errors; a conversation only asks whether another attempt is worthwhile, and
+whether another model could succeed. Whoever performs a request maps each error to one kind. The last four do not come
+from a provider: nothing here can carry the effect out, the work was checked and found incomplete, the program died too
+often, or something broke inside the program.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ FailureKind = Literal[
 ]
 
 NO_FAULT_OF_A_MODEL: frozenset[FailureKind] = frozenset({"unavailable", "unverified", "interrupted"})
-"""Kinds that no model request ends in."""
+"""Kinds in which no model request ends."""
 
 TRANSIENT: frozenset[FailureKind] = frozenset(
     {"rate_limit", "server_error", "timeout", "network", "malformed_response"}
 )
-"""Kinds that pass by themselves: worth another attempt, then another model. All others fail at once."""
+"""Kinds that can pass by themselves: worth another attempt, then another model. All others fail at once."""

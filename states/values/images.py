@@ -1,9 +1,9 @@
-"""Images: what a person shows, and what a tool returns beside its text.
+"""Images of people and of tools.
 
-A model gets a picture as an address on the web, or as the picture itself, written into a `data:` URL. A provider that
-meets one it cannot read refuses the whole request, and so every later request of that conversation, since the picture
-stays in its history. So an image is checked where it is made, against what all providers that take images have in
-common: PNG, JPEG, GIF and WebP, which must be what they are said to be.
+A model gets an image as an address on the web, or as the image itself in a `data:` URL. A provider that cannot read an
+image refuses the whole request, and every later request of the conversation too, since the image stays in the history.
+So an image is validated when it is made, against what all providers that take images have in common: PNG, JPEG, GIF and
+WebP, with the media type that is declared.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_IMAGE = 10_000_000
 needs."""
 
 MAX_ADDRESS = 8_000
-"""The most characters of an address on the web: what every server should take (RFC 9110, 4.1)."""
+"""The most characters of an address on the web: what every server should accept (RFC 9110, 4.1)."""
 
 MAX_IMAGES = 20
 """The most images of one message, or of one result."""
@@ -48,7 +48,7 @@ _BEGINNING = 16
 
 
 def media_type(data: bytes) -> str | None:
-    """What kind of image these bytes are, by how they begin; None for anything else. `Pure.`"""
+    """The media type of these bytes, by how they begin; None if it is no known image. `Pure.`"""
     return next((kind for kind, signature in _SIGNATURES.items() if signature.match(data)), None)
 
 
@@ -82,11 +82,11 @@ def _checked_address(url: str) -> str:
 class Image(Value):
     """An image. `url` is its https:// address, or a `data:` URL that holds it.
 
-    An address is visited by the provider; for the few that take none (Bedrock, Ollama, at times Gemini) litellm visits
-    it from this machine, if it is a public one. It has to stay valid as long as the conversation goes on.
+    The provider fetches an address; for the few providers that take none (Bedrock, Ollama, sometimes Gemini) litellm
+    fetches it from this machine, if it is public. The address must stay valid as long as the conversation goes on.
 
-    Beside `Image(url=…)` there is `Image.of`, which also takes the bytes of a file. Where an image is expected inside
-    another value, an address or bytes will do.
+    `Image.of` also takes the bytes of a file. Where another value expects an image, an address or bytes are accepted
+    too.
     """
 
     # An image that was built past its validation is found where it is handed in.
@@ -96,9 +96,9 @@ class Image(Value):
 
     @classmethod
     def of(cls, given: str | bytes) -> Image:
-        """The image at this URL, or of the file with these bytes, whose kind is seen from how they begin.
+        """The image at this URL, or the image file with these bytes, whose type is recognised by how they begin.
 
-        Raises `InvalidInput` for what is none, or too large. `Pure.`
+        Raises `InvalidInput` if it is no image, or is too large. `Pure.`
         """
         try:
             return cls.model_validate(given)

@@ -1,9 +1,8 @@
-"""Messages that wait: said while a turn was under way, and not answered yet.
+"""Messages that arrived during a turn and are not answered yet.
 
-A queued message begins the next turn; a steered one enters this turn before its next model request, or begins the next
-turn if this one ends first. What another agent says waits in the same line: it begins a turn of its own, or, if it is
-silent, enters with whatever comes next and wakes nothing. A message leaves by entering the transcript or by being
-withdrawn, never otherwise.
+A queued message begins the next turn. A steered message enters this turn before its next model request, or begins the
+next turn if this one ends first. A message of another agent begins a turn of its own, or, if it is silent, enters with
+whatever comes next. A message leaves the inbox by entering the transcript or by being withdrawn, never otherwise.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ MAX_INBOX = 100
 
 
 class Waiting(Part):
-    """A message that waits: the request that brought it, and the step where its text stands.
+    """A message in the inbox: the id of its request, and the step where its text is.
 
-    `audience` is set on what another agent wrote.
+    `audience` is set for a message of another agent.
     """
 
     event_id: str
@@ -29,8 +28,8 @@ class Waiting(Part):
 
 
 def first_batch(inbox: tuple[Waiting, ...]) -> tuple[Waiting, ...]:
-    """The messages that begin the next turn: those of people together, as far as they stand together; one of another
-    agent by itself; silent ones that came before it with either. `Pure.`"""
+    """The messages that begin the next turn: the consecutive messages of people together, or one message of another
+    agent, either with the silent messages that came before. `Pure.`"""
     batch: list[Waiting] = []
     first: Waiting | None = None
     for waiting in inbox:

@@ -1,8 +1,8 @@
 """How a message from another agent is written for a model, and read back.
 
-A model must be able to tell what its user said from what another agent had to say to that user or to the model itself.
-The text stands between tags, escaped, so nothing in it can end the tag or pretend to be one; a tag that a user types or
-a tool returns is data like any other, since only messages of agents are wrapped.
+A model must be able to tell its user's messages from those of other agents. The text stands between tags and is
+escaped, so that nothing in it can end the tag or imitate one. A tag that a user types or a tool returns is ordinary
+text, since only messages of agents are wrapped.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FOR_USER = re.compile(r'<message_for_user origin="([^"<>]+)">([^<>]*)</message_
 
 @dataclass(frozen=True)
 class MessageForUser:
-    """What another agent, `origin`, has to say to the user."""
+    """A message of the agent `origin` for the user."""
 
     origin: str
     text: str
@@ -32,7 +32,7 @@ def write_message_for_user(text: str, origin: str) -> str:
 
 
 def read_message_for_user(written: str) -> MessageForUser | None:
-    """What `write_message_for_user` wrote, or None if it did not write this. `Pure.`"""
+    """The message that `write_message_for_user` wrote, or None if it did not write this text. `Pure.`"""
     found = _FOR_USER.fullmatch(written)
     if found is None:
         return None
@@ -42,12 +42,12 @@ def read_message_for_user(written: str) -> MessageForUser | None:
 
 
 def write_system_message(text: str, origin: str) -> str:
-    """An internal update as a model reads it: no request of a user, and nothing to show to one. `Pure.`"""
+    """A message for the agent alone, as a model reads it: no request of a user, and not to be shown to one. `Pure.`"""
     return f'<system_message origin="{_escaped(origin)}">{_escaped(text)}</system_message>'
 
 
 def text_for_model(message: Message) -> str:
-    """What a model reads of a message: another agent's stands between tags. `Pure.`"""
+    """The text of a message as a model reads it; that of another agent stands between tags. `Pure.`"""
     if message.audience is None:
         return message.text
     write = write_message_for_user if message.audience == "user" else write_system_message

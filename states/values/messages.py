@@ -1,7 +1,7 @@
-"""What is said in a conversation: messages, calls of tools, their results, and where a text stands.
+"""Messages, tool calls and results, and references to texts.
 
-A text is stored once, in the event that brought it. Everything else refers to it by `Heard`; only words that the
-machine itself makes up ("Cancelled by user") are carried along, as `Made`.
+A text is stored once, in the event that brought it. Everything else refers to it by `Heard`. Only words that the
+machine itself adds ("Cancelled by user") are carried along, as `Made`.
 """
 
 from __future__ import annotations
@@ -18,17 +18,20 @@ from .value import Part, TaggedPart, Text, Value
 Role = Literal["user", "assistant", "tool"]
 
 CrashContract = Literal["pure", "idempotent", "reconcile", "at_most_once"]
-"""What may happen to a call of a tool that was running when the process died: run it again, run it again under the same
-key, ask whether it ran, or never run it twice."""
+"""What may happen to a call that was running when the process died.
+
+pure: it runs again. idempotent: it runs again under the same key. reconcile: its tool is asked whether it ran.
+at_most_once: it never runs twice.
+"""
 
 Stopped = Literal["cancelled", "denied"]
-"""Why a call has no result of its own, where that is no fault: its turn was cancelled, or nobody allowed it."""
+"""Why a call has no result of its own although nothing failed: the turn was cancelled, or nobody allowed the call."""
 
 
 class Heard(TaggedPart):
-    """The `index`-th text of the event at `seq`: a message's only text is 0; in a model's response 0 is what it said,
-    and 1 + n the fault of its n-th call; in a tool's result 0 is what the model reads, and behind it stand the texts of
-    its acts."""
+    """A reference to the `index`-th text of the event at the step `seq`. A message has one text, 0. In a model's
+    response 0 is its text, and 1 + n the fault of its n-th call. In a tool's result 0 is what the model reads, followed
+    by the texts of its acts."""
 
     type: Literal["heard"] = "heard"
     seq: int
@@ -36,14 +39,14 @@ class Heard(TaggedPart):
 
 
 class Made(TaggedPart):
-    """A text that the machine makes, worded by `Policy.texts`."""
+    """A text of the machine, worded by `Policy.texts`."""
 
     type: Literal["made"] = "made"
     text: Text
 
 
 class Joined(TaggedPart):
-    """Several texts that stand together, a blank line between them: what several sub-agents came to, say."""
+    """Several texts, joined by blank lines: the outcomes of several sub-agents, for example."""
 
     type: Literal["joined"] = "joined"
     parts: tuple[Annotated[Heard | Made, Field(discriminator="type")], ...]
@@ -66,7 +69,7 @@ class Usage(Value):
 
     @property
     def is_anything(self) -> bool:
-        """Whether it cost anything that is known."""
+        """Whether any cost is known."""
         return bool(self.input_tokens or self.output_tokens) or self.cost is not None
 
     def __add__(self, other: Usage) -> Usage:
@@ -80,11 +83,11 @@ class Usage(Value):
 
 
 class ToolCall(Value):
-    """One call that a model asked for, with what the tool registry knew of it when the response entered.
+    """A call in a model's response, with what the tool registry knew of it when the response was recorded.
 
-    `call_id` is unique in the conversation; what the provider called it (providers repeat their ids) stays in
-    `provider_id`. `arguments` is the JSON text as the model wrote it. A call with a `fault` never runs: the fault is
-    its result. One with `approval` runs only if a person allows it.
+    `call_id` is unique in the conversation. `provider_id` is the id that the provider gave, which may repeat.
+    `arguments` is the JSON text as the model wrote it. A call with a `fault` never runs: the fault is its result. A
+    call with `approval` runs only if a person allows it.
     """
 
     call_id: Text = Field(min_length=1)
@@ -99,8 +102,8 @@ class ToolCall(Value):
 
 
 class ToolResult(Value):
-    """What came of a call: the text that the model reads, whether it tells of an error, the images that the model sees,
-    and what else the tool does."""
+    """The outcome of a call: the text that the model reads, whether it is an error, the images that the model sees, and
+    the acts to carry out."""
 
     text: Text
     error: bool = False
@@ -109,21 +112,21 @@ class ToolResult(Value):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Every text that the result brings, in the order in which `Heard` counts them."""
+        """All texts of the result, in the order in which `Heard.index` counts them."""
         return (self.text, *(text for act in self.acts for text in act.texts))
 
 
 class Message(Part):
     """One message of the transcript. `turn` is the turn in which it was said, `seq` the step in which it entered.
 
-    `images` are those that a person or a tool showed.
+    A person's message has the `message_id` under which it was sent. A message of another agent has that agent as its
+    `origin` and says by `audience` for whom it is. A model's message has the `model` that said it, its `thinking`, and
+    `opaque`, the provider's sealed thinking blocks.
 
-    `message_id` is the id under which a user's message was sent; one that another agent wrote has that agent as its
-    `origin`, and says for whom it is. `thinking` and `opaque` (a provider's sealed thinking blocks) are the model's
-    own; `model` is who said it. `tool_call_id` and `error` are set on a tool's result; `stopped` says of an error that
-    it tells of no fault: a person stopped the turn, or did not allow the call. `deliveries` are the texts of this
-    message that went to the user: its own, or the speeches of a result. `undelivered` says that it holds a speech that
-    did not, because its turn ended without it.
+    A tool's result has a `tool_call_id`, and `error` if it failed; `stopped` says of an error that it is no fault: a
+    person stopped the turn, or did not allow the call. `images` are those of a person or a tool. `deliveries` are the
+    texts of this message that were delivered to the user: its own, or the speeches of a result. `undelivered` says that
+    it holds a speech that was not delivered before its turn ended.
     """
 
     role: Role

@@ -1,9 +1,9 @@
-"""What a person can be asked, and what counts as an answer.
+"""What a person can be asked, and which answers are valid.
 
 The shape and its bounds (1-4 questions, 2-4 options, a header of up to 12 characters, `multiSelect`) are those of the
-ask_user_question tool that models know; the names in JSON are its names. Beyond the bounds a question must be
-answerable without doubt: no two questions or labels alike, nothing blank, no option called "Other" (every form offers
-free text under that name), and no preview where several options may be chosen.
+ask_user_question tool that models know; the names in JSON are its names. Besides, a question must be answerable without
+ambiguity: questions and labels differ and are not blank, no option is called "Other" (every form offers free text under
+that name), and options have no preview where several may be chosen.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ MIN_OPTIONS, MAX_OPTIONS = 2, 4
 MAX_HEADER = 12
 
 QUESTION_FAULT = "question"
-"""The type of error whose message is a whole sentence about a question: it needs no field named in front of it."""
+"""The type of a validation error whose message is a whole sentence about a question, and needs no field name before
+it."""
 
 
 def _fault(sentence: str) -> PydanticCustomError:
@@ -53,7 +54,8 @@ Filled = Annotated[Text, AfterValidator(_not_blank)]
 
 
 class QuestionOption(Value):
-    """One of the answers offered. `preview` is a longer text to look at before choosing, where one is chosen."""
+    """One of the answers offered. `preview` is a longer text to read before choosing, where only one option can be
+    chosen."""
 
     label: Filled
     description: Filled | None = None
@@ -61,7 +63,7 @@ class QuestionOption(Value):
 
 
 class UserQuestion(Value):
-    """One question, with the answers offered; a person may always answer in words of their own."""
+    """One question with the answers offered. A person may always answer in their own words."""
 
     question: Annotated[Filled, Field(description="The full question text to display")]
     header: Annotated[
@@ -114,41 +116,39 @@ class AskUserQuestionInput(Value):
 
 
 class Annotation(Value):
-    """What a person added to an answer."""
+    """Notes that a person added to an answer."""
 
     notes: RequestText = ""
 
 
 AnswerValue = RequestText | tuple[RequestText, ...]
-"""One label or free text, or for a multi-select any number of them."""
+"""One label or free text, or, for a multi-select question, any number of them."""
 
 Answers = dict[RequestText, AnswerValue]
 """Answers by the text of their question."""
 
 
 def unknown_question(questions: Iterable[UserQuestion], about: Iterable[str]) -> str | None:
-    """The first of the texts that was not asked, or None. `Pure.`"""
+    """The first of the texts that is no question that was asked, or None. `Pure.`"""
     asked = {question.question for question in questions}
     return next((text for text in about if text not in asked), None)
 
 
 def unanswered_question(questions: Iterable[UserQuestion], answers: Answers) -> str | None:
-    """The first question without an answer, or None; an empty text or an empty choice is no answer. `Pure.`"""
+    """The first question without an answer, or None. An empty text and an empty choice are no answers. `Pure.`"""
     return next((question.question for question in questions if not answers.get(question.question)), None)
 
 
 def overanswered_question(questions: Iterable[UserQuestion], answers: Answers) -> str | None:
-    """The first single-choice question that got a list, or None. `Pure.`"""
+    """The first single-choice question that has a list as its answer, or None. `Pure.`"""
     return next(
         (q.question for q in questions if not q.multi_select and isinstance(answers.get(q.question), tuple)), None
     )
 
 
 def answers_as_json(answers: Answers, annotations: dict[str, Annotation]) -> str:
-    """The tool result `{"answers": …}` in the shape that was sent; annotations stand beside it if there are any.
-
-    `Pure.`
-    """
+    """The tool result `{"answers": …}` in the shape that was sent, with the annotations beside it if there are any.
+    `Pure.`"""
     written: dict[str, object] = {"answers": answers}
     if annotations:
         written["annotations"] = {text: annotation.model_dump() for text, annotation in annotations.items()}
@@ -156,10 +156,8 @@ def answers_as_json(answers: Answers, annotations: dict[str, Annotation]) -> str
 
 
 def answers_as_text(questions: Iterable[UserQuestion], answers: Answers, annotations: dict[str, Annotation]) -> str:
-    """The tool result for reading: question, answer, preview of the chosen option and notes, in question order.
-
-    `Pure.`
-    """
+    """The tool result for reading: question, answer, preview of the chosen option and notes, in the order of the
+    questions. `Pure.`"""
     return "\n\n".join(
         _one_answer(question, answers[question.question], annotations.get(question.question))
         for question in questions

@@ -1,7 +1,7 @@
-"""Calls that were made before: the same tool with the same arguments, whatever the order of their keys.
+"""Calls that were made before: the same tool with the same arguments, in any order of their keys.
 
-A model that calls the same tool again and again with the same arguments learns nothing new. Fingerprints of the calls
-of the last requests are kept with the turn, so a repeated call is known without looking back through the history.
+A model that repeats a call learns nothing new from it. The turn keeps fingerprints of the calls of its last requests,
+so a repeated call is recognised without searching the history.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from .messages import ToolCall
 
 
 def fingerprint(call: ToolCall) -> str:
-    """Equal for calls of the same tool with the same arguments; arguments that are no JSON count as text. `Pure.`"""
+    """A text that is equal for calls of the same tool with the same arguments. Arguments that are not JSON are compared
+    as text. `Pure.`"""
     try:
         arguments = json.dumps(json.loads(call.arguments), sort_keys=True)
     except (ValueError, RecursionError):
@@ -23,11 +24,12 @@ def fingerprint(call: ToolCall) -> str:
 
 
 def is_repeated(call: ToolCall, seen: Sequence[str]) -> bool:
-    """Whether this call was seen before. Calls that act are never held to be repeated: what is said twice is meant
-    twice. `Pure.`"""
+    """Whether this call was made before. Calls that act are never repeated calls: what is said twice is meant twice.
+    `Pure.`"""
     return not call.acts and fingerprint(call) in seen
 
 
 def remember(earlier: tuple[tuple[str, ...], ...], made: Sequence[str], window: int) -> tuple[tuple[str, ...], ...]:
-    """The calls of the last requests, `window` of them, the newest last; a request that made none counts. `Pure.`"""
+    """The fingerprints of the last `window` requests, the newest last, with those of a further request added.
+    `Pure.`"""
     return (*earlier, tuple(made))[-window:]

@@ -1,7 +1,8 @@
 """A round: the tool calls of one response, from the first start to the last result.
 
-Calls start in the order in which the model asked for them, as many at once as the policy allows. An exclusive call is a
-barrier: it starts alone, and nothing behind it starts before it ended. So is one that a person must allow.
+Calls start in the order in which the model made them, as many at once as the policy allows. An exclusive call is a
+barrier: it starts alone, and nothing behind it starts before it ended. The same holds for a call that a person must
+allow.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from .value import Part
 
 
 class RoundCall(Part):
-    """A call as the machine needs it: who it is and how it may run. Its arguments stay in the response at `seq`."""
+    """A call as the machine needs it: its id, its tool, and how it may run. Its arguments stay in the response at the
+    step `seq`."""
 
     call_id: str
     name: str
@@ -24,12 +26,12 @@ class RoundCall(Part):
 
     @property
     def runs_alone(self) -> bool:
-        """Whether it is a barrier in its round."""
+        """Whether the call is a barrier in its round."""
         return self.exclusive or self.approval
 
     @classmethod
     def of(cls, call: ToolCall, seq: int) -> RoundCall:
-        """The call without the texts that the event at `seq` holds. `Pure.`"""
+        """The call without the texts that the event at the step `seq` holds. `Pure.`"""
         return cls(
             call_id=call.call_id,
             name=call.name,
@@ -42,8 +44,8 @@ class RoundCall(Part):
 
 
 class Running(Part):
-    """A call that was started as the effect `effect_id`. After a crash its tool may be asked, as the effect
-    `reconciling`, whether it did run; then only that is waited for."""
+    """A call that was started as the effect `effect_id`. After a crash its tool may be asked, by the effect
+    `reconciling`, whether the call ran; then only that effect is in flight."""
 
     effect_id: int
     call_id: str
@@ -51,12 +53,12 @@ class Running(Part):
 
     @property
     def awaited(self) -> int:
-        """The effect that is waited for."""
+        """The id of the effect in flight."""
         return self.effect_id if self.reconciling is None else self.reconciling
 
 
 class Child(Part):
-    """A sub-agent that the call `call_id` started, and what it came to, once it has ended."""
+    """A sub-agent that the call `call_id` started, with its status and outcome once it has ended."""
 
     effect_id: int
     call_id: str
@@ -66,9 +68,11 @@ class Child(Part):
 
 
 class Round(Part):
-    """The calls of a response. `allowed` are those that a person approved. `settled` are those that the round is done
-    with: they have their result, or, for a question, it is now the answer's to give; `doubtful` those of which nobody
-    knows whether they ran. `failed` says that some call came to no good, so a claim made beside it counts for nothing.
+    """The calls of a response, and how far each of them is.
+
+    `allowed` names the calls that a person approved. `settled` names those that the round is done with: they have their
+    result, or, for a question, the answer will be the result. `doubtful` names those of which it is unknown whether
+    they ran. `failed` says that a call failed, so that a claim beside it does not count.
     """
 
     calls: tuple[RoundCall, ...]
@@ -83,18 +87,18 @@ class Round(Part):
     # --- reading it
 
     def call(self, effect_id: int) -> RoundCall:
-        """The call that this effect runs, or asks about. Raises KeyError if it does neither. `Pure.`"""
+        """The call that this effect runs or asks about. Raises KeyError if there is none. `Pure.`"""
         return self.named(self.started(effect_id).call_id)
 
     def started(self, effect_id: int) -> Running:
-        """The call that runs as this effect, or is asked about by it. Raises KeyError if there is none. `Pure.`"""
+        """The running call that this effect runs or asks about. Raises KeyError if there is none. `Pure.`"""
         for running in self.running:
             if effect_id in (running.effect_id, running.reconciling):
                 return running
         raise KeyError(effect_id)
 
     def named(self, call_id: str) -> RoundCall:
-        """The call of this id. Raises KeyError if there is none. `Pure.`"""
+        """The call with this id. Raises KeyError if there is none. `Pure.`"""
         for call in self.calls:
             if call.call_id == call_id:
                 return call
@@ -106,7 +110,7 @@ class Round(Part):
 
     @property
     def queued(self) -> tuple[RoundCall, ...]:
-        """Calls that neither run nor have a result nor are in doubt, in order."""
+        """The calls that do not run, have no result and are not in doubt, in order."""
         begun = {running.call_id for running in self.running}.union(self.settled, self.doubtful)
         return tuple(call for call in self.calls if call.call_id not in begun)
 
@@ -132,7 +136,7 @@ class Round(Part):
 
     @property
     def next_to_approve(self) -> RoundCall | None:
-        """The call that a person must allow before anything goes on, or None."""
+        """The call that a person must allow before anything else starts, or None."""
         waiting = self.queued
         return waiting[0] if waiting and not self.running and self._needs_approval(waiting[0]) else None
 
@@ -146,29 +150,30 @@ class Round(Part):
     # --- going on with it; each of these is `Pure.`
 
     def allow(self, call: RoundCall) -> Round:
-        """This round with the call approved."""
+        """This round, with the call approved."""
         return self.replace(allowed=(*self.allowed, call.call_id))
 
     def start(self, call: RoundCall, effect_id: int) -> Round:
-        """This round with the call running."""
+        """This round, with the call running."""
         return self.replace(running=(*self.running, Running(effect_id=effect_id, call_id=call.call_id)))
 
     def ask_about(self, call_id: str, effect_id: int | None) -> Round:
-        """This round with the tool asked, by this effect, whether the running call did run; None, no longer asked."""
+        """This round, with the tool of the running call asked by this effect whether the call ran; with None it is no
+        longer asked."""
         running = tuple(one.replace(reconciling=effect_id) if one.call_id == call_id else one for one in self.running)
         return self.replace(running=running)
 
-    def doubt(self, call_id: str) -> Round:
-        """This round with the running call in doubt."""
+    def mark_doubtful(self, call_id: str) -> Round:
+        """This round, with the running call in doubt."""
         return self.replace(running=self._without(call_id), doubtful=(*self.doubtful, call_id))
 
-    def trust(self, call_id: str) -> Round:
-        """This round with the call in doubt no longer: it waits to be started again."""
+    def clear_doubt(self, call_id: str) -> Round:
+        """This round, with the call no longer in doubt: it waits to be started again."""
         doubtful = tuple(one for one in self.doubtful if one != call_id)
         return self.replace(doubtful=doubtful)
 
     def settle(self, call_id: str, *, failed: bool = False) -> Round:
-        """This round, done with this call."""
+        """This round, done with the call."""
         settled = self.settled if call_id in self.settled else (*self.settled, call_id)
         doubtful = tuple(one for one in self.doubtful if one != call_id)
         return self.replace(
@@ -178,16 +183,16 @@ class Round(Part):
             failed=self.failed or failed,
         )
 
-    def claimed(self, claim: Heard) -> Round:
-        """This round with the claim that the work is complete."""
+    def with_claim(self, claim: Heard) -> Round:
+        """This round, with the claim that the work is complete."""
         return self.replace(claim=claim)
 
     def spawn(self, call_id: str, children: tuple[Child, ...]) -> Round:
-        """This round with the call ended, and its sub-agents at work; they give the call its result."""
+        """This round, with the call ended and its sub-agents working; their outcomes become the result of the call."""
         return self.settle(call_id).replace(children=children)
 
     def finish(self, effect_id: int, status: str, outcome: Heard | Made) -> Round:
-        """This round with what this sub-agent came to."""
+        """This round, with the outcome of this sub-agent."""
         children = tuple(
             one.replace(status=status, outcome=outcome) if one.effect_id == effect_id else one for one in self.children
         )

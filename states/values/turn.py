@@ -1,7 +1,7 @@
-"""The record that a turn carries with it, and what is left of it when it ends.
+"""The record of a turn under way, and what is kept of a turn that has ended.
 
 A turn is everything between a message and the next rest: model requests, tools, questions. Its record counts what the
-turn has used up, so that its limits can be kept, and remembers what was said, so that it can be delivered.
+turn has used up, for its limits, and what was said, for its deliveries.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from .messages import Heard, Made, Said, Usage
 from .value import Instant, Part
 
 TurnStatus = Literal["completed", "incomplete", "failed", "cancelled"]
-"""How a turn ended: with an answer, without one (a limit, an empty response), by a failure, by a person."""
+"""How a turn ended: with an answer, without one (a limit, an empty response), by a failure, or cancelled by a
+person."""
 
 
 class Spoken(Part):
-    """A speech that a tool brought. `place` orders speeches as their calls were made: the step of the response, the
-    place of the call in it, the place of the speech in the result."""
+    """A speech that a tool brought. `place` orders speeches by their calls: the step of the response, the place of the
+    call in it, the place of the speech in the result."""
 
     said: Heard
     place: tuple[int, int, int]
@@ -26,8 +27,8 @@ class Spoken(Part):
 
 
 class Delivered(Part):
-    """Something handed over to the user: by which effect, and what. `relayed` tells that it is another agent's message,
-    passed on as it was."""
+    """A text that was delivered to the user, and the effect that delivered it. `relayed` marks another agent's message
+    that was passed on unchanged."""
 
     effect_id: int
     said: Said
@@ -37,13 +38,13 @@ class Delivered(Part):
 class TurnRecord(Part):
     """A turn under way.
 
-    `requests`, `tool_calls`, `spent` and `since` count since the last human input; `usage` is the whole turn's. `model`
-    is the place of the model in `Policy.models`: a fallback, once taken, is kept to the end of the turn.
+    `requests`, `tool_calls`, `spent` and `since` count from the last human input; `usage` is that of the whole turn.
+    `model` is the index of the model in `Policy.models`: a fallback, once taken, is used until the turn ends.
     """
 
     number: int
     tries_again: int | None = None
-    """The first of the failed turns that this one tries again: what people said then, this one answers."""
+    """The first of the failed turns that this one tries again. It answers what people said then."""
 
     since: Instant
     model: int = 0
@@ -58,11 +59,12 @@ class TurnRecord(Part):
 
     nudge: Made | None = None
     plain: bool = False
-    """What the newest request is told in passing, and whether it is sent bare: system prompt and message alone."""
+    """`nudge` is the reminder in the newest request; `plain` says that the request holds only the system prompt and the
+    message."""
 
     nudges: int = 0
     only_thought: bool = False
-    """Whether the newest response was thinking and nothing else."""
+    """Whether the newest response held only thinking."""
 
     worked: bool = False
     """Whether tools have given results."""
@@ -70,21 +72,22 @@ class TurnRecord(Part):
     empties: int = 0
     fell_back: bool = False
     plain_retries: int = 0
-    """Empty responses in a row, and what was tried against them."""
+    """`empties` counts empty responses in a row; `fell_back` and `plain_retries` say how the model was asked again."""
 
     condensed: bool = False
-    """Whether the history was condensed for the newest request, or for an earlier one and the window stayed full."""
+    """Whether the history was compacted for the newest request, or for an earlier one after which the window stayed
+    full."""
 
     earlier_calls: tuple[tuple[str, ...], ...] = ()
-    """Fingerprints of the calls made, request by request, as far back as the policy remembers them."""
+    """Fingerprints of the calls made, by request, as far back as the policy remembers them."""
 
     said: tuple[Spoken, ...] = ()
     deliveries: tuple[Delivered, ...] = ()
     relay: tuple[Heard, ...] = ()
-    """Messages for the user that this turn is to pass on: those that began it, or that a failed turn left to it."""
+    """Messages to pass on to the user: those that began this turn, or that a failed turn left to it."""
 
     cut_off: bool = False
-    """Whether the provider cut the newest response off."""
+    """Whether the provider cut off the newest response."""
 
     final: Heard | None = None
     """The newest text of the model."""
@@ -93,7 +96,7 @@ class TurnRecord(Part):
     """The claim that the work is complete."""
 
     asked_to_speak: bool = False
-    """Whether the model was asked for its answer, after a claim with nothing said."""
+    """Whether the model was asked for its answer after a claim without one."""
 
     rejections: int = 0
     """How often the check of a claim failed."""
@@ -110,10 +113,10 @@ class Failure(Part):
 
 
 class TurnEnded(Part):
-    """What a turn came to.
+    """The outcome of a turn. Its texts are references.
 
-    `final_content` is the text to show, `user_response` what was said to the user by tool and reached them,
-    `deliveries` everything that was handed over, in order: all by reference. A turn is silent if it delivered nothing.
+    `final_content` is the text to display, `user_response` what was said by tool and delivered to the user, and
+    `deliveries` everything that was delivered, in order. A turn is `silent` if nothing was delivered.
     """
 
     turn: int

@@ -1,11 +1,11 @@
-"""Plain, unchangeable data: what every state, event, effect and policy is made of.
+"""Immutable data, the base of every state, event, effect and policy.
 
-A conversation is stored, read back years later and folded again, so its data has three habits:
+A conversation is stored, read back years later and folded again, so its data is
 
-- frozen: whoever holds a value may rely on it; a change is a new value;
-- closed: a field that nobody declared is an error where the value is made, not a silent loss later;
-- exact: written as JSON and read back, a value equals itself. Fields at their default are left out,
-  so a log written before a field existed still means the same.
+- frozen: a value never changes, and a change is a new value;
+- closed: an unknown field is an error where the value is made;
+- exact: a value that is written as JSON and read back is equal to itself. Fields with their default are left out, so a
+  log that was written before a field existed keeps its meaning.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ MAX_TEXT = 1_000_000
 
 
 MAX_SENTENCE = 500
-"""The most characters of a sentence that tells what is wrong. Chosen for its readers, a model or a person."""
+"""The most characters of a sentence that explains an error to a model or a person."""
 
 MAX_QUOTED = 200
-"""The most characters of a text that such a sentence repeats, so that what is wrong with it is still read."""
+"""The most characters of a text that such a sentence quotes, so that the explanation itself is not cut off."""
 
 
 class Value(BaseModel):
@@ -41,16 +41,16 @@ class Value(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
 
     def replace(self, **changes: Any) -> Self:
-        """This value with these fields changed, which are not checked. `Pure.`"""
+        """Return this value with these fields changed. The changes are not validated. `Pure.`"""
         return _made(type(self), {**self.__dict__, **changes}, self.__pydantic_fields_set__)
 
     def to_json(self) -> str:
-        """This value as JSON, defaults left out. `Pure.`"""
+        """Return this value as JSON, without the fields that have their default. `Pure.`"""
         return self.model_dump_json(exclude_defaults=True)
 
 
 class Tagged(Value):
-    """A value that stands beside others of its family, told apart by its literal `type`, which is always written."""
+    """A value of a family whose members are told apart by their literal `type`, which is always written."""
 
     type: str
 
@@ -67,7 +67,7 @@ _put_values, _put_fields_set, _put_extra, _put_private = (
 
 
 class _MadeUnchecked(ModelMetaclass):
-    """Makes values of its classes without checking the arguments."""
+    """The metaclass of parts: calling a class does not validate the arguments."""
 
     if not TYPE_CHECKING:  # to a type checker, a part is made like any other value
 
@@ -88,10 +88,10 @@ def _made(cls: type[V], values: dict[str, Any], fields_set: set[str]) -> V:
 
 
 class Part(Value, metaclass=_MadeUnchecked):
-    """A value that the machine makes out of others, which were checked where they came in.
+    """A value that the machine makes out of values that were validated when they came in.
 
-    To check them again would be most of what a transition costs. So a part takes its arguments, by keyword, as they
-    are; read back from JSON it is checked like everything that comes from outside.
+    Validating them again would be most of the cost of a transition. So the constructor takes its arguments, by keyword,
+    as they are. A part that is read back from JSON is validated like everything from outside.
     """
 
     part_template: ClassVar[dict[str, Any]] = {}
@@ -100,8 +100,8 @@ class Part(Value, metaclass=_MadeUnchecked):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
-        """Note which fields there are, in the order in which a part read back has them too: a part is written in the
-        order of its values, and must always be written alike."""
+        """Note the fields in their declared order, in which a part that is read back has them too. A part is written in
+        the order of its values and must always be written alike."""
         fields = cls.__pydantic_fields__
         cls.part_template = {name: None if field.is_required() else field.default for name, field in fields.items()}
         cls.part_required = frozenset(name for name, field in fields.items() if field.is_required())
@@ -109,11 +109,12 @@ class Part(Value, metaclass=_MadeUnchecked):
 
 
 class TaggedPart(Part, Tagged):
-    """A part that stands beside others of its family."""
+    """A part of a family whose members are told apart by their `type`."""
 
 
 def members(union: Any, base: type[V]) -> tuple[type[V], ...]:
-    """The classes of an annotated union (`Annotated[A | B, …]`) that are subclasses of `base`, in its order. `Pure.`"""
+    """The classes of the annotated union (`Annotated[A | B, …]`) that are subclasses of `base`, in the order of the
+    union. `Pure.`"""
     return tuple(kind for kind in get_args(get_args(union)[0]) if issubclass(kind, base))
 
 
@@ -143,22 +144,22 @@ RequestText = Annotated[str, Field(max_length=MAX_TEXT), AfterValidator(_encodab
 """A text from outside, at most `MAX_TEXT` characters long."""
 
 Block = Annotated[dict[str, JsonValue], AfterValidator(_exact)]
-"""A JSON object that nobody here looks into. What JSON cannot hold exactly (NaN, half a character) is refused."""
+"""A JSON object of any content. What JSON cannot hold exactly (NaN, a lone surrogate) is refused."""
 
 Instant = Annotated[AwareDatetime, AfterValidator(_in_utc)]
-"""A moment, always in UTC."""
+"""A moment in time, always in UTC."""
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-"""A length of time."""
+"""A length of time, in seconds."""
 
 
 def shortened(text: str, limit: int = MAX_SENTENCE) -> str:
-    """The text, cut to `limit` characters, the last of which then is an ellipsis. `Pure.`"""
+    """The text, cut to `limit` characters, with an ellipsis as the last one if it was cut. `Pure.`"""
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def later(at: datetime, seconds: float) -> datetime:
-    """The moment `seconds` after `at`, or the last moment that can be written, should that come first. `Pure.`"""
+    """The moment `seconds` after `at`, or the last moment that a datetime can hold if that comes first. `Pure.`"""
     try:
         return at + timedelta(seconds=seconds)
     except OverflowError:

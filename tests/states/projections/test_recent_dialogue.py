@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise.states import Message, RecentText
-from turnwise.states.projections.recent_dialogue import DatedText, lately, of_turn
+from turnwise.states.projections.recent_dialogue import DatedText, of_turn, recent_texts
 
 NOON = datetime(2025, 6, 1, 12, tzinfo=UTC)
 
@@ -19,7 +19,7 @@ def said(seconds_ago: float, text: str = "Hello", role: str = "user") -> DatedTe
 
 def words(*texts: DatedText, now: datetime = NOON, seconds: float = 300.0) -> list[str]:
     """What of these was said lately."""
-    return [text.text for text in lately(texts, now, seconds)]
+    return [text.text for text in recent_texts(texts, now, seconds)]
 
 
 class TestTheWindow:
@@ -53,7 +53,7 @@ class TestTheWindow:
         """Both sides of the dialogue belong to it."""
         texts = (said(2, "Hello"), said(1, "Good day", role="assistant"))
 
-        assert [text.role for text in lately(texts, NOON, 300)] == ["user", "assistant"]
+        assert [text.role for text in recent_texts(texts, NOON, 300)] == ["user", "assistant"]
 
     @given(
         st.lists(st.floats(-1e6, 1e6)),
