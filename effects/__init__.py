@@ -1,1 +1,4 @@
-"""Carries out what a conversation asks of the world: model requests, tools, timers. Never sees the store."""
+"""Carries out the effects of conversations: model requests, tools, timers and deliveries.
+
+Nothing here knows the store, or which state a conversation is in.
+"""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ..effects.channels.delivery_dispatcher import DeliveryDispatcher
-from ..effects.channels.performer import parcel_of
+from ..effects.channels.performer import make_pending_delivery
 from ..effects.context import EffectContext
 from ..states.effects import DeliverToUser, Effect
 from ..states.log import LogEntry
@@ -26,7 +26,9 @@ async def take_up(
     for one in left:
         effect = _effect(entries, one)
         if effect is not None and one.target in courier.targets:
-            courier.take_up(one.target, await parcel_of(effect, context, one.target, one.attempts, one.next_attempt))
+            courier.resume(
+                one.target, await make_pending_delivery(effect, context, one.target, one.attempts, one.next_attempt)
+            )
         else:
             logger.warning(
                 "Something in the conversation %s is still to be delivered to %s, which is not there.",

@@ -203,12 +203,12 @@ class Engine:
         that. What a channel did not take is tried again later; the updates of its conversation tell."""
         self._check_open()
         await self._dispatcher.tried()
-        await self._courier.tried()
+        await self._courier.wait_until_tried()
 
     async def close(self) -> None:
-        """Stop driving and let go of the database. What is stored is kept; a conversation that waits for a person
-        goes on when the database is opened again, and so does a turn under way, as after a crash. Tools that run are
-        told to stop, and have a second for it; one that returns all the same has finished, and its result is kept.
+        """Stop driving and let go of the database. What is stored is kept; a conversation that waits for a person goes
+        on when the database is opened again, and so does a turn under way, as after a crash. Tools that run are told to
+        stop, and have a second for it; one that returns all the same has finished, and its result is kept.
 
         What was said is tried once on every channel before, which takes seconds where one hangs. What has not arrived
         then is tried again when the database is opened again; of a database in memory it is lost.

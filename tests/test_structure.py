@@ -32,8 +32,6 @@ KNOWN_CYCLES: set[frozenset[str]] = {
     frozenset({"testing.simulation.simulated_user", "testing.simulation.user_actions"}),
 }
 KNOWN_ROOMS_WITHOUT_A_SENTENCE = {
-    "effects",
-    "effects/channels/speech",
     "engine/tracing",
     "hosts",
     "hosts/diagrams",
@@ -47,11 +45,6 @@ KNOWN_TEXTS_WITH_NUMBERS = {
     "CONTRIBUTING.md",
     "__init__.py",
     "docs/host.md",
-    "effects/channels/attempt.py",
-    "effects/channels/performer.py",
-    "effects/channels/speech/channel.py",
-    "effects/channels/speech/spoken_text.py",
-    "effects/channels/terminal.py",
     "effects/dispatcher.py",
     "engine/conversation.py",
     "engine/updates.py",

@@ -1,1 +1,5 @@
-"""How what is said reaches the user: the port that a way to people fills, and who hands over."""
+"""Channels: the ways in which what is said reaches the user.
+
+Here are the port, the channels that come with turnwise, and the dispatcher that tries each delivery until it has
+arrived. What is said, and to whom, is decided elsewhere.
+"""

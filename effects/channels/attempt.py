@@ -1,7 +1,7 @@
-"""One attempt to hand a delivery to a channel.
+"""Makes one attempt to deliver something through a channel.
 
-A channel is foreign code: it may raise, hang, refuse to stop or cancel itself. None of that may hold up whoever waits
-for the attempt, so it is a task of its own, which can be left behind.
+A channel may be code of the application: it may raise, hang, refuse to stop or cancel itself. So the attempt runs in a
+task of its own, which can be abandoned, and takes a bounded time.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from .port import Channel, Delivery, NotTaken
 logger = logging.getLogger("turnwise.channels")
 
 ATTEMPT = 2.0
-"""Seconds that one attempt may take. What follows a delivery waits that long at most (case B2), and `GRACE`."""
+"""Seconds that one attempt may take. A tool that starts behind a delivery waits at most that long, and `GRACE`."""
 
 GRACE = 0.5
-"""Seconds that an attempt which was told to stop may clean up before it is left behind. Ours."""
+"""Seconds that a cancelled attempt gets to clean up before it is abandoned, so that a tool behind it soon starts."""
 
 
 async def attempt(channel: Channel, delivery: Delivery) -> str | None:
-    """Try once. Returns None if the channel has taken the delivery, else why not, in a sentence."""
-    trying = asyncio.ensure_future(_error_of(channel, delivery))
+    """Try once. Returns None if the channel has taken the delivery, otherwise a sentence that says why not."""
+    task = asyncio.ensure_future(_error_of(channel, delivery))
     try:
-        await asyncio.wait({trying}, timeout=ATTEMPT)
-        in_time = trying.done()
+        await asyncio.wait({task}, timeout=ATTEMPT)
+        is_in_time = task.done()
     finally:
-        if not trying.done():
-            trying.cancel()
-            await asyncio.wait({trying}, timeout=GRACE)
-    # A channel may return with a cancel of its own still to come; then its task was cancelled.
-    error = trying.result() if trying.done() and not trying.cancelled() else asyncio.CancelledError()
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task}, timeout=GRACE)
+    # A channel may return while a cancel that it requested itself is still pending. Then its task was cancelled.
+    error = task.result() if task.done() and not task.cancelled() else asyncio.CancelledError()
     if error is None:
         return None
-    if not in_time:
+    if not is_in_time:
         return f"The channel {channel.name} did not take a delivery within {ATTEMPT:g} s."
     if isinstance(error, NotTaken) and (reason := _sentence_of(error)):
         return reason
@@ -45,18 +45,18 @@ async def attempt(channel: Channel, delivery: Delivery) -> str | None:
 
 
 async def _error_of(channel: Channel, delivery: Delivery) -> BaseException | None:
-    """What the channel raised, or None. Whatever it raises is caught: it must not end the engine's loop."""
+    """The error that the channel raised, or None. Every error is caught: it must not end the event loop."""
     try:
-        handed_over: object = channel.deliver(delivery)
-        if inspect.isawaitable(handed_over):  # a plain function that returned has delivered, whatever its types say
-            await handed_over
+        result: object = channel.deliver(delivery)
+        if inspect.isawaitable(result):  # a plain function that has returned has delivered, whatever its types say
+            await result
     except BaseException as error:
         return error
     return None
 
 
 def _sentence_of(error: NotTaken) -> str:
-    """What a channel says of its failure, on one line; empty if it says nothing that can be read."""
+    """The message of the error on one line; empty if it has none that can be read."""
     try:
         return " ".join(printable(encodable(str(error))).split())
     except Exception:

@@ -1,8 +1,9 @@
-"""Brings deliveries to the channels, each until it has arrived.
+"""Delivers through the channels, and repeats each delivery until it has arrived.
 
-What a channel does not take stays at the head of its line and is tried again, later each time; what comes behind it
-waits, so that people hear things in the order in which they were said. Other channels, and the conversation itself, go
-on meanwhile. What has arrived is noted in the outbox; what has not is still there when the process ends.
+Each channel has a queue for each conversation. A delivery that the channel does not take stays at the head of its queue
+and is tried again, after longer and longer waits. The deliveries behind it wait, so that people receive them in the
+order in which they were said. Other channels, and the conversation itself, go on meanwhile. The outbox records which
+deliveries have arrived; the others are still in it when the process ends.
 """
 
 from __future__ import annotations
@@ -25,133 +26,149 @@ from .attempt import ATTEMPT, GRACE, attempt
 from .port import Channel, Delivery
 
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
-"""Seconds between attempts; doubled each time. Ours."""
+"""Seconds between attempts. The wait is doubled after each failure: a short disturbance is overcome soon, and a channel
+that is down for long is not flooded."""
 
-DOUBLINGS = 6
-"""How often a wait is doubled at most: it has reached the longest one, and a channel may be down for weeks."""
+MOST_DOUBLINGS = 6
+"""After so many failures the wait is the longest one. A channel may be down for weeks, and 2 ** n would become huge."""
 
 Attempt = Callable[[Channel, Delivery], Awaitable[str | None]]
-"""One attempt to hand over: None if the channel took it, else why not."""
+"""Makes one attempt. Returns None if the channel has taken the delivery, otherwise a sentence that says why not."""
 
 LAST_ATTEMPT = ATTEMPT + GRACE
-"""Seconds that what was never tried gets when the engine closes: as long as one attempt takes at most. Ours."""
+"""Seconds that deliveries which were never tried get when the engine closes: as long as one attempt takes at most."""
 
 CLOSING_GRACE = 1.0
-"""Seconds that attempts get to stop when the engine closes. Ours."""
+"""Seconds that attempts under way get to stop when the engine closes."""
+
+_Key = tuple[str, str]
+"""A conversation and a channel."""
 
 
 @dataclass
 class PendingDelivery:
-    """A delivery on its way to one channel. `tell` shows whoever watches how an attempt ended: why it failed, or
-    None if the channel took the delivery. `attempts` are those that failed, and `due` is when the next one comes."""
+    """A delivery on its way to one channel.
+
+    `report` is called after each attempt with the reason why it failed, or None if the channel has taken the delivery.
+    `attempts` are those that failed, and `due` is when the next one is made. `tried` is set when the delivery was tried
+    once, or waits behind one that has failed.
+    """
 
     delivery: Delivery
     effect_id: int
     receipts: Receipts
-    tell: Callable[[str | None], None]
+    report: Callable[[str | None], None]
     attempts: int = 0
     due: datetime | None = None
     tried: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class DeliveryDispatcher:
-    """The lines of all conversations, one for each channel. `trying` takes the place of the plain attempt.
+    """The queues of all conversations, one for each channel. `make_attempt` replaces `attempt.attempt`.
 
-    Raises `ConfigurationError` for channels that are none, and for two of one name.
+    Raises `ConfigurationError` for objects that are not channels, and for two channels of one name.
     """
 
-    def __init__(self, channels: Iterable[Channel], clock: Clock, trying: Attempt | None = None) -> None:
+    def __init__(self, channels: Iterable[Channel], clock: Clock, make_attempt: Attempt | None = None) -> None:
         self._channels = _by_name(channels)
         self._clock = clock
-        self._trying = trying
-        self._lines: dict[tuple[str, str], deque[PendingDelivery]] = {}
-        self._carrying: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._make_attempt = make_attempt
+        self._queues: dict[_Key, deque[PendingDelivery]] = {}
+        self._workers: dict[_Key, asyncio.Task[None]] = {}
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The names of the channels: a delivery goes to each of them."""
+        """The names of the channels. Each delivery goes to all of them."""
         return tuple(self._channels)
 
-    async def hand_in(self, parcels: Iterable[tuple[str, PendingDelivery]]) -> None:
-        """Put parcels in the lines of the channels named, and return when each was tried once, or stands behind one
-        that was tried before."""
-        tried = [self._queue(target, parcel) for target, parcel in parcels]
-        await asyncio.gather(*(event.wait() for event in tried))
+    async def submit(self, deliveries: Iterable[tuple[str, PendingDelivery]]) -> None:
+        """Queue each delivery for the channel named beside it, and return when each was tried once, or waits behind one
+        that has failed."""
+        events = [self._enqueue(target, pending) for target, pending in deliveries]
+        await asyncio.gather(*(event.wait() for event in events))
 
-    def take_up(self, target: str, parcel: PendingDelivery) -> None:
-        """Put a parcel that an earlier process left in the line of its channel."""
-        self._queue(target, parcel)
+    def resume(self, target: str, pending: PendingDelivery) -> None:
+        """Queue a delivery that an earlier process left in the outbox. Does not wait."""
+        self._enqueue(target, pending)
 
     async def drop(self, conversation_id: str) -> None:
-        """Carry nothing more of this conversation."""
-        await self._stop([key for key in self._carrying if key[0] == conversation_id])
+        """Stop delivering for this conversation."""
+        await self._stop([key for key in self._workers if key[0] == conversation_id])
 
-    async def tried(self) -> None:
-        """Return when each parcel so far was tried once, in this process or before, or stands behind one that was."""
-        fresh = [takewhile(lambda parcel: not parcel.attempts, line) for line in self._lines.values()]
-        await asyncio.gather(*(parcel.tried.wait() for line in fresh for parcel in line))
+    async def wait_until_tried(self) -> None:
+        """Return when each queued delivery was tried once, by this process or an earlier one, or waits behind one that
+        has failed."""
+        untried = [takewhile(lambda pending: not pending.attempts, queue) for queue in self._queues.values()]
+        await asyncio.gather(*(pending.tried.wait() for queue in untried for pending in queue))
 
     async def close(self) -> None:
-        """Carry nothing more, once each parcel was tried. What has not arrived stays in the outbox."""
+        """Stop delivering, once each delivery was tried. Those that have not arrived stay in the outbox."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self.tried(), LAST_ATTEMPT)
-        await self._stop(list(self._carrying))
+            await asyncio.wait_for(self.wait_until_tried(), LAST_ATTEMPT)
+        await self._stop(list(self._workers))
 
-    def _queue(self, target: str, parcel: PendingDelivery) -> asyncio.Event:
-        key = (parcel.delivery.conversation_id, target)
-        line = self._lines.setdefault(key, deque())
-        if any(before.attempts for before in line):
-            parcel.tried.set()
-        line.append(parcel)
-        if key not in self._carrying:
-            self._carrying[key] = asyncio.ensure_future(self._carry(key))
-        return parcel.tried
+    def _enqueue(self, target: str, pending: PendingDelivery) -> asyncio.Event:
+        key = (pending.delivery.conversation_id, target)
+        queue = self._queues.setdefault(key, deque())
+        if any(earlier.attempts for earlier in queue):
+            pending.tried.set()
+        queue.append(pending)
+        if key not in self._workers:
+            self._workers[key] = asyncio.ensure_future(self._work(key))
+        return pending.tried
 
-    async def _carry(self, key: tuple[str, str]) -> None:
-        line, target = self._lines[key], key[1]
+    async def _work(self, key: _Key) -> None:
+        queue, target = self._queues[key], key[1]
         try:
-            while line:
-                await self._bring(target, line)
+            while queue:
+                await self._try_first(target, queue)
         finally:
-            self._put_down(key, line)
+            self._remove(key, queue)
 
-    async def _bring(self, target: str, line: deque[PendingDelivery]) -> None:
-        """Try the first parcel of the line once, when its time has come."""
-        parcel = line[0]
-        if parcel.due is not None:
-            # What an earlier process noted may lie far ahead: a clock was set back since.
-            await self._clock.sleep_until(min(parcel.due, later(self._clock.now(), LONGEST_WAIT)))
-        fault = await (self._trying or attempt)(self._channels[target], parcel.delivery)
+    async def _try_first(self, target: str, queue: deque[PendingDelivery]) -> None:
+        """Try the first delivery of the queue once, when it is due."""
+        pending = queue[0]
+        if pending.due is not None:
+            # A time that an earlier process stored may be far ahead if the clock was set back since.
+            await self._clock.sleep_until(min(pending.due, later(self._clock.now(), LONGEST_WAIT)))
+        fault = await (self._make_attempt or attempt)(self._channels[target], pending.delivery)
         if fault is None:
-            line.popleft()
-            if parcel.attempts:
-                for waiting in line:
-                    waiting.tried = asyncio.Event()  # nothing that failed stands before it any longer
-            parcel.receipts.acknowledge(parcel.effect_id, target)
+            self._acknowledge(target, queue)
         else:
-            wait = min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(parcel.attempts, DOUBLINGS))
-            parcel.due = later(self._clock.now(), wait)
-            parcel.attempts += 1
-            parcel.receipts.postpone(parcel.effect_id, target, parcel.attempts, parcel.due)
-            for waiting in line:
-                waiting.tried.set()
-        parcel.tell(fault)
-        parcel.tried.set()
+            self._postpone(target, queue)
+        pending.report(fault)
+        pending.tried.set()
 
-    async def _stop(self, keys: list[tuple[str, str]]) -> None:
-        tasks = [self._carrying[key] for key in keys]
-        for key, task in zip(keys, tasks, strict=True):
-            task.cancel()
-            self._put_down(key, self._lines[key])  # also where the task has not begun, and so never ends its line
-        if tasks:
-            await asyncio.wait(tasks, timeout=CLOSING_GRACE)
+    def _acknowledge(self, target: str, queue: deque[PendingDelivery]) -> None:
+        pending = queue.popleft()
+        if pending.attempts:
+            for waiting in queue:
+                waiting.tried = asyncio.Event()  # no failed delivery is in front of it any longer
+        pending.receipts.acknowledge(pending.effect_id, target)
 
-    def _put_down(self, key: tuple[str, str], line: deque[PendingDelivery]) -> None:
-        """Carry no more of this line; nobody waits for it any longer."""
-        for parcel in line:
-            parcel.tried.set()
-        if self._lines.get(key) is line:
-            del self._lines[key], self._carrying[key]
+    def _postpone(self, target: str, queue: deque[PendingDelivery]) -> None:
+        pending = queue[0]
+        wait = min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(pending.attempts, MOST_DOUBLINGS))
+        pending.due = later(self._clock.now(), wait)
+        pending.attempts += 1
+        pending.receipts.postpone(pending.effect_id, target, pending.attempts, pending.due)
+        for waiting in queue:
+            waiting.tried.set()
+
+    async def _stop(self, keys: list[_Key]) -> None:
+        workers = [self._workers[key] for key in keys]
+        for key, worker in zip(keys, workers, strict=True):
+            worker.cancel()
+            self._remove(key, self._queues[key])  # a task that has not begun yet does not run its `finally`
+        if workers:
+            await asyncio.wait(workers, timeout=CLOSING_GRACE)
+
+    def _remove(self, key: _Key, queue: deque[PendingDelivery]) -> None:
+        """Forget this queue, and release those who wait for it."""
+        for pending in queue:
+            pending.tried.set()
+        if self._queues.get(key) is queue:
+            del self._queues[key], self._workers[key]
 
 
 def _by_name(channels: Iterable[Channel]) -> dict[str, Channel]:
@@ -168,7 +185,7 @@ def _by_name(channels: Iterable[Channel]) -> dict[str, Channel]:
 
 
 def _name_of(channel: object) -> str:
-    """Its name, which is read once: under it stands in the outbox what is for this channel."""
+    """The name of the channel, which is read only once: the outbox stores deliveries under it."""
     if isinstance(channel, type) or not isinstance(channel, Channel) or not isinstance(name := channel.name, str):
         raise ConfigurationError("A channel is an object with a name and the method `deliver`.")
     if encodable(name) != name:

@@ -1,4 +1,4 @@
-"""Hands over what is said to the user, to every channel at once."""
+"""Delivers what is said to the user, through every channel."""
 
 from __future__ import annotations
 
@@ -14,26 +14,27 @@ from .port import Delivery
 
 
 class DeliveryPerformer:
-    """Carries out `DeliverToUser`. Nobody awaits it in the machine; it returns when the first attempts are over."""
+    """Carries out `DeliverToUser`. No state awaits that effect; the performer returns after the first attempts."""
 
-    def __init__(self, courier: DeliveryDispatcher) -> None:
-        self._courier = courier
+    def __init__(self, deliveries: DeliveryDispatcher) -> None:
+        self._deliveries = deliveries
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """Whom each delivery is for, as the outbox has it."""
-        return self._courier.targets
+        """The names of the channels, under which the outbox stores each delivery."""
+        return self._deliveries.targets
 
     async def __call__(self, effect: DeliverToUser, context: EffectContext) -> None:
-        """Try every channel once. One that fails does not hold up the others; it is told, and tried again."""
-        await self._courier.hand_in([(target, await parcel_of(effect, context, target)) for target in self.targets])
+        """Try every channel once. A channel that fails does not delay the others; it is reported, and tried again."""
+        deliveries = [(target, await make_pending_delivery(effect, context, target)) for target in self.targets]
+        await self._deliveries.submit(deliveries)
 
 
-async def parcel_of(
+async def make_pending_delivery(
     effect: DeliverToUser, context: EffectContext, target: str, attempts: int = 0, due: datetime | None = None
 ) -> PendingDelivery:
-    """The delivery as it goes to this channel. So many `attempts` have failed, and the next one comes when it is `due`,
-    None for at once."""
+    """The delivery for this channel. `attempts` are those that have failed, and the next one is made when it is `due`;
+    None means at once."""
     delivery = Delivery(
         text=text_of_reply(await context.words(effect.said), context.policy),
         conversation_id=context.conversation_id,
@@ -42,16 +43,16 @@ async def parcel_of(
         key=context.key(effect.effect_id),
         origin=await context.origin(effect.said),
     )
-    tell = partial(_tell, context, effect.effect_id, delivery, target)
-    return PendingDelivery(delivery, effect.effect_id, context.receipts, tell, attempts, due)
+    report = partial(_report, context, effect.effect_id, delivery, target)
+    return PendingDelivery(delivery, effect.effect_id, context.receipts, report, attempts, due)
 
 
-def _tell(context: EffectContext, effect_id: int, delivery: Delivery, target: str, sentence: str | None) -> None:
-    told = {"key": delivery.key, "channel": target, "turn": delivery.turn, "ordinal": delivery.ordinal}
-    if sentence is None:
-        context.progress(effect_id, "delivered", told)
+def _report(context: EffectContext, effect_id: int, delivery: Delivery, target: str, fault: str | None) -> None:
+    data = {"key": delivery.key, "channel": target, "turn": delivery.turn, "ordinal": delivery.ordinal}
+    if fault is None:
+        context.progress(effect_id, "delivered", data)
     else:
-        context.progress(effect_id, "delivery_failed", {**told, "sentence": sentence})
+        context.progress(effect_id, "delivery_failed", {**data, "sentence": fault})
 
 
 if TYPE_CHECKING:

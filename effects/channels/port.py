@@ -1,4 +1,4 @@
-"""The port behind which a way to the user stands: a loudspeaker, a chat window, a webhook, a list in a test."""
+"""The port of channels: a loudspeaker, a chat window, a webhook, a list in a test."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Protocol, runtime_checkable
 
 
 class NotTaken(Exception):
-    """A channel did not take a delivery. Why not stands in the error: a sentence without secrets, for watchers."""
+    """A channel did not take a delivery. The message says why, in a sentence without secrets: watchers read it."""
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """Something to hand over to the user.
+    """Something to deliver to the user.
 
-    It is the `ordinal`-th of its turn, counted from 1. `key` is the same each time this delivery is tried, so whoever
-    receives it can recognise a repeated one. `origin` names the agent that wrote the text, where it is passed on as it
-    was; else it is empty.
+    It is the `ordinal`-th delivery of its turn, counted from 1. `key` is the same at each attempt, so a receiver can
+    recognise a repeated delivery. `origin` names the agent that wrote the text if it is passed on unchanged; otherwise
+    it is empty.
     """
 
     text: str
@@ -29,18 +29,18 @@ class Delivery:
 
 @runtime_checkable
 class Channel(Protocol):
-    """A way to the user. It has a name, and one method."""
+    """A way to the user, with a name and one method."""
 
     @property
     def name(self) -> str:
-        """Under which its failures are told; no two channels of an engine share one."""
+        """The name under which failures are reported. No two channels of an engine have the same name."""
         ...
 
     async def deliver(self, delivery: Delivery) -> None:
-        """Hand it over; return when the user has it, or will have it without fail.
+        """Deliver it, and return when the user has it or is certain to receive it.
 
-        Whatever this raises says that it was not delivered; `NotTaken` tells watchers why. It is given two seconds: a
-        channel that takes longer to reach its user takes the text over and returns. Do not wait here for the same
-        conversation (`send`, `compact`): it waits for this; say `wait=False`.
+        Any exception means that it was not delivered; the message of `NotTaken` is shown to watchers. An attempt may
+        take two seconds. A channel that needs longer takes the text over and returns. Do not wait here for the same
+        conversation (`send`, `compact`), because it waits for this attempt; use `wait=False`.
         """
         ...

@@ -1,8 +1,7 @@
-"""Signs what is posted to others, so that they can tell it from what strangers post.
+"""Signs webhooks, so that receivers can tell them from requests of strangers.
 
 The scheme is that of Standard Webhooks 1.0.0 (https://www.standardwebhooks.com): HMAC-SHA256 over the id, the time of
-the attempt and the body, with a secret that both sides know. For those who receive it there are libraries in most
-languages.
+the attempt and the body, with a secret that both sides know. There are libraries for receivers in most languages.
 """
 
 from __future__ import annotations
@@ -17,35 +16,35 @@ from ...states.errors import ConfigurationError
 
 PREFIX = "whsec_"
 SHORTEST, LONGEST = 24, 64
-"""How many bytes a secret has, by the standard."""
+"""How many bytes a secret has, according to the standard."""
 
 
 class WebhookSecret:
-    """A secret to sign with, given as the standard writes it: `whsec_` and base64 of 24 to 64 random bytes.
+    """A secret to sign with, in the form of the standard: `whsec_` and base64 of 24 to 64 random bytes.
 
-    To make one: `"whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()`; one for each receiver. It is in no
-    `repr` and in no error. Raises `ConfigurationError` for any other text.
+    To make one: `"whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()`; use another for each receiver. It
+    appears in no `repr` and in no error. Raises `ConfigurationError` for any other text.
     """
 
     def __init__(self, text: str) -> None:
         try:
             self._key = base64.b64decode(text.removeprefix(PREFIX), validate=True)
         except (AttributeError, TypeError, ValueError):
-            raise ConfigurationError(_WANTED) from None
+            raise ConfigurationError(_EXPECTED) from None
         if not text.startswith(PREFIX) or not SHORTEST <= len(self._key) <= LONGEST:
-            raise ConfigurationError(_WANTED)
+            raise ConfigurationError(_EXPECTED)
 
     def headers(self, key: str, timestamp: int, body: bytes) -> Mapping[str, str]:
-        """The headers that sign this body: `key` is its id, and `timestamp` the time of the attempt in Unix seconds.
+        """The headers that sign this body. `key` is its id, and `timestamp` the time of the attempt in Unix seconds.
         `Pure.`"""
-        # What stands between the dots of the signed text has none, or one text could be read as another.
+        # Dots separate the parts of the signed text, so the id must hold none: another split could have the same text.
         id_ = quote(key, safe="/").replace(".", "%2E")
-        signed = hmac.digest(self._key, f"{id_}.{timestamp}.".encode() + body, sha256)
+        signature = hmac.digest(self._key, f"{id_}.{timestamp}.".encode() + body, sha256)
         return {
             "webhook-id": id_,
             "webhook-timestamp": str(timestamp),
-            "webhook-signature": f"v1,{base64.b64encode(signed).decode()}",
+            "webhook-signature": f"v1,{base64.b64encode(signature).decode()}",
         }
 
 
-_WANTED = f"The secret of a webhook is {PREFIX} and base64 of {SHORTEST} to {LONGEST} bytes."
+_EXPECTED = f"The secret of a webhook is {PREFIX} and base64 of {SHORTEST} to {LONGEST} bytes."

@@ -1,8 +1,8 @@
-"""Hands what is said to whoever listens in the same program: a web page's connection, another part of an application.
+"""Delivers to subscribers in the same program, such as the connection of a web page.
 
-Any number of subscribers listen, each at its own pace and with a memory of its own. The memory has a bound, so that one
-that stands still does not fill the program's; what then does not fit is not lost in silence: the subscriber is told how
-much it was, and can read it again from `Conversation.updates`, which misses nothing.
+There may be any number of subscribers. Each has a memory of its own and reads at its own pace. The memory is limited,
+so that a subscriber that stops reading does not exhaust the program's. If its memory is full, the oldest deliveries are
+dropped, and the subscriber learns how many; it can read them from `Conversation.updates`, which misses nothing.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ...states.errors import ConfigurationError, TurnwiseError
 from .port import Delivery
 
 MEMORY = 256
-"""How many deliveries wait for a subscriber that does not take them. Ours: more than anybody listens to at once."""
+"""How many deliveries wait for a subscriber that does not read: more than a user would want to hear at once."""
 
 
 class Lagged(TurnwiseError):
-    """A subscriber was too slow for its memory: the oldest `missed` deliveries that waited for it were dropped. Go on
-    iterating for those that are left."""
+    """A subscriber read too slowly, and the oldest `missed` deliveries in its memory were dropped. Continue iterating
+    for the others."""
 
     def __init__(self, missed: int) -> None:
         super().__init__(f"The subscriber was too slow, and missed {missed} of the deliveries.")
@@ -32,19 +32,19 @@ class Lagged(TurnwiseError):
 class StreamChannel:
     """A channel to subscribe to.
 
-    A delivery is handed over when it waits in the memory of everybody who is subscribed; without subscribers that is at
-    once. All subscribers live in the event loop of the engine.
+    A delivery has arrived when it is in the memory of every subscriber; without subscribers it has arrived at once. All
+    subscribers must run in the event loop of the engine.
     """
 
     def __init__(self, *, name: str = "stream") -> None:
         self.name = name
-        # A subscriber that was dropped without a word must not collect deliveries for ever.
+        # A subscriber that was forgotten without being closed must not collect deliveries for ever.
         self._subscriptions: WeakSet[Subscription] = WeakSet()
 
     def subscribe(self, conversation_id: str | None = None, *, memory: int = MEMORY) -> Subscription:
-        """Listen from now on, to one conversation or to all of them, with a memory for so many deliveries.
+        """Subscribe from now on to one conversation, or to all of them, with a memory for so many deliveries.
 
-        Raises `ConfigurationError` for a memory that holds none.
+        Raises `ConfigurationError` for a memory of less than one delivery.
         """
         given: object = memory
         if not isinstance(given, int) or given < 1:
@@ -54,21 +54,21 @@ class StreamChannel:
         return subscription
 
     async def deliver(self, delivery: Delivery) -> None:
-        """Hand it to all subscribers; nobody is waited for."""
+        """Put it into the memory of every subscriber. Does not wait for any of them."""
         for subscription in tuple(self._subscriptions):
             subscription.offer(delivery)
 
     def close(self) -> None:
-        """End all subscriptions: each still gives what waits in its memory."""
+        """End all subscriptions. Each still yields what is in its memory."""
         for subscription in tuple(self._subscriptions):
             subscription.close()
 
 
 class Subscription:
-    """What one subscriber listens to: an async iterator of deliveries. Get it from `StreamChannel.subscribe`.
+    """An async iterator of deliveries, in the order in which they arrived. Get it from `StreamChannel.subscribe`.
 
-    In the order in which they came; after a crash a delivery may come again, under the same `key`. Close it, or leave
-    its `with` block, to listen no longer.
+    After a crash a delivery may be repeated, with the same `key`. Close the subscription, or leave its `with` block, to
+    end it.
     """
 
     def __init__(self, conversation_id: str | None, memory: int) -> None:
@@ -79,7 +79,7 @@ class Subscription:
         self._closed = False
 
     def offer(self, delivery: Delivery) -> None:
-        """Put a delivery into the memory, if it is for this subscriber."""
+        """Put a delivery into the memory if it belongs to a conversation of this subscriber."""
         if self._closed or self._conversation_id not in (None, delivery.conversation_id):
             return
         self._missed += len(self._waiting) == self._waiting.maxlen
@@ -87,7 +87,7 @@ class Subscription:
         self._changed.set()
 
     def close(self) -> None:
-        """Listen no longer. What waits still comes, then the iteration ends."""
+        """Take no more deliveries. The iteration ends after those in the memory."""
         self._closed = True
         self._changed.set()
 
@@ -95,7 +95,7 @@ class Subscription:
         return self
 
     async def __anext__(self) -> Delivery:
-        """The next delivery. Raises `Lagged` once where some were dropped."""
+        """Return the next delivery. Raises `Lagged`, once, if deliveries in front of it were dropped."""
         while not self._waiting:
             if self._closed:
                 raise StopAsyncIteration

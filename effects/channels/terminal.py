@@ -1,6 +1,6 @@
-"""Prints what is said to the user: the plainest way to people, and the one beside a loudspeaker (case S20).
+"""Prints what is said to the user, alone or beside a voice that speaks it.
 
-It needs nothing beyond Python. The command `turnwise` does not use it: that one also shows what goes on meanwhile.
+It needs nothing but Python. The command `turnwise` does not use it, because that also shows what happens in between.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from .port import Delivery
 
 
 class TerminalChannel:
-    """Writes each delivery on stdout, or on the `output` given, and a line break behind it.
+    """Writes each delivery on stdout, or on the given `output`, followed by a line break.
 
-    The text stands there as it was said (case B3), except for what would command a terminal: control characters are
-    left out. What the output's encoding does not know comes out as "?". It waits for the output as `print` does.
+    The text is written unchanged, except that control characters, which a terminal would obey, are left out. Characters
+    that the output's encoding does not have are written as "?". It blocks on the output as `print` does.
     """
 
     def __init__(self, output: TextIO | None = None, *, name: str = "terminal") -> None:
@@ -24,14 +24,14 @@ class TerminalChannel:
         self._output = output
 
     async def deliver(self, delivery: Delivery) -> None:
-        """Print it. Raises OSError when nobody reads the output any more, and ValueError when it is closed."""
+        """Print it. Raises OSError if nobody reads the output any more, and ValueError if it is closed."""
         output = self._output or sys.stdout
         if output is None:
             raise OSError("There is no stdout to write on.")
-        output.write(f"{_known(printable(delivery.text), getattr(output, 'encoding', None))}\n")
+        output.write(f"{_encodable(printable(delivery.text), getattr(output, 'encoding', None))}\n")
         output.flush()
 
 
-def _known(text: str, encoding: str | None) -> str:
-    """The text with what this encoding does not know replaced; one that is held in memory knows everything."""
+def _encodable(text: str, encoding: str | None) -> str:
+    """The text with "?" for characters that the encoding does not have. An output in memory has no encoding."""
     return text if encoding is None else text.encode(encoding, "replace").decode(encoding)

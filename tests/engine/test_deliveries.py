@@ -13,8 +13,7 @@ import pytest
 
 from turnwise import Conversation, Delivery, Engine, EngineClosed, Speech, StoreError, presets, tool
 from turnwise.effects import dispatcher
-from turnwise.effects.channels import attempt
-from turnwise.effects.channels import delivery_dispatcher as courier
+from turnwise.effects.channels import attempt, delivery_dispatcher
 from turnwise.effects.receipts import Receipts
 from turnwise.persistence.errors import Damaged
 from turnwise.persistence.maintenance.doctor import examine, mend
@@ -284,7 +283,7 @@ class TestTheNextProcess:
     ) -> None:
         """At least once: nobody knows whether it arrived."""
         monkeypatch.setattr(dispatcher, "SENDING_GRACE", 0)  # as long as a process has that is told to end
-        monkeypatch.setattr(courier, "LAST_ATTEMPT", 0)
+        monkeypatch.setattr(delivery_dispatcher, "LAST_ATTEMPT", 0)
         gate, clock = Gate(), ManualClock()
         stuck = RecordingChannel(lambda delivery: gate(), name="line")
         llm = ScriptedLlm([call("talk", text="a"), reply("…")])
@@ -461,14 +460,14 @@ class TestConversationsThatAreOver:
 async def test_a_line_that_is_dropped_before_its_first_attempt_holds_nobody_up() -> None:
     """What a deleted conversation left is not waited for, however soon that is."""
     channel = RecordingChannel(name="line")
-    carrying = courier.DeliveryDispatcher([channel], ManualClock())
-    parcel = courier.PendingDelivery(said("a"), 1, cast(Receipts, None), lambda sentence: None)
+    deliveries = delivery_dispatcher.DeliveryDispatcher([channel], ManualClock())
+    pending = delivery_dispatcher.PendingDelivery(said("a"), 1, cast(Receipts, None), lambda sentence: None)
 
     async with asyncio.timeout(60):
-        carrying.take_up("line", parcel)
-        await carrying.drop(parcel.delivery.conversation_id)
-        await carrying.tried()
-        await parcel.tried.wait()
+        deliveries.resume("line", pending)
+        await deliveries.drop(pending.delivery.conversation_id)
+        await deliveries.wait_until_tried()
+        await pending.tried.wait()
 
     assert channel.texts == []
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from turnwise.effects.channels.attempt import attempt
 from turnwise.effects.channels.delivery_dispatcher import DeliveryDispatcher, PendingDelivery
-from turnwise.effects.channels.port import Channel
 from turnwise.persistence.errors import StoreConflict
 from turnwise.persistence.sqlite import recorder, transaction
 from turnwise.persistence.sqlite.receipts import PendingReceipts, Receipt
@@ -110,44 +109,44 @@ class KeepsOneReceipt(Writer):
 class ForgetsWhatWasLeft(DeliveryDispatcher):
     """What an earlier process could not deliver stays where it is."""
 
-    def take_up(self, target: str, parcel: PendingDelivery) -> None:  # noqa: D102
+    def resume(self, target: str, pending: PendingDelivery) -> None:  # noqa: D102
         pass
 
 
 class TakesUpBackwards(DeliveryDispatcher):
     """What an earlier process left is delivered beginning with what was said last."""
 
-    def take_up(self, target: str, parcel: PendingDelivery) -> None:  # noqa: D102
-        super().take_up(target, parcel)
-        self._lines[parcel.delivery.conversation_id, target].rotate(1)
+    def resume(self, target: str, pending: PendingDelivery) -> None:  # noqa: D102
+        super().resume(target, pending)
+        self._queues[pending.delivery.conversation_id, target].rotate(1)
 
 
 class DeliversOutOfOrder(DeliveryDispatcher):
     """What cannot be delivered makes room for what comes behind it."""
 
-    async def _bring(self, channel: Channel, line: deque[PendingDelivery]) -> None:
-        await super()._bring(channel, line)
-        line.rotate(-1)
+    async def _try_first(self, target: str, queue: deque[PendingDelivery]) -> None:
+        await super()._try_first(target, queue)
+        queue.rotate(-1)
 
 
 class GivesUp(DeliveryDispatcher):
     """It tries once."""
 
-    async def _bring(self, channel: Channel, line: deque[PendingDelivery]) -> None:
-        parcel = line.popleft()
-        await attempt(channel, parcel.delivery)
-        parcel.receipts.acknowledge(parcel.effect_id, channel.name)
-        parcel.tried.set()
+    async def _try_first(self, target: str, queue: deque[PendingDelivery]) -> None:
+        pending = queue.popleft()
+        await attempt(self._channels[target], pending.delivery)
+        pending.receipts.acknowledge(pending.effect_id, target)
+        pending.tried.set()
 
 
 class AcknowledgesFirst(DeliveryDispatcher):
     """It takes the receipt before it hands over."""
 
-    async def hand_in(self, parcels: Iterable[tuple[str, PendingDelivery]]) -> None:  # noqa: D102
-        given = tuple(parcels)
-        for target, parcel in given:
-            parcel.receipts.acknowledge(parcel.effect_id, target)
-        await super().hand_in(given)
+    async def submit(self, deliveries: Iterable[tuple[str, PendingDelivery]]) -> None:  # noqa: D102
+        given = tuple(deliveries)
+        for target, pending in given:
+            pending.receipts.acknowledge(pending.effect_id, target)
+        await super().submit(given)
 
 
 WRITERS = (

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from turnwise import ConfigurationError
-from turnwise.effects.channels.speech.voices import ESPEAK, PYTTSX3, Voice, speak, voices_here
+from turnwise.effects.channels.speech.voices import ESPEAK, PYTTSX3, Voice, find_voices, speak
 
 WORDS = "The table is booked for two, at half past six."
 
@@ -30,7 +30,7 @@ BREAKS = program("sys.exit(1)", "breaks")
 def voice_that_works(name: str, folder: Path) -> Voice:
     """The voice of this name, if it works here; else the test is skipped, with the reason."""
     try:
-        voice = next((voice for voice in voices_here() if voice.name == name), None)
+        voice = next((voice for voice in find_voices() if voice.name == name), None)
     except ConfigurationError:
         voice = None
     if voice is None:

@@ -1,8 +1,8 @@
-"""Speaks what stands on stdin with pyttsx3: `python pyttsx3_voice.py [-w FILE]`.
+"""Speaks the text on stdin with pyttsx3: `python pyttsx3_voice.py [-w FILE]`.
 
-It is run by its path, in a process of its own, because on some systems pyttsx3 works in the main thread only, plays
-inside a callback during which nothing stops it, tells of its files on stdout, and where playing fails does not say so.
-A process can be ended at any moment, writes where it is told to, and has an exit code: 0 if the text was spoken.
+It runs as a script in a process of its own. On some systems pyttsx3 works only in the main thread, plays inside a
+callback that cannot be stopped, prints the names of its files on stdout, and does not report that playing failed. A
+process can be ended at any moment, and has an exit code: 0 if the text was spoken.
 """
 
 import ctypes
@@ -17,13 +17,13 @@ from threading import Event
 from typing import Any
 
 PLAYER = "aplay"
-"""What plays a file on Linux; pyttsx3 uses it there, too."""
+"""The program that plays a file on Linux, as pyttsx3 does."""
 
 ESPEAK = "libespeak-ng.so.1"
 
 
 def speak(text: str, file: Path | None) -> None:
-    """Speak into the file, or aloud. Raises whatever goes wrong."""
+    """Speak into the file, or aloud if there is none. Raises any error."""
     if file is not None:
         _into(text, file)
     elif sys.platform.startswith("linux"):
@@ -47,25 +47,25 @@ def _into(text: str, file: Path) -> None:
 
 def _engine() -> Any:
     if sys.platform.startswith("linux"):
-        _borrow_espeak()
+        _load_espeak()
     return importlib.import_module("pyttsx3").init()
 
 
-def _borrow_espeak() -> None:
-    """Where the system has no espeak-ng, which pyttsx3 speaks with on Linux, load the one that the package
-    espeakng-loader brings, if that is installed: whoever asks for a library by this name then gets what is loaded."""
+def _load_espeak() -> None:
+    """Load espeak-ng, with which pyttsx3 speaks on Linux, from the package espeakng-loader if the system has none. A
+    later request for a library of this name then gets the loaded one."""
     try:
         ctypes.CDLL(ESPEAK)
     except OSError:
         if find_spec("espeakng_loader"):
-            lent = importlib.import_module("espeakng_loader")
-            os.environ["ESPEAK_DATA_PATH"] = lent.get_data_path()
-            ctypes.CDLL(lent.get_library_path())
+            loader = importlib.import_module("espeakng_loader")
+            os.environ["ESPEAK_DATA_PATH"] = loader.get_data_path()
+            ctypes.CDLL(loader.get_library_path())
 
 
 def _run(engine: Any) -> None:
-    """Do what was asked of the engine, and return when it has ended. On Linux `runAndWait` returns after 10 ms, while
-    a thread of espeak-ng still works: a longer text, or a busy machine, needs more."""
+    """Have the engine speak, and return when it has finished. On Linux `runAndWait` returns after 10 ms although a
+    thread of espeak-ng still works."""
     started, ended = Event(), Event()
     faults: list[BaseException | None] = []
 
@@ -73,7 +73,7 @@ def _run(engine: Any) -> None:
         faults.append(fault)
         ended.set()
 
-    sys.unraisablehook = lambda unraisable: fail(unraisable.exc_value)  # what fails in that thread is reported here
+    sys.unraisablehook = lambda unraisable: fail(unraisable.exc_value)  # Python reports errors of that thread here
     engine.connect("started-utterance", lambda name: started.set())
     engine.connect("finished-utterance", lambda name, completed: ended.set())
     engine.connect("error", lambda name, exception: fail(exception))

@@ -1,8 +1,8 @@
-"""Text without its markup, to be read aloud: nobody wants to hear asterisks, or an address letter by letter.
+"""Removes the markup from a text that is to be spoken. Nobody wants to hear asterisks, or a URL letter by letter.
 
-The markup is Markdown and the little HTML that stands in it, since that is what models write, also where they were
-asked not to (case S20). It is taken out plainly, line by line, and what is no markup stays: `snake_case`, 2 * 3, a < b.
-Nothing is looked for in pairs across the text, so that the time it takes grows with the length of the text only.
+The markup is Markdown with a little HTML, which models write even if they are asked not to. It is removed line by line,
+and what is not markup remains: `snake_case`, 2 * 3, a < b. No pattern spans lines, so the time is proportional to the
+length of the text.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from collections.abc import Iterable, Iterator
 from ...text import printable
 
 CODE = "There is code to read here."
-"""What is said in place of a block of code, unless a host has other words for it."""
+"""What is said in place of a block of code, unless the application gives another text."""
 
-# Lines are stripped before they are looked at.
+# The patterns are applied to lines without leading and trailing blanks.
 _FENCE = re.compile(r"`{3,}|~{3,}")
 _RULE = re.compile(r"(?:[-*_=]\s*){3,}|\|?(?:\s*:?-+:?\s*\|)+(?:\s*:?-+:?)?")
-"""A line across the page, or the one under the heads of a table."""
+"""A horizontal rule, or the line under the heading of a table."""
 _DEFINITION = re.compile(r"\[[^\]\n]{1,200}\]:\s+\S.*")
-"""The address of a link that stands elsewhere."""
+"""The URL of a link that is used elsewhere."""
 
 _QUOTED = re.compile(r"(?:>\s?)+")
 _MARKER = re.compile(r"(?:#{1,6}|[-*+•](?:\s+\[[ xX]\])?)\s+")
-"""What stands before a heading or an item of a list, and is not said."""
+"""The mark in front of a heading or an item of a list, which is not spoken."""
 _NUMBER = re.compile(r"\d{1,9}[.)]\s")
-"""What stands before an item, and is said."""
+"""The number in front of an item, which is spoken."""
 _CLOSING = re.compile(r"\s#+$")
-"""What may stand behind a heading."""
+"""The marks behind a heading."""
 
 _IMAGE_OR_LINK = re.compile(
     r"!?\[([^\[\]\n]*)\](?:\([^()\s]*(?:\([^()\s]*\)[^()\s]*)?(?:\s+\"[^\"\n]*\")?\)|\[[^\[\]\n]*\])"
@@ -46,16 +46,18 @@ _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 _END_OF_SENTENCE = (".", "!", "?", ":", ";", ",", "…", "。", "\uff01", "\uff1f")
 
 
-def speakable(text: str, code: str = CODE) -> str:
-    """The text as one would read it to somebody: links by their words, addresses by their host, rows of tables with
-    commas, a pause behind headings and items, and `code` in place of each block of code. Empty if there is nothing to
-    say. `Pure.`"""
-    lines = (_spoken(line) for line in _without_code(printable(text).splitlines(), code))
+def make_speakable(text: str, code: str = CODE) -> str:
+    """The text as a person would read it to somebody; empty if there is nothing to say.
+
+    Links become their words, URLs their host, and rows of tables are separated by commas. Headings and items end with a
+    full stop, which makes a pause. `code` stands in place of each block of code. `Pure.`
+    """
+    lines = (_make_line_speakable(line) for line in _replace_code(printable(text).splitlines(), code))
     return "\n".join(line for line in lines if any(map(str.isprintable, line.strip()))).strip()
 
 
-def _without_code(lines: Iterable[str], code: str) -> Iterator[str]:
-    """The lines outside of blocks of code. A block that nobody ends goes on to the end of the text."""
+def _replace_code(lines: Iterable[str], code: str) -> Iterator[str]:
+    """The lines, with `code` in place of each block of code. A block without an end goes on to the end of the text."""
     fence = ""
     for line in map(str.strip, lines):
         found = _FENCE.match(line)
@@ -69,20 +71,20 @@ def _without_code(lines: Iterable[str], code: str) -> Iterator[str]:
             yield line
 
 
-def _spoken(line: str) -> str:
-    """One line outside of code, stripped."""
+def _make_line_speakable(line: str) -> str:
+    """A stripped line outside of code without its markup."""
     line = _QUOTED.sub("", line, count=1) if line.startswith(">") else line
     if _RULE.fullmatch(line) or _DEFINITION.fullmatch(line):
         return ""
     marker = _MARKER.match(line)
-    spoken = _words(_CLOSING.sub("", line[marker.end() :]) if marker else line)
+    spoken = _remove_inline_markup(_CLOSING.sub("", line[marker.end() :]) if marker else line)
     is_block = bool(marker or _NUMBER.match(line))
     if spoken.startswith("|") or spoken.endswith("|"):
         spoken, is_block = ", ".join(cell.strip() for cell in spoken.split("|") if cell.strip()), True
     return f"{spoken}." if is_block and spoken and not spoken.endswith(_END_OF_SENTENCE) else spoken
 
 
-def _words(line: str) -> str:
+def _remove_inline_markup(line: str) -> str:
     line = _IMAGE_OR_LINK.sub(r"\1", line)
     line = _ADDRESS.sub(_host, line)
     line = _TAG.sub("", line)
@@ -91,6 +93,6 @@ def _words(line: str) -> str:
 
 
 def _host(address: re.Match[str]) -> str:
-    """Of an address only the host, and the end of the sentence if it stands there."""
+    """The host of a URL, with the punctuation that follows the URL."""
     host, path = address[1], address[2] or ""
     return f"{host}{path[-1]}" if path.endswith(_END_OF_SENTENCE) else host

@@ -14,7 +14,7 @@ import pytest
 
 from turnwise import ConfigurationError, Delivery, Engine, WebhookChannel, presets
 from turnwise.effects.channels import attempt
-from turnwise.effects.channels import delivery_dispatcher as courier
+from turnwise.effects.channels.delivery_dispatcher import FIRST_WAIT
 from turnwise.effects.channels.port import NotTaken
 from turnwise.effects.channels.signing import WebhookSecret
 from turnwise.testing import (
@@ -141,7 +141,7 @@ async def test_it_is_posted_again_until_it_is_taken_and_in_order(database: Path)
             known = (turn.status, other.texts, dict(receiver.taken))
             for posts in (3, 4):  # "a" again and "b", which fails; "b" again
                 await clock.until_asleep()
-                await clock.advance(courier.FIRST_WAIT)
+                await clock.advance(FIRST_WAIT)
                 await until(lambda posts=posts: len(receiver.posts) == posts)
             await watcher.stop()
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from turnwise import ConfigurationError, Delivery, Engine, Rewording, SpeechChannel, TerminalChannel, presets
 from turnwise.effects.channels.speech import channel as speech
 from turnwise.effects.channels.speech import voices
-from turnwise.effects.channels.speech.spoken_text import CODE, speakable
+from turnwise.effects.channels.speech.spoken_text import CODE, make_speakable
 from turnwise.effects.channels.speech.voices import ESPEAK, PYTTSX3
 from turnwise.testing import FunctionLlm, ScriptedLlm, call, calls, failure, reply
 from turnwise.testing.crashes import Process
@@ -326,7 +326,7 @@ class TestSpeaking:
 
     async def test_a_voice_that_hangs_is_cut_off(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """After so long that no text takes it."""
-        monkeypatch.setattr(voices, "PATIENCE", 0.1)
+        monkeypatch.setattr(voices, "TIMEOUT", 0.1)
         channel = SpeechChannel(into=tmp_path, voices=[HANGS, WRITES])
 
         await channel.deliver(said("a"))
@@ -545,16 +545,16 @@ class TestMarkup:
     )
     def test_what_is_left_is_what_one_would_say(self, text: str, spoken: str) -> None:
         """Emphasis, headings, lists, quotes, code, links, addresses, tables, rules, HTML; what is no markup stays."""
-        assert speakable(text) == spoken
+        assert make_speakable(text) == spoken
 
     def test_what_stands_for_code_is_for_the_host_to_say(self) -> None:
         """In the language of its users."""
-        assert speakable("```\nx\n```", code="Siehe Bildschirm.") == "Siehe Bildschirm."
+        assert make_speakable("```\nx\n```", code="Siehe Bildschirm.") == "Siehe Bildschirm."
 
     @given(st.text(alphabet=st.sampled_from("ab *_`~#->[]()!|\\<>&;:/.1\n"), max_size=60))
     def test_words_are_never_lost_outside_of_markup(self, text: str) -> None:
         """Whatever is said, it does not fail, and a line of plain words beside it comes out as it is."""
-        spoken = speakable(f"Plain words.\n\n{text}")
+        spoken = make_speakable(f"Plain words.\n\n{text}")
 
         assert spoken.startswith("Plain words.")
 
@@ -563,4 +563,4 @@ class TestMarkup:
     )
     def test_the_time_it_takes_grows_with_the_text(self, piece: str) -> None:
         """Hostile repetitions of any mark end; where the time grew with the square, this would take minutes."""
-        speakable(piece * 20_000)
+        make_speakable(piece * 20_000)
