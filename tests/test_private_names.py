@@ -62,13 +62,14 @@ KNOWN: dict[str, set[str]] = {
         "_take",
     },
     "tests/support/planted_stores.py": {
-        "_bring",
+        "_channels",
         "_commit",
         "_commit_alone",
         "_commit_together",
         "_driver",
-        "_lines",
+        "_queues",
         "_receipts",
+        "_try_first",
     },
     "tests/support/store_internals.py": {"_database", "_writing"},
 }

@@ -220,9 +220,7 @@ class SpeechChannel:
                 if not partial_file.exists():
                     return "it wrote nothing"
                 partial_file.replace(utterance.file)
-        except (
-            Exception
-        ) as error:  # the voice may be the application's; only this thread can speak the rest of the queue
+        except Exception as error:  # a voice of the application may raise anything; this thread must go on
             logger.warning("The voice %s cannot be used.", voice.name, exc_info=error)
             return getattr(error, "strerror", None) or type(error).__name__
         finally:
