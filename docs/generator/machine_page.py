@@ -1,8 +1,7 @@
-"""Writes the page about the machine, `docs/machine.md`, which answers "what if" for every state and every event.
+"""Writes docs/machine.md, the page that says what every event does in every state.
 
-A table of all pairs would be too wide to be read, and would say the same thing a dozen times. So each state has a
-section of its own that says only what it does in its own way, and names the rest: what it does as most busy states do
-stands once, in a section before. What no section names is ignored.
+A table of all pairs would be too wide to read and would repeat itself. So each state has a section with only its own
+answers and refers to one section for what most busy states have in common. What no section names is ignored.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from turnwise.states.table import TABLE
 
 
 def markdown(picture: str) -> str:
-    """The page around the full picture: events, every pair of state and event, junctions and guards. `Pure.`"""
+    """Return the page around the full picture: events, every pair of state and event, junctions, guards. `Pure.`"""
     parts = [
         "# The machine",
         "A conversation rests in a state until an event happens. This page shows what comes of every event in every "
@@ -119,12 +118,12 @@ def _about_state(state: type[State], shared: dict[type[Event], tuple[Entry, ...]
 
 
 def _answers(state: type[State]) -> list[tuple[type[Event], tuple[Entry, ...]]]:
-    """What the table says about each event that it mentions."""
+    """The entries of the table, for each event that the state mentions."""
     return [(event, entries(state, event)) for event in dict.fromkeys(entry.event for entry in TABLE[state])]
 
 
 def _table(answers: Sequence[tuple[type[Event], tuple[Entry, ...]]]) -> Iterator[str]:
-    """A row for each entry; events that are answered alike share theirs."""
+    """One table row for each entry. Events with the same entries share theirs."""
     events_of: dict[tuple[str, ...], list[type[Event]]] = {}
     for event, answer in answers:
         events_of.setdefault(tuple(_cells(entry, answer) for entry in answer), []).append(event)
@@ -167,7 +166,7 @@ def _way(branch: Branch, junction: Junction) -> str:
 
 
 def _named() -> list[Callable[..., Any]]:
-    """The functions that the page names: first the guards, in the order of the table, then the reasons to refuse."""
+    """The functions that the page names: the guards in the order of the table, then the reasons of refusals."""
     said = [entry for state in STATES for entry in TABLE[state]]
     branches = [branch for junction in junctions() for branch in junction.branches]
     guards = [choice.when for choice in (*said, *branches) if choice.when is not None]
@@ -187,7 +186,7 @@ def _listed(events: Sequence[type[Event]]) -> str:
 
 
 def _in_short(thing: Callable[..., Any]) -> str:
-    """The first sentence of what something says about itself, or else its name in words."""
+    """The first sentence of the docstring, or the name in words if there is none."""
     if thing.__doc__ is None:
         return f"{thing.__name__.replace('_', ' ').capitalize()}."
     return re.split(r"(?<=\.)\s", " ".join(thing.__doc__.split()), maxsplit=1)[0]

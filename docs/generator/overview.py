@@ -1,13 +1,12 @@
-"""The picture for newcomers: where a conversation can rest, and what leads from one state to the next.
+"""Draws the picture for newcomers: where a conversation can rest, and what leads from one state to the next.
 
-The whole table is too much for a first look (`diagram` draws it). What is left out here is left out by rules that read
-the table, never by a list that somebody would have to keep:
+The whole table is too much for a first look; `hosts.diagrams.mermaid` draws it. What the overview leaves out follows
+from rules over the table, not from a list that somebody has to maintain:
 
-- how a choice is made, what changes something without leading anywhere, and what a crash brings;
-- a junction, if one of its ways out can stand for it: a state from which all its other ways out follow. A turn that
-  may begin with a search in older conversations is drawn as if it always did, since whatever comes without the search
-  comes after it as well. Only what really parts ways remains a junction;
-- what is drawn already: what most busy states do is drawn once, and so is what a state does just as `Idle` does.
+- choices, rows that stay in their state, and crashes are left out;
+- a junction is left out if one of the states that it leads to can stand for it, because all its other ways out follow
+  from that state. A turn that may begin with a search in older conversations is drawn as if it always did;
+- what most busy states have in common is drawn once, and a state that does the same as `Idle` does not repeat it.
 
 Every arrow that is drawn is a way that the machine can take.
 """
@@ -37,20 +36,20 @@ Way: TypeAlias = tuple[type[Event], Target]
 """An event, and where it leads."""
 
 Arrows: TypeAlias = dict[tuple[str, str], tuple[type[Event], ...]]
-"""Which events lead from one node to another. What leaves a junction has none."""
+"""The events that lead from one node to another. An arrow out of a junction has none."""
 
 PACKED = '%%{init: {"flowchart": {"nodeSpacing": 20, "rankSpacing": 30, "padding": 10}}}%%'
-"""Mermaid's own spacing would make the picture too wide to be read on a page."""
+"""Mermaid's default spacing would make the picture too wide to be read on a page."""
 
 
 def overview() -> str:
-    """The states and how they follow on each other, as a Mermaid flowchart. `Pure.`
+    """Return the states and how they follow each other, as a Mermaid flowchart. `Pure.`
 
-    Two nodes that lead to each other share a line with two heads. The order of the lines matters: Mermaid lays out from
-    the first one on, so the conversation runs from the top to the bottom.
+    Two nodes that lead to each other share a line with two heads. Mermaid places the nodes in the order of the lines,
+    so the conversation runs from top to bottom.
     """
     arrows = _simplified(_arrows())
-    nodes = _in_order_of_the_story(arrows)
+    nodes = _in_order(arrows)
     lines = [
         f"start(( )) -->|{Opened.__name__}| {Idle.__name__}",
         *(f"{end} ~~~ {ANY_BUSY}" for end in nodes if not _ways_out(arrows, end)),  # there is room below the end
@@ -65,7 +64,7 @@ def overview() -> str:
 
 
 def _arrows() -> Arrows:
-    """Everything that leads somewhere, drawn once."""
+    """All arrows, each drawn once."""
     arrows: Arrows = {}
     shared = common(_ways)
     for state in STATES:
@@ -103,7 +102,7 @@ def _ways_in(arrows: Arrows, node: str) -> list[str]:
 
 
 def _simplified(arrows: Arrows) -> Arrows:
-    """Without the junctions that a state can stand for, nor those that only choose between two."""
+    """The arrows without the junctions that a state can stand for, and without those that lead to two nodes only."""
     left = [junction.name for junction in junctions()]
     while found := next(((one, state) for one in left if (state := _stand_in(arrows, one))), None):
         junction, state = found
@@ -116,7 +115,7 @@ def _simplified(arrows: Arrows) -> Arrows:
 
 
 def _stand_in(arrows: Arrows, junction: str) -> str | None:
-    """The state among the ways out from which all others follow, unless the junction is a matter of this state only."""
+    """The state among the ways out of a junction from which all others follow, unless only this state leads to it."""
     ways = _ways_out(arrows, junction)
     for state in (one.__name__ for one in STATES if one.__name__ in ways):
         follows = all((state, other) in arrows for other in ways if other != state)
@@ -126,7 +125,7 @@ def _stand_in(arrows: Arrows, junction: str) -> str | None:
 
 
 def _without(arrows: Arrows, junction: str, ends: Sequence[str]) -> Arrows:
-    """The same arrows, but those that led to the junction lead to these ends."""
+    """The arrows without this junction: those that led to it lead to these ends."""
     fewer: Arrows = {}
     for (source, target), events in arrows.items():
         if source != junction:
@@ -138,8 +137,8 @@ def _without(arrows: Arrows, junction: str, ends: Sequence[str]) -> Arrows:
 # --- drawing
 
 
-def _in_order_of_the_story(arrows: Arrows) -> list[str]:
-    """All nodes: what follows on `Idle`, what follows on that, and so on; then what any busy state does."""
+def _in_order(arrows: Arrows) -> list[str]:
+    """All nodes: what follows `Idle`, what follows that, and so on; then any busy state."""
     nodes: list[str] = []
     waiting = [Idle.__name__]
     while waiting:
@@ -174,7 +173,7 @@ def _lines(arrows: Arrows, nodes: Sequence[str]) -> Iterator[str]:
 
 
 def _label(arrows: Arrows, source: str, target: str) -> list[str]:
-    """The events that are particular to this arrow, the most wanted ones first; of many, two and dots."""
+    """The events that only this arrow has, the most important first; of more than three, two and an ellipsis."""
     state = _STATES.get(source)
     everywhere = common(taken) if state in BUSY_STATES else ()
     events = arrows[source, target]

@@ -1,7 +1,7 @@
-"""Writes the tables about the rules, of the page for hosts: every rule of a `Policy`, and what each preset changes.
+"""Writes the tables of rules and presets in docs/host.md.
 
-What a rule means stands once, below its field in `policy`. Python throws such texts away, so they are read from the
-source, and only where tables are written: a program that uses the rules pays nothing for it.
+The meaning of a rule is written once, below its field in `policy`. Python does not keep such texts, so they are read
+from the source, here only: a program that uses the rules does not pay for it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from turnwise.states.values.value import Value
 
 
 def rules() -> str:
-    """Every rule: its name, what it is by default, what else it may be where that can be listed, and what it means."""
+    """Return the table of all rules: name, default, other choices where they can be listed, and meaning."""
     rows = ["| rule | by default | or | what it is |", "| --- | --- | --- | --- |"]
     return "\n".join([*rows, *_rows(Policy)]) + "\n"
 
 
 def sets_of_rules() -> str:
-    """Every preset: what it is for, and which rules it changes."""
+    """Return the table of all presets: what each is for, and which rules it changes."""
     rows = ["| preset | for | the rules that it changes |", "| --- | --- | --- |"]
     for preset in filter(inspect.isfunction, vars(presets).values()):
         meant = _in_a_line(preset.__doc__).removesuffix(" `Pure.`")
@@ -37,7 +37,7 @@ def sets_of_rules() -> str:
 
 
 def _rows(kind: type[Value], before: str = "") -> Iterator[str]:
-    """A row for each field, and behind it those of the values that it may hold, by the name of their class."""
+    """One row for each field, and behind it the fields of the values that it may hold."""
     meant = _docstrings(kind)
     for name, field in kind.model_fields.items():
         parts = [part for part in _parts(field.annotation) if getattr(part, "__module__", "") == policy.__name__]
@@ -50,7 +50,7 @@ def _rows(kind: type[Value], before: str = "") -> Iterator[str]:
 
 
 def _docstrings(kind: type[Value]) -> Mapping[str, str]:
-    """What stands below each field, in a line."""
+    """The texts below the fields, each in one line."""
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(definition, ast.ClassDef)
     said: dict[str, str] = {}
@@ -64,7 +64,7 @@ def _docstrings(kind: type[Value]) -> Mapping[str, str]:
 
 
 def _parts(annotation: Any) -> Iterator[Any]:
-    """The types and literal values of which an annotation is made."""
+    """The types and literal values in an annotation."""
     inner = get_args(annotation)
     if not inner:
         yield annotation
@@ -73,7 +73,7 @@ def _parts(annotation: Any) -> Iterator[Any]:
 
 
 def _choices(annotation: Any) -> Iterator[object]:
-    """The values that can be listed: those of literals, and of switches."""
+    """The values that can be listed: those of literals and of booleans."""
     for part in _parts(annotation):
         if part is bool:
             yield from (True, False)
@@ -85,14 +85,14 @@ def _choices(annotation: Any) -> Iterator[object]:
 
 
 def _changed(value: Value) -> Iterator[str]:
-    """The fields that are not at their default, as they are written in a program."""
+    """The fields that differ from their default, as a program would write them."""
     for name, field in type(value).model_fields.items():
         if getattr(value, name) != field.default:
             yield f"{name}={_written(getattr(value, name))}"
 
 
 def _written(value: object) -> str:
-    """A value as it is written in a program."""
+    """A value as a program would write it."""
     if isinstance(value, Value):
         return f"{type(value).__name__}({', '.join(_changed(value))})"
     if isinstance(value, tuple):

@@ -29,30 +29,30 @@ from .outline import (
 )
 
 PACKED = '%%{init: {"flowchart": {"nodeSpacing": 12, "rankSpacing": 25, "padding": 8, "wrappingWidth": 400}}}%%'
-"""Mermaid's own spacing would make the picture too wide to be read on a page."""
+"""Mermaid's default spacing would make the picture too wide to be read on a page."""
 
 
 @dataclass(frozen=True)
 class Arrow:
-    """One row of the table, or one branch of a junction, as the picture shows it."""
+    """A row of the table, or a branch of a junction, as the picture shows it."""
 
     source: str
     target: str
     cause: str
-    """The event of the row; a branch has none."""
+    """The event of the row; empty for a branch."""
     guard: str
-    """`[guard]`, `[else]` behind rows with a guard, or nothing where all choices lead the same way."""
+    """`[guard]`, `[else]` behind rows with a guard, or empty where all choices lead the same way."""
 
 
 @dataclass(frozen=True)
 class Box:
-    """A state, or what most busy states do alike."""
+    """A state, or what most busy states have in common."""
 
     name: str
     title: str
-    said: tuple[tuple[Entry, ...], ...]
-    """For each event that is drawn at it, what the table says."""
-    unmoved: tuple[type[Event], ...] = ()
+    entries: tuple[tuple[Entry, ...], ...]
+    """The entries of the table, for each event that is drawn at this box."""
+    untaken: tuple[type[Event], ...] = ()
     """The events that most busy states take, and this one does not."""
     waits_for_person: bool = False
 
@@ -61,11 +61,11 @@ class Box:
 
 
 def mermaid() -> str:
-    """The table as a Mermaid flowchart: states as boxes, junctions as hexagons. `Pure.`
+    """Return the table as a Mermaid flowchart, with states as boxes and junctions as hexagons. `Pure.`
 
-    Drawn with all its arrows it would be a ball of wool. So whatever several arrows lead to begins a line of its own,
-    and those arrows end in a copy of its name: no two of them cross. A row that stays where it is stands inside its
-    box. What most busy states do alike is drawn once, and a busy state shows only what it does otherwise. Refusals are
+    With all arrows drawn to one node each, the lines would cross everywhere. So a node that several arrows lead to
+    begins a line of its own, and those arrows end in a copy of its name. A row that stays in its state stands inside
+    the box. What most busy states have in common is drawn once, and a busy state shows only what differs. Refusals are
     left to the page.
     """
     boxes = [*map(_box, STATES), _shared_box()]
@@ -87,33 +87,33 @@ def mermaid() -> str:
 # --- what is drawn
 
 
-Road: TypeAlias = tuple[Guard | None, Target]
-"""A row as the picture shows it: when, and where to."""
+DrawnRow: TypeAlias = tuple[Guard | None, Target]
+"""A row as the picture shows it: its guard, and where it leads."""
 
 
-def _roads(state: type[State]) -> dict[type[Event], tuple[Road, ...]]:
-    """For each event that is taken here, the rows as they are drawn."""
-    found: dict[type[Event], tuple[Road, ...]] = {}
+def _drawn_rows(state: type[State]) -> dict[type[Event], tuple[DrawnRow, ...]]:
+    """For each event that is taken in this state, its rows as they are drawn."""
+    found: dict[type[Event], tuple[DrawnRow, ...]] = {}
     for row in rows(state):
         found[row.event] = (*found.get(row.event, ()), (row.when, row.to))
     return found
 
 
-def _shared() -> dict[type[Event], tuple[Road, ...]]:
-    return dict(common(lambda state: _roads(state).items()))
+def _shared() -> dict[type[Event], tuple[DrawnRow, ...]]:
+    return dict(common(lambda state: _drawn_rows(state).items()))
 
 
 def _box(state: type[State]) -> Box:
-    own, shared = _roads(state), _shared() if state in BUSY_STATES else {}
+    own, shared = _drawn_rows(state), _shared() if state in BUSY_STATES else {}
     said = [entries(state, event) for event, drawn in own.items() if shared.get(event) != drawn]
-    unmoved = [event for event in shared if event not in own]
-    return Box(state.__name__, state.__name__, tuple(said), tuple(unmoved), waits_for_person(state))
+    untaken = [event for event in shared if event not in own]
+    return Box(state.__name__, state.__name__, tuple(said), tuple(untaken), waits_for_person(state))
 
 
 def _shared_box() -> Box:
-    """What most busy states do alike, in the words of one that does it."""
+    """What most busy states have in common, with the entries of one that has it."""
     said = [
-        next(entries(state, event) for state in BUSY_STATES if _roads(state).get(event) == drawn)
+        next(entries(state, event) for state in BUSY_STATES if _drawn_rows(state).get(event) == drawn)
         for event, drawn in _shared().items()
     ]
     return Box(ANY_BUSY, ANY_BUSY_STATE, tuple(said))
@@ -121,7 +121,7 @@ def _shared_box() -> Box:
 
 def _rows_drawn(boxes: Sequence[Box]) -> Iterator[Arrow]:
     for box in boxes:
-        for said in box.said:
+        for said in box.entries:
             for entry in said:
                 if isinstance(entry, Row) and not isinstance(entry.to, Same):
                     yield Arrow(box.name, name(entry.to), entry.event.__name__, _asked(entry, said))
@@ -145,7 +145,7 @@ def _asked(choice: Entry | Branch, siblings: Sequence[Entry | Branch]) -> str:
 def _heads(boxes: Sequence[Box], arrows: Sequence[Arrow]) -> list[str]:
     """The nodes that begin a line, each junction behind the first box that leads to it.
 
-    All do but the states that one arrow alone leads to, if nothing but names follows on them: so lines stay short.
+    A state that only one arrow leads to, and from which only copies of names follow, begins no line.
     """
     ways = list(dict.fromkeys((arrow.source, arrow.target) for arrow in arrows))
     led_to = Counter([Idle.__name__, *(target for _, target in ways)])  # a conversation begins at Idle
@@ -158,7 +158,7 @@ def _heads(boxes: Sequence[Box], arrows: Sequence[Arrow]) -> list[str]:
 
 
 def _put_in_order(node: str, ways: Sequence[tuple[str, str]], order: dict[str, None]) -> None:
-    """Put a node behind those that are in order, and behind it the junctions that it leads to."""
+    """Append a node and then the junctions that it leads to."""
     order[node] = None
     for target in (junction.name for junction in junctions()):
         if (node, target) in ways and target not in order:
@@ -167,11 +167,11 @@ def _put_in_order(node: str, ways: Sequence[tuple[str, str]], order: dict[str, N
 
 def _drawn(box: Box) -> str:
     lines = [f"<b>{box.title}</b>"]
-    for said in box.said:
+    for said in box.entries:
         for entry in said:
             if isinstance(entry, Row) and isinstance(entry.to, Same):
                 lines.append(f"stays on {entry.event.__name__} {_asked(entry, said)}".rstrip())
-    lines += [f"does nothing on {event.__name__}" for event in box.unmoved]
+    lines += [f"does nothing on {event.__name__}" for event in box.untaken]
     text = "<br>".join(lines)
     shape = f'("{text}")' if len(lines) > 1 else f'(["{text}"])'
     return f"{box.name}{shape}{':::person' if box.waits_for_person else ''}"
@@ -187,7 +187,7 @@ def _lines(arrows: Sequence[Arrow], heads: Sequence[str]) -> Iterator[str]:
 
 
 def _label(arrows: Sequence[Arrow]) -> str:
-    """A line for each event, and for each guard below its events. A comma joins events that share what stands below."""
+    """One line for each event, with its guards below. Events that have the same guards are joined by commas."""
     guards_of: dict[str, tuple[str, ...]] = {}
     for arrow in arrows:
         guards_of[arrow.cause] = tuple(dict.fromkeys((*guards_of.get(arrow.cause, ()), arrow.guard)))
