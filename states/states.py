@@ -25,29 +25,13 @@ from .effects import (
 from .events import RetryDue
 from .state import (
     AwaitingPerson as AwaitingPerson,
-)
-from .state import (
     Book as Book,
-)
-from .state import (
     Busy as Busy,
-)
-from .state import (
     InFlight as InFlight,
-)
-from .state import (
     InRound as InRound,
-)
-from .state import (
     InTurn as InTurn,
-)
-from .state import (
     State as State,
-)
-from .state import (
     Timer as Timer,
-)
-from .state import (
     round_in_flight,
     timer_in_flight,
 )

@@ -17,110 +17,46 @@ from pydantic import Field, TypeAdapter
 from ..values.value import members
 from .answers import (
     AskUserQuestionPending as AskUserQuestionPending,
-)
-from .answers import (
     DeadlineReached as DeadlineReached,
-)
-from .answers import (
     EffectFailed as EffectFailed,
-)
-from .answers import (
     HistoryCompacted as HistoryCompacted,
-)
-from .answers import (
     LlmFailed as LlmFailed,
-)
-from .answers import (
     LlmResponse as LlmResponse,
-)
-from .answers import (
     MemoryRecalled as MemoryRecalled,
-)
-from .answers import (
     ProfileSelected as ProfileSelected,
-)
-from .answers import (
     RecentText as RecentText,
-)
-from .answers import (
     RetryDue as RetryDue,
-)
-from .answers import (
     SubAgentFinished as SubAgentFinished,
-)
-from .answers import (
     ToolAborted as ToolAborted,
-)
-from .answers import (
     ToolComplete as ToolComplete,
-)
-from .answers import (
     ToolReconciled as ToolReconciled,
-)
-from .answers import (
     TurnSummarized as TurnSummarized,
-)
-from .answers import (
     WorkVerified as WorkVerified,
 )
 from .family import (
     Answer as Answer,
-)
-from .family import (
     AnswerTypes as AnswerTypes,
-)
-from .family import (
     Event as Event,
-)
-from .family import (
     Report as Report,
-)
-from .family import (
     Request as Request,
 )
 from .reports import (
     Resumed as Resumed,
-)
-from .reports import (
     ToolInterrupted as ToolInterrupted,
 )
 from .requests import (
     AgentMessage as AgentMessage,
-)
-from .requests import (
     CloseRequested as CloseRequested,
-)
-from .requests import (
     CompactionRequested as CompactionRequested,
-)
-from .requests import (
     DoubtResolved as DoubtResolved,
-)
-from .requests import (
     MessageWithdrawn as MessageWithdrawn,
-)
-from .requests import (
     Opened as Opened,
-)
-from .requests import (
     PolicyChanged as PolicyChanged,
-)
-from .requests import (
     Resolution as Resolution,
-)
-from .requests import (
     RetryRequested as RetryRequested,
-)
-from .requests import (
     ToolApproval as ToolApproval,
-)
-from .requests import (
     UserCancel as UserCancel,
-)
-from .requests import (
     UserMessage as UserMessage,
-)
-from .requests import (
     UserQuestionResponse as UserQuestionResponse,
 )
 
