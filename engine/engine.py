@@ -25,7 +25,6 @@ from ..states.log import LogEntry
 from ..states.machine import begin
 from ..states.policy import presets
 from ..states.policy.policy import ModelSpec, Policy
-from ..states.states import pending
 from ..states.values.acts import ActKind
 from .bootstrap import Models, build_performers, build_tracing
 from .conversation import Conversation
@@ -45,14 +44,16 @@ if TYPE_CHECKING:
 
     from ..effects.channels.port import Channel
     from ..effects.model.port import Llm
-    from ..persistence.ports import LogPort
+    from ..persistence.ports import Log, Store
     from ..persistence.records.outbox import Undelivered
     from ..persistence.records.summary import Summary
-    from ..persistence.sqlite.store import Store
     from .blocking import BlockingEngine
     from .tracing.tracing import Tracing
 
 logger = logging.getLogger("turnwise.engine")
+
+CLAIMED = 100
+"""How many conversations are taken over at once."""
 
 
 class Engine:
@@ -162,26 +163,27 @@ class Engine:
         return self
 
     async def _open(self) -> None:
-        from ..persistence.sqlite.store import Store
+        from ..persistence.opening import open_store
 
-        self._store = await Store.open(self._url)
+        self._store = await open_store(self._url)
         threading.Thread(target=self._warm, daemon=True, name="turnwise-warm").start()
         await self._take_up(self._store)
 
     async def _take_up(self, store: Store) -> None:
         """Go on with what an earlier process left in the middle. When this returns, what is in doubt is listed so."""
-        for one in await store.outbox():
-            self._left.setdefault(one.conversation_id, []).append(one)
         loops: list[Loop] = []
-        for conversation_id in await store.waiting():
-            try:
-                loops.append(await self._loops.get(conversation_id))
-            except EngineClosed:
-                return
-            except UnknownConversation:
-                continue  # deleted meanwhile
-            except StoreError as error:
-                logger.warning("The conversation %s cannot be taken up: %s", conversation_id, error)
+        while claimed := await store.claim(CLAIMED):
+            for one in await store.outbox(claimed):
+                self._left.setdefault(one.conversation_id, []).append(one)
+            for conversation_id in claimed:
+                try:
+                    loops.append(await self._loops.get(conversation_id))
+                except EngineClosed:
+                    return
+                except UnknownConversation:
+                    continue  # deleted meanwhile
+                except StoreError as error:
+                    logger.warning("The conversation %s cannot be taken up: %s", conversation_id, error)
         await asyncio.gather(*(loop.handled() for loop in loops))
 
     def _warm(self) -> None:
@@ -309,15 +311,14 @@ class Engine:
     async def _load(self, conversation_id: str) -> Loop:
         loaded = await self.store.load(conversation_id)
         self._check_open()
-        memory = ConversationProjection(loaded.state, loaded.entries)
-        if pending(loaded.state):
-            memory.read()  # it goes on by itself, so nobody else would be told that it cannot
+        entries = await self.store.entries(conversation_id)
+        memory = ConversationProjection(loaded.state, entries)
         loop = self._loop(conversation_id, memory, loaded.log)
         if left := self._left.pop(conversation_id, ()):
-            await take_up(left, loaded.entries, loop.effect_context(), self._courier)
+            await take_up(left, entries, loop.effect_context(), self._courier)
         return loop
 
-    def _loop(self, conversation_id: str, memory: ConversationProjection, log: LogPort) -> Loop:
+    def _loop(self, conversation_id: str, memory: ConversationProjection, log: Log) -> Loop:
         history = ConversationHistory(memory, partial(self.store.entries, conversation_id))
         dispatcher, outbox, clock = self._dispatcher, self._outbox, self._clock
         loops, tracing = self._loops, self._tracing

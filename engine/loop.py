@@ -45,7 +45,7 @@ from .turn_waiters import TurnWaiters
 from .updates import Update
 
 if TYPE_CHECKING:
-    from ..persistence.ports import LogPort
+    from ..persistence.ports import Log
 
 logger = logging.getLogger("turnwise.loop")
 
@@ -62,7 +62,7 @@ class Loop:
         self,
         conversation_id: str,
         memory: ConversationProjection,
-        log: LogPort,
+        log: Log,
         history: History,
         dispatcher: Dispatcher,
         outbox: OutboxTargets,
@@ -126,7 +126,6 @@ class Loop:
         if step.ignored:
             logger.debug("Nothing to do about %s in %s", event.type, self.state.type)
             return step
-        self.memory.read()  # a log that cannot be read to its end must not grow
         await self._log.append(event, step, self._outbox.of(step.effects))
         if self._observer is not None:
             self._observer.stepped(self.conversation_id, self.state, event, step)

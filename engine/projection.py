@@ -45,8 +45,6 @@ class ConversationProjection:
         """Bring transcript and turns up to date. Raises `Damaged` if a step cannot be read, and again at each look:
         nobody is given the half of it.
         """
-        for entry in self._unread:
-            entry.event, entry.effects, entry.ended  # noqa: B018 - looked at, so that they are read
         unread, self._unread = self._unread, []
         for entry in unread:
             self._transcript.add(entry)
@@ -123,10 +121,10 @@ class ConversationProjection:
 
     def _note(self, entry: LogEntry) -> None:
         """Keep what the next event needs."""
-        if issubclass(entry.kind, CHANGES_CONTEXT):
+        if isinstance(entry.event, CHANGES_CONTEXT):
             self.context = self.context.after(entry.event)
-        if entry.event_id is not None:
-            self._requests[entry.event_id] = entry
+        if isinstance(entry.event, Request):
+            self._requests[entry.event.event_id] = entry
 
     def _end_turn(self, entry: LogEntry, context: Context) -> None:
         if entry.ended is not None:

@@ -7,6 +7,7 @@ there when it opens the database next.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,8 @@ from .recovery import reports
 from .requests import make
 
 if TYPE_CHECKING:
-    from ..persistence.sqlite.store import Loaded, Store
+    from ..persistence.ports import LoadedConversation, Store
+    from ..persistence.records.entry import StoredEntry
 
 
 async def calls_in_doubt(store: Store, conversation_id: str, at: datetime) -> tuple[ToolCall, ...]:
@@ -30,7 +32,8 @@ async def calls_in_doubt(store: Store, conversation_id: str, at: datetime) -> tu
 
     Raises `UnknownConversation`.
     """
-    memory, _ = _taken_up(await store.load(conversation_id), at)
+    loaded = await store.load(conversation_id)
+    memory, _ = _taken_up(loaded, await store.entries(conversation_id), at)
     return tuple(memory.transcript.call(call_id) for call_id in _doubtful(memory.state))
 
 
@@ -42,7 +45,7 @@ async def resolve(store: Store, conversation_id: str, call_id: str | None, verdi
     turn would end and something would go out to people, which only the program can do that the conversation belongs to.
     """
     loaded = await store.load(conversation_id)
-    memory, steps = _taken_up(loaded, at)
+    memory, steps = _taken_up(loaded, await store.entries(conversation_id), at)
     doubtful = _doubtful(memory.state)
     if not doubtful or call_id not in (None, *doubtful):
         raise Refused("wrong_state")
@@ -56,9 +59,11 @@ async def resolve(store: Store, conversation_id: str, call_id: str | None, verdi
     return steps[-1][1].state
 
 
-def _taken_up(loaded: Loaded, at: datetime) -> tuple[ConversationProjection, list[tuple[Event, Step]]]:
+def _taken_up(
+    loaded: LoadedConversation, entries: Iterable[StoredEntry], at: datetime
+) -> tuple[ConversationProjection, list[tuple[Event, Step]]]:
     """The conversation taken up after a crash, and the steps by which it was, which are not stored."""
-    memory = ConversationProjection(loaded.state, loaded.entries)
+    memory = ConversationProjection(loaded.state, entries)
     steps: list[tuple[Event, Step]] = []
     for report in reports(loaded.state, at):
         step = transition(memory.state, report, memory.context)

@@ -16,7 +16,7 @@ from .loop import Loop
 from .updates import Update, parse_id, snapshot, updates_of
 
 if TYPE_CHECKING:
-    from ..persistence.sqlite.store import Store
+    from ..persistence.ports import Store
 
 
 class Watcher:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 from .effects import Effect
 from .events import Event
@@ -26,15 +25,3 @@ class LogEntry:
         """The entry for a step that was not ignored. `Pure.`"""
         book = step.state.book
         return cls(seq=book.seq, event=event, effects=step.effects, ended=step.ended, turn=book.turn)
-
-    # A store that reads the event only when it is looked at gives these two without it.
-
-    @cached_property
-    def kind(self) -> type[Event]:
-        """What kind of event it is."""
-        return type(self.event)
-
-    @cached_property
-    def event_id(self) -> str | None:
-        """The id of the request; None for an answer."""
-        return getattr(self.event, "event_id", None)

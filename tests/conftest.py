@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 if TYPE_CHECKING:
-    from turnwise.persistence.sqlite.store import Store
+    from turnwise.persistence.sqlite.store import SqliteStore
 
 # No profile measures time, since a slow machine is not an error; the limit for one test stands in pyproject.toml. A
 # failure is printed as a program; Hypothesis' own explanation would trace each line of a run and take minutes. Build
@@ -126,10 +126,10 @@ def database(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def store(database: Path) -> AsyncIterator[Store]:
+async def store(database: Path) -> AsyncIterator[SqliteStore]:
     """A new database in a file, open. It waits for a lock only briefly."""
-    from turnwise.persistence.sqlite.store import Store
+    from turnwise.persistence.sqlite.store import SqliteStore
 
-    store = await Store.open(database, busy_timeout=0.05)
+    store = await SqliteStore.open(database, busy_timeout=0.05)
     yield store
     await store.close()

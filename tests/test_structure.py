@@ -40,7 +40,7 @@ KNOWN_ROOMS_WITHOUT_A_SENTENCE = {
     "persistence/sqlite",
     "persistence/sqlite/migrations",
 }
-KNOWN_LARGE_ROOMS = {"states/handlers", "engine", "testing/simulation"}
+KNOWN_LARGE_ROOMS = {"states/handlers", "engine", "persistence/sqlite", "testing/simulation"}
 KNOWN_TEXTS_WITH_NUMBERS = {
     "CONTRIBUTING.md",
     "__init__.py",

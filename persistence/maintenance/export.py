@@ -16,16 +16,18 @@ What is still to be delivered is left out: the database that the export was made
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from itertools import chain
 
 from ...states.errors import UnknownConversation
 from ..errors import Damaged
+from ..ports import Store
 from ..records.codec import from_microseconds
+from ..records.conversation_record import ConversationRecord
+from ..records.integrity import read_record
 from ..records.rows import EventRow
-from ..sqlite.conversation_record import ConversationRecord, checked, ids, read_whole
-from ..sqlite.store import Store
 
 FORMAT = "turnwise-log"
 VERSION = 1
@@ -36,15 +38,15 @@ async def export_conversation(store: Store, conversation_id: str) -> Iterator[st
 
     Raises `UnknownConversation`, and `Damaged`: what is not whole cannot be taken in again.
     """
-    whole = await store.database.read(lambda connection: read_whole(connection, conversation_id))
-    checked(whole)
-    return lines_of(whole)
+    record = await store.read_record(conversation_id)
+    await asyncio.to_thread(read_record, record)
+    return lines_of(record)
 
 
 async def export_all(store: Store) -> AsyncIterator[tuple[str, Iterator[str] | Damaged]]:
     """The id and the lines of each conversation of a database, the one that was made first first; for one that is
     damaged, the error. What is deleted meanwhile is left out."""
-    for conversation_id in await store.database.read(ids):
+    for conversation_id in await store.ids():
         try:
             yield conversation_id, await export_conversation(store, conversation_id)
         except UnknownConversation:
@@ -63,28 +65,28 @@ def last_line(conversations: int) -> str:
     return _json({"conversations": conversations})
 
 
-def lines_of(whole: ConversationRecord) -> Iterator[str]:
+def lines_of(record: ConversationRecord) -> Iterator[str]:
     """The lines of a conversation whose steps were checked. Raises `Damaged` if its own row cannot be read."""
     try:
-        head = _head(whole)
+        head = _head(record)
         head.encode()
     except (TypeError, ValueError, OverflowError) as error:
         sentence = "Who the conversation belongs to, and when it began, cannot be read: the file is damaged."
         raise Damaged(0, sentence) from error
-    return chain((head,), map(_step, whole.steps))
+    return chain((head,), map(_step, record.steps))
 
 
-def _head(whole: ConversationRecord) -> str:
-    origin = whole.origin
+def _head(record: ConversationRecord) -> str:
+    origin = record.origin
     told: dict[str, object] = {
-        "conversation": whole.id,
-        "created_at": from_microseconds(whole.created_at).isoformat(),
-        "owner": whole.owner,
-        "parent": whole.parent,
+        "conversation": record.id,
+        "created_at": from_microseconds(record.created_at).isoformat(),
+        "owner": record.owner,
+        "parent": record.parent,
         "origin": None if origin is None else {"conversation": origin.conversation_id, "seq": origin.seq},
-        "seq": whole.rest.seq,
+        "seq": record.head.seq,
     }
-    return _object(told, {"state": whole.rest.state})
+    return _object(told, {"state": record.head.state})
 
 
 def _step(row: EventRow) -> str:

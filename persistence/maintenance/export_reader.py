@@ -18,12 +18,12 @@ from ...states.effects import AwaitedEffect
 from ...states.states import State, pending
 from ...states.values.value import Text
 from ..errors import Damaged, NotAnExport
-from ..records.codec import decode, decode_state, rest_row, to_microseconds
+from ..records.codec import decode, decode_state, head_row, to_microseconds
+from ..records.conversation_record import ConversationRecord
 from ..records.digests import GENESIS, digest
 from ..records.integrity import check_link
 from ..records.origin import Origin
-from ..records.rows import EventRow, RestRow
-from ..sqlite.conversation_record import ConversationRecord
+from ..records.rows import EventRow, HeadRow
 from .export import FORMAT, VERSION
 from .json_members import Member, members_of
 
@@ -171,30 +171,30 @@ class _Conversation:
         self.wanted |= {effect.effect_id for effect in entry.effects if isinstance(effect, AwaitedEffect)}
 
     @property
-    def whole(self) -> ConversationRecord:
+    def record(self) -> ConversationRecord:
         """The conversation, once all of its steps are there. Raises `NotAnExport`."""
         head = self.head
         return ConversationRecord(
             id=head.conversation,
             created_at=head.created_at,
-            rest=self._rest(),
+            head=self._head_row(),
             steps=tuple(self.rows),
             owner=head.owner,
             parent=head.parent,
             origin=None if head.origin is None else Origin(head.origin.conversation, head.origin.seq),
         )
 
-    def _rest(self) -> RestRow:
+    def _head_row(self) -> HeadRow:
         newest = self.rows[-1]
         if digest(self.state) != newest.state:
             raise NotAnExport(self.line, f"tells another state than that behind step {newest.seq}.")
         state = self._state(newest)
         if state.book.seq != newest.seq or not pending(state) <= self.wanted:
             raise NotAnExport(self.line, "tells a state that the steps do not lead to.")
-        return rest_row(state, self.state, newest)
+        return head_row(state, self.state, newest)
 
     def _state(self, newest: EventRow) -> State:
-        untold = RestRow(newest.seq, newest.chain, "", False, None, newest.at, self.state)
+        untold = HeadRow(newest.seq, newest.chain, "", False, None, newest.at, self.state)
         try:
             return decode_state(untold)
         except Damaged as damaged:
@@ -206,7 +206,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self._line = 0
-        self._wholes: list[ConversationRecord] = []
+        self._records: list[ConversationRecord] = []
         self._counted = 0
         self._conversation: _Conversation | None = None
         self._expected: Callable[[Members], None] = self._begin
@@ -226,7 +226,7 @@ class _Reader:
         """All conversations, once there are no more lines. Raises `NotAnExport`."""
         if not self._line or self._expected != self._begin:
             raise NotAnExport(self._line + 1, "is missing: the export was cut off.")
-        return tuple(self._wholes)
+        return tuple(self._records)
 
     def _begin(self, members: Members) -> None:
         first = self._read(_First, members)
@@ -255,14 +255,14 @@ class _Reader:
         told = self._read(_Told, members, without=texts.keys())
         conversation.take(self._line, EventRow(**{"effects": None, "ended": None, **dict(told), **texts}))
         if told.seq == conversation.head.seq:
-            self._wholes.append(conversation.whole)
+            self._records.append(conversation.record)
             self._expected = self._between
 
     def _end(self, conversations: int) -> None:
-        found = len(self._wholes) - self._counted
+        found = len(self._records) - self._counted
         if conversations != found:
             raise NotAnExport(self._line, f"counts {conversations} conversations, and {found} stand before it.")
-        self._counted = len(self._wholes)
+        self._counted = len(self._records)
         self._expected = self._begin
 
     def _read(self, kind: type[L], members: Members, without: Container[str] = ()) -> L:

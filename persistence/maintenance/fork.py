@@ -11,27 +11,17 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 
-from sqlalchemy import Connection, bindparam, select
-
-from ...states.errors import InvalidInput, StoreError, UnknownConversation
+from ...states.errors import InvalidInput, StoreError
 from ...states.states import Failed, Idle, State
-from ..records.codec import decode, rest_row, to_microseconds
+from ..ports import Store
+from ..records.codec import decode, head_row, to_microseconds
 from ..records.origin import Origin
 from ..records.rows import EventRow
-from ..sqlite import recorder
-from ..sqlite.conversation_record import ConversationRecord, add_whole, read_whole
-from ..sqlite.schema import conversations, forks
-from ..sqlite.store import Store
 from .replay import Fold
 
 RESTS = (Idle, Failed)
 """The states in which nothing is under way, and from which a conversation can go on. A closed one lands before that."""
-
-_ORIGIN = (
-    select(forks.c.origin, forks.c.seq).join(conversations).where(conversations.c.id == bindparam("conversation_id"))
-)
 
 
 @dataclass(frozen=True)
@@ -49,29 +39,25 @@ async def fork(store: Store, conversation_id: str, new_id: str, at: int | None, 
     there is not; `Damaged` for a log that is, and `StoreError` for one that the machine of today does not lead there,
     so that nobody knows the state; `StoreConflict` if `new_id` is taken.
     """
-    original = await store.database.read(lambda connection: read_whole(connection, conversation_id))
+    original = await store.read_record(conversation_id)
     _check_step(at, len(original.steps))
     landing = await asyncio.to_thread(last_rest, original.steps[:at])
     steps = original.steps[: landing.seq]
     copy = original._replace(
         id=new_id,
         created_at=to_microseconds(now),
-        rest=rest_row(landing.state, landing.state.to_json(), steps[-1]),
+        head=head_row(landing.state, landing.state.to_json(), steps[-1]),
         steps=steps,
         origin=Origin(conversation_id, landing.seq),
+        outbox=(),
     )
-    await store.database.write(partial(_keep, copy, conversation_id))
+    await store.copy(conversation_id, copy)
     return landing
 
 
 async def origin_of(store: Store, conversation_id: str) -> Origin | None:
-    """Where the conversation was copied from, if it was."""
-
-    def read(connection: Connection) -> Origin | None:
-        found = connection.execute(_ORIGIN, {"conversation_id": conversation_id}).one_or_none()
-        return None if found is None else Origin(found[0], found[1])
-
-    return await store.database.read(read)
+    """Return where the conversation was copied from, if it is a copy. Raises `UnknownConversation`."""
+    return (await store.read_record(conversation_id)).origin
 
 
 def last_rest(steps: tuple[EventRow, ...]) -> Landing:
@@ -96,10 +82,3 @@ def _check_step(at: int | None, newest: int) -> None:
         raise InvalidInput("A conversation is forked at one of its steps, which are counted from 1.")
     if at > newest:
         raise InvalidInput(f"The conversation cannot be forked at step {at}: its newest is {newest}.")
-
-
-def _keep(copy: ConversationRecord, conversation_id: str, connection: Connection) -> None:
-    """Store the copy, unless the original was deleted meanwhile: then nothing of it must come back."""
-    if recorder.find(connection, conversation_id) is None:
-        raise UnknownConversation(conversation_id)
-    add_whole(connection, copy)

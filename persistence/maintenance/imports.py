@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
-
-from sqlalchemy import Connection
 
 from ...states.errors import UnknownConversation
 from ..errors import StoreConflict
-from ..sqlite.conversation_record import ConversationRecord, add_whole, read_whole
-from ..sqlite.store import Store
+from ..ports import Store
+from ..records.conversation_record import ConversationRecord
 
 
 @dataclass(frozen=True)
@@ -27,18 +24,25 @@ class Imported:
     there: bool
 
 
-async def keep(store: Store, wholes: Iterable[ConversationRecord]) -> tuple[Imported, ...]:
-    """Store conversations that `read_export` gave, all or none. One that is there already, equal step by step, is left
-    as it is. Raises `StoreConflict` for one whose id another conversation has."""
-    return await store.database.write(lambda connection: tuple(map(partial(_keep, connection), wholes)))
+async def keep(store: Store, records: Iterable[ConversationRecord]) -> tuple[Imported, ...]:
+    """Store conversations that `read_export` returned, all of them or none. One that is stored already, equal step by
+    step, is left as it is. Raises `StoreConflict` if another conversation has the same id."""
+    imported: list[Imported] = []
+    new: dict[str, ConversationRecord] = {}
+    for record in records:
+        stored = new.get(record.id) or await _stored(store, record.id)
+        if stored is None:
+            new[record.id] = record
+        elif stored.steps != record.steps:
+            sentence = f"There is already another conversation with the id {record.id}; nothing was imported."
+            raise StoreConflict(sentence)
+        imported.append(Imported(record.id, len(record.steps), there=stored is not None))
+    await store.write_records(new.values())
+    return tuple(imported)
 
 
-def _keep(connection: Connection, whole: ConversationRecord) -> Imported:
+async def _stored(store: Store, conversation_id: str) -> ConversationRecord | None:
     try:
-        there = read_whole(connection, whole.id)
+        return await store.read_record(conversation_id)
     except UnknownConversation:
-        add_whole(connection, whole)
-        return Imported(whole.id, len(whole.steps), there=False)
-    if there.steps != whole.steps:
-        raise StoreConflict(f"There is already another conversation with the id {whole.id}; nothing was imported.")
-    return Imported(whole.id, len(whole.steps), there=True)
+        return None

@@ -22,12 +22,13 @@ from ...states.states import State
 from ...states.step import Step
 from ...states.values.turn import TurnEnded
 from ..errors import Damaged
+from ..ports import Store
 from ..records.codec import decode, decode_state
+from ..records.conversation_record import ConversationRecord
 from ..records.digests import GENESIS, digest
 from ..records.entry import StoredEntry
 from ..records.integrity import check_end, check_link
-from ..records.rows import RestRow, StoredRows
-from ..sqlite.store import Store
+from ..records.rows import HeadRow
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ async def replay_conversation(store: Store, conversation_id: str) -> ReplayRepor
 
     A step that is missing or cannot be read is a divergence. Raises `UnknownConversation`.
     """
-    return await asyncio.to_thread(judge, await store.rows(conversation_id))
+    return await asyncio.to_thread(judge, await store.read_record(conversation_id))
 
 
 @dataclass
@@ -111,11 +112,11 @@ class Fold:
         self._note_deliveries(entry)
         return None
 
-    def end(self, rest: RestRow) -> Divergence | None:
+    def end(self, head: HeadRow) -> Divergence | None:
         """Whether the conversation rests behind its last step, in the state that the log leads to."""
         try:
-            check_end(rest, self.seq, self.chain)
-            stored = decode_state(rest)
+            check_end(head, self.seq, self.chain)
+            stored = decode_state(head)
         except Damaged as damaged:
             return Divergence(damaged.seq, reason=damaged.sentence)
         if stored == self.state:
@@ -161,22 +162,22 @@ def _run(fold: Fold, log: Iterable[StoredEntry]) -> ReplayReport:
     return fold.report()
 
 
-def judge(stored: StoredRows) -> ReplayReport:
+def judge(record: ConversationRecord) -> ReplayReport:
     """`replay_conversation`, of a conversation as it stands in the tables. `Pure.`"""
     fold = Fold()
-    report = _run(fold, map(decode, stored.steps))
+    report = _run(fold, map(decode, record.steps))
     if report.divergence is None:
-        return fold.report(fold.end(stored.rest))
-    return fold.report(_in_full(report.divergence, stored.rest))
+        return fold.report(fold.end(record.head))
+    return fold.report(_in_full(report.divergence, record.head))
 
 
-def _in_full(divergence: Divergence, rest: RestRow) -> Divergence:
+def _in_full(divergence: Divergence, head: HeadRow) -> Divergence:
     """The divergence, with the stored state in full where the conversation rests in it."""
     expected = divergence.expected
-    if divergence.seq != rest.seq or type(rest.state) is not str or expected.digest != digest(rest.state):
+    if divergence.seq != head.seq or type(head.state) is not str or expected.digest != digest(head.state):
         return divergence
     try:
-        return replace(divergence, expected=replace(expected, state=decode_state(rest)))
+        return replace(divergence, expected=replace(expected, state=decode_state(head)))
     except Damaged:
         return divergence
 

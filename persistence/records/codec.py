@@ -1,7 +1,7 @@
-"""Turns steps into rows, and rows into steps.
+"""Encodes steps as rows, and decodes rows into steps.
 
 What has a column of its own is not written a second time in the payload, and defaults are left out, so a step takes
-little more room than what was said in it. A row read back is equal to the step, to the microsecond.
+little more room than what was said in it. A decoded row is equal to the step, to the microsecond.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from ...states.values.turn import TurnEnded
 from ..errors import Damaged
 from .digests import content, digest, link
 from .entry import StoredEntry
-from .rows import EventRow, RestRow
+from .rows import EventRow, HeadRow
 
 VERSION = 1
-"""The version of the shape in which events are written; a reader may have to translate older ones."""
+"""The version of the format in which events are written. A reader may have to convert older ones."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OWN_COLUMNS = {"at", "event_id", "effect_id"}
@@ -33,61 +33,48 @@ _STATE: TypeAdapter[State] = TypeAdapter(AnyState)
 
 
 class EncodedStep(NamedTuple):
-    """The rows of a step, but for the link to the step before it, which may still be on its way to the disk."""
+    """The rows of a step without their link, because the step before may still be on its way to the disk."""
 
     row: EventRow
-    rest: RestRow
+    head: HeadRow
     content: bytes
 
     @classmethod
     def of(cls, event: Event, step: Step) -> EncodedStep:
-        """The rows of this step. `Pure.`"""
+        """Encode a step. `Pure.`"""
         state = step.state.to_json()
         row = _event_row(event, step, digest(state))
-        return cls(row, rest_row(step.state, state, row), _content(row))
+        return cls(row, head_row(step.state, state, row), content_of(row))
 
-    def behind(self, before: bytes) -> tuple[EventRow, RestRow]:
-        """The rows, `before` being the link of the step before. `Pure.`"""
+    def behind(self, before: bytes) -> tuple[EventRow, HeadRow]:
+        """Return the rows with their link; `before` is the link of the step before. `Pure.`"""
         chain = link(before, self.content)
-        return self.row._replace(chain=chain), self.rest._replace(chain=chain)
+        return self.row._replace(chain=chain), self.head._replace(chain=chain)
 
 
-def encode(event: Event, step: Step, before: bytes) -> tuple[EventRow, RestRow]:
-    """The rows of a step, `before` being the link of the step before it. `Pure.`"""
+def encode(event: Event, step: Step, before: bytes) -> tuple[EventRow, HeadRow]:
+    """Return the rows of a step; `before` is the link of the step before it. `Pure.`"""
     return EncodedStep.of(event, step).behind(before)
 
 
 def decode(row: EventRow) -> StoredEntry:
-    """The step in a row. `Pure.`
+    """Return the step in a row. `Pure.`
 
-    Raises `Damaged` if there is none that this turnwise can read. That a row can be read does not mean that it is
-    what was written: the chain tells.
-    """
-    entry = sight(row)
-    entry.read()
-    return entry
-
-
-def sight(row: EventRow) -> StoredEntry:
-    """The step in a row, of which the event, the effects and the end of a turn are read when they are first looked at.
-    `Pure.`
-
-    Most of a long log is never looked at again, and to read it all would be most of what opening a conversation costs.
-    Raises `Damaged` for a step of a kind that this turnwise does not know; whoever looks at a part that cannot be read
-    gets `Damaged` then, which the chain rules out.
+    Raises `Damaged` if this turnwise cannot read the row. A row that can be read is not necessarily the one that was
+    written; `check_link` tells.
     """
     if row.version != VERSION or row.type not in _EVENT_TYPES:
         raise _unreadable(row)
-    return StoredEntry.unread(row, _EVENT_TYPES[row.type], _content(row), _parts)
-
-
-def _parts(row: EventRow) -> tuple[Event, tuple[Effect, ...], TurnEnded | None]:
-    """What a row holds as JSON. Raises `Damaged`."""
     try:
-        return (
-            _event(row),
-            _EFFECTS.validate_json(row.effects) if row.effects is not None else (),
-            TurnEnded.model_validate_json(row.ended) if row.ended is not None else None,
+        return StoredEntry(
+            seq=row.seq,
+            event=_event(row),
+            effects=_EFFECTS.validate_json(row.effects) if row.effects is not None else (),
+            ended=TurnEnded.model_validate_json(row.ended) if row.ended is not None else None,
+            turn=row.turn,
+            digest=row.state,
+            chain=row.chain,
+            content=content_of(row),
         )
     except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise _unreadable(row) from error
@@ -97,32 +84,32 @@ def _unreadable(row: EventRow) -> Damaged:
     return Damaged(row.seq, f"Step {row.seq} cannot be read: it is damaged, or a newer turnwise wrote it.")
 
 
-def decode_state(rest: RestRow) -> State:
-    """The state that a conversation rests in. `Pure.` Raises `Damaged`."""
+def decode_state(head: HeadRow) -> State:
+    """Return the state that a conversation rests in. `Pure.` Raises `Damaged`."""
     try:
-        return _STATE.validate_json(rest.state)
+        return _STATE.validate_json(head.state)
     except (ValueError, TypeError) as error:
         sentence = "The state of the conversation cannot be read: it is damaged, or a newer turnwise wrote it."
-        raise Damaged(rest.seq, sentence) from error
+        raise Damaged(head.seq, sentence) from error
 
 
 def next_timer(state: State) -> datetime | None:
-    """When the first of the state's timers is due. `Pure.`"""
+    """Return when the first of the state's timers is due. `Pure.`"""
     return min((value.due for value in vars(state).values() if isinstance(value, Timer)), default=None)
 
 
 def to_microseconds(at: datetime) -> int:
-    """A moment as microseconds since 1970. `Pure.`"""
+    """Return a moment as microseconds since 1970. `Pure.`"""
     return (at - _EPOCH) // timedelta(microseconds=1)
 
 
 def from_microseconds(at: int) -> datetime:
-    """The moment, in UTC, exactly. `Pure.`"""
+    """Return the moment, in UTC, exactly. `Pure.`"""
     return _EPOCH + timedelta(microseconds=at)
 
 
 def _event_row(event: Event, step: Step, state: bytes) -> EventRow:
-    """The row of a step, but for its link."""
+    """Return the row of a step without its link."""
     return EventRow(
         seq=step.state.book.seq,
         event_id=getattr(event, "event_id", None),
@@ -139,10 +126,10 @@ def _event_row(event: Event, step: Step, state: bytes) -> EventRow:
     )
 
 
-def rest_row(state: State, text: str, row: EventRow) -> RestRow:
-    """Where the conversation rests behind the step in `row`; `text` is the state as JSON. `Pure.`"""
+def head_row(state: State, text: str, row: EventRow) -> HeadRow:
+    """Return the head row of a conversation whose newest step is `row`; `text` is the state as JSON. `Pure.`"""
     due = next_timer(state)
-    return RestRow(
+    return HeadRow(
         seq=row.seq,
         chain=row.chain,
         state_type=state.type,
@@ -154,7 +141,7 @@ def rest_row(state: State, text: str, row: EventRow) -> RestRow:
 
 
 def _payload(event: Event) -> str:
-    """The event as JSON, without what has a column of its own; the type, which is always written, comes first."""
+    """Return the event as JSON, without what has a column of its own. pydantic writes the type first, always."""
     text = event.model_dump_json(exclude_defaults=True, exclude=_OWN_COLUMNS)
     return "{" + text[len(f'{{"type":"{event.type}"') :].removeprefix(",")
 
@@ -170,6 +157,6 @@ def _array(effects: tuple[Effect, ...]) -> str | None:
     return f"[{','.join(effect.to_json() for effect in effects)}]" if effects else None
 
 
-def _content(row: EventRow) -> bytes:
-    """The fingerprint of a row, its link left out."""
+def content_of(row: EventRow) -> bytes:
+    """Return the digest of a row without its link. `Pure.`"""
     return content(row[:-1])

@@ -1,4 +1,4 @@
-"""Where a conversation comes from that is a copy of another one."""
+"""Where a conversation was copied from."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Origin:
-    """The conversation that was copied, which may be deleted since, up to and with its step `seq`."""
+    """The conversation that was copied, up to and including its step `seq`. It may have been deleted since."""
 
     conversation_id: str
     seq: int

@@ -1,7 +1,7 @@
-"""What goes out to others and is not known to have arrived.
+"""Deliveries that are not known to have arrived.
 
-A step that says something to people stores, in the same transaction, one row for each of those that it goes to. The row
-goes when the delivery is acknowledged; what a crash left there is delivered again.
+A step that says something to people stores, in the same transaction, one row for each channel that it goes to. The row
+is removed when the delivery is acknowledged. What a crash left in the outbox is delivered again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Outgoing(NamedTuple):
-    """One thing that goes out with a step: the effect that wants it, and the name of who or what it goes to."""
+    """A delivery on its way into the outbox: the id of the effect, and the name of the channel."""
 
     effect_id: int
     target: str
@@ -22,8 +22,7 @@ class Outgoing(NamedTuple):
 class Undelivered:
     """A delivery that was not acknowledged. The effect itself stands in the log, in the step `seq`.
 
-    `attempts` counts the attempts that were reported as failed; `next_attempt` is when the next is due, None for at
-    once.
+    `attempts` counts the failed attempts; `next_attempt` is when the next one is due, None for at once.
     """
 
     conversation_id: str

@@ -1,4 +1,8 @@
-"""A step, and the place where a conversation rests, as they stand in their tables."""
+"""The rows in which a conversation is stored: its steps, where it stands, and its deliveries.
+
+Moments are whole microseconds since 1970, in UTC. The values are as they are stored: after damage a value may be of
+another type than the one that is declared here.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from typing import NamedTuple
 
 
 class EventRow(NamedTuple):
-    """A row of `events`, without the conversation that it belongs to; the columns are described there."""
+    """One step: the event, what it led to, the digest of the state after it, and its link in the chain."""
 
     seq: int
     event_id: str | None
@@ -22,8 +26,12 @@ class EventRow(NamedTuple):
     chain: bytes
 
 
-class RestRow(NamedTuple):
-    """The columns of `conversations` that every step writes anew."""
+class HeadRow(NamedTuple):
+    """Where a conversation stands: the number and the link of its newest step, and the state after it in full.
+
+    The values between `chain` and `state` follow from the state and the newest step. They are stored so that
+    conversations can be found by them.
+    """
 
     seq: int
     chain: bytes
@@ -34,17 +42,12 @@ class RestRow(NamedTuple):
     state: str
 
 
-class StoredRows(NamedTuple):
-    """A conversation as it stands in the tables, not yet read: where it rests, and its steps, or those asked for."""
+class OutboxRow(NamedTuple):
+    """One delivery that is not acknowledged: where it goes, which effect of which step it is, how many attempts have
+    failed, and when the next one is due (None: at once)."""
 
-    key: int
-    rest: RestRow
-    steps: tuple[EventRow, ...]
-
-
-class Head(NamedTuple):
-    """The newest step of a conversation, by its place and its link; `key` is the conversation's own row."""
-
-    key: int
+    target: str
+    effect_id: int
     seq: int
-    chain: bytes
+    attempts: int = 0
+    next_attempt: int | None = None

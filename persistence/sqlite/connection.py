@@ -20,7 +20,7 @@ PRAGMAS = ("foreign_keys = ON", "synchronous = FULL", "secure_delete = ON")
 Mode = Literal["rw", "ro"]
 
 
-def dial(address: Address, mode: Mode, busy_timeout: float) -> sqlite3.Connection:
+def connect(address: Address, mode: Mode, busy_timeout: float) -> sqlite3.Connection:
     """Open the file, which must exist, and read nothing yet. The connection is for one thread at a time.
 
     `busy_timeout` is how many seconds to wait for a lock that another program holds.
@@ -37,7 +37,7 @@ def _text(raw: bytes) -> str:
     return raw.decode(errors="surrogateescape")
 
 
-def controlled(connection: sqlite3.Connection, mode: Mode) -> Connection:
+def configured(connection: sqlite3.Connection, mode: Mode) -> Connection:
     """The same connection under SQLAlchemy, with everything set. Closing the result closes the connection.
 
     Error messages leave parameters out: they are what people said.

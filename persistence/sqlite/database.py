@@ -20,10 +20,10 @@ from ..errors import TracesLeft
 from ..records.codec import EncodedStep
 from ..records.outbox import Outgoing
 from .address import Address
-from .append import Place
-from .connection import controlled, dial
-from .identity import HEAD, recognise
-from .lock import sole_use
+from .connection import configured, connect
+from .identity import READABLE, recognise
+from .lock import exclusive_use
+from .log_position import LogPosition
 from .migrate import migrate
 from .receipts import Receipt
 from .thread import ConnectionThread, Opening, Worker
@@ -69,17 +69,17 @@ class Database:
         """Do `work` within one transaction that writes. If `work` raises, all of it is undone."""
         return await self._writing.run(partial(_within_transaction, work))
 
-    async def append(self, place: Place, draft: EncodedStep, outgoing: tuple[Outgoing, ...]) -> None:
+    async def append(self, position: LogPosition, step: EncodedStep, outgoing: tuple[Outgoing, ...]) -> None:
         """Store a step behind `place`, which then is where the conversation stands.
 
         Steps that wait are stored together; among them and other work that writes the order stays. Raises
         `StoreConflict`; `ConversationLog.append` says the rest.
         """
-        await self._writing.append(place, draft, outgoing)
+        await self._writing.append(position, step, outgoing)
 
-    def stir(self) -> None:
+    def wake(self) -> None:
         """Wake the writing thread, because a step is about to come."""
-        self._writing.stir()
+        self._writing.wake()
 
     def note(self, receipt: Receipt) -> None:
         """Store what became of a delivery, with the next commit or soon. Does not wait."""
@@ -143,12 +143,12 @@ def _open_for_writing(address: Address, busy_timeout: float, undo: ExitStack) ->
     """Look whose file it is before anything is changed; take the lock before the tables are."""
     if address.path is not None:
         _make_file(address, address.path)
-    with closing(dial(address, "rw", busy_timeout)) as look:
+    with closing(connect(address, "rw", busy_timeout)) as look:
         recognise(look, address)
-    undo.enter_context(sole_use(address))
-    driver = undo.enter_context(closing(dial(address, "rw", busy_timeout)))
+    undo.enter_context(exclusive_use(address))
+    driver = undo.enter_context(closing(connect(address, "rw", busy_timeout)))
     revision = recognise(driver, address)
-    connection = undo.enter_context(controlled(driver, "rw"))
+    connection = undo.enter_context(configured(driver, "rw"))
     migrate(connection, revision)
     return connection
 
@@ -159,10 +159,10 @@ def _open_for_reading(address: Address, busy_timeout: float, undo: ExitStack) ->
     if not address.path.exists():
         raise StoreError(f"There is no database to read: {address.name}.")
     _check_no_folder(address, address.path)
-    driver = undo.enter_context(closing(dial(address, "ro", busy_timeout)))
-    if recognise(driver, address) != HEAD:
+    driver = undo.enter_context(closing(connect(address, "ro", busy_timeout)))
+    if recognise(driver, address) not in READABLE:
         raise StoreError(f"{address.name} is not ready to be read; an engine that opens it once makes it so.")
-    return undo.enter_context(controlled(driver, "ro"))
+    return undo.enter_context(configured(driver, "ro"))
 
 
 def _make_file(address: Address, path: Path) -> None:

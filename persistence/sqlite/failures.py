@@ -31,7 +31,7 @@ FAILURES = (DBAPIError, sqlite3.Error, UnicodeDecodeError)
 
 
 @contextmanager
-def told(name: str) -> Iterator[None]:
+def translated(name: str) -> Iterator[None]:
     """Raise whatever the driver raises as `StorageFailed`, about the database called `name`; and `InvalidInput` for a
     text that no database can hold, such as an id from a command line that is no UTF-8."""
     try:
@@ -39,10 +39,10 @@ def told(name: str) -> Iterator[None]:
     except UnicodeEncodeError as error:
         raise InvalidInput("A text with half a character in it can neither be stored nor looked for.") from error
     except FAILURES as error:
-        raise in_words(name, error) from (error.orig if isinstance(error, DBAPIError) else error)
+        raise as_storage_failure(name, error) from (error.orig if isinstance(error, DBAPIError) else error)
 
 
-def in_words(name: str, error: BaseException) -> BaseException:
+def as_storage_failure(name: str, error: BaseException) -> BaseException:
     """What the driver raised as `StorageFailed`, about the database called `name`; any other error as it is."""
     if not isinstance(error, FAILURES):
         return error

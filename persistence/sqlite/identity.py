@@ -1,8 +1,8 @@
-"""Whose database a file is, told before anything is changed in it.
+"""Recognises whose database a file is, before anything in it is changed.
 
-SQLite keeps a number in each file for just this: the application id. Ours is written together with the tables, so a
-file has both or neither. The tables say which revision they have; one that this turnwise does not know was made by a
-newer one.
+SQLite keeps a number in each file for this purpose, the application id. turnwise writes its own together with the
+tables, so a file has both or neither. The tables record their revision; one that this turnwise does not know was made
+by a newer turnwise.
 """
 
 from __future__ import annotations
@@ -14,16 +14,20 @@ from .address import Address
 
 APPLICATION_ID = int.from_bytes(b"turn", "big")
 
-REVISIONS = ("0001", "0002")
+REVISIONS = ("0001", "0002", "0003")
 """The revisions of the tables that this turnwise knows, oldest first: the files in `migrations/versions`."""
 
 HEAD = REVISIONS[-1]
 
+READABLE = ("0002", HEAD)
+"""The revisions that can be read without migrating: 0003 only adds an index."""
+
 
 def recognise(connection: sqlite3.Connection, address: Address) -> str | None:
-    """The revision of the tables, or None for a file in which nothing is yet. Changes nothing.
+    """Return the revision of the tables, or None for an empty file. Changes nothing.
 
-    Raises `StoreError` for a file that is no database, another program's, or made by a newer turnwise.
+    Raises `StoreError` for a file that is not a database, that belongs to another program, or that was made by a newer
+    turnwise.
     """
     try:
         (application,) = connection.execute("PRAGMA application_id").fetchone()

@@ -21,7 +21,7 @@ PATIENCE = 0.2
 
 
 @contextmanager
-def sole_use(address: Address) -> Iterator[None]:
+def exclusive_use(address: Address) -> Iterator[None]:
     """Hold the database for this engine alone. A database in memory needs no lock.
 
     Raises `StoreError` if another engine holds it (case P42), in this process or in another one.
@@ -50,7 +50,7 @@ def in_use(address: Address) -> bool:
     if address.path is None or not Path(f"{address.path}.lock").exists():
         return False
     try:
-        with sole_use(address):
+        with exclusive_use(address):
             return False
     except StoreError:
         return True

@@ -1,59 +1,69 @@
-"""One conversation's place in the store: it takes the next step, and never a step twice."""
+"""The log of one conversation in a SQLite database."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from functools import partial
 
-from ...states.events import Event
+from ...states.events import Event, Request
 from ...states.step import Step
 from ..records.codec import EncodedStep, to_microseconds
+from ..records.entry import StoredEntry
 from ..records.outbox import Outgoing
-from .append import Place
 from .database import Database
+from .log_position import LogPosition
+from .reading import read_missed, read_request
 from .receipts import Receipt
 from .recorder import OutboxKey, Postponement
 
 
-class ConversationLog:
-    """The log of one conversation, open at its end. Made by `Store.create` and `Store.load`."""
+class SqliteLog:
+    """Implements the port `Log`. Made by `SqliteStore.create` and `SqliteStore.load`."""
 
-    def __init__(self, database: Database, place: Place) -> None:
+    def __init__(self, database: Database, conversation_id: str, position: LogPosition) -> None:
         self._database = database
-        self._place = place
+        self._conversation_id = conversation_id
+        self._position = position
 
     @property
     def seq(self) -> int:
-        """The newest step that is known to be stored."""
-        return self._place.head.seq
+        """The number of the newest step that this log knows to be stored."""
+        return self._position.head.seq
 
     async def append(self, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> None:
-        """Store a step that was not ignored: the event, its effects, the new state. Durable when this returns.
+        """Store a step and its deliveries in one transaction; `Log.append` says the rest.
 
-        `targets` are what goes out with it, and to whom; each is in the outbox, once, until it is acknowledged.
-
-        The step must follow the one at `seq`. Raises `StoreConflict` if it does not, or if the log has moved on
-        elsewhere, and `StorageFailed` if the disk does not do its work (case P28). Then nothing is stored, this
-        object is as before, and the same step may be handed in again; should the disk have stored it in spite of its
-        complaint, that is found then.
-
-        A caller that is cancelled stops waiting, but the step is stored and `seq` advances all the same.
+        A disk that reports a failed commit may have stored the step. The same step may be appended again; if it is
+        found in the log then, it is not stored a second time.
         """
-        self._database.stir()
-        await self._database.append(
-            self._place, EncodedStep.of(event, step), tuple(dict.fromkeys(Outgoing(*target) for target in targets))
-        )
+        self._database.wake()
+        outgoing = tuple(dict.fromkeys(Outgoing(*target) for target in targets))
+        await self._database.append(self._position, EncodedStep.of(event, step), outgoing)
+
+    async def request(self, event_id: str) -> Request | None:
+        """Return the request that the log holds under this id, or None. Raises `Damaged`."""
+        position = self._position
+        return await self._database.read(lambda connection: read_request(connection, position, event_id))
+
+    async def catch_up(self) -> tuple[StoredEntry, ...]:
+        """Return the steps that others have stored behind `seq`, and move on to the newest of them.
+
+        Raises `UnknownConversation` and `Damaged`.
+        """
+        work = partial(read_missed, conversation_id=self._conversation_id, position=self._position)
+        return await self._database.write(work)
 
     def acknowledge(self, effect_id: int, target: str) -> None:
-        """The delivery has arrived: it leaves the outbox.
+        """Remove a delivery that has arrived from the outbox.
 
-        Returns at once. It is stored with the next step of any conversation, or a moment later, and kept until the
-        disk takes it; a crash before that has it delivered once more. What is not in the outbox is not missed.
+        Returns at once. The receipt is stored with the next step of any conversation, or a moment later, and is kept
+        until the disk takes it. After a crash before that, the delivery is made once more.
         """
         self._database.note(Receipt(self._key(effect_id, target)))
 
     def postpone(self, effect_id: int, target: str, attempts: int, next_attempt: datetime) -> None:
-        """An attempt to deliver has failed, the `attempts`-th; the next one is due at `next_attempt`.
+        """Store that a delivery has failed `attempts` times and is tried again at `next_attempt`.
 
         Stored like `acknowledge`, and without effect once the delivery is acknowledged.
         """
@@ -61,4 +71,4 @@ class ConversationLog:
         self._database.note(Receipt(self._key(effect_id, target), postponement))
 
     def _key(self, effect_id: int, target: str) -> OutboxKey:
-        return OutboxKey(self._place.head.key, target, effect_id, self._place.origin)
+        return OutboxKey(self._position.head.key, target, effect_id, self._position.origin)

@@ -23,24 +23,24 @@ class PendingResult:
         self.error: BaseException | None = None
 
     @staticmethod
-    def tell(promises: Iterable[PendingResult]) -> None:
+    def report(results: Iterable[PendingResult]) -> None:
         """Tell all of them their `result`, or their `error`. To be called from any thread.
 
         A loop is woken once for all of its tasks: to wake it costs more than to commit a step.
         """
         by_loop: dict[asyncio.AbstractEventLoop, list[PendingResult]] = {}
-        for promise in promises:
-            by_loop.setdefault(promise._loop, []).append(promise)
+        for result in results:
+            by_loop.setdefault(result._loop, []).append(result)
         for loop, told in by_loop.items():
             with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(_keep, told)
+                loop.call_soon_threadsafe(_settle, told)
 
 
-def _keep(promises: list[PendingResult]) -> None:
-    for promise in promises:
-        if promise.future.done():
+def _settle(results: list[PendingResult]) -> None:
+    for result in results:
+        if result.future.done():
             continue
-        if promise.error is None:
-            promise.future.set_result(promise.result)
+        if result.error is None:
+            result.future.set_result(result.result)
         else:
-            promise.future.set_exception(promise.error)
+            result.future.set_exception(result.error)

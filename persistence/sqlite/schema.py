@@ -62,6 +62,8 @@ nothing is taken twice. `state` is the digest of the state that the step rests i
 for _column in (events.c.event_id, events.c.effect_id):
     Index(f"events_{_column.name}", events.c.conversation, _column, unique=True, sqlite_where=_column.is_not(None))
 
+Index("events_policy_changed", events.c.conversation, events.c.seq, sqlite_where=events.c.type == "policy_changed")
+
 forks = Table(
     "forks",
     metadata,

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 
 from ...states.errors import StoreError
-from .failures import told
+from .failures import translated
 from .pending_result import PendingResult
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ class Job:
     """Work for the thread, and who waits for it."""
 
     work: Callable[[], Any]
-    promise: PendingResult
+    result: PendingResult
 
 
 class Worker:
@@ -62,11 +62,11 @@ class Worker:
         """Do the work of one item, and tell who waits for it."""
         assert isinstance(item, Job)
         try:
-            with told(self.name):
-                item.promise.result = item.work()
+            with translated(self.name):
+                item.result.result = item.work()
         except BaseException as error:
-            item.promise.error = error
-        PendingResult.tell((item.promise,))
+            item.result.error = error
+        PendingResult.report((item.result,))
 
     def open(self, opening: Opening) -> None:
         """Open the connection, or leave nothing open."""
@@ -130,9 +130,9 @@ class ConnectionThread:
 
     def _hand_in(self, work: Callable[[], Any]) -> PendingResult:
         self.check_open()
-        promise = PendingResult()
-        self._worker.queue.put(Job(work, promise))
-        return promise
+        result = PendingResult()
+        self._worker.queue.put(Job(work, result))
+        return result
 
 
 def _end(queue: SimpleQueue[Any], thread: Thread) -> None:

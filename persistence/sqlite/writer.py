@@ -24,8 +24,8 @@ from ..errors import StoreConflict
 from ..records.codec import EncodedStep
 from ..records.outbox import Outgoing
 from . import recorder, transaction
-from .append import Append, Place
-from .failures import in_words, is_locked
+from .failures import as_storage_failure, is_locked
+from .log_position import Append, LogPosition
 from .pending_result import PendingResult
 from .receipts import PendingReceipts, Receipt
 from .recorder import Advance
@@ -33,7 +33,7 @@ from .thread import ConnectionThread, Worker
 
 logger = logging.getLogger("turnwise.store")
 
-_STIR = object()
+_WAKE = object()
 """Nothing to do, only a reason to wake up."""
 
 
@@ -71,7 +71,7 @@ class Writer(Worker):
             self._store(self._batch(item))
         elif isinstance(item, Receipt):
             self._receipts.add(item)
-        elif item is not _STIR:
+        elif item is not _WAKE:
             super().handle(item)
 
     def close(self) -> None:
@@ -82,16 +82,16 @@ class Writer(Worker):
     def _batch(self, first: Append) -> list[Append]:
         """The steps that wait, up to the first thing of another kind. A second step of a conversation is left for the
         next commit: its link follows from the first."""
-        batch = {first.place.head.key: first}
+        batch = {first.position.head.key: first}
         with suppress(Empty):
             while not self._ahead:
                 item = self.queue.get_nowait()
-                if item is _STIR:
+                if item is _WAKE:
                     continue
                 if isinstance(item, Receipt):
                     self._receipts.add(item)
-                elif isinstance(item, Append) and item.place.head.key not in batch:
-                    batch[item.place.head.key] = item
+                elif isinstance(item, Append) and item.position.head.key not in batch:
+                    batch[item.position.head.key] = item
                 else:
                     self._ahead.append(item)
         return list(batch.values())
@@ -104,26 +104,27 @@ class Writer(Worker):
             try:
                 steps.append((append, append.advance()))
             except StoreConflict as conflict:
-                append.promise.error = conflict
-        errors = self._commit([step for _, step in steps])
-        for (append, step), error in zip(steps, errors, strict=True):
+                append.result.error = conflict
+        for (append, step), error in zip(steps, self._commit(steps), strict=True):
             if error is None:
-                append.place.head = step.following
+                append.position.head, append.position.in_doubt = step.following, None
             else:
-                append.promise.error = in_words(self.name, error)
-        PendingResult.tell(append.promise for append in batch)
+                append.result.error = as_storage_failure(self.name, error)
+        PendingResult.report(append.result for append in batch)
 
-    def _commit(self, steps: list[Advance]) -> list[Exception | None]:
-        """Store the steps, all together if that can be. Says of each why it could not be stored."""
+    def _commit(self, steps: list[tuple[Append, Advance]]) -> list[Exception | None]:
+        """Store the steps, all together if possible. Returns for each of them why it could not be stored."""
         try:
             if steps:
-                self._commit_together(steps)
+                self._commit_together([step for _, step in steps])
             return [None] * len(steps)
         except Exception as error:
             errors: list[Exception | None] = []
             locked = error if is_locked(error) else None
-            for step in steps:
-                failed = locked or self._commit_alone(step)
+            for append, step in steps:
+                if _may_have_stored(error):
+                    append.position.in_doubt = step.following.chain
+                failed = locked or self._commit_alone(append.position, step)
                 locked = failed if failed is not None and is_locked(failed) else None
                 errors.append(failed)
             return errors
@@ -135,19 +136,23 @@ class Writer(Worker):
             self._receipts.write(self._driver)
         self._receipts.clear()
 
-    def _commit_alone(self, step: Advance) -> Exception | None:
-        """Store one step, or make sure that it is stored: a disk may have failed behind a commit that came through."""
+    def _commit_alone(self, position: LogPosition, step: Advance) -> Exception | None:
+        """Store one step. If an earlier attempt is in doubt, find out whether it did store the step."""
+        following = step.following
         try:
             with transaction.writing(self._driver):
-                if not (recorder.advance(self._driver, [step]) or recorder.write_again(self._driver, step.following)):
-                    return StoreConflict("The conversation has moved on, or was deleted, since it was loaded.")
+                stored = recorder.advance(self._driver, [step])
+                if not stored and position.in_doubt == following.chain:
+                    stored = recorder.write_again(self._driver, following)
         except sqlite3.IntegrityError as error:
             conflict = StoreConflict("The request, or the answer to the effect, is already in the log.")
             conflict.__cause__ = error
             return conflict
         except Exception as error:
+            if _may_have_stored(error):
+                position.in_doubt = following.chain
             return error
-        return None
+        return None if stored else StoreConflict("The conversation has moved on, or was deleted, since it was loaded.")
 
     # --- receipts
 
@@ -159,9 +164,8 @@ class Writer(Worker):
             with transaction.writing(self._driver):
                 self._receipts.write(self._driver)
         except Exception as error:
-            logger.warning(
-                "What was delivered could not be noted, and will be tried again: %s", in_words(self.name, error)
-            )
+            failure = as_storage_failure(self.name, error)
+            logger.warning("The receipts of deliveries could not be stored and are kept: %s", failure)
             self._receipts.put_off()
         else:
             self._receipts.clear()
@@ -169,6 +173,11 @@ class Writer(Worker):
     @property
     def _driver(self) -> sqlite3.Connection:
         return transaction.driver_of(self.connection)
+
+
+def _may_have_stored(error: Exception) -> bool:
+    """Whether the disk may have stored a transaction that failed with this error."""
+    return not (isinstance(error, Outrun | sqlite3.IntegrityError) or is_locked(error))
 
 
 class WritingThread(ConnectionThread):
@@ -181,22 +190,22 @@ class WritingThread(ConnectionThread):
         """A thread for the database that people call `name`."""
         return cls(Writer(name))
 
-    async def append(self, place: Place, draft: EncodedStep, outgoing: tuple[Outgoing, ...]) -> None:
-        """Store the step behind `place`, which moves on. A cancelled caller no longer waits, but the step is stored.
+    async def append(self, position: LogPosition, step: EncodedStep, outgoing: tuple[Outgoing, ...]) -> None:
+        """Store a step behind `position`, which moves on. A cancelled caller stops waiting, but the step is stored.
 
         Raises `StoreConflict` and `StorageFailed`; then nothing of the step is stored.
         """
         self.check_open()
-        append = Append(place, draft, outgoing)
+        append = Append(position, step, outgoing)
         self._worker.queue.put(append)
-        await append.promise.future
+        await append.result.future
 
-    def stir(self) -> None:
-        """Wake the thread while the step that it will be handed is still being written as rows.
+    def wake(self) -> None:
+        """Wake the thread while the caller still encodes the step that it is about to hand in.
 
-        The operating system takes as long to wake a thread as it takes to write them; so the two happen side by side.
+        The operating system takes as long to wake a thread as it takes to encode a step, so the two happen at once.
         """
-        self._worker.queue.put(_STIR)
+        self._worker.queue.put(_WAKE)
 
     def note(self, receipt: Receipt) -> None:
         """Store this with the next commit, or soon. Does not wait."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ...effects.context import EffectContext
     from ...effects.dispatcher import InProcessDispatcher
     from ...engine.loop import Loop
-    from ...persistence.sqlite.log import ConversationLog
+    from ...persistence.sqlite.log import SqliteLog
     from ...states.events import Event, Request
     from ...states.step import Step
 
@@ -58,12 +58,12 @@ def watched(journal: Journal, dies_at: int | None = None) -> Iterator[None]:
     from ...effects.channels import attempt, delivery_dispatcher
     from ...effects.dispatcher import InProcessDispatcher
     from ...engine import loop
-    from ...persistence.sqlite.log import ConversationLog
+    from ...persistence.sqlite.log import SqliteLog
 
     boundaries = Boundaries(journal, dies_at)
     with ExitStack() as patches:
         for owner, name, wrapped in (
-            (ConversationLog, "append", _commit(boundaries, ConversationLog.append)),
+            (SqliteLog, "append", _commit(boundaries, SqliteLog.append)),
             (InProcessDispatcher, "perform", _perform(boundaries, journal, InProcessDispatcher.perform)),
             (delivery_dispatcher, "attempt", _attempt(boundaries, journal, attempt.attempt)),
             (loop.Loop, "request", _request(journal, loop.Loop.request)),
@@ -73,7 +73,7 @@ def watched(journal: Journal, dies_at: int | None = None) -> Iterator[None]:
 
 
 def _commit(boundaries: Boundaries, commit: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
-    async def watched_commit(log: ConversationLog, event: Event, step: Step, targets: Any = ()) -> None:
+    async def watched_commit(log: SqliteLog, event: Event, step: Step, targets: Any = ()) -> None:
         boundaries.reach(f"before {event.type} is stored")
         await commit(log, event, step, targets)
         boundaries.reach(f"after {event.type} is stored")

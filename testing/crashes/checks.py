@@ -101,22 +101,22 @@ def check_after_crashes(database: Path, journal: Path, *, at_rest: bool = True) 
 async def _check(database: Path, seen: Seen, checks: Sequence[Check]) -> list[str]:
     from ...persistence.errors import Damaged
     from ...persistence.maintenance.doctor import examine
-    from ...persistence.sqlite.store import Store
+    from ...persistence.opening import open_store
 
-    store = await Store.open(database, read_only=True)
+    store = await open_store(database, read_only=True)
     try:
         findings = (await examine(store)).findings
         faults = [f"{one.conversation_id or 'the database'}: {one.sentence}" for one in findings]
-        outbox, summaries = await store.outbox(), await store.list()
+        outbox, summaries = await store.outbox(await store.ids()), await store.list()
         if not summaries:
             faults.append("there are no conversations")
         for summary in summaries:
             try:
-                loaded = await store.load(summary.id)
+                loaded, entries = await store.load(summary.id), await store.entries(summary.id)
             except Damaged:
                 continue  # as the doctor said
             left = frozenset(one.effect_id for one in outbox if one.conversation_id == summary.id)
-            found = Found(summary.id, loaded.entries, loaded.state, left, seen)
+            found = Found(summary.id, entries, loaded.state, left, seen)
             faults += [f"{summary.id}: {fault}" for check in checks for fault in check(found)]
     finally:
         await store.close()

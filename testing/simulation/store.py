@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ...states.context import Context
 from ...states.errors import StoreError, UnknownConversation
-from ...states.events import Event, Opened
+from ...states.events import Event, Opened, Request
 from ...states.log import LogEntry
-from ...states.states import State
 from ...states.step import Step
 from .channels import Sent
 from .disk import Disk, named
@@ -23,6 +22,7 @@ from .random_source import RandomSource
 
 if TYPE_CHECKING:
     from ...persistence.errors import StorageFailed, StoreConflict
+    from ...persistence.ports import LoadedConversation
     from ...persistence.records.outbox import Undelivered
 
 
@@ -51,6 +51,20 @@ class MemoryLog:
             await wait(dice)
         finally:
             self._writing = False
+
+    @property
+    def seq(self) -> int:
+        """The newest step."""
+        return len(self._disk.rows[self._id])
+
+    async def request(self, event_id: str) -> Request | None:
+        """The request that was taken under this id."""
+        events = (row.event for row in self._disk.rows[self._id])
+        return next((event for event in events if isinstance(event, Request) and event.event_id == event_id), None)
+
+    async def catch_up(self) -> tuple[LogEntry, ...]:
+        """Nobody else writes here."""
+        return ()
 
     def acknowledge(self, effect_id: int, target: str) -> None:
         """Deliveries go out by the world, and are not noted here."""
@@ -83,20 +97,12 @@ class MemoryLog:
         return StoreConflict("The step does not follow the newest step of its conversation.")
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """A conversation as it was left."""
-
-    log: MemoryLog
-    state: State
-    entries: tuple[LogEntry, ...]
-
-
 class MemoryStore:
     """The disk, as an engine has it open: what an engine uses of `Store`."""
 
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
+        self._unclaimed = tuple(disk.rows)
         self.is_open = True
         self.is_dead = False
 
@@ -106,28 +112,33 @@ class MemoryStore:
         log._add(event, step)
         return log
 
-    async def load(self, conversation_id: str) -> Loaded:
+    async def load(self, conversation_id: str) -> LoadedConversation:
         """The conversation as it was left."""
-        entries = await self.entries(conversation_id)
-        log = MemoryLog(self, conversation_id)
-        return Loaded(log, self.disk.head(conversation_id), entries)
+        from ...persistence.ports import LoadedConversation
 
-    async def entries(self, conversation_id: str, after: int = 0) -> tuple[LogEntry, ...]:
+        context = Context()
+        for entry in await self.entries(conversation_id):
+            context = context.after(entry.event)
+        log: Any = MemoryLog(self, conversation_id)
+        return LoadedConversation(log, self.disk.head(conversation_id), context)
+
+    async def entries(self, conversation_id: str, after: int = 0, up_to: int | None = None) -> tuple[LogEntry, ...]:
         """The steps behind the step `after`. Raises `UnknownConversation`, and `StoreError` once it is closed."""
         if not self.is_open and not self.is_dead:
             raise StoreError("The store is closed.")
         if conversation_id not in self.disk.rows:
             raise UnknownConversation(conversation_id)
         await wait(self.disk.dice)
-        return tuple(row.entry for row in self.disk.rows[conversation_id][after:])
+        return tuple(row.entry for row in self.disk.rows[conversation_id][after:up_to])
 
-    async def outbox(self) -> tuple[Undelivered, ...]:
+    async def outbox(self, conversation_ids: Iterable[str]) -> tuple[Undelivered, ...]:
         """Deliveries go out by the world, so none is left."""
         return ()
 
-    async def waiting(self) -> tuple[str, ...]:
+    async def claim(self, limit: int) -> tuple[str, ...]:
         """All conversations: whether they wait for something is for the engine to see."""
-        return tuple(self.disk.rows)
+        claimed, self._unclaimed = self._unclaimed[:limit], self._unclaimed[limit:]
+        return claimed
 
     async def close(self) -> None:
         """Let nobody write any more."""

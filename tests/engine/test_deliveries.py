@@ -16,8 +16,8 @@ from turnwise.effects import dispatcher
 from turnwise.effects.channels import attempt, delivery_dispatcher
 from turnwise.effects.receipts import Receipts
 from turnwise.persistence.errors import Damaged
-from turnwise.persistence.maintenance.doctor import examine, mend
-from turnwise.persistence.sqlite.store import Store
+from turnwise.persistence.maintenance.doctor import examine, repair
+from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states.policy.policy import SpeechRules
 from turnwise.testing import ManualClock, RecordingChannel, ScriptedLlm, call, calls, reply
 from turnwise.testing.scripted import FunctionLlm
@@ -52,9 +52,9 @@ async def talking(
 
 async def still_to_deliver(database: Path) -> list[tuple[str, int]]:
     """What stands in the outbox: the target, and the attempts that failed."""
-    store = await Store.open(database, read_only=True)
+    store = await SqliteStore.open(database, read_only=True)
     try:
-        return [(one.target, one.attempts) for one in await store.outbox()]
+        return [(one.target, one.attempts) for one in await store.outbox(await store.ids())]
     finally:
         await store.close()
 
@@ -272,8 +272,8 @@ class TestTheNextProcess:
         with pytest.raises(Damaged, match="What is to be delivered cannot be read"):
             await Engine.open(database, model=ScriptedLlm([]))
 
-        store = await Store.open(database)
-        assert await mend(store, (await examine(store)).findings)
+        store = await SqliteStore.open(database)
+        assert await repair(store, (await examine(store)).findings)
         await store.close()
         async with Engine.open(database, model=ScriptedLlm([])):
             pass
@@ -441,7 +441,7 @@ class TestConversationsThatAreOver:
         self, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Who said it delivers it, whoever goes on with the conversation."""
-        monkeypatch.setattr("turnwise.persistence.sqlite.database.sole_use", lambda address: nullcontext())
+        monkeypatch.setattr("turnwise.persistence.sqlite.database.exclusive_use", lambda address: nullcontext())
         gate = Gate()
         channel = RecordingChannel(lambda delivery: gate())
         opening = Engine.open(database, model=says_three(), tools=[say_last], channels=[channel])

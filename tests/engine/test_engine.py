@@ -45,7 +45,7 @@ class TestTheStoreBelow:
         self, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The lock keeps other engines out; where it does not hold, the loser learns that it lost, and nothing else."""
-        monkeypatch.setattr("turnwise.persistence.sqlite.database.sole_use", lambda address: nullcontext())
+        monkeypatch.setattr("turnwise.persistence.sqlite.database.exclusive_use", lambda address: nullcontext())
         models = [FunctionLlm(lambda _: reply("Here.")) for _ in range(2)]
         async with Engine.open(database, model=models[0]) as one, Engine.open(database, model=models[1]) as other:
             late = await one.create()

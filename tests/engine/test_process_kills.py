@@ -14,7 +14,7 @@ import pytest
 
 from turnwise import Conversation, Engine, Policy, Refused, ToolContext, Turn, presets, tool
 from turnwise.effects.dispatcher import InProcessDispatcher
-from turnwise.persistence.sqlite.log import ConversationLog
+from turnwise.persistence.sqlite.log import SqliteLog
 from turnwise.states import machine
 from turnwise.states.handlers import tool_executing
 from turnwise.testing import FunctionLlm, RecordingChannel, call, calls, crash_at_every_boundary, reply
@@ -90,7 +90,7 @@ async def until_it_rests(conversation: Conversation, turn: Turn) -> Turn:
 
 async def until_all_has_arrived(engine: Engine) -> None:
     """Wait for the last receipts."""
-    while await engine.store.outbox():
+    while await engine.store.outbox(await engine.store.ids()):
         await asyncio.sleep(0.005)
 
 
@@ -177,13 +177,13 @@ class TestEveryBoundary:
 
     def test_a_request_that_is_told_before_it_is_stored_is_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """So is one that says that a message was taken, and stores it later."""
-        append = ConversationLog.append
+        append = SqliteLog.append
         late: set[Any] = set()
 
-        async def promises(log: ConversationLog, event: Any, step: Any, targets: Any = ()) -> None:
+        async def promises(log: SqliteLog, event: Any, step: Any, targets: Any = ()) -> None:
             late.add(asyncio.ensure_future(append(log, event, step, targets)))
 
-        monkeypatch.setattr(ConversationLog, "append", promises)
+        monkeypatch.setattr(SqliteLog, "append", promises)
 
         with pytest.raises((CrashFound, ScenarioFailed)):
             crash_at_every_boundary(dinner)

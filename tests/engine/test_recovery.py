@@ -27,7 +27,7 @@ from turnwise import (
     ToolContext,
     tool,
 )
-from turnwise.persistence.sqlite.store import Store
+from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import ToolResult
 from turnwise.testing import ManualClock
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, calls, failure, reply
@@ -128,10 +128,12 @@ class TestTheModel:
         await conversation.send("Hi", message_id="m1", wait=False)
         await engine.close()
 
-        async def waiting(store: Store) -> tuple[str, ...]:
-            return ("deleted", conversation.id)
+        right = SqliteStore.claim
 
-        monkeypatch.setattr(Store, "waiting", waiting)
+        async def claim(store: SqliteStore, limit: int) -> tuple[str, ...]:
+            return ("deleted", *claimed) if (claimed := await right(store, limit)) else ()
+
+        monkeypatch.setattr(SqliteStore, "claim", claim)
         async with taken_up(database, conversation.id, ScriptedLlm([reply("Hello.")])) as again:
             assert (await again.send("Hi", message_id="m1")).reply == "Hello."
 

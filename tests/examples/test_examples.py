@@ -92,7 +92,7 @@ async def test_the_voice_assistant_waits_for_no_channel_that_is_gone(tmp_path: P
     engine = Engine.open(tmp_path / "voice.db", model=llm, tools=["talk"], channels=[channel], policy=presets.talk())
     async with engine:
         await (await engine.create()).send("Hi")
-        assert await engine.store.outbox()
+        assert await engine.store.outbox(await engine.store.ids())
 
     done = await asyncio.to_thread(ran, "voice_assistant.py", tmp_path, **with_speaker(tmp_path))
 

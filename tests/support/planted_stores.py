@@ -10,6 +10,7 @@ from turnwise.effects.channels.attempt import attempt
 from turnwise.effects.channels.delivery_dispatcher import DeliveryDispatcher, PendingDelivery
 from turnwise.persistence.errors import StoreConflict
 from turnwise.persistence.sqlite import recorder, transaction
+from turnwise.persistence.sqlite.log_position import Append, LogPosition
 from turnwise.persistence.sqlite.receipts import PendingReceipts, Receipt
 from turnwise.persistence.sqlite.recorder import Advance
 from turnwise.persistence.sqlite.writer import Writer
@@ -20,9 +21,9 @@ class AcknowledgesBeforeTheCommit(Writer):
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
-        self._later: list[Advance] = []
+        self._later: list[tuple[Append, Advance]] = []
 
-    def _commit(self, steps: list[Advance]) -> list[Exception | None]:
+    def _commit(self, steps: list[tuple[Append, Advance]]) -> list[Exception | None]:
         now, self._later = self._later, steps
         super()._commit(now)
         return [None] * len(steps)
@@ -38,7 +39,7 @@ class DropsAStep(Writer):
 class FailsTogether(Writer):
     """What keeps one step of a batch from being stored is said to all."""
 
-    def _commit(self, steps: list[Advance]) -> list[Exception | None]:
+    def _commit(self, steps: list[tuple[Append, Advance]]) -> list[Exception | None]:
         errors = super()._commit(steps)
         return [next(filter(None, errors), None)] * len(steps)
 
@@ -46,7 +47,7 @@ class FailsTogether(Writer):
 class RunsAhead(Writer):
     """It takes a step for stored, whatever becomes of it."""
 
-    def _commit(self, steps: list[Advance]) -> list[Exception | None]:
+    def _commit(self, steps: list[tuple[Append, Advance]]) -> list[Exception | None]:
         super()._commit(steps)
         return [None] * len(steps)
 
@@ -63,7 +64,7 @@ class WritesByHalves(Writer):
 class BelievesTheDisk(Writer):
     """It does not look whether a step is stored whose commit is said to have failed."""
 
-    def _commit_alone(self, step: Advance) -> Exception | None:
+    def _commit_alone(self, position: LogPosition, step: Advance) -> Exception | None:
         try:
             with transaction.writing(self._driver):
                 moved = recorder.advance(self._driver, [step])

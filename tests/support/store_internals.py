@@ -10,13 +10,13 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from turnwise.persistence.sqlite.store import Store
+from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.persistence.sqlite.transaction import driver_of
 
 NAMES = [f"walk {number}" for number in range(10)]
 
 
-async def told(store: Store, sql: str) -> Any:
+async def told(store: SqliteStore, sql: str) -> Any:
     """What a statement gives on the connection that writes, outside of any transaction."""
 
     def execute(connection: Connection) -> Any:
@@ -26,7 +26,7 @@ async def told(store: Store, sql: str) -> Any:
     return await store._database._writing.run(execute)
 
 
-async def together(store: Store, *work: Awaitable[Any]) -> list[Any]:
+async def together(store: SqliteStore, *work: Awaitable[Any]) -> list[Any]:
     """What comes of work that waits while the thread that writes is busy, so that all of it is there when it is not."""
     free = threading.Event()
     busy = asyncio.ensure_future(store._database._writing.run(lambda _: free.wait()))
@@ -37,7 +37,7 @@ async def together(store: Store, *work: Awaitable[Any]) -> list[Any]:
     return await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def statements_of(store: Store) -> list[str]:
+async def statements_of(store: SqliteStore) -> list[str]:
     """A list to which the first words of each statement that is run from now on are added."""
     words: list[str] = []
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pexpect
 
-from turnwise.persistence.sqlite.store import Store
+from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import Abort
 
 from .walks import Walk
@@ -190,7 +190,7 @@ def stored(folder: Path, *walks: Walk, name: str = "turnwise.db") -> Path:
     """A database that holds these conversations."""
 
     async def store_all() -> None:
-        store = await Store.open(folder / name)
+        store = await SqliteStore.open(folder / name)
         for walk in walks:
             await walk.into(store)
         await store.close()

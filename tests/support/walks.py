@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from turnwise.persistence.sqlite.log import ConversationLog
-from turnwise.persistence.sqlite.store import Store
+from turnwise.persistence.sqlite.log import SqliteLog
+from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import (
     Answer,
     AskUserQuestionPending,
@@ -85,7 +85,7 @@ class Walk:
         """The model asks its user something, and the conversation waits."""
         return self.say().call("ask_user_question").answer(AskUserQuestionPending, questions=(WHEN,))
 
-    async def into(self, store: Store, conversation_id: str | None = None) -> ConversationLog:
+    async def into(self, store: SqliteStore, conversation_id: str | None = None) -> SqliteLog:
         """Store all of it."""
         opened, step = self.steps[0]
         assert isinstance(opened, Opened)

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from ....effects.channels.speech.channel import SpeechChannel
 from ....engine.conversation import Conversation
 from ....engine.engine import Engine
-from ....engine.projection import ConversationProjection
 from ....persistence.records.summary import Summary
 from ....states.errors import ConfigurationError, TurnwiseError
 from ....states.events import HistoryCompacted
@@ -58,9 +57,9 @@ async def _find(settings: Settings, conversation_id: str | None) -> tuple[str, P
     """
     async with open_for_writing(settings) as store:
         if conversation_id is None:
-            conversation_id = _newest(await store.list())
+            conversation_id = _newest(await store.list(limit=1))
         loaded = await store.load(conversation_id)
-    return conversation_id, ConversationProjection(loaded.state, loaded.entries).context.policy
+    return conversation_id, loaded.context.policy
 
 
 def _newest(summaries: Iterable[Summary]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....persistence.maintenance.doctor import Examination, Finding, examine, mend
+from ....persistence.maintenance.doctor import Examination, Finding, examine, repair
 from ..configuration.command_lines import command_line, options_for
 from ..configuration.databases import open_for_reading, open_for_writing
 from ..configuration.settings import Settings
@@ -20,7 +20,7 @@ async def doctor(settings: Settings, fix: bool) -> int:
     async with open_for_reading(settings) as store:
         examination = await examine(store)
     _report(examination)
-    repairable = sum(finding.mend is not None for finding in examination.findings)
+    repairable = sum(finding.repair is not None for finding in examination.findings)
     if repairable:
         command = command_line("doctor", "--fix", *options_for(settings, "db"))
         print_notice(f"{repairable} of these can be repaired without guessing: {command}", copyable=True)
@@ -30,7 +30,7 @@ async def doctor(settings: Settings, fix: bool) -> int:
 async def _repair(settings: Settings) -> int:
     async with open_for_writing(settings) as store:
         before = await examine(store)
-        repaired = await mend(store, before.findings)
+        repaired = await repair(store, before.findings)
         after = await examine(store)
     for finding in repaired:
         print(f"{_line(finding)}  Repaired.")

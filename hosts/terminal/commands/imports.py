@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from ....persistence.maintenance.export_reader import lines_of, read_export
 from ....persistence.maintenance.imports import keep
-from ....persistence.sqlite.conversation_record import ConversationRecord
+from ....persistence.records.conversation_record import ConversationRecord
 from ....states.errors import ConfigurationError
 from ..configuration.databases import open_for_writing
 from ..configuration.settings import Settings

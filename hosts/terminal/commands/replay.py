@@ -8,7 +8,7 @@ from time import perf_counter
 
 from ....persistence.errors import StorageFailed
 from ....persistence.maintenance.replay import replay_conversation
-from ....persistence.sqlite.store import Store
+from ....persistence.ports import Store
 from ....states.errors import ConfigurationError, UnknownConversation
 from ..configuration.databases import open_for_reading
 from ..configuration.settings import Settings

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from ....persistence.opening import open_store
+from ....persistence.ports import Store
 from ....persistence.sqlite.address import Address
-from ....persistence.sqlite.store import Store
 from ....states.errors import StoreError
 from .settings import Settings
 
@@ -14,7 +15,7 @@ from .settings import Settings
 @asynccontextmanager
 async def open_for_reading(settings: Settings) -> AsyncIterator[Store]:
     """Open the database read-only and without its lock. Raises `StoreError`."""
-    store = await Store.open(settings.db, read_only=True)
+    store = await open_store(settings.db, read_only=True)
     try:
         yield store
     finally:
@@ -32,7 +33,7 @@ async def open_for_writing(settings: Settings, *, create: bool = False) -> Async
         raise StoreError("A database in memory ends with this command; name a file with --db.")
     if not create and not address.path.exists():
         raise StoreError(f"There is no database called {address.name}.")
-    store = await Store.open(settings.db)
+    store = await open_store(settings.db)
     try:
         yield store
     finally:

@@ -18,17 +18,17 @@ from typing import Any
 from sqlalchemy import Connection
 
 from ....persistence.errors import StoreConflict
-from ....persistence.maintenance.doctor import examine_one
+from ....persistence.maintenance.doctor import examine_record
 from ....persistence.records.codec import EncodedStep, decode, decode_state
 from ....persistence.records.outbox import Outgoing
 from ....persistence.records.rows import EventRow
-from ....persistence.sqlite import recorder
+from ....persistence.sqlite import record_tables
 from ....persistence.sqlite.address import Address
-from ....persistence.sqlite.append import Place
-from ....persistence.sqlite.connection import Mode, controlled, dial
+from ....persistence.sqlite.connection import Mode, configured, connect
 from ....persistence.sqlite.database import Database
+from ....persistence.sqlite.log_position import LogPosition
 from ....persistence.sqlite.migrate import migrate
-from ....persistence.sqlite.store import Store
+from ....persistence.sqlite.store import SqliteStore
 from ....persistence.sqlite.thread import Worker
 from ....persistence.sqlite.writer import Writer
 from ..channels import Sent
@@ -57,19 +57,19 @@ class FileStorage:
         self._address = Address.of(path)
         self.fate = Fate(disk.dice)
         """What becomes of the process whose store was opened last."""
-        self._sight = dial(self._address, "ro", 0)
+        self._sight = connect(self._address, "ro", 0)
         self._outbox: set[Sent] = set()
 
     # --- one process after the other
 
-    async def open(self) -> Store:
+    async def open(self) -> SqliteStore:
         """The store of the next process."""
         fate = self.fate = Fate(self.disk.dice)
         reader = Served(Worker("The file"), self.disk.dice, lambda: None, lambda: None)
         writer = ServedWriting(self._writer("The file", self._clock.monotonic), self.disk.dice, self._begin, self._look)
         await writer.open(partial(self._open, "rw", fate))
         await reader.open(partial(self._open, "ro", None))
-        return Store(_Watched(self, reader, writer))
+        return SqliteStore(_Watched(self, reader, writer))
 
     @property
     def is_dead(self) -> bool:
@@ -91,7 +91,7 @@ class FileStorage:
         target = f"{self._address.path.as_uri()}?mode={mode}"
         driver = sqlite3.connect(target, isolation_level=None, uri=True, factory=Driver)
         undo.enter_context(closing(driver))
-        connection = undo.enter_context(controlled(driver, mode))
+        connection = undo.enter_context(configured(driver, mode))
         driver.execute("PRAGMA synchronous = OFF")  # processes die here, machines do not
         driver.fate = fate
         return connection
@@ -129,40 +129,40 @@ class FileStorage:
         )
         return tuple(self._sight.execute(sql).fetchall())
 
-    def check_stored(self, key: int, draft: EncodedStep, outgoing: tuple[Outgoing, ...]) -> None:
+    def check_stored(self, key: int, step: EncodedStep, outgoing: tuple[Outgoing, ...]) -> None:
         """A step that was said to be stored stands in the file, to the letter, with all that goes out with it."""
-        row = self._sight.execute(_STEPS, (key, draft.row.seq - 1)).fetchone()
-        if row is None or row[:-1] != draft.row[:-1]:
-            self.disk.story.blame(f"{draft.row.type} was said to be stored as step {draft.row.seq}, and is not")
+        row = self._sight.execute(_STEPS, (key, step.row.seq - 1)).fetchone()
+        if row is None or row[:-1] != step.row[:-1]:
+            self.disk.story.blame(f"{step.row.type} was said to be stored as step {step.row.seq}, and is not")
         sql = "SELECT effect_id, target FROM outbox WHERE conversation = ? AND seq = ?"
-        if not set(outgoing) <= {tuple(sent) for sent in self._sight.execute(sql, (key, draft.row.seq))}:
-            self.disk.story.blame(f"step {draft.row.seq} was stored without what goes out with it")
+        if not set(outgoing) <= {tuple(sent) for sent in self._sight.execute(sql, (key, step.row.seq))}:
+            self.disk.story.blame(f"step {step.row.seq} was stored without what goes out with it")
 
-    def check_outrun(self, place: Place, draft: EncodedStep) -> None:
+    def check_outrun(self, position: LogPosition, step: EncodedStep) -> None:
         """A step that was refused as outrun was outrun by somebody who may."""
         sql = "SELECT id, chain FROM conversations WHERE key = ?"
-        conversation_id, chain = self._sight.execute(sql, (place.head.key,)).fetchone()
-        if conversation_id not in self.shared or chain == place.head.chain:
-            self.disk.story.blame(f"{draft.row.type}, step {draft.row.seq} of {conversation_id}, was refused as outrun")
+        conversation_id, chain = self._sight.execute(sql, (position.head.key,)).fetchone()
+        if conversation_id not in self.shared or chain == position.head.chain:
+            self.disk.story.blame(f"{step.row.type}, step {step.row.seq} of {conversation_id}, was refused as outrun")
 
     def faults(self) -> Iterator[str]:
         """What is wrong with the file in the end: the doctor finds nothing, and each log is what was seen growing."""
-        with closing(dial(self._address, "ro", 0)) as file, controlled(file, "ro") as connection:
+        with closing(connect(self._address, "ro", 0)) as file, configured(file, "ro") as connection:
             for (conversation_id,) in file.execute("SELECT id FROM conversations").fetchall():
                 for fault in self._faults_of(connection, conversation_id):
                     yield f"{conversation_id} in the file: {fault}"
 
     def _faults_of(self, connection: Connection, conversation_id: str) -> Iterator[str]:
-        findings = examine_one(connection, conversation_id).findings
+        record = record_tables.read_record(connection, conversation_id)
+        findings = examine_record(record).findings
         if findings:
             yield from (finding.sentence for finding in findings)
             return
-        stored = recorder.stored(connection, conversation_id)
-        entries = tuple(map(decode, stored.steps))
+        entries = tuple(map(decode, record.steps))
         seen = self.disk.rows.get(conversation_id, [])
         if [(row.event, row.effects, row.ended) for row in seen] != [(e.event, e.effects, e.ended) for e in entries]:
             yield "other steps than those that were seen to be stored"
-        elif decode_state(stored.rest) != seen[-1].state:
+        elif decode_state(record.head) != seen[-1].state:
             yield "another state than the one that was seen to be stored"
 
 
@@ -173,18 +173,18 @@ class _Watched(Database):
         super().__init__(Address("The file"), reader, writer)
         self._storage = storage
 
-    async def append(self, place: Place, draft: EncodedStep, outgoing: tuple[Outgoing, ...]) -> None:
+    async def append(self, position: LogPosition, step: EncodedStep, outgoing: tuple[Outgoing, ...]) -> None:
         try:
-            await super().append(place, draft, outgoing)
+            await super().append(position, step, outgoing)
         except StoreConflict:
-            self._storage.check_outrun(place, draft)
+            self._storage.check_outrun(position, step)
             raise
-        self._storage.check_stored(place.head.key, draft, outgoing)
+        self._storage.check_stored(position.head.key, step, outgoing)
 
 
 @cache
 def _empty() -> bytes:
     """A database with all its tables and nothing in them."""
-    with closing(dial(Address.of(":memory:"), "rw", 0)) as memory, controlled(memory, "rw") as connection:
+    with closing(connect(Address.of(":memory:"), "rw", 0)) as memory, configured(memory, "rw") as connection:
         migrate(connection, None)
         return memory.serialize()

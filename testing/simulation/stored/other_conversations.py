@@ -20,7 +20,7 @@ from .driver import Fate
 from .file import FileStorage
 
 if TYPE_CHECKING:
-    from ....persistence.sqlite.log import ConversationLog
+    from ....persistence.ports import Log
     from ....states.states import State
 
 
@@ -38,15 +38,15 @@ class OtherConversation:
         """The id of the step that was handed in last in this attempt, None before the first."""
         self._written_to: object = None
         self._process: Fate
-        self._log: ConversationLog | None = None
+        self._log: Log | None = None
         self._state: State
 
     async def move_in(self) -> None:
         """Make the conversation."""
-        from ....persistence.sqlite.store import Store
+        from ....persistence.sqlite.store import SqliteStore
 
         store = self._house.store
-        assert isinstance(store, Store)
+        assert isinstance(store, SqliteStore)
         opened = Opened(event_id=f"{self.home} opened", at=self._house.clock.now(), policy=Policy())
         await store.create(self.home, opened, begin(opened))
 
@@ -73,11 +73,11 @@ class OtherConversation:
             await log.append(event, step)
             self._state = step.state
 
-    async def _read(self) -> ConversationLog | None:
-        from ....persistence.sqlite.store import Store
+    async def _read(self) -> Log | None:
+        from ....persistence.sqlite.store import SqliteStore
 
         store = self._house.store
-        if isinstance(store, Store) and (self._log is None or self._written_to is not store):
+        if isinstance(store, SqliteStore) and (self._log is None or self._written_to is not store):
             process = self._storage.fate
             loaded = await store.load(self.home)
             self._written_to, self._process, self._log, self._state = store, process, loaded.log, loaded.state

@@ -98,6 +98,6 @@ async def test_an_output_that_is_closed_fails_the_delivery(database: Path) -> No
         database, model=ScriptedLlm([reply("Hello.")]), channels=[TerminalChannel(output)]
     ) as engine:
         turn = await (await engine.create()).send("Hi")
-        (left,) = await engine.store.outbox()
+        (left,) = await engine.store.outbox(await engine.store.ids())
 
     assert (turn.status, turn.deliveries, left.target) == ("completed", ("Hello.",), "terminal")

@@ -160,7 +160,7 @@ async def test_a_receiver_that_does_not_answer_is_given_up(database: Path, monke
         async with Engine.open(database, model=llm, tools=[talk], channels=[channel]) as engine:
             turn = await (await engine.create(policy=presets.talk())).send("Hi")
             await engine.delivered()
-            (left,) = await engine.store.outbox()
+            (left,) = await engine.store.outbox(await engine.store.ids())
 
     assert (turn.status, left.target, left.attempts) == ("completed", "webhook", 1)
 
@@ -199,7 +199,7 @@ def test_a_killed_process_loses_no_post() -> None:
                 known = await engine.list()
                 conversation = await engine.get(known[0].id) if known else await engine.create(policy=presets.talk())
                 await conversation.send("Hi", message_id="m1")
-                while await engine.store.outbox():
+                while await engine.store.outbox(await engine.store.ids()):
                     await asyncio.sleep(0.005)
 
         report = crash_at_every_boundary(scenario, every=2)

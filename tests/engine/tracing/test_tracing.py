@@ -404,7 +404,7 @@ class TestAfterACrash:
         self, database: Path, spans: Spans, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Where the lock does not hold, nobody here sees how the turn ended; the next one is another span."""
-        monkeypatch.setattr("turnwise.persistence.sqlite.database.sole_use", lambda address: nullcontext())
+        monkeypatch.setattr("turnwise.persistence.sqlite.database.exclusive_use", lambda address: nullcontext())
         gate = Gate()
         slow = FunctionLlm(answers_after(gate, "Late."), name="scripted")
         async with conversing(database, spans, slow) as conversation:

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from turnwise import Engine
-from turnwise.persistence.maintenance.doctor import Examination, Finding, examine, mend
+from turnwise.persistence.maintenance.doctor import Examination, Finding, examine, repair
 from turnwise.persistence.maintenance.fork import fork
 from turnwise.persistence.maintenance.replay import replay_conversation
-from turnwise.persistence.sqlite.store import Store
+from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import Abort, CloseRequested, DeliverToUser, LlmResponse, StoreError, TurnwiseError
 from turnwise.testing.scripted import FunctionLlm, call, reply
 
@@ -37,7 +37,7 @@ def everything(path: Path) -> list[Any]:
         return [other.execute(f"SELECT * FROM {table}").fetchall() for table in tables]
 
 
-async def findings(store: Store) -> list[tuple[str | None, int | None, str]]:
+async def findings(store: SqliteStore) -> list[tuple[str | None, int | None, str]]:
     """What is wrong, without how it can be mended."""
     result = await examine(store)
     return [(finding.conversation_id, finding.seq, finding.sentence) for finding in result.findings]
@@ -51,7 +51,7 @@ def delivered_by(walk: Walk) -> int:
 class TestAHealthyDatabase:
     """Nothing is found where nothing is wrong."""
 
-    async def test_has_no_findings(self, store: Store) -> None:
+    async def test_has_no_findings(self, store: SqliteStore) -> None:
         """Conversations at rest, with a question, in the middle of a turn, closed, copied, and with mail to go out."""
         await Walk("done").turn("tonight").turn("tomorrow").into(store)
         await Walk("asked").question().into(store)
@@ -64,7 +64,7 @@ class TestAHealthyDatabase:
 
         assert await examine(store) == Examination(conversations=5, steps=9 + 4 + 6 + 5 + 3)
 
-    async def test_may_be_empty(self, store: Store) -> None:
+    async def test_may_be_empty(self, store: SqliteStore) -> None:
         """There is nothing that could be wrong."""
         assert await examine(store) == Examination()
 
@@ -75,7 +75,7 @@ class TestAHealthyDatabase:
             for _ in range(3):
                 await (await engine.create()).send("Hello", wait=False)
             await gate.arrived.wait()
-            looking = await Store.open(database, read_only=True)
+            looking = await SqliteStore.open(database, read_only=True)
             result = await examine(looking)
             await looking.close()
 
@@ -104,9 +104,9 @@ class TestWhatIsFound:
             (
                 "UPDATE events SET payload = replace(payload, 'tonight', 'at noon') WHERE seq = 2",
                 2,
-                "Step 2 is not what was stored once: the file is damaged.",
+                "Step 2 is not what was stored: the file is damaged.",
             ),
-            ("UPDATE events SET chain = zeroblob(16) WHERE seq = 3", 3, "Step 3 is not what was stored once"),
+            ("UPDATE events SET chain = zeroblob(16) WHERE seq = 3", 3, "Step 3 is not what was stored"),
             ("UPDATE events SET effects = 'not JSON' WHERE seq = 3", 3, "Step 3 cannot be read"),
             ("DELETE FROM events WHERE seq = 3", 3, "Step 3 is missing: the file is damaged."),
             ("DELETE FROM events WHERE seq = 5", 5, "Step 5 is missing: the file is damaged."),
@@ -125,7 +125,9 @@ class TestWhatIsFound:
             ("INSERT INTO outbox VALUES (1, 'voice', 2, 70, 0, NULL)", 70, "A delivery waits for the effect 2, which"),
         ],
     )
-    async def test_in_a_conversation(self, sql: str, seq: int, sentence: str, store: Store, database: Path) -> None:
+    async def test_in_a_conversation(
+        self, sql: str, seq: int, sentence: str, store: SqliteStore, database: Path
+    ) -> None:
         """And nothing else is said to be wrong, neither with it nor with the one beside it."""
         await Walk().turn("tonight").into(store)
         await Walk("sound").turn("tonight").into(store)
@@ -137,7 +139,7 @@ class TestWhatIsFound:
         assert found[:2] == ("walk", seq)
         assert found[2].startswith(sentence)
 
-    async def test_a_change_of_the_rules(self, store: Store) -> None:
+    async def test_a_change_of_the_rules(self, store: SqliteStore) -> None:
         """A log that an older turnwise wrote, whose machine did something else, and in which nothing is damaged."""
         walk = Walk().turn("tonight")
         event, step = walk.steps[1]
@@ -146,7 +148,7 @@ class TestWhatIsFound:
 
         assert await findings(store) == [("walk", 2, "Step 2 has other effects now.")]
 
-    async def test_a_broken_law(self, store: Store) -> None:
+    async def test_a_broken_law(self, store: SqliteStore) -> None:
         """An answer that nobody waited for: no machine may ever take one."""
         walk = Walk().turn("tonight")
         event, step = walk.steps[4]
@@ -157,7 +159,7 @@ class TestWhatIsFound:
 
         assert "The effect 99 is answered, and nobody wanted it." in told
 
-    async def test_rows_of_nobody(self, store: Store, database: Path) -> None:
+    async def test_rows_of_nobody(self, store: SqliteStore, database: Path) -> None:
         """Steps and deliveries whose conversation is gone."""
         await Walk().turn("tonight").into(store)
         change(database, "INSERT INTO outbox VALUES (7, 'voice', 1, 1, 0, NULL)")
@@ -170,7 +172,7 @@ class TestWhatIsFound:
         assert "There are deliveries that wait of no conversation: 1." in told
         assert "There are origins of no conversation: 1." in told
 
-    async def test_damage_that_sqlite_sees(self, store: Store, database: Path) -> None:
+    async def test_damage_that_sqlite_sees(self, store: SqliteStore, database: Path) -> None:
         """An index in which rows are missing."""
         await Walk().turn("tonight").into(store)
         await store.close()
@@ -186,13 +188,13 @@ class TestWhatIsFound:
 
     async def _told(self, database: Path) -> list[str]:
         """What is wrong with a file."""
-        looking = await Store.open(database, read_only=True)
+        looking = await SqliteStore.open(database, read_only=True)
         try:
             return [sentence for _, _, sentence in await findings(looking)]
         finally:
             await looking.close()
 
-    async def test_any_flipped_bit_is_a_sentence_or_changes_nothing(self, store: Store, database: Path) -> None:
+    async def test_any_flipped_bit_is_a_sentence_or_changes_nothing(self, store: SqliteStore, database: Path) -> None:
         """Whatever byte is hit: a finding, a typed error, or the same conversations as before."""
         walks = [Walk(name).turn("tonight").turn("tomorrow 寿司").question() for name in ("one", "two")]
         for walk in walks:
@@ -207,7 +209,7 @@ class TestWhatIsFound:
             flipped = bytes([whole[place] ^ 1 << chance.randrange(8)])
             database.write_bytes(whole[:place] + flipped + whole[place + 1 :])
             try:
-                looking = await Store.open(database, read_only=True)
+                looking = await SqliteStore.open(database, read_only=True)
             except TurnwiseError:
                 found += 1
                 continue
@@ -236,13 +238,13 @@ class TestMending:
             "INSERT INTO outbox VALUES (7, 'voice', 1, 1, 0, NULL)",
         ],
     )
-    async def test_makes_it_as_it_was(self, sql: str, store: Store, database: Path) -> None:
+    async def test_makes_it_as_it_was(self, sql: str, store: SqliteStore, database: Path) -> None:
         """To the byte; and a second look finds nothing."""
         await Walk().turn("tonight").into(store)
         before = everything(database)
         change(database, sql)
 
-        mended = await mend(store, (await examine(store)).findings)
+        mended = await repair(store, (await examine(store)).findings)
 
         assert mended
         assert everything(database) == before
@@ -258,20 +260,20 @@ class TestMending:
             "UPDATE conversations SET chain = zeroblob(16)",
         ],
     )
-    async def test_never_guesses(self, sql: str, store: Store, database: Path) -> None:
+    async def test_never_guesses(self, sql: str, store: SqliteStore, database: Path) -> None:
         """What was lost stays lost, and what is left stays as it is."""
         await Walk().turn("tonight").into(store)
         change(database, sql)
         before = everything(database)
         found = await findings(store)
 
-        mended = await mend(store, (await examine(store)).findings)
+        mended = await repair(store, (await examine(store)).findings)
 
         assert mended == ()
         assert everything(database) == before
         assert await findings(store) == found != []
 
-    async def test_keeps_a_delivery_of_a_step_that_is_damaged(self, store: Store, database: Path) -> None:
+    async def test_keeps_a_delivery_of_a_step_that_is_damaged(self, store: SqliteStore, database: Path) -> None:
         """Who cannot read what was to be said cannot know that it was nothing."""
         walk = Walk().say("hello")
         log = await walk.into(store)
@@ -279,12 +281,12 @@ class TestMending:
         await log.append(*walk.steps[-1], targets=[(delivered_by(walk), "voice")])
         change(database, "UPDATE events SET effects = 'not JSON' WHERE seq = 3")
 
-        mended = await mend(store, (await examine(store)).findings)
+        mended = await repair(store, (await examine(store)).findings)
 
         assert mended == ()
-        assert [one.effect_id for one in await store.outbox()] == [delivered_by(walk)]
+        assert [one.effect_id for one in await store.outbox(await store.ids())] == [delivered_by(walk)]
 
-    async def test_keeps_a_state_that_other_rules_wrote(self, store: Store, database: Path) -> None:
+    async def test_keeps_a_state_that_other_rules_wrote(self, store: SqliteStore, database: Path) -> None:
         """Where the machine of today would go another way, the stored state counts, and its columns are read off it."""
         walk = Walk().turn("tonight")
         event, step = walk.steps[1]
@@ -293,24 +295,24 @@ class TestMending:
         before = everything(database)
         change(database, "UPDATE conversations SET waits = 1")
 
-        await mend(store, (await examine(store)).findings)
+        await repair(store, (await examine(store)).findings)
 
         assert everything(database) == before
         assert await findings(store) == [("walk", 2, "Step 2 has other effects now.")]
 
-    async def test_gives_back_what_waits(self, store: Store, database: Path) -> None:
+    async def test_gives_back_what_waits(self, store: SqliteStore, database: Path) -> None:
         """A conversation that no engine would have taken up, because its row said that it waits for nothing."""
         await Walk().say("hello").into(store)
         change(database, "UPDATE conversations SET waits = 0")
-        assert await store.waiting() == ()
+        assert await store.claim(10) == ()
 
-        await mend(store, (await examine(store)).findings)
+        await repair(store, (await examine(store)).findings)
 
-        assert await store.waiting() == ("walk",)
+        assert await store.claim(10) == ("walk",)
         assert (await replay_conversation(store, "walk")).divergence is None
 
     @pytest.mark.parametrize("damage", ["next_attempt = 'soon'", "next_attempt = 1 << 62", "attempts = 'x'"])
-    async def test_makes_a_delivery_due_at_once(self, damage: str, store: Store, database: Path) -> None:
+    async def test_makes_a_delivery_due_at_once(self, damage: str, store: SqliteStore, database: Path) -> None:
         """Of which nobody can read how often it was tried, or when it is tried next; an engine refuses the file."""
         walk = Walk().turn("tonight")
         await walk.into(store)
@@ -319,12 +321,12 @@ class TestMending:
         assert await findings(store) == []
         change(database, f"UPDATE outbox SET {damage}")
 
-        (mended,) = await mend(store, (await examine(store)).findings)
+        (mended,) = await repair(store, (await examine(store)).findings)
 
         assert mended.sentence == f"The attempts to deliver the effect {effect_id} cannot be read."
         assert everything(database)[2] == [(1, "voice", effect_id, len(walk.steps), 0, None)]
 
-    async def test_spares_a_delivery_that_is_due(self, store: Store, database: Path) -> None:
+    async def test_spares_a_delivery_that_is_due(self, store: SqliteStore, database: Path) -> None:
         """Only rows that point nowhere go."""
         walk = Walk().say("hello")
         log = await walk.into(store)
@@ -332,21 +334,23 @@ class TestMending:
         await log.append(*walk.steps[-1], targets=[(delivered_by(walk), "voice")])
         change(database, "INSERT INTO outbox VALUES (1, 'voice', 99, 3, 0, NULL)")
 
-        await mend(store, (await examine(store)).findings)
+        await repair(store, (await examine(store)).findings)
 
-        assert [(one.effect_id, one.target) for one in await store.outbox()] == [(delivered_by(walk), "voice")]
+        assert [(one.effect_id, one.target) for one in await store.outbox(await store.ids())] == [
+            (delivered_by(walk), "voice")
+        ]
 
-    async def test_needs_the_database_for_itself(self, store: Store, database: Path) -> None:
+    async def test_needs_the_database_for_itself(self, store: SqliteStore, database: Path) -> None:
         """A database that is open for reading only is not mended."""
         await Walk().turn("tonight").into(store)
         change(database, "UPDATE conversations SET waits = 1")
-        looking = await Store.open(database, read_only=True)
+        looking = await SqliteStore.open(database, read_only=True)
         found = (await examine(looking)).findings
 
         with pytest.raises(StoreError, match="opened for reading only"):
-            await mend(looking, found)
+            await repair(looking, found)
         await looking.close()
 
-    async def test_of_nothing_is_nothing(self, store: Store) -> None:
+    async def test_of_nothing_is_nothing(self, store: SqliteStore) -> None:
         """There may be nothing to mend."""
-        assert await mend(store, [Finding("All is lost.")]) == ()
+        assert await repair(store, [Finding("All is lost.")]) == ()

@@ -25,10 +25,10 @@ from turnwise.persistence.maintenance.fork import fork
 from turnwise.persistence.maintenance.imports import Imported, keep
 from turnwise.persistence.maintenance.replay import replay_conversation
 from turnwise.persistence.records.codec import encode, to_microseconds
+from turnwise.persistence.records.conversation_record import ConversationRecord
 from turnwise.persistence.records.digests import GENESIS, content, digest, link
 from turnwise.persistence.records.origin import Origin
-from turnwise.persistence.sqlite.conversation_record import ConversationRecord, ids
-from turnwise.persistence.sqlite.store import Store
+from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import CloseRequested, UnknownConversation
 from turnwise.testing import strategies
 from turnwise.testing.history import Trace
@@ -39,14 +39,14 @@ from ...support.walks import NOON, Walk
 
 
 @pytest.fixture
-async def other(tmp_path: Path) -> AsyncIterator[Store]:
+async def other(tmp_path: Path) -> AsyncIterator[SqliteStore]:
     """Another one."""
-    store = await Store.open(tmp_path / "other.db")
+    store = await SqliteStore.open(tmp_path / "other.db")
     yield store
     await store.close()
 
 
-async def exported(store: Store) -> list[str]:
+async def exported(store: SqliteStore) -> list[str]:
     """A database as an export."""
     lines = [first_line()]
     count = 0
@@ -99,7 +99,7 @@ def change(path: Path, sql: str) -> None:
 class TestTheRoundTrip:
     """Out of one database, into another, and out again: the same bytes."""
 
-    async def test_is_exact(self, store: Store, other: Store) -> None:
+    async def test_is_exact(self, store: SqliteStore, other: SqliteStore) -> None:
         """Several conversations in one file, in every kind of state, with ids, digests and moments."""
         await Walk("done").turn('say "hi"\nand {leave} \u2028 寿司 \x7f').turn("tomorrow").into(store)
         await Walk("asked").question().into(store)
@@ -128,22 +128,25 @@ class TestTheRoundTrip:
 
         assert read(export_of(walk)) == (whole,)
 
-    async def test_keeps_what_the_list_tells(self, store: Store, other: Store) -> None:
+    async def test_keeps_what_the_list_tells(self, store: SqliteStore, other: SqliteStore, tmp_path: Path) -> None:
         """The state, when it moved last, where it came from, whom it belongs to, and whether it waits."""
         await Walk().turn("tonight").say("And tomorrow?").into(store)
         await fork(store, "walk", "copy", None, NOON)
-        change(Path(store.database.name), "UPDATE conversations SET owner = 'anna', parent = 'other'")
+        change(tmp_path / "conversations.db", "UPDATE conversations SET owner = 'anna', parent = 'other'")
 
         await keep(other, read(await exported(store)))
 
         assert await other.list() == await store.list()
         assert (await other.list())[1].origin == Origin("walk", 5)
-        assert await other.waiting() == await store.waiting() == ("walk",)
+        assert await other.claim(10) == await store.claim(10) == ("walk",)
         columns = "SELECT id, seq, chain, state_type, waits, next_timer, owner, parent, created_at FROM conversations"
-        with closing(sqlite3.connect(store.database.name)) as one, closing(sqlite3.connect(other.database.name)) as two:
+        with (
+            closing(sqlite3.connect(tmp_path / "conversations.db")) as one,
+            closing(sqlite3.connect(tmp_path / "other.db")) as two,
+        ):
             assert one.execute(columns).fetchall() == two.execute(columns).fetchall()
 
-    async def test_leaves_out_what_is_to_be_delivered(self, store: Store, other: Store) -> None:
+    async def test_leaves_out_what_is_to_be_delivered(self, store: SqliteStore, other: SqliteStore) -> None:
         """Whoever has the original delivers it."""
         walk = Walk().say("hello")
         log = await walk.into(store)
@@ -152,9 +155,9 @@ class TestTheRoundTrip:
 
         await keep(other, read(await exported(store)))
 
-        assert await other.outbox() == ()
+        assert await other.outbox(["walk"]) == ()
 
-    async def test_keeps_how_it_was_written(self, store: Store, other: Store) -> None:
+    async def test_keeps_how_it_was_written(self, store: SqliteStore, other: SqliteStore) -> None:
         """A log whose JSON another version wrote with other spaces and escapes has other digests, and keeps them."""
         await Walk().say("寿司").into(store)
         lines = await exported(store)
@@ -164,7 +167,7 @@ class TestTheRoundTrip:
             spaced = row._replace(payload=json.dumps(json.loads(row.payload), indent=None))
             rows.append(spaced._replace(chain=link(chain, content(spaced[:-1]))))
             chain = rows[-1].chain
-        old = whole._replace(steps=tuple(rows), rest=whole.rest._replace(chain=chain))
+        old = whole._replace(steps=tuple(rows), head=whole.head._replace(chain=chain))
 
         await keep(other, (old,))
         again = read(await exported(other))
@@ -172,7 +175,7 @@ class TestTheRoundTrip:
         assert again == (old,) != (whole,)
         assert (await replay_conversation(other, "walk")).divergence is None
 
-    async def test_of_nothing(self, store: Store, other: Store) -> None:
+    async def test_of_nothing(self, store: SqliteStore, other: SqliteStore) -> None:
         """An empty database is an export of no conversations."""
         lines = await exported(store)
 
@@ -199,7 +202,7 @@ class TestTheRoundTrip:
 class TestImporting:
     """All that a file holds, or nothing."""
 
-    async def test_again_changes_nothing(self, store: Store) -> None:
+    async def test_again_changes_nothing(self, store: SqliteStore) -> None:
         """What is there already, equal step by step, is left as it is."""
         await Walk().turn("tonight").into(store)
         lines = await exported(store)
@@ -208,7 +211,7 @@ class TestImporting:
         assert await exported(store) == lines
 
     @pytest.mark.parametrize("turns", [0, 2])
-    async def test_another_conversation_under_the_id_is_refused(self, turns: int, store: Store) -> None:
+    async def test_another_conversation_under_the_id_is_refused(self, turns: int, store: SqliteStore) -> None:
         """Shorter or longer; and what stands beside it in the file does not come in either."""
         walk = Walk()
         await Walk().turn("tonight").into(store)
@@ -221,7 +224,7 @@ class TestImporting:
 
         assert await exported(store) == before
 
-    async def test_the_same_twice_in_a_file_is_once(self, store: Store) -> None:
+    async def test_the_same_twice_in_a_file_is_once(self, store: SqliteStore) -> None:
         """And two different ones under one id are refused."""
         walk = Walk().say("hello")
 
@@ -230,7 +233,7 @@ class TestImporting:
             await keep(store, read(export_of(Walk("other"), Walk("other").say("hello"))))
 
         assert [one.there for one in twice] == [False, True]
-        assert await store.database.read(ids) == ("walk",)
+        assert await store.ids() == ("walk",)
 
     async def test_a_busy_one_comes_in_as_it_was(self, database: Path, tmp_path: Path) -> None:
         """The engine that opens the database next takes it up as after a crash."""
@@ -240,10 +243,10 @@ class TestImporting:
             await conversation.send("Hello", wait=False)
             await gate.arrived.wait()
             lines = await exported(engine.store)
-        store = await Store.open(tmp_path / "new.db")
+        store = await SqliteStore.open(tmp_path / "new.db")
         await keep(store, read(lines))
         listed, loaded = await store.list(), await store.load(conversation.id)
-        waiting = await store.waiting()
+        waiting = await store.claim(10)
         await store.close()
 
         async with Engine.open(tmp_path / "new.db", model=FunctionLlm(lambda _: "Hello again.")) as engine:
@@ -266,7 +269,7 @@ class TestImporting:
             conversation = await engine.create()
             await conversation.send("A table")
             lines = await exported(engine.store)
-        store = await Store.open(tmp_path / "new.db")
+        store = await SqliteStore.open(tmp_path / "new.db")
         await keep(store, read(lines))
         await store.close()
 
@@ -283,7 +286,7 @@ class TestExporting:
     @pytest.mark.parametrize(
         ("sql", "sentence"),
         [
-            ("UPDATE events SET payload = replace(payload, 'hello', 'hullo')", "Step 2 is not what was stored once"),
+            ("UPDATE events SET payload = replace(payload, 'hello', 'hullo')", "Step 2 is not what was stored"),
             ("UPDATE events SET payload = 'not JSON' WHERE seq = 2", "Step 2 cannot be read"),
             ("UPDATE events SET payload = CAST(x'7b22ff227d' AS TEXT) WHERE seq = 2", "Step 2 "),
             ("DELETE FROM events WHERE seq = 1", "Step 1 is missing"),
@@ -294,7 +297,7 @@ class TestExporting:
             ("UPDATE conversations SET owner = CAST(x'ff' AS TEXT)", "cannot be read"),
         ],
     )
-    async def test_damage_is_told(self, sql: str, sentence: str, store: Store, database: Path) -> None:
+    async def test_damage_is_told(self, sql: str, sentence: str, store: SqliteStore, database: Path) -> None:
         """In one sentence that names the step; of all conversations, the others are exported."""
         await Walk().say("hello").into(store)
         change(database, sql)
@@ -306,7 +309,7 @@ class TestExporting:
 
         assert found == [True, False]
 
-    async def test_nobody_is_unknown(self, store: Store) -> None:
+    async def test_nobody_is_unknown(self, store: SqliteStore) -> None:
         """There must be a conversation."""
         with pytest.raises(UnknownConversation):
             await export_conversation(store, "nobody")
@@ -441,14 +444,14 @@ class TestWhatIsNoExport:
         the conversation is and when it began."""
         walk = Walk().turn("tonight 寿司")
         whole = "\n".join(export_of(walk)).encode()
-        steps, rest = whole_of(walk).steps, whole_of(walk).rest
+        steps, rest = whole_of(walk).steps, whole_of(walk).head
         chance, refused = random.Random(2), 0
 
         for place in chance.sample(range(len(whole)), 400):
             flipped = whole[:place] + bytes([whole[place] ^ 1 << chance.randrange(8)]) + whole[place + 1 :]
             try:
                 (read_again,) = read_export(flipped.split(b"\n"))
-                assert (read_again.steps, read_again.rest) == (steps, rest)
+                assert (read_again.steps, read_again.head) == (steps, rest)
             except NotAnExport:
                 refused += 1
 
@@ -492,12 +495,12 @@ class TestWhatIsNoExport:
     def test_a_forged_state_that_no_engine_could_take_up(self, old: str, new: str) -> None:
         """It waits for what was never wanted, or counts other steps."""
         whole = whole_of(Walk().say("hello"))
-        state = whole.rest.state.replace(old, new)
-        assert state != whole.rest.state
+        state = whole.head.state.replace(old, new)
+        assert state != whole.head.state
         forged = whole.steps[1]._replace(state=digest(state))
         forged = forged._replace(chain=link(whole.steps[0].chain, content(forged[:-1])))
-        rest = whole.rest._replace(state=state)
-        lines = [first_line(), *lines_of(whole._replace(steps=(whole.steps[0], forged), rest=rest)), last_line(1)]
+        rest = whole.head._replace(state=state)
+        lines = [first_line(), *lines_of(whole._replace(steps=(whole.steps[0], forged), head=rest)), last_line(1)]
 
         assert fault_of(lines).sentence == "Line 2 tells a state that the steps do not lead to."
 
@@ -506,7 +509,7 @@ def test_a_database_of_many_conversations_is_read_one_by_one(tmp_path: Path) -> 
     """What is deleted while an export runs is left out, and the rest is exported."""
 
     async def scene() -> list[str]:
-        store = await Store.open(tmp_path / "many.db")
+        store = await SqliteStore.open(tmp_path / "many.db")
         for name in ("one", "two", "three"):
             await Walk(name).into(store)
         names = []

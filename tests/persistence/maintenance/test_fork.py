@@ -18,7 +18,7 @@ from turnwise.persistence.maintenance import fork as forking
 from turnwise.persistence.maintenance.fork import Landing, fork
 from turnwise.persistence.maintenance.replay import replay_conversation
 from turnwise.persistence.records.origin import Origin
-from turnwise.persistence.sqlite.store import Store
+from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import Closed, CloseRequested, Failed, Idle, LlmFailed, StoreError
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, failure, reply
 
@@ -28,10 +28,10 @@ from ...support.walks import NOON, Walk
 LATER = NOON + timedelta(days=1)
 
 
-async def stored(store: Store, conversation_id: str) -> Any:
+async def stored(store: SqliteStore, conversation_id: str) -> Any:
     """A conversation as it stands in the tables, but for its key."""
-    rows = await store.rows(conversation_id)
-    return rows.rest, rows.steps
+    rows = await store.read_record(conversation_id)
+    return rows.head, rows.steps
 
 
 def change(path: Path, sql: str) -> None:
@@ -47,7 +47,9 @@ class TestWhereItLands:
     @pytest.mark.parametrize(
         ("at", "seq"), [(1, 1), (2, 1), (4, 1), (5, 5), (6, 5), (8, 5), (9, 9), (11, 9), (None, 9)]
     )
-    async def test_in_the_middle_of_a_turn_it_is_the_rest_before(self, at: int | None, seq: int, store: Store) -> None:
+    async def test_in_the_middle_of_a_turn_it_is_the_rest_before(
+        self, at: int | None, seq: int, store: SqliteStore
+    ) -> None:
         """Two turns are over, and a third one is under way."""
         await Walk().turn("tonight").turn("tomorrow").say("And on Sunday?").call("find_table").into(store)
 
@@ -57,13 +59,13 @@ class TestWhereItLands:
         assert isinstance(landing.state, Idle)
         assert (await store.load("copy")).state == landing.state
 
-    async def test_a_wait_for_a_person_is_no_rest(self, store: Store) -> None:
+    async def test_a_wait_for_a_person_is_no_rest(self, store: SqliteStore) -> None:
         """P19: the question belongs to the original, and so does its answer."""
         await Walk().turn("tonight").question().into(store)
 
         assert (await fork(store, "walk", "copy", None, LATER)).seq == 5
 
-    async def test_a_closed_conversation_is_copied_as_it_was_before(self, store: Store) -> None:
+    async def test_a_closed_conversation_is_copied_as_it_was_before(self, store: SqliteStore) -> None:
         """So that there is something to go on with."""
         walk = Walk().turn("tonight").request(CloseRequested)
         await walk.into(store)
@@ -73,7 +75,7 @@ class TestWhereItLands:
 
         assert (landing.seq, type(landing.state)) == (5, Idle)
 
-    async def test_a_failed_turn_is_a_rest(self, store: Store) -> None:
+    async def test_a_failed_turn_is_a_rest(self, store: SqliteStore) -> None:
         """P11: it can be tried again, by both."""
         walk = Walk().say("hello").answer(LlmFailed, kind="authentication", sentence="The key was refused.")
         await walk.into(store)
@@ -84,7 +86,7 @@ class TestWhereItLands:
         assert isinstance(landing.state, Failed)
 
     @pytest.mark.parametrize("at", [0, -1, True, 2.0, "2", 2**70])
-    async def test_a_step_that_there_is_not_is_refused(self, at: Any, store: Store) -> None:
+    async def test_a_step_that_there_is_not_is_refused(self, at: Any, store: SqliteStore) -> None:
         """P33: in one sentence, and nothing is stored."""
         await Walk().turn("tonight").into(store)
 
@@ -94,7 +96,7 @@ class TestWhereItLands:
         assert refused.value.sentence.count(".") == 1
         assert [summary.id for summary in await store.list()] == ["walk"]
 
-    async def test_a_step_beyond_the_newest_is_named(self, store: Store) -> None:
+    async def test_a_step_beyond_the_newest_is_named(self, store: SqliteStore) -> None:
         """And so is the newest."""
         await Walk().turn("tonight").into(store)
 
@@ -105,28 +107,28 @@ class TestWhereItLands:
 class TestTheCopy:
     """What stands in the tables."""
 
-    async def test_has_the_steps_of_the_original_to_the_byte(self, store: Store) -> None:
+    async def test_has_the_steps_of_the_original_to_the_byte(self, store: SqliteStore) -> None:
         """A replay of the copy gives what a replay of the original gave, and it rests in the state of its last step."""
         await Walk().turn("tonight").turn("tomorrow").into(store)
 
         await fork(store, "walk", "copy", 7, LATER)
 
-        original, copy = await store.rows("walk"), await store.rows("copy")
+        original, copy = await store.read_record("walk"), await store.read_record("copy")
         report = await replay_conversation(store, "copy")
         assert copy.steps == original.steps[:5]
         assert (report.events, report.divergence) == (5, None)
 
-    async def test_waits_for_nothing(self, store: Store) -> None:
+    async def test_waits_for_nothing(self, store: SqliteStore) -> None:
         """It is at rest, so no restart has anything to do about it."""
         await Walk().turn("tonight").say("And tomorrow?").into(store)
 
         await fork(store, "walk", "copy", None, LATER)
 
-        rest = (await store.rows("copy")).rest
+        rest = (await store.read_record("copy")).head
         assert (rest.waits, rest.next_timer, rest.state_type) == (False, None, "idle")
-        assert await store.waiting() == ("walk",)
+        assert await store.claim(10) == ("walk",)
 
-    async def test_leaves_the_original_as_it_was(self, store: Store) -> None:
+    async def test_leaves_the_original_as_it_was(self, store: SqliteStore) -> None:
         """Not a byte of it changes."""
         await Walk().turn("tonight").say("And tomorrow?").into(store)
         before = await stored(store, "walk")
@@ -135,7 +137,7 @@ class TestTheCopy:
 
         assert await stored(store, "walk") == before
 
-    async def test_remembers_where_it_came_from(self, store: Store) -> None:
+    async def test_remembers_where_it_came_from(self, store: SqliteStore) -> None:
         """A copy of a copy names the copy; the original names nobody."""
         await Walk().turn("tonight").turn("tomorrow").into(store)
         await fork(store, "walk", "copy", 7, LATER)
@@ -145,7 +147,7 @@ class TestTheCopy:
 
         assert origins == {"walk": None, "copy": Origin("walk", 5), "copy of the copy": Origin("copy", 1)}
 
-    async def test_takes_no_delivery_along(self, store: Store, database: Path) -> None:
+    async def test_takes_no_delivery_along(self, store: SqliteStore, database: Path) -> None:
         """What is still to be said to the user is said once, by the original."""
         await Walk().turn("tonight").into(store)
         change(database, "INSERT INTO outbox VALUES (1, 'voice', 3, 5, 0, NULL)")
@@ -155,7 +157,7 @@ class TestTheCopy:
         with closing(sqlite3.connect(database)) as other:
             assert other.execute("SELECT conversation FROM outbox").fetchall() == [(1,)]
 
-    async def test_outlives_the_original(self, store: Store) -> None:
+    async def test_outlives_the_original(self, store: SqliteStore) -> None:
         """And the other way round."""
         await Walk().turn("tonight").into(store)
         await fork(store, "walk", "copy", None, LATER)
@@ -167,7 +169,7 @@ class TestTheCopy:
         assert [(summary.id, summary.origin) for summary in await store.list()] == [("copy", Origin("walk", 5))]
         assert (await replay_conversation(store, "copy")).divergence is None
 
-    async def test_goes_on(self, store: Store) -> None:
+    async def test_goes_on(self, store: SqliteStore) -> None:
         """Its log takes the next step."""
         walk = Walk().turn("tonight")
         await walk.into(store)
@@ -183,22 +185,22 @@ class TestTheCopy:
 class TestWhatCannotBeCopied:
     """Nothing is stored then."""
 
-    async def test_is_nobody(self, store: Store) -> None:
+    async def test_is_nobody(self, store: SqliteStore) -> None:
         """There must be a conversation."""
         with pytest.raises(UnknownConversation):
             await fork(store, "nobody", "copy", None, LATER)
 
-    async def test_is_a_log_that_is_damaged(self, store: Store, database: Path) -> None:
+    async def test_is_a_log_that_is_damaged(self, store: SqliteStore, database: Path) -> None:
         """Up to the damage it can be copied."""
         await Walk().turn("tonight").turn("tomorrow").into(store)
         change(database, """UPDATE events SET payload = '{"text":"never said"}' WHERE seq = 6""")
 
-        with pytest.raises(StoreError, match="Step 6 is not what was stored once"):
+        with pytest.raises(StoreError, match="Step 6 is not what was stored"):
             await fork(store, "walk", "copy", None, LATER)
         assert (await fork(store, "walk", "sound copy", 5, LATER)).seq == 5
         assert {summary.id for summary in await store.list()} == {"walk", "sound copy"}
 
-    async def test_is_a_log_that_cannot_be_read(self, store: Store, database: Path) -> None:
+    async def test_is_a_log_that_cannot_be_read(self, store: SqliteStore, database: Path) -> None:
         """The error is about the damage."""
         await Walk().turn("tonight").into(store)
         change(database, "UPDATE events SET payload = 'not JSON' WHERE seq = 3")
@@ -206,7 +208,7 @@ class TestWhatCannotBeCopied:
         with pytest.raises(Damaged, match="Step 3 cannot be read"):
             await fork(store, "walk", "copy", None, LATER)
 
-    async def test_is_a_log_without_steps(self, store: Store, database: Path) -> None:
+    async def test_is_a_log_without_steps(self, store: SqliteStore, database: Path) -> None:
         """There is no rest to land on."""
         await Walk().into(store)
         change(database, "DELETE FROM events")
@@ -214,7 +216,7 @@ class TestWhatCannotBeCopied:
         with pytest.raises(StoreError, match="it has no step"):
             await fork(store, "walk", "copy", None, LATER)
 
-    async def test_is_what_has_the_id_already(self, store: Store) -> None:
+    async def test_is_what_has_the_id_already(self, store: SqliteStore) -> None:
         """Nobody is overwritten."""
         await Walk().turn("tonight").into(store)
         before = await stored(store, "walk")
@@ -224,7 +226,7 @@ class TestWhatCannotBeCopied:
 
         assert await stored(store, "walk") == before
 
-    async def test_is_what_was_deleted_meanwhile(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_is_what_was_deleted_meanwhile(self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
         """What somebody deleted while it was being read does not come back as a copy."""
         await Walk().turn("tonight").into(store)
         find_rest, loop = forking.last_rest, asyncio.get_running_loop()
@@ -362,12 +364,13 @@ def test_an_older_database_learns_of_origins(tmp_path: Path) -> None:
     path = tmp_path / "old.db"
 
     async def scene() -> tuple[Any, Any]:
-        store = await Store.open(path)
+        store = await SqliteStore.open(path)
         await Walk().turn("tonight").into(store)
         await store.close()
         change(path, "DROP TABLE forks")
+        change(path, "DROP INDEX events_policy_changed")
         change(path, "UPDATE alembic_version SET version_num = '0001'")
-        store = await Store.open(path)
+        store = await SqliteStore.open(path)
         landing = await fork(store, "walk", "copy", None, LATER)
         summaries = [asdict(summary) for summary in await store.list()]
         await store.close()

@@ -19,7 +19,7 @@ from turnwise.persistence.maintenance.replay import Divergence, Outcome, ReplayR
 from turnwise.persistence.records.codec import decode, encode
 from turnwise.persistence.records.digests import GENESIS, digest
 from turnwise.persistence.records.entry import StoredEntry
-from turnwise.persistence.sqlite.store import Store
+from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import (
     Abort,
     CloseRequested,
@@ -71,7 +71,7 @@ async def change(database: Path, sql: str) -> None:
 class TestACleanLog:
     """What the machine did it does again."""
 
-    async def test_replays_to_its_end(self, store: Store) -> None:
+    async def test_replays_to_its_end(self, store: SqliteStore) -> None:
         """A turn with a tool, one that was cancelled, a question, a change of the rules, and the end."""
         walk = Walk().turn("tonight").say("And tomorrow?").request(UserCancel)
         walk.request(PolicyChanged, policy=Policy(questions=Questions(deadline=60.0)))
@@ -111,7 +111,7 @@ class TestACleanLog:
         """A log without steps has none that differ."""
         assert replay([]) == ReplayReport(events=0)
 
-    async def test_of_nobody_is_unknown(self, store: Store) -> None:
+    async def test_of_nobody_is_unknown(self, store: SqliteStore) -> None:
         """There must be a conversation."""
         with pytest.raises(UnknownConversation):
             await replay_conversation(store, "nobody")
@@ -241,7 +241,7 @@ class TestDamage:
             ("chain", "'text'"),
         ],
     )
-    async def test_of_any_column_is_found(self, column: str, value: str, store: Store, database: Path) -> None:
+    async def test_of_any_column_is_found(self, column: str, value: str, store: SqliteStore, database: Path) -> None:
         """Whatever is changed in whichever column of a step, the report names that step."""
         await Walk().turn("tonight").turn("tomorrow").into(store)
         await change(database, f"UPDATE events SET {column} = {value} WHERE seq = 6")
@@ -251,7 +251,7 @@ class TestDamage:
         assert report.events == 5
         assert divergence_of(report).seq == 6
 
-    async def test_is_told_from_a_change_of_the_rules(self, store: Store, database: Path) -> None:
+    async def test_is_told_from_a_change_of_the_rules(self, store: SqliteStore, database: Path) -> None:
         """The sentence says that the file is damaged, and shows nothing of what was said (P33)."""
         walk = Walk().turn("SECRET")
         await walk.into(store)
@@ -259,13 +259,13 @@ class TestDamage:
 
         divergence = divergence_of(await replay_conversation(store, "walk"))
 
-        assert divergence.reason == "Step 2 is not what was stored once: the file is damaged."
+        assert divergence.reason == "Step 2 is not what was stored: the file is damaged."
         assert divergence.event == walk.steps[1][0]
         assert divergence.expected.effects == ()
         assert divergence.actual.effects == walk.steps[1][1].effects
 
     @pytest.mark.parametrize("seq", range(1, 6))
-    async def test_a_missing_step_is_found(self, seq: int, store: Store, database: Path) -> None:
+    async def test_a_missing_step_is_found(self, seq: int, store: SqliteStore, database: Path) -> None:
         """At either end and in between."""
         await Walk().turn("tonight").into(store)
         await change(database, f"DELETE FROM events WHERE seq = {seq}")
@@ -275,7 +275,7 @@ class TestDamage:
         assert (divergence.seq, divergence.reason) == (seq, f"Step {seq} is missing: the file is damaged.")
         assert (divergence.event, divergence.expected, divergence.actual) == (None, Outcome(), Outcome())
 
-    async def test_a_step_of_another_conversation_is_found(self, store: Store, database: Path) -> None:
+    async def test_a_step_of_another_conversation_is_found(self, store: SqliteStore, database: Path) -> None:
         """A row fits into one place only, even beside a twin."""
         await Walk().turn("tonight").into(store)
         await Walk("twin").turn("tonight").into(store)
@@ -300,7 +300,7 @@ class TestDamage:
         ],
     )
     async def test_of_the_place_of_rest_is_found(
-        self, column: str, value: str, reason: str, store: Store, database: Path
+        self, column: str, value: str, reason: str, store: SqliteStore, database: Path
     ) -> None:
         """The conversation must rest behind its last step."""
         await Walk().turn("tonight").into(store)
@@ -310,7 +310,7 @@ class TestDamage:
 
         assert (report.events, divergence_of(report).reason) == (5, reason)
 
-    async def test_of_the_state_at_the_head_is_found(self, store: Store, database: Path) -> None:
+    async def test_of_the_state_at_the_head_is_found(self, store: SqliteStore, database: Path) -> None:
         """There the whole state is stored, and both are shown."""
         walk = Walk().turn("tonight")
         await walk.into(store)
@@ -325,7 +325,7 @@ class TestDamage:
         )
         assert (divergence.expected.state, divergence.actual.state) == (other, walk.state)
 
-    async def test_of_any_byte_is_found_or_changes_nothing(self, store: Store, database: Path) -> None:
+    async def test_of_any_byte_is_found_or_changes_nothing(self, store: SqliteStore, database: Path) -> None:
         """A flipped bit in any byte that is used: an error with a sentence, a divergence, or the same log as before."""
         walks = [Walk(name).turn("tonight").turn("tomorrow 寿司").question() for name in ("one", "two")]
         before = [(await walk.into(store), await store.entries(walk.name)) for walk in walks]
@@ -348,7 +348,7 @@ class TestDamage:
     async def _looked_at(self, database: Path, conversation_id: str) -> Any:
         """The log, if nothing seems wrong with it."""
         try:
-            store = await Store.open(database, read_only=True)
+            store = await SqliteStore.open(database, read_only=True)
             try:
                 report = await replay_conversation(store, conversation_id)
                 return await store.entries(conversation_id) if report.divergence is None else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -20,7 +20,9 @@ import pytest
 from turnwise import Engine, StoreError, UnknownConversation
 from turnwise.persistence.maintenance.doctor import examine
 from turnwise.persistence.maintenance.replay import replay, replay_conversation
-from turnwise.persistence.sqlite.store import Loaded, Store
+from turnwise.persistence.ports import LoadedConversation
+from turnwise.persistence.records.entry import StoredEntry
+from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.testing import ScriptedLlm, reply
 
 from ...support.fault_profile import LONG
@@ -66,13 +68,13 @@ class Snapshot(NamedTuple):
 async def snapshot(tmp_path: Path) -> Snapshot:
     """What a process that was killed leaves behind: its last commits stand in the write-ahead log alone."""
     path, steps = tmp_path / "whole.db", 3
-    store = await Store.open(path)
+    store = await SqliteStore.open(path)
     opened, step = WALK.steps[0]
     log = await store.create("torn", opened, step)  # type: ignore[arg-type]
     for event, step in WALK.steps[1:steps]:
         await log.append(event, step)
     await store.close()
-    store = await Store.open(path)
+    store = await SqliteStore.open(path)
     log = (await store.load("torn")).log
     for event, step in WALK.steps[steps:]:
         await log.append(event, step)
@@ -83,11 +85,11 @@ async def snapshot(tmp_path: Path) -> Snapshot:
 
 async def steps_in(path: Path) -> int:
     """How many steps the conversation has, which must be the first ones that were stored, whole."""
-    store = await Store.open(path)
+    store = await SqliteStore.open(path)
     try:
-        loaded = await store.load("torn")
-        number = len(loaded.entries)
-        check_same(loaded, WALK, number)
+        loaded, entries = await store.load("torn"), await store.entries("torn")
+        number = len(entries)
+        check_same(loaded, entries, WALK, number)
         assert (await replay_conversation(store, "torn")).divergence is None
         await loaded.log.append(*WALK.steps[number]) if number < len(WALK.steps) else None
     finally:
@@ -95,12 +97,12 @@ async def steps_in(path: Path) -> int:
     return number
 
 
-def check_same(loaded: Loaded, walk: Walk, number: int) -> None:
+def check_same(loaded: LoadedConversation, entries: Sequence[StoredEntry], walk: Walk, number: int) -> None:
     """The conversation is what the walk was after so many steps."""
     was = [(event, step.effects, step.ended) for event, step in walk.steps[:number]]
-    assert [(entry.event, entry.effects, entry.ended) for entry in loaded.entries] == was
+    assert [(entry.event, entry.effects, entry.ended) for entry in entries] == was
     assert loaded.state == walk.steps[number - 1][1].state
-    assert replay(loaded.entries).divergence is None
+    assert replay(entries).divergence is None
 
 
 def places(size: int) -> Iterator[int]:
@@ -171,7 +173,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 async def fill(path: Path) -> None:
     """Store the three."""
-    store = await Store.open(path)
+    store = await SqliteStore.open(path)
     for name in KEPT:
         await kept(name).into(store)
     await store.close()
@@ -186,11 +188,11 @@ def flipped(whole: Path, folder: Path, seed: int) -> Path:
     return path
 
 
-async def read(store: Store, name: str) -> str:
+async def read(store: SqliteStore, name: str) -> str:
     """What comes of reading a conversation: it is what it was, or an error of ours says that something is wrong."""
     try:
-        loaded = await store.load(name)
-        check_same(loaded, kept(name), len(kept(name).steps))
+        loaded, entries = await store.load(name), await store.entries(name)
+        check_same(loaded, entries, kept(name), len(kept(name).steps))
     except (StoreError, UnknownConversation) as error:
         assert error.sentence.count("\n") == 0
         return "refused"
@@ -208,14 +210,14 @@ class TestFlippedBits:
         for seed in range(3_000 if LONG else 120):
             path = flipped(whole, tmp_path, seed)
             try:
-                store = await Store.open(path)
+                store = await SqliteStore.open(path)
             except StoreError:
                 continue
             try:
                 outcomes += [await read(store, name) for name in KEPT]
-                for look in (store.list, store.waiting, store.outbox):
+                for look in (store.list(), store.claim(10), store.outbox(KEPT)):
                     with suppress(StoreError):
-                        await look()
+                        await look
             finally:
                 await store.close()
             path.unlink()
@@ -248,7 +250,7 @@ class TestFlippedBits:
 
     async def test_without_one_everything_is_as_it_was(self, whole: Path, tmp_path: Path) -> None:
         """So what the others find is the bit."""
-        store = await Store.open(shutil.copy(whole, tmp_path))
+        store = await SqliteStore.open(shutil.copy(whole, tmp_path))
         try:
             assert [await read(store, name) for name in KEPT] == ["as it was"] * 3
         finally:

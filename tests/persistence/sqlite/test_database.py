@@ -23,7 +23,7 @@ from turnwise.persistence.sqlite.database import Database
 from turnwise.persistence.sqlite.identity import APPLICATION_ID, REVISIONS
 from turnwise.persistence.sqlite.migrate import SCRIPTS
 from turnwise.persistence.sqlite.schema import metadata
-from turnwise.persistence.sqlite.store import Store
+from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import StoreError
 
 from ...support.walks import Walk
@@ -46,7 +46,7 @@ async def database(path: Path) -> AsyncIterator[Database]:
 async def refusal(url: str | Path, *, read_only: bool = False) -> str:
     """The sentence with which the store refuses to open something."""
     with pytest.raises(StoreError) as refused:
-        await Store.open(url, read_only=read_only)
+        await SqliteStore.open(url, read_only=read_only)
     assert refused.value.sentence == str(refused.value)
     return refused.value.sentence
 
@@ -83,10 +83,10 @@ def other_process(program: str, *arguments: object) -> Iterator[subprocess.Popen
 
 HOLD = """
 import asyncio, sys
-from turnwise.persistence.store import Store
+from turnwise.persistence.sqlite.store import SqliteStore
 
 async def main():
-    store = await Store.open(sys.argv[1])
+    store = await SqliteStore.open(sys.argv[1])
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.read)
 
@@ -110,7 +110,7 @@ class TestAddresses:
     @pytest.mark.parametrize("form", ["{}", "sqlite:///{}", "sqlite+pysqlite:///{}"])
     async def test_a_path_and_a_url_name_the_same_file(self, form: str, path: Path) -> None:
         """`dinner.db` and `sqlite:///dinner.db` are one database."""
-        store = await Store.open(form.format(path))
+        store = await SqliteStore.open(form.format(path))
 
         await store.close()
         assert path.exists()
@@ -119,7 +119,7 @@ class TestAddresses:
         """Signs that mean something in a URL mean nothing in a path."""
         odd = tmp_path / "what? 50% #1.db"
 
-        await (await Store.open(odd)).close()
+        await (await SqliteStore.open(odd)).close()
 
         assert odd.exists()
 
@@ -127,7 +127,7 @@ class TestAddresses:
         """A change of the working directory does not move a database that is open."""
         (tmp_path / "elsewhere").mkdir()
         monkeypatch.chdir(tmp_path)
-        store = await Store.open("sqlite:///dinner.db")
+        store = await SqliteStore.open("sqlite:///dinner.db")
 
         monkeypatch.chdir("elsewhere")
         await Walk().into(store)
@@ -138,7 +138,7 @@ class TestAddresses:
     @pytest.mark.parametrize("url", [":memory:", "sqlite://", "sqlite:///:memory:"])
     async def test_the_memory_holds_a_database_of_its_own(self, url: str, tmp_path: Path) -> None:
         """A database in memory leaves no file, and no two of them are the same."""
-        one, other = await Store.open(url), await Store.open(url)
+        one, other = await SqliteStore.open(url), await SqliteStore.open(url)
 
         await Walk().turn().into(one)
 
@@ -197,7 +197,7 @@ class TestWhatCannotBeOpened:
     @pytest.mark.parametrize("read_only", [False, True])
     async def test_a_database_from_the_future(self, read_only: bool, path: Path) -> None:
         """What a newer turnwise wrote is not guessed at."""
-        await (await Store.open(path)).close()
+        await (await SqliteStore.open(path)).close()
         with closing(sqlite3.connect(path, isolation_level=None)) as future:
             future.execute("UPDATE alembic_version SET version_num = '9999'")
 
@@ -248,7 +248,7 @@ class TestWhatCannotBeOpened:
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN EXCLUSIVE")
             with pytest.raises(StorageFailed) as failed:
-                await Store.open(path, busy_timeout=0.01)
+                await SqliteStore.open(path, busy_timeout=0.01)
 
         assert failed.value.sentence == f"{path} cannot be used now: another program holds it locked."
 
@@ -258,7 +258,7 @@ class TestWhatCannotBeOpened:
         await refusal(path)
         path.unlink()
 
-        await (await Store.open(path)).close()
+        await (await SqliteStore.open(path)).close()
 
 
 class TestTheLock:
@@ -268,7 +268,7 @@ class TestTheLock:
         """Also in the same process, and also by another name of the file."""
         link = path.with_name("link.db")
         link.symlink_to(path)
-        store = await Store.open(path)
+        store = await SqliteStore.open(path)
 
         assert await refusal(path) == f"{path} is already open in another engine; close that one first."
         assert await refusal(link) == f"{link} is already open in another engine; close that one first."
@@ -276,11 +276,11 @@ class TestTheLock:
 
     async def test_an_engine_in_another_process_is_refused(self, path: Path) -> None:
         """P42: the second one is refused with one sentence; commands that only read work."""
-        await (await Store.open(path)).close()
+        await (await SqliteStore.open(path)).close()
 
         with other_process(HOLD, path):
             sentence = await refusal(path)
-            reading = await Store.open(path, read_only=True)
+            reading = await SqliteStore.open(path, read_only=True)
             conversations = await reading.list()
             await reading.close()
 
@@ -289,9 +289,9 @@ class TestTheLock:
 
     async def test_closing_releases_it(self, path: Path) -> None:
         """After `close` the next engine may open the file."""
-        await (await Store.open(path)).close()
+        await (await SqliteStore.open(path)).close()
 
-        await (await Store.open(path)).close()
+        await (await SqliteStore.open(path)).close()
 
     async def test_death_releases_it(self, path: Path) -> None:
         """A process that was killed holds nothing, whatever it left lying around."""
@@ -299,11 +299,11 @@ class TestTheLock:
             process.send_signal(signal.SIGKILL)
             process.wait()
 
-        await (await Store.open(path)).close()
+        await (await SqliteStore.open(path)).close()
 
     async def test_two_databases_in_memory_do_not_meet(self) -> None:
         """There is no file, so there is nothing to lock."""
-        stores = [await Store.open(":memory:") for _ in range(2)]
+        stores = [await SqliteStore.open(":memory:") for _ in range(2)]
 
         for store in stores:
             await store.close()
@@ -334,7 +334,7 @@ class TestSettings:
 
     async def test_all_files_are_for_their_owner_alone(self, path: Path) -> None:
         """What people say is nobody else's business: 0600, also for the files beside the database."""
-        store = await Store.open(path)
+        store = await SqliteStore.open(path)
         await Walk().into(store)
 
         modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
@@ -401,7 +401,7 @@ class TestWriting:
 
     async def test_closed_is_closed(self, path: Path) -> None:
         """To close twice is harmless; to go on afterwards is an error with a sentence."""
-        store = await Store.open(path)
+        store = await SqliteStore.open(path)
         await store.close()
         await store.close()
 
@@ -413,8 +413,8 @@ class TestWriting:
     def test_what_nobody_closed_makes_no_noise(self, path: Path) -> None:
         """A program that ends without closing its store loses nothing, and nobody sees a traceback (P33)."""
         program = (
-            "import asyncio, sys; from turnwise.persistence.sqlite.store import Store;"
-            "asyncio.run(Store.open(sys.argv[1])); sys.exit('no table is free')"
+            "import asyncio, sys; from turnwise.persistence.sqlite.store import SqliteStore;"
+            "asyncio.run(SqliteStore.open(sys.argv[1])); sys.exit('no table is free')"
         )
 
         done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True)
@@ -423,7 +423,7 @@ class TestWriting:
 
     async def test_closing_leaves_one_file(self, path: Path) -> None:
         """The write-ahead log goes into the file, so that a copy of the file is a copy of everything."""
-        store = await Store.open(path)
+        store = await SqliteStore.open(path)
         await Walk().into(store)
 
         await store.close()
@@ -436,8 +436,8 @@ class TestReadingOnly:
 
     async def test_beside_a_running_engine(self, path: Path) -> None:
         """It sees each commit, from the moment it is made."""
-        writing = await Store.open(path)
-        reading = await Store.open(path, read_only=True)
+        writing = await SqliteStore.open(path)
+        reading = await SqliteStore.open(path, read_only=True)
 
         log = await Walk().into(writing)
         before = len(await reading.entries("walk"))
@@ -450,7 +450,7 @@ class TestReadingOnly:
 
     async def test_after_a_crash(self, path: Path) -> None:
         """What was committed is seen, and every byte of the file and its write-ahead log stays as the crash left it."""
-        store = await Store.open(path)
+        store = await SqliteStore.open(path)
         await Walk().into(store)
         await store.close()
         assert subprocess.run([sys.executable, "-c", CRASH, path]).returncode == -signal.SIGKILL
@@ -469,10 +469,10 @@ class TestReadingOnly:
 
     async def test_nothing_can_be_written(self, path: Path) -> None:
         """A log that was loaded for reading takes no step."""
-        writing = await Store.open(path)
+        writing = await SqliteStore.open(path)
         await Walk().into(writing)
         await writing.close()
-        reading = await Store.open(path, read_only=True)
+        reading = await SqliteStore.open(path, read_only=True)
         loaded = await reading.load("walk")
 
         with pytest.raises(StoreError) as refused:
@@ -487,7 +487,7 @@ class TestMigrations:
 
     async def test_databases_that_are_opened_at_once(self, tmp_path: Path) -> None:
         """Alembic works for one thread at a time; each database gets its own tables, and nothing else."""
-        stores = await asyncio.gather(*(Store.open(tmp_path / f"{number}.db") for number in range(8)))
+        stores = await asyncio.gather(*(SqliteStore.open(tmp_path / f"{number}.db") for number in range(8)))
 
         assert [await store.list() for store in stores] == [()] * 8
         for store in stores:
@@ -514,11 +514,11 @@ class TestMigrations:
 
     async def test_a_database_that_needs_none_does_not_load_alembic(self, path: Path) -> None:
         """Opening what is up to date costs a query."""
-        await (await Store.open(path)).close()
+        await (await SqliteStore.open(path)).close()
 
         loaded = python(
-            "import asyncio, sys; from turnwise.persistence.sqlite.store import Store;"
-            "asyncio.run(Store.open(sys.argv[1])); print(*sys.modules)",
+            "import asyncio, sys; from turnwise.persistence.sqlite.store import SqliteStore;"
+            "asyncio.run(SqliteStore.open(sys.argv[1])); print(*sys.modules)",
             path,
         )
 

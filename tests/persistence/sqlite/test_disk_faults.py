@@ -233,7 +233,7 @@ import asyncio, os, sys
 from pathlib import Path
 from turnwise import Engine, TurnwiseError
 from turnwise.testing import ScriptedLlm, reply
-from turnwise.persistence.store import Store
+from turnwise.persistence.sqlite.store import SqliteStore
 
 path, door = Path(sys.argv[1]), sys.argv[2]
 
@@ -247,7 +247,7 @@ async def warm():
 async def use():
     try:
         if door == "read":
-            store = await Store.open(path, read_only=True)
+            store = await SqliteStore.open(path, read_only=True)
             print(len(await store.list()))
             await store.close()
         else:

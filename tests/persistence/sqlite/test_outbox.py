@@ -12,8 +12,8 @@ import pytest
 
 from turnwise.persistence.errors import Damaged
 from turnwise.persistence.records.outbox import Outgoing, Undelivered
-from turnwise.persistence.sqlite.log import ConversationLog
-from turnwise.persistence.sqlite.store import Store
+from turnwise.persistence.sqlite.log import SqliteLog
+from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import DeliverToUser, LlmResponse, StoreError
 
 from ...support.store_internals import NAMES, statements_of, together, told, without_repeats
@@ -27,7 +27,7 @@ def answered() -> Walk:
     return Walk().say().answer(LlmResponse, content="Sakura has one.")
 
 
-async def talking(store: Store, name: str = "walk", *targets: str) -> tuple[ConversationLog, int]:
+async def talking(store: SqliteStore, name: str = "walk", *targets: str) -> tuple[SqliteLog, int]:
     """A conversation that has said something, and the effect by which it did."""
     walk = answered()
     event, step = walk.steps[-1]
@@ -52,7 +52,7 @@ async def until(database: Path, rows: list[tuple[str, int]]) -> None:
 class TestAStepThatSaysSomething:
     """One transaction holds the step and what goes out with it."""
 
-    async def test_is_three_statements(self, store: Store) -> None:
+    async def test_is_three_statements(self, store: SqliteStore) -> None:
         """The conversation moves on, the step is added, and so are its deliveries."""
         log = await Walk().say().into(store)
         event, step = answered().steps[-1]
@@ -68,41 +68,41 @@ class TestAStepThatSaysSomething:
             "COMMIT",
         ]
 
-    async def test_says_where_it_stands(self, store: Store) -> None:
+    async def test_says_where_it_stands(self, store: SqliteStore) -> None:
         """The row names the step, in which the effect itself is found."""
         _, effect_id = await talking(store)
 
-        (row,) = await store.outbox()
+        (row,) = await store.outbox(await store.ids())
 
         assert row == Undelivered("walk", "screen", effect_id, 3)
         (entry,) = await store.entries("walk", after=row.seq - 1)
         assert effect_id in [effect.effect_id for effect in entry.effects if isinstance(effect, DeliverToUser)]
 
-    async def test_lists_a_delivery_once(self, store: Store) -> None:
+    async def test_lists_a_delivery_once(self, store: SqliteStore) -> None:
         """However often the caller names it."""
         log = await Walk().say().into(store)
 
         await log.append(*answered().steps[-1], [Outgoing(2, "screen"), Outgoing(2, "paper"), Outgoing(2, "screen")])
 
-        assert [row.target for row in await store.outbox()] == ["paper", "screen"]
+        assert [row.target for row in await store.outbox(await store.ids())] == ["paper", "screen"]
 
 
 class TestReceipts:
     """Nobody waits for them, and none is lost but by a crash."""
 
-    async def test_ride_along_with_the_next_steps(self, store: Store) -> None:
+    async def test_ride_along_with_the_next_steps(self, store: SqliteStore) -> None:
         """One commit holds them and whatever else waits, and each is written once."""
         receipts = [await talking(store, name, "screen", "paper") for name in NAMES]
         logs = [await Walk().into(store, f"other {name}") for name in NAMES]
         words = await statements_of(store)
 
-        async def acknowledge(log: ConversationLog, effect_id: int) -> None:
+        async def acknowledge(log: SqliteLog, effect_id: int) -> None:
             log.acknowledge(effect_id, "screen")
             log.postpone(effect_id, "paper", 1, SOON)
 
         appends = [log.append(*Walk().say().steps[1]) for log in logs]
         await together(store, *appends[:5], *(acknowledge(*one) for one in receipts), *appends[5:])
-        left = await store.outbox()
+        left = await store.outbox(await store.ids())
 
         assert without_repeats(words) == [
             "BEGIN IMMEDIATE",
@@ -114,7 +114,7 @@ class TestReceipts:
         ]
         assert {(row.target, row.attempts, row.next_attempt) for row in left} == {("paper", 1, SOON)}
 
-    async def test_do_not_wait_for_a_step_for_long(self, store: Store, database: Path) -> None:
+    async def test_do_not_wait_for_a_step_for_long(self, store: SqliteStore, database: Path) -> None:
         """If nothing else comes they are stored by themselves, so that a crash repeats little."""
         log, effect_id = await talking(store, "walk", "screen", "paper")
 
@@ -123,29 +123,29 @@ class TestReceipts:
 
         await until(database, [("paper", 1)])
 
-    async def test_are_kept_while_the_disk_fails(self, store: Store, database: Path) -> None:
+    async def test_are_kept_while_the_disk_fails(self, store: SqliteStore, database: Path) -> None:
         """They go along with a later commit."""
         log, effect_id = await talking(store)
         await told(store, "PRAGMA query_only = ON")
 
         log.acknowledge(effect_id, "screen")
-        during = await store.outbox()
+        during = await store.outbox(await store.ids())
         await told(store, "PRAGMA query_only = OFF")
         await log.append(*Walk().say().answer(LlmResponse, content="Sakura has one.").say("Thanks.").steps[-1])
 
         assert ([row.target for row in during], rows_in(database)) == (["screen"], [])
 
-    async def test_are_stored_behind_a_transaction_that_was_left_open(self, store: Store) -> None:
+    async def test_are_stored_behind_a_transaction_that_was_left_open(self, store: SqliteStore) -> None:
         """A disk in trouble may not let one be rolled back at once; the next one begins with that."""
         log, effect_id = await talking(store)
         await told(store, "BEGIN IMMEDIATE")
 
         log.acknowledge(effect_id, "screen")
 
-        assert await store.outbox() == ()
+        assert await store.outbox(await store.ids()) == ()
 
     async def test_are_tried_again_by_themselves(
-        self, store: Store, database: Path, monkeypatch: pytest.MonkeyPatch
+        self, store: SqliteStore, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """No step has to come."""
         monkeypatch.setattr("turnwise.persistence.sqlite.receipts.RETRY", 0.01)
@@ -154,12 +154,12 @@ class TestReceipts:
         with closing(sqlite3.connect(database, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             log.acknowledge(effect_id, "screen")
-            before = await store.outbox()
+            before = await store.outbox(await store.ids())
 
         assert len(before) == 1
         await until(database, [])
 
-    async def test_are_not_tried_again_at_once(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_are_not_tried_again_at_once(self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
         """A disk in trouble is left alone for a while."""
         monkeypatch.setattr("turnwise.persistence.sqlite.receipts.LINGER", 0.0)
         monkeypatch.setattr("turnwise.persistence.sqlite.receipts.RETRY", 3600.0)
@@ -177,7 +177,7 @@ class TestReceipts:
 
         assert words.count("BEGIN IMMEDIATE") == 1
 
-    async def test_do_no_harm_to_steps(self, store: Store) -> None:
+    async def test_do_no_harm_to_steps(self, store: SqliteStore) -> None:
         """A receipt that cannot be written keeps no step from being stored."""
         log, effect_id = await talking(store)
         trigger = "CREATE TRIGGER t BEFORE DELETE ON outbox BEGIN SELECT RAISE(FAIL, 'no'); END"
@@ -188,11 +188,11 @@ class TestReceipts:
         await store._database.write(lambda connection: connection.exec_driver_sql("DROP TRIGGER t"))
 
         assert log.seq == 4
-        assert await store.outbox() == ()
+        assert await store.outbox(await store.ids()) == ()
 
     async def test_are_stored_when_the_store_is_closed(self, database: Path) -> None:
         """However little time they had."""
-        store = await Store.open(database)
+        store = await SqliteStore.open(database)
         log, effect_id = await talking(store)
 
         log.acknowledge(effect_id, "screen")
@@ -202,17 +202,17 @@ class TestReceipts:
 
     async def test_are_not_taken_by_a_store_that_only_reads(self, database: Path) -> None:
         """It lists what is to be delivered, and changes nothing."""
-        store = await Store.open(database)
+        store = await SqliteStore.open(database)
         await talking(store)
         await store.close()
-        reading = await Store.open(database, read_only=True)
+        reading = await SqliteStore.open(database, read_only=True)
         log = (await reading.load("walk")).log
 
         with pytest.raises(StoreError) as refused:
             log.acknowledge(2, "screen")
 
         assert refused.value.sentence == f"{database} was opened for reading only."
-        assert [row.target for row in await reading.outbox()] == ["screen"]
+        assert [row.target for row in await reading.outbox(["walk"])] == ["screen"]
         await reading.close()
 
 
@@ -220,13 +220,13 @@ class TestDamage:
     """What is to be delivered is not guessed."""
 
     @pytest.mark.parametrize("moment", ["'noon'", "9223372036854775807"])
-    async def test_of_a_moment_is_told(self, moment: str, store: Store) -> None:
+    async def test_of_a_moment_is_told(self, moment: str, store: SqliteStore) -> None:
         """One sentence (P33)."""
         await talking(store)
         update = f"UPDATE outbox SET next_attempt = {moment}"
         await store._database.write(lambda connection: connection.exec_driver_sql(update))
 
         with pytest.raises(Damaged) as damaged:
-            await store.outbox()
+            await store.outbox(await store.ids())
 
         assert damaged.value.sentence == "What is to be delivered cannot be read: the file is damaged."

@@ -25,7 +25,7 @@ from turnwise.persistence.records.codec import decode, encode
 from turnwise.persistence.records.digests import GENESIS, digest
 from turnwise.persistence.records.entry import StoredEntry
 from turnwise.persistence.records.summary import Summary
-from turnwise.persistence.sqlite.store import Store
+from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import (
     CloseRequested,
     Event,
@@ -46,7 +46,7 @@ from ...support.store_internals import told
 from ...support.walks import NOON, Walk
 
 
-async def tables(store: Store) -> list[object]:
+async def tables(store: SqliteStore) -> list[object]:
     """Everything in the database."""
 
     def read(connection: Connection) -> list[object]:
@@ -79,7 +79,7 @@ def bytes_of(database: Path) -> bytes:
 class TestACreatedConversation:
     """The first step makes the conversation."""
 
-    async def test_comes_back_as_it_was_left(self, store: Store) -> None:
+    async def test_comes_back_as_it_was_left(self, store: SqliteStore) -> None:
         """State and log are equal to what was stored, after one step and after many."""
         walk = Walk().turn("tonight").question()
         await walk.into(store)
@@ -87,10 +87,10 @@ class TestACreatedConversation:
         loaded = await store.load("walk")
 
         assert loaded.state == walk.state
-        assert as_entries(loaded.entries) == entries_of(walk)
+        assert as_entries(await store.entries("walk")) == entries_of(walk)
         assert loaded.log.seq == walk.state.book.seq
 
-    async def test_goes_on_where_it_was_left(self, store: Store) -> None:
+    async def test_goes_on_where_it_was_left(self, store: SqliteStore) -> None:
         """The log of a loaded conversation takes the next step."""
         walk = Walk().turn("tonight")
         await walk.into(store)
@@ -104,17 +104,17 @@ class TestACreatedConversation:
     async def test_survives_closing(self, database: Path) -> None:
         """P31: an engine can be closed in any state and opened again without loss."""
         walk = Walk().turn("tonight").say("And tomorrow?")
-        store = await Store.open(database)
+        store = await SqliteStore.open(database)
         await walk.into(store)
         await store.close()
 
-        store = await Store.open(database)
+        store = await SqliteStore.open(database)
         loaded = await store.load("walk")
 
         assert loaded.state == walk.state
         await store.close()
 
-    async def test_cannot_be_made_twice(self, store: Store) -> None:
+    async def test_cannot_be_made_twice(self, store: SqliteStore) -> None:
         """An id names one conversation."""
         await Walk().into(store)
 
@@ -123,15 +123,15 @@ class TestACreatedConversation:
 
         assert conflict.value.sentence == "There is already a conversation with the id walk."
 
-    async def test_that_does_not_exist_is_unknown(self, store: Store) -> None:
+    async def test_that_does_not_exist_is_unknown(self, store: SqliteStore) -> None:
         """Each way to ask for it says so."""
-        for ask in (store.load, store.entries, store.rows, store.delete):
+        for ask in (store.load, store.entries, store.read_record, store.delete):
             with pytest.raises(UnknownConversation):
                 await ask("nobody")
 
     async def test_works_in_memory(self) -> None:
         """A database in memory does all that a file does."""
-        store = await Store.open(":memory:")
+        store = await SqliteStore.open(":memory:")
         walk = Walk().turn("tonight")
         await walk.into(store)
 
@@ -146,7 +146,7 @@ class TestACreatedConversation:
 class TestEntries:
     """The log, as others read it."""
 
-    async def test_begin_behind_a_step(self, store: Store) -> None:
+    async def test_begin_behind_a_step(self, store: SqliteStore) -> None:
         """Who has seen the log up to a step asks for what came after it."""
         walk = Walk().turn("tonight")
         await walk.into(store)
@@ -155,7 +155,7 @@ class TestEntries:
 
         assert as_entries(later) == entries_of(walk)[3:]
 
-    async def test_have_the_digest_of_their_state(self, store: Store) -> None:
+    async def test_have_the_digest_of_their_state(self, store: SqliteStore) -> None:
         """The state is stored in full once, for the newest step; of the others only a digest is kept."""
         walk = Walk().turn("tonight")
         await walk.into(store)
@@ -192,7 +192,7 @@ class TestRows:
 
         assert (row.payload, row.event_id, row.effect_id, row.ended) == ('{"text":"hello"}', "walk-2", None, None)
 
-    async def test_a_turn_takes_little_room(self, store: Store, database: Path) -> None:
+    async def test_a_turn_takes_little_room(self, store: SqliteStore, database: Path) -> None:
         """With 100 turns in it, the file has less than 3 kB for each, of which every answer is a part."""
         walk = Walk()
         for number in range(100):
@@ -207,7 +207,7 @@ class TestRows:
 class TestTheList:
     """All conversations at a glance."""
 
-    async def test_has_the_newest_first(self, store: Store) -> None:
+    async def test_has_the_newest_first(self, store: SqliteStore) -> None:
         """By the moment of the last step."""
         await Walk("old").turn("tonight").into(store)
         await Walk("new").turn("tonight").say("And tomorrow?").into(store)
@@ -215,7 +215,7 @@ class TestTheList:
 
         assert [summary.id for summary in await store.list()] == ["new", "old", "oldest"]
 
-    async def test_says_where_each_rests(self, store: Store) -> None:
+    async def test_says_where_each_rests(self, store: SqliteStore) -> None:
         """The state by its literal, whether a model or a tool has still to answer, and when it moved."""
         await Walk("asked").question().into(store)
         await Walk("asking").turn("tonight").say().into(store)
@@ -239,13 +239,13 @@ class TestTheList:
         ],
         ids=lambda value: value.state.type if isinstance(value, Walk) else str(value),
     )
-    async def test_a_wait_for_a_person_is_not_busy(self, walk: Walk, busy: bool, store: Store) -> None:
+    async def test_a_wait_for_a_person_is_not_busy(self, walk: Walk, busy: bool, store: SqliteStore) -> None:
         """Busy is what a restart must take up again; a person's deadline is not work."""
         await walk.into(store)
 
         assert [summary.busy for summary in await store.list()] == [busy]
 
-    async def test_timers_are_found(self, store: Store) -> None:
+    async def test_timers_are_found(self, store: SqliteStore) -> None:
         """A conversation in which a timer runs is known without reading any log; the first one due comes first."""
         hurried = Policy(questions=Questions(deadline=1.0))
         patient = Policy(questions=Questions(deadline=3600.0))
@@ -254,13 +254,13 @@ class TestTheList:
         await Walk("retrying").say().answer(LlmFailed, kind="timeout", sentence="Too slow.").into(store)
         await Walk("idle").turn("tonight").into(store)
 
-        assert await store.waiting() == ("retrying", "hurried", "patient")
+        assert await store.claim(10) == ("retrying", "hurried", "patient")
 
 
 class TestAStep:
     """One transaction, and nothing twice."""
 
-    async def test_is_two_statements(self, store: Store) -> None:
+    async def test_is_two_statements(self, store: SqliteStore) -> None:
         """The conversation moves on, the step is added: no more goes to the disk."""
         walk = Walk().say("hello")
         log = await Walk().into(store)
@@ -277,7 +277,7 @@ class TestAStep:
         words = [" ".join(statement.split()[:2]) for statement in statements]
         assert words == ["BEGIN IMMEDIATE", "UPDATE conversations", "INSERT INTO", "COMMIT"]
 
-    async def test_must_follow_the_newest(self, store: Store) -> None:
+    async def test_must_follow_the_newest(self, store: SqliteStore) -> None:
         """A step cannot be stored twice, and none can be left out."""
         walk = Walk().turn("tonight")
         log = await Walk().into(store)
@@ -290,7 +290,7 @@ class TestAStep:
         assert log.seq == 2
         assert as_entries(await store.entries("walk")) == entries_of(walk)[:2]
 
-    async def test_has_one_winner(self, store: Store) -> None:
+    async def test_has_one_winner(self, store: SqliteStore) -> None:
         """Two that both loaded the conversation race; one is stored, the other loads again and goes on."""
         await Walk().into(store)
         logs = [(await store.load("walk")).log for _ in range(2)]
@@ -306,7 +306,7 @@ class TestAStep:
         assert [log.seq for log in logs] == [2, 1]
         assert (await store.load("walk")).state == walks[0].state
 
-    async def test_is_not_stored_for_a_conversation_that_took_the_place(self, store: Store) -> None:
+    async def test_is_not_stored_for_a_conversation_that_took_the_place(self, store: SqliteStore) -> None:
         """A log outlives its conversation; one made after it, even under the same id, takes no step of it."""
         log = await Walk().into(store)
         await store.delete("walk")
@@ -317,7 +317,7 @@ class TestAStep:
 
         assert len(await store.entries("walk")) == 1
 
-    async def test_takes_a_request_once(self, store: Store) -> None:
+    async def test_takes_a_request_once(self, store: SqliteStore) -> None:
         """P3: an event id stands in a log once; the database itself sees to it."""
         walk = Walk().turn("tonight")
         walk.take(UserMessage(event_id="walk-2", at=NOON, text="again"))
@@ -331,7 +331,7 @@ class TestAStep:
         assert conflict.value.sentence == "The request, or the answer to the effect, is already in the log."
         assert (await store.load("walk")).state == walk.steps[-2][1].state
 
-    async def test_takes_an_answer_once(self, store: Store) -> None:
+    async def test_takes_an_answer_once(self, store: SqliteStore) -> None:
         """One effect has one answer; the database itself sees to it."""
         walk = Walk().turn("tonight").say("And tomorrow?")
         answer, step = Walk().say().answer(LlmFailed, kind="network", sentence="Cut off.").steps[-1]
@@ -343,7 +343,7 @@ class TestAStep:
 
         assert (await store.load("walk")).state == walk.state
 
-    async def test_of_one_conversation_leaves_the_others_alone(self, store: Store) -> None:
+    async def test_of_one_conversation_leaves_the_others_alone(self, store: SqliteStore) -> None:
         """The same ids of requests and effects stand in many conversations."""
         walk = Walk().turn("tonight")
 
@@ -351,7 +351,7 @@ class TestAStep:
 
         assert {(await store.load(summary.id)).state for summary in await store.list()} == {walk.state}
 
-    async def test_is_stored_though_the_caller_is_cancelled(self, store: Store, database: Path) -> None:
+    async def test_is_stored_though_the_caller_is_cancelled(self, store: SqliteStore, database: Path) -> None:
         """Who no longer waits has handed the step in all the same, and the log knows it."""
         walk = Walk().say("hello").call("find_table")
         log = await Walk().into(store)
@@ -371,7 +371,7 @@ class TestAStep:
 
 
 @asynccontextmanager
-async def full(store: Store, database: Path) -> AsyncIterator[None]:
+async def full(store: SqliteStore, database: Path) -> AsyncIterator[None]:
     """The file may not grow."""
     await told(store, f"PRAGMA max_page_count = {await told(store, 'PRAGMA page_count')}")
     yield
@@ -379,7 +379,7 @@ async def full(store: Store, database: Path) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def failing(store: Store, database: Path) -> AsyncIterator[None]:
+async def failing(store: SqliteStore, database: Path) -> AsyncIterator[None]:
     """The operating system lets no file of this process grow more than ten pages beyond the write-ahead log."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(
@@ -392,7 +392,7 @@ async def failing(store: Store, database: Path) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def locked(store: Store, database: Path) -> AsyncIterator[None]:
+async def locked(store: SqliteStore, database: Path) -> AsyncIterator[None]:
     """Another program holds the file for longer than anybody waits."""
     with closing(sqlite3.connect(database, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -400,7 +400,7 @@ async def locked(store: Store, database: Path) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def read_only(store: Store, database: Path) -> AsyncIterator[None]:
+async def read_only(store: SqliteStore, database: Path) -> AsyncIterator[None]:
     """The file may only be read."""
     await told(store, "PRAGMA query_only = ON")
     yield
@@ -419,7 +419,7 @@ class TestADiskInTrouble:
             (read_only, "it may only be read"),
         ],
     )
-    async def test_stores_no_half_of_a_step(self, trouble: Any, cause: str, store: Store, database: Path) -> None:
+    async def test_stores_no_half_of_a_step(self, trouble: Any, cause: str, store: SqliteStore, database: Path) -> None:
         """The error is one sentence (P33), nothing changed, and the same step is stored once the trouble is over."""
         walk = Walk().turn("tonight").say("x" * 100_000)
         log = await Walk().turn("tonight").into(store)
@@ -438,7 +438,7 @@ class TestADiskInTrouble:
         assert log.seq == walk.state.book.seq
 
     @pytest.mark.parametrize("trouble", [full, failing, locked, read_only])
-    async def test_makes_no_half_of_a_conversation(self, trouble: Any, store: Store, database: Path) -> None:
+    async def test_makes_no_half_of_a_conversation(self, trouble: Any, store: SqliteStore, database: Path) -> None:
         """The conversation is made with its first step, or not at all."""
         walk = Walk()
         opened = Opened(event_id="walk-1", at=NOON, system="x" * 100_000)
@@ -453,7 +453,7 @@ class TestADiskInTrouble:
         assert (await store.load("walk")).state == walk.state
 
     @pytest.mark.parametrize("trouble", [locked, read_only])
-    async def test_deletes_no_half_of_a_conversation(self, trouble: Any, store: Store, database: Path) -> None:
+    async def test_deletes_no_half_of_a_conversation(self, trouble: Any, store: SqliteStore, database: Path) -> None:
         """A conversation that could not be deleted is still whole."""
         walk = Walk().turn("tonight")
         await walk.into(store)
@@ -464,7 +464,7 @@ class TestADiskInTrouble:
 
         assert (await store.load("walk")).state == walk.state
 
-    async def test_may_leave_traces_of_what_was_deleted(self, store: Store, database: Path) -> None:
+    async def test_may_leave_traces_of_what_was_deleted(self, store: SqliteStore, database: Path) -> None:
         """The conversation is gone; that the file could not be written anew is said, in one sentence."""
         await Walk("goes").into(store)
         await Walk("stays").turn("x" * 100_000).into(store)
@@ -480,7 +480,7 @@ class TestADiskInTrouble:
 class TestDeletion:
     """What is deleted cannot be found again."""
 
-    async def test_leaves_no_trace(self, store: Store, database: Path) -> None:
+    async def test_leaves_no_trace(self, store: SqliteStore, database: Path) -> None:
         """No text, no id, no state of it is left in the bytes of the file or the files beside it.
 
         The conversations grow side by side, so that SQLite moves rows about and leaves copies of them in the gaps.
@@ -502,7 +502,7 @@ class TestDeletion:
         words = [f"{word}{number:02}." for word in ("CONVERSATION", "EVENT", "SECRET") for number in range(20)]
         assert {word for word in words if word.encode() in left} == {word for word in words if int(word[-3:-1]) >= 5}
 
-    async def test_leaves_the_others_whole(self, store: Store) -> None:
+    async def test_leaves_the_others_whole(self, store: SqliteStore) -> None:
         """The log of the next conversation loads, replays and takes a step as before."""
         walk = Walk("stays").turn("tonight")
         log = await walk.into(store)
@@ -514,7 +514,7 @@ class TestDeletion:
         await log.append(*walk.say("And tomorrow?").steps[-1])
         assert (await replay_conversation(store, "stays")).divergence is None
 
-    async def test_says_when_traces_are_left(self, store: Store, database: Path) -> None:
+    async def test_says_when_traces_are_left(self, store: SqliteStore, database: Path) -> None:
         """A program that reads keeps the write-ahead log from being emptied; the next deletion catches up."""
         await Walk("first").turn("SECRET").into(store)
         await Walk("second").into(store)
@@ -538,18 +538,21 @@ class TestDamage:
     @pytest.mark.parametrize(
         ("sql", "seq"),
         [
-            ('UPDATE events SET payload = \'{"text":"never said"}\' WHERE seq = 2', 2),
-            ("UPDATE events SET payload = 'not JSON' WHERE seq = 3", 3),
-            ("UPDATE events SET version = 2 WHERE seq = 4", 4),
-            ("DELETE FROM events WHERE seq = 3", 3),
+            ("UPDATE events SET payload = replace(payload, 'You', 'I') WHERE seq = 1", 1),
+            ("UPDATE events SET type = 'user_message' WHERE seq = 5", 5),
+            ("UPDATE events SET effects = NULL WHERE seq = 5", 5),
+            ("DELETE FROM events WHERE seq = 1", 1),
+            ("DELETE FROM events WHERE seq = 4", 4),
             ("DELETE FROM events WHERE seq = 5", 5),
+            ("DELETE FROM events", 1),
             ('UPDATE conversations SET state = \'{"type":"closed"}\'', 5),
             ("UPDATE conversations SET seq = 4", 5),
             ("UPDATE conversations SET chain = zeroblob(16)", 5),
         ],
     )
-    async def test_is_refused_when_loaded(self, sql: str, seq: int, store: Store) -> None:
-        """One sentence, which names the step and shows nothing of what was said."""
+    async def test_of_the_head_is_refused_when_loaded(self, sql: str, seq: int, store: SqliteStore) -> None:
+        """So is damage of the first and of the newest step. One sentence names the step and shows nothing of what was
+        said."""
         await Walk().turn("SECRET").into(store)
         await told(store, sql)
 
@@ -560,7 +563,7 @@ class TestDamage:
         assert str(seq) in damaged.value.sentence
         assert "SECRET" not in damaged.value.sentence
 
-    async def test_of_the_state_is_refused_when_loaded(self, store: Store) -> None:
+    async def test_of_the_state_is_refused_when_loaded(self, store: SqliteStore) -> None:
         """Also where only a digest could tell: the state is another, and valid."""
         await Walk().turn("tonight").into(store)
         await told(store, "UPDATE conversations SET state = replace(state, '\"turn\":1', '\"turn\":2')")
@@ -569,7 +572,7 @@ class TestDamage:
             await store.load("walk")
 
     @pytest.mark.parametrize("moment", ["'noon'", "9223372036854775807"])
-    async def test_of_a_moment_is_told_by_the_list(self, moment: str, store: Store) -> None:
+    async def test_of_a_moment_is_told_by_the_list(self, moment: str, store: SqliteStore) -> None:
         """A list with a wrong moment in it would be in the wrong order."""
         await Walk().turn("tonight").into(store)
         await told(store, f"UPDATE conversations SET updated_at = {moment}")
@@ -579,22 +582,48 @@ class TestDamage:
 
         assert damaged.value.sentence == "The list of the conversations cannot be read: the file is damaged."
 
-    async def test_does_not_keep_the_other_steps_from_being_read(self, store: Store) -> None:
-        """Who only looks sees what can still be read."""
-        await Walk().turn("tonight").into(store)
-        await told(store, 'UPDATE events SET payload = \'{"text":"never said"}\' WHERE seq = 2')
+    @pytest.mark.parametrize(
+        ("sql", "seq"),
+        [
+            ('UPDATE events SET payload = \'{"text":"never said"}\' WHERE seq = 2', 2),
+            ("UPDATE events SET payload = 'not JSON' WHERE seq = 3", 3),
+            ("UPDATE events SET version = 2 WHERE seq = 4", 4),
+            ("DELETE FROM events WHERE seq = 3", 3),
+        ],
+    )
+    async def test_further_back_is_found_when_the_log_is_read(self, sql: str, seq: int, store: SqliteStore) -> None:
+        """The conversation can be loaded, and whoever reads its log is told which step is damaged."""
+        await Walk().turn("SECRET").into(store)
+        await told(store, sql)
 
-        assert len(await store.entries("walk")) == 5
+        await store.load("walk")
+        with pytest.raises(Damaged) as damaged:
+            await store.entries("walk")
+
+        assert damaged.value.seq == seq
+        assert "SECRET" not in damaged.value.sentence
+
+    async def test_is_found_by_the_link_of_the_step_before(self, store: SqliteStore) -> None:
+        """Whoever reads a part of the log is told of damage in that part only."""
+        await Walk().turn("tonight").into(store)
+        await told(store, "UPDATE events SET turn = 7 WHERE seq = 3")
+
+        assert [entry.seq for entry in await store.entries("walk", after=3)] == [4, 5]
+        assert [entry.seq for entry in await store.entries("walk", up_to=2)] == [1, 2]
+        for after, up_to in ((0, None), (2, None), (1, 3)):
+            with pytest.raises(Damaged) as damaged:
+                await store.entries("walk", after, up_to)
+            assert damaged.value.seq == 3
 
 
 WRITE_UNTIL_KILLED = """
 import asyncio, sys
 from datetime import UTC, datetime
-from turnwise.persistence.store import Store
+from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import Context, LlmResponse, Opened, UserMessage, begin, pending, transition
 
 async def main():
-    store = await Store.open(sys.argv[1])
+    store = await SqliteStore.open(sys.argv[1])
     at = datetime.now(UTC)
     opened = Opened(event_id="opened", at=at)
     step = begin(opened)
@@ -626,10 +655,10 @@ class TestAKilledProcess:
             process.send_signal(signal.SIGKILL)
             seq = max([seq, *map(int, process.stdout.read().split())])
 
-        store = await Store.open(database)
+        store = await SqliteStore.open(database)
         loaded = await store.load("walk")
 
         assert loaded.log.seq in (seq, seq + 1)
-        assert [entry.seq for entry in loaded.entries] == list(range(1, loaded.log.seq + 1))
+        assert [entry.seq for entry in await store.entries("walk")] == list(range(1, loaded.log.seq + 1))
         assert (await replay_conversation(store, "walk")).divergence is None
         await store.close()

@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
-from turnwise.persistence.ports import StorePort
-from turnwise.persistence.sqlite import recorder
-from turnwise.persistence.sqlite.append import Append
+from turnwise.persistence.ports import Store
+from turnwise.persistence.sqlite import queries, recorder
+from turnwise.persistence.sqlite.log_position import Append
 from turnwise.persistence.sqlite.recorder import Advance
-from turnwise.persistence.sqlite.store import Store
+from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.persistence.sqlite.writer import Writer
 from turnwise.states import StoreError
 from turnwise.testing.store_contract import StoreContract
 
 
 @asynccontextmanager
-async def opened(url: str | Path) -> AsyncIterator[Store]:
+async def opened(url: str | Path) -> AsyncIterator[SqliteStore]:
     """A store, open."""
-    store = await Store.open(url)
+    store = await SqliteStore.open(url)
     try:
         yield store
     finally:
@@ -30,9 +30,9 @@ async def opened(url: str | Path) -> AsyncIterator[Store]:
 
 
 @asynccontextmanager
-async def full(store: StorePort) -> AsyncIterator[None]:
+async def full(store: Store) -> AsyncIterator[None]:
     """The database may not grow."""
-    assert isinstance(store, Store)
+    assert isinstance(store, SqliteStore)
 
     def limit(connection: Connection, pages: int | None) -> None:
         pages = pages or connection.exec_driver_sql("PRAGMA page_count").scalar_one()
@@ -46,12 +46,12 @@ async def full(store: StorePort) -> AsyncIterator[None]:
 class TestAFile(StoreContract):
     """SQLite on a file."""
 
-    def opened(self, place: Path) -> AbstractAsyncContextManager[StorePort]:
+    def opened(self, place: Path) -> AbstractAsyncContextManager[Store]:
         """The file is `dinner.db`."""
         place.mkdir(exist_ok=True)
         return opened(place / "dinner.db")
 
-    def in_trouble(self, store: StorePort, place: Path) -> AbstractAsyncContextManager[None]:
+    def in_trouble(self, store: Store, place: Path) -> AbstractAsyncContextManager[None]:
         """The disk is full."""
         return full(store)
 
@@ -61,11 +61,11 @@ class TestMemory(StoreContract):
 
     lasting = False
 
-    def opened(self, place: Path) -> AbstractAsyncContextManager[StorePort]:
+    def opened(self, place: Path) -> AbstractAsyncContextManager[Store]:
         """No file at all."""
         return opened(":memory:")
 
-    def in_trouble(self, store: StorePort, place: Path) -> AbstractAsyncContextManager[None]:
+    def in_trouble(self, store: Store, place: Path) -> AbstractAsyncContextManager[None]:
         """The memory is full."""
         return full(store)
 
@@ -86,7 +86,7 @@ class TestAStoreThatIsNotDescribed:
 
 def forgets_conflicts(patch: pytest.MonkeyPatch) -> None:
     """A step that lost its race is dropped, and nobody is told."""
-    patch.setattr(Writer, "_commit_alone", lambda self, step: None)
+    patch.setattr(Writer, "_commit_alone", lambda self, position, step: None)
 
 
 def mixes_targets(patch: pytest.MonkeyPatch) -> None:
@@ -96,8 +96,8 @@ def mixes_targets(patch: pytest.MonkeyPatch) -> None:
 
 def turns_the_outbox_around(patch: pytest.MonkeyPatch) -> None:
     """What was said last is delivered first."""
-    right = recorder.undelivered
-    patch.setattr(recorder, "undelivered", lambda connection: right(connection)[::-1])
+    right = queries.undelivered
+    patch.setattr(queries, "undelivered", lambda connection, ids: right(connection, ids)[::-1])
 
 
 def loses_receipts(patch: pytest.MonkeyPatch) -> None:
@@ -113,27 +113,24 @@ def sends_without_storing(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-def refuses_what_it_has(patch: pytest.MonkeyPatch) -> None:
-    """A step that is handed in again is a conflict."""
-    patch.setattr(recorder, "write_again", lambda driver, head: False)
-
-
 def leaves_a_gap(patch: pytest.MonkeyPatch) -> None:
     """Where a step does not follow is not looked at, as long as nobody else was first."""
-    patch.setattr(Append, "advance", lambda self: Advance(self.place.head, *self.draft.behind(self.place.head.chain)))
+    patch.setattr(
+        Append, "advance", lambda self: Advance(self.position.head, *self.step.behind(self.position.head.chain))
+    )
 
 
 def lists_the_oldest_first(patch: pytest.MonkeyPatch) -> None:
     """The list is the wrong way round."""
-    right = recorder.summaries
-    patch.setattr(recorder, "summaries", lambda connection: right(connection)[::-1])
+    right = queries.summaries
+    patch.setattr(queries, "summaries", lambda *given: right(*given)[::-1])
 
 
 def lets_go_of_what_is_handed_in(patch: pytest.MonkeyPatch) -> None:
     """A step whose caller is cancelled is not stored."""
     right = Writer._store
     patch.setattr(
-        Writer, "_store", lambda self, batch: right(self, [one for one in batch if not one.promise.future.cancelled()])
+        Writer, "_store", lambda self, batch: right(self, [one for one in batch if not one.result.future.cancelled()])
     )
 
 
@@ -148,7 +145,6 @@ class TestAFault:
             (turns_the_outbox_around, "test_the_outbox_is_in_order_for_each_target"),
             (loses_receipts, "test_receipts_go_along_with_steps"),
             (sends_without_storing, "test_the_outbox_is_in_order_for_each_target"),
-            (refuses_what_it_has, "test_a_step_handed_in_again_is_there_once"),
             (leaves_a_gap, "test_a_step_follows_the_newest"),
             (lists_the_oldest_first, "test_the_list_has_the_newest_first"),
             (lets_go_of_what_is_handed_in, "test_a_caller_that_is_cancelled_has_handed_its_step_in"),

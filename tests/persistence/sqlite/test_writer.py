@@ -19,8 +19,8 @@ import pytest
 from turnwise.persistence.errors import StorageFailed, StoreConflict
 from turnwise.persistence.maintenance.replay import replay_conversation
 from turnwise.persistence.sqlite import transaction
-from turnwise.persistence.sqlite.log import ConversationLog
-from turnwise.persistence.sqlite.store import Store
+from turnwise.persistence.sqlite.log import SqliteLog
+from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.persistence.sqlite.transaction import driver_of
 from turnwise.states import UnknownConversation, UserMessage
 
@@ -28,7 +28,7 @@ from ...support.store_internals import NAMES, statements_of, together, told, wit
 from ...support.walks import NOON, Walk
 
 
-async def logs_of(store: Store, *names: str) -> dict[str, ConversationLog]:
+async def logs_of(store: SqliteStore, *names: str) -> dict[str, SqliteLog]:
     """Conversations that were opened, and no more."""
     return {name: await Walk().into(store, name) for name in names}
 
@@ -40,7 +40,7 @@ def is_free(database: Path) -> bool:
         return True
 
 
-async def texts_of(store: Store, name: str) -> list[str]:
+async def texts_of(store: SqliteStore, name: str) -> list[str]:
     """What was said in a conversation."""
     entries = await store.entries(name)
     return [entry.event.text for entry in entries if isinstance(entry.event, UserMessage)]
@@ -68,7 +68,7 @@ def broken(driver: sqlite3.Connection) -> None:
 class TestStepsThatWait:
     """Whatever waits when the thread is free is one transaction."""
 
-    async def test_are_stored_by_one_statement_a_table(self, store: Store) -> None:
+    async def test_are_stored_by_one_statement_a_table(self, store: SqliteStore) -> None:
         """One commit for all of them, so one wait for the disk."""
         logs = await logs_of(store, *NAMES)
         words = await statements_of(store)
@@ -79,7 +79,7 @@ class TestStepsThatWait:
         assert words.count("UPDATE conversations") == len(NAMES)
         assert [await texts_of(store, name) for name in NAMES] == [[name] for name in NAMES]
 
-    async def test_of_which_one_lost_its_race_are_stored_without_it(self, store: Store) -> None:
+    async def test_of_which_one_lost_its_race_are_stored_without_it(self, store: SqliteStore) -> None:
         """The conversation of one has moved on: only that one is refused."""
         logs = await logs_of(store, *NAMES)
         await (await store.load(NAMES[4])).log.append(*Walk().say("first").steps[1])
@@ -92,7 +92,7 @@ class TestStepsThatWait:
             ["first" if number == 4 else "then"] for number in range(10)
         ]
 
-    async def test_of_which_one_is_in_the_log_already_are_stored_without_it(self, store: Store) -> None:
+    async def test_of_which_one_is_in_the_log_already_are_stored_without_it(self, store: SqliteStore) -> None:
         """P3: a request that was taken before is refused alone."""
         walk = Walk().turn("tonight")
         logs = [await walk.into(store, name) for name in NAMES]
@@ -105,7 +105,7 @@ class TestStepsThatWait:
         assert [number for number, outcome in enumerate(outcomes) if outcome is not None] == [7]
         assert outcomes[7].sentence == "The request, or the answer to the effect, is already in the log."
 
-    async def test_of_which_one_is_too_much_for_the_disk_are_stored_without_it(self, store: Store) -> None:
+    async def test_of_which_one_is_too_much_for_the_disk_are_stored_without_it(self, store: SqliteStore) -> None:
         """P28: the fault reaches the step that could not be stored, and no other."""
         logs = await logs_of(store, *NAMES)
         await told(store, f"PRAGMA max_page_count = {await told(store, 'PRAGMA page_count') + 20}")
@@ -120,7 +120,7 @@ class TestStepsThatWait:
         await logs[NAMES[2]].append(*Walk().say("less").steps[1])
         assert await texts_of(store, NAMES[2]) == ["less"]
 
-    async def test_do_not_wait_one_by_one_for_a_lock(self, store: Store, database: Path) -> None:
+    async def test_do_not_wait_one_by_one_for_a_lock(self, store: SqliteStore, database: Path) -> None:
         """Another program holds the file: the time to wait passes once for all of them."""
         logs = await logs_of(store, *NAMES)
         words = await statements_of(store)
@@ -133,7 +133,7 @@ class TestStepsThatWait:
         assert words == ["BEGIN IMMEDIATE"]
         assert await together(store, *(log.append(*Walk().say().steps[1]) for log in logs.values())) == [None] * 10
 
-    async def test_of_one_conversation_are_stored_one_after_the_other(self, store: Store) -> None:
+    async def test_of_one_conversation_are_stored_one_after_the_other(self, store: SqliteStore) -> None:
         """Nobody has to wait for a step before handing in the next one."""
         walk = Walk().turn("tonight").turn("tomorrow")
         log = await Walk().into(store)
@@ -145,7 +145,7 @@ class TestStepsThatWait:
         assert (await store.load("walk")).state == walk.state
         assert (await replay_conversation(store, "walk")).divergence is None
 
-    async def test_fall_with_the_step_before_them(self, store: Store) -> None:
+    async def test_fall_with_the_step_before_them(self, store: SqliteStore) -> None:
         """Where a step could not be stored, the one that follows it is not stored either."""
         walk = Walk().say("x" * 200_000).call("find_table")
         log = await Walk().into(store)
@@ -156,7 +156,7 @@ class TestStepsThatWait:
         assert [type(outcome) for outcome in outcomes] == [StorageFailed, StoreConflict]
         assert log.seq == 1
 
-    async def test_are_not_taken_for_steps_of_a_conversation_that_took_the_place(self, store: Store) -> None:
+    async def test_are_not_taken_for_steps_of_a_conversation_that_took_the_place(self, store: SqliteStore) -> None:
         """A log that outlived its conversation is refused, though the next one has the same key in the tables."""
         walk = Walk().turn("tonight")
         old = await Walk().into(store, "old")
@@ -170,7 +170,7 @@ class TestStepsThatWait:
         assert [len(await store.entries(name)) for name in logs] == [1, 2]
         assert (await replay_conversation(store, "new")).divergence is None
 
-    async def test_are_all_told_though_one_does_not_listen(self, store: Store) -> None:
+    async def test_are_all_told_though_one_does_not_listen(self, store: SqliteStore) -> None:
         """A caller that is cancelled while its step waits keeps nobody else from hearing."""
         logs = await logs_of(store, *NAMES)
         tasks = {name: asyncio.ensure_future(log.append(*Walk().say().steps[1])) for name, log in logs.items()}
@@ -184,7 +184,7 @@ class TestStepsThatWait:
         assert outcomes[1:] == [None] * 10
         assert [log.seq for log in logs.values()] == [2] * 10
 
-    async def test_keep_their_order_among_other_work(self, store: Store) -> None:
+    async def test_keep_their_order_among_other_work(self, store: SqliteStore) -> None:
         """What was handed in before a deletion is stored before it, and what came after finds nothing."""
         walk = Walk().turn("tonight")
         log = await Walk().into(store)
@@ -203,7 +203,7 @@ class TestStepsThatWait:
         assert [type(outcome) for outcome in outcomes if outcome is not None] == [StoreConflict, UnknownConversation]
         assert (log.seq, other.seq) == (2, 3)
 
-    async def test_hear_each_of_its_own_fault(self, store: Store) -> None:
+    async def test_hear_each_of_its_own_fault(self, store: SqliteStore) -> None:
         """Something that no database can hold is the error of who handed it in."""
         logs = await logs_of(store, *NAMES[:3])
         event, step = Walk().say("hello").steps[1]
@@ -224,7 +224,7 @@ class TestACommitThatFails:
     """P28: whatever the disk says, memory is equal to the store, and the conversation goes on."""
 
     async def test_and_stored_nothing_is_undone(
-        self, store: Store, database: Path, monkeypatch: pytest.MonkeyPatch
+        self, store: SqliteStore, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The transaction is not left open: the next one, of any kind, begins as if nothing had been."""
         log = await Walk().into(store)
@@ -238,7 +238,9 @@ class TestACommitThatFails:
         await log.append(*Walk().say("hello again").steps[1])
         assert await texts_of(store, "walk") == ["hello again"]
 
-    async def test_but_stored_the_step_has_not_failed(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_but_stored_the_step_has_not_failed(
+        self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """The disk complains once, behind a commit that came through: the step is found, and written through again."""
         logs = await logs_of(store, *NAMES)
         complaints = [lied]
@@ -256,7 +258,7 @@ class TestACommitThatFails:
             assert (await replay_conversation(store, name)).divergence is None
 
     async def test_again_and_again_is_told_and_may_be_tried_again(
-        self, store: Store, monkeypatch: pytest.MonkeyPatch
+        self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """While the disk cannot promise it, nobody is told that the step is stored; later it is, once."""
         walk = Walk().say("hello").call("find_table")
@@ -271,7 +273,9 @@ class TestACommitThatFails:
         assert (seq, log.seq) == (1, 3)
         assert [entry.event for entry in await store.entries("walk")] == [event for event, _ in walk.steps]
 
-    async def test_writes_through_what_it_finds_stored(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_writes_through_what_it_finds_stored(
+        self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """That a row can be seen does not say that it is on the disk; a commit that has something to write does."""
         log = await Walk().into(store)
         with commits(monkeypatch, lied), pytest.raises(StorageFailed):
@@ -285,7 +289,7 @@ class TestACommitThatFails:
         assert (before, wal.stat().st_size > 0) == (0, True)
 
     async def test_through_sqlalchemy_leaves_no_transaction_open(
-        self, store: Store, database: Path, monkeypatch: pytest.MonkeyPatch
+        self, store: SqliteStore, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A conversation that could not be made keeps no other from being made, and no step from being stored."""
         log = await Walk().into(store)
@@ -304,7 +308,7 @@ class TestACommitThatFails:
         assert [summary.id for summary in await store.list()] == ["walk"]
         await Walk().into(store, "other")
 
-    async def test_to_be_undone_is_undone_before_the_next_one(self, store: Store) -> None:
+    async def test_to_be_undone_is_undone_before_the_next_one(self, store: SqliteStore) -> None:
         """A disk in trouble may not let a transaction be rolled back at once."""
         log = await Walk().into(store)
         await store._database._writing.run(lambda connection: driver_of(connection).execute("BEGIN IMMEDIATE"))
@@ -319,11 +323,11 @@ class TestACommitThatFails:
 HAND_IN = """
 import asyncio, sys, time
 sys.path.insert(0, sys.argv[2])
-from tests.walks import Walk
-from turnwise.persistence.store import Store
+from tests.support.walks import Walk
+from turnwise.persistence.sqlite.store import SqliteStore
 
 async def main():
-    store = await Store.open(sys.argv[1])
+    store = await SqliteStore.open(sys.argv[1])
     log = await Walk().into(store)
     waiting = [store._database.write(lambda _: time.sleep(0.5)), log.append(*Walk().say("hello").steps[1])]
     [asyncio.ensure_future(one) for one in waiting]
@@ -342,7 +346,7 @@ class TestTheThread:
         subprocess.run([sys.executable, "-c", HAND_IN, str(database), root], check=True)
 
         async def read() -> list[str]:
-            store = await Store.open(database)
+            store = await SqliteStore.open(database)
             texts = await texts_of(store, "walk")
             await store.close()
             return texts
@@ -352,7 +356,7 @@ class TestTheThread:
     async def test_ends_when_nobody_holds_the_store(self, database: Path) -> None:
         """A store that was forgotten is closed: no thread is left, and the next one may have the file."""
         before = set(threading.enumerate())
-        store = await Store.open(database)
+        store = await SqliteStore.open(database)
         await Walk().into(store)
         threads = set(threading.enumerate()) - before
 
@@ -360,13 +364,13 @@ class TestTheThread:
         gc.collect()
 
         assert (len(threads), [thread for thread in threads if thread.is_alive()]) == (2, [])
-        await (await Store.open(database)).close()
+        await (await SqliteStore.open(database)).close()
 
 
 WRITE_UNTIL_KILLED = """
 import asyncio, sys
 from datetime import UTC, datetime
-from turnwise.persistence.store import Store
+from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.persistence.outbox import Outgoing
 from turnwise.states import Context, LlmResponse, Opened, UserMessage, begin, pending, transition
 
@@ -386,7 +390,7 @@ async def talk(store, name):
         print(name, log.seq, len(said), flush=True)
 
 async def main():
-    store = await Store.open(sys.argv[1])
+    store = await SqliteStore.open(sys.argv[1])
     await asyncio.gather(*(talk(store, f"walk-{number}") for number in range(20)))
 
 asyncio.run(main())
@@ -409,8 +413,8 @@ class TestAKilledProcess:
         told = [line.split() for line in lines if line.endswith("\n")]
         seqs = {name: int(seq) for name, seq, _ in told}
 
-        store = await Store.open(database)
-        outbox = {(row.conversation_id, row.seq) for row in await store.outbox()}
+        store = await SqliteStore.open(database)
+        outbox = {(row.conversation_id, row.seq) for row in await store.outbox(await store.ids())}
         logs = {summary.id: await store.load(summary.id) for summary in await store.list()}
         reports = [await replay_conversation(store, name) for name in logs]
         await store.close()

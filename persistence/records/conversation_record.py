@@ -1,0 +1,24 @@
+"""A conversation as it is stored, with all its rows.
+
+Copies, exports, imports and the examination of a database work with this record, so that they work with every store.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .origin import Origin
+from .rows import EventRow, HeadRow, OutboxRow
+
+
+class ConversationRecord(NamedTuple):
+    """All rows of one conversation. `created_at` is in microseconds since 1970."""
+
+    id: str
+    created_at: int
+    head: HeadRow
+    steps: tuple[EventRow, ...]
+    owner: str | None = None
+    parent: str | None = None
+    origin: Origin | None = None
+    outbox: tuple[OutboxRow, ...] = ()

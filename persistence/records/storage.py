@@ -1,0 +1,51 @@
+"""Faults of a storage, and the repairs that follow from the log alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from .rows import HeadRow
+
+
+@dataclass(frozen=True)
+class ReplaceHead:
+    """Write the head row of a conversation again."""
+
+    conversation_id: str
+    head: HeadRow
+
+
+@dataclass(frozen=True)
+class DropDelivery:
+    """Remove a delivery from the outbox that no step asked for."""
+
+    conversation_id: str
+    target: str
+    effect_id: int
+
+
+@dataclass(frozen=True)
+class ResetDelivery:
+    """Make a delivery due at once, as if it had never been tried."""
+
+    conversation_id: str
+    target: str
+    effect_id: int
+
+
+@dataclass(frozen=True)
+class DropOrphanedDeliveries:
+    """Remove the deliveries that belong to no conversation."""
+
+
+Repair: TypeAlias = ReplaceHead | DropDelivery | ResetDelivery | DropOrphanedDeliveries
+"""What a store can be told to repair."""
+
+
+@dataclass(frozen=True)
+class StorageFault:
+    """What is wrong with a storage, in a sentence, and the repair if there is one."""
+
+    sentence: str
+    repair: Repair | None = None

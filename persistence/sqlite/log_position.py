@@ -1,0 +1,44 @@
+"""A step on its way into a log, and the position in the log behind which it is stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..errors import StoreConflict
+from ..records.codec import EncodedStep
+from ..records.outbox import Outgoing
+from .pending_result import PendingResult
+from .recorder import Advance, Head
+
+
+class LogPosition:
+    """The newest step of a conversation, as far as one log knows it.
+
+    Only the writing thread changes it, right after a commit, so that a step counts although its caller stopped waiting.
+    `origin` is the link of the first step. `in_doubt` is the link of a step whose commit was reported as failed: the
+    disk may have stored it.
+    """
+
+    __slots__ = ("head", "in_doubt", "origin")
+
+    def __init__(self, head: Head, origin: bytes) -> None:
+        self.head = head
+        self.origin = origin
+        self.in_doubt: bytes | None = None
+
+
+@dataclass(slots=True)
+class Append:
+    """A step on its way to the disk, and the result that its caller waits for."""
+
+    position: LogPosition
+    step: EncodedStep
+    outgoing: tuple[Outgoing, ...]
+    result: PendingResult = field(default_factory=PendingResult)
+
+    def advance(self) -> Advance:
+        """Return the step, linked to the newest one. Raises `StoreConflict` if it does not follow that."""
+        head = self.position.head
+        if self.step.row.seq != head.seq + 1:
+            raise StoreConflict("The step does not follow the newest step of its conversation.")
+        return Advance(head, *self.step.behind(head.chain), self.outgoing)

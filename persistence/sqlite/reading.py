@@ -1,0 +1,116 @@
+"""Reads conversations and verifies what it reads. Each function works within the transaction of its caller."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sqlalchemy import Connection
+
+from ...states.context import Context
+from ...states.errors import UnknownConversation
+from ...states.events import Request
+from ...states.states import State
+from ..errors import Damaged
+from ..records.codec import decode_state
+from ..records.digests import GENESIS
+from ..records.entry import StoredEntry
+from ..records.integrity import check_end, check_state, missing, read_steps
+from . import queries
+from .log_position import LogPosition
+from .queries import LARGEST
+from .recorder import Head
+
+
+class FoundHead(NamedTuple):
+    """What a conversation needs for its next step, and the position at which that is stored."""
+
+    position: LogPosition
+    state: State
+    context: Context
+
+
+def read_head(connection: Connection, conversation_id: str) -> FoundHead:
+    """Read where a conversation stands, at a cost that does not grow with its log.
+
+    The head row is compared with the newest step. The steps that are read (the first, the newest, and those that
+    changed the context) are verified by their links. Raises `UnknownConversation` and `Damaged`.
+    """
+    key, head = queries.found(connection, conversation_id)
+    first = _verified(connection, key, 1)
+    newest = _verified(connection, key, queries.newest(connection, key))
+    check_end(head, newest.seq, newest.chain)
+    check_state(head, newest.digest)
+    context = Context().after(first.event)
+    for seq in queries.context_changes(connection, key):
+        context = context.after(_verified(connection, key, seq).event)
+    position = LogPosition(Head(key, head.seq, head.chain), first.chain)
+    return FoundHead(position, decode_state(head), context)
+
+
+def read_entries(
+    connection: Connection, conversation_id: str, after: int, up_to: int | None
+) -> tuple[StoredEntry, ...]:
+    """Read the steps that follow the step `after`. Their chain is verified, from the link of that step on, or from the
+    beginning. Raises `UnknownConversation` and `Damaged`."""
+    key, head = queries.found(connection, conversation_id)
+    start, newest = max(after, 0), head.seq if type(head.seq) is int else LARGEST
+    if start > newest:
+        return ()
+    chain = GENESIS if start == 0 else _link(connection, key, start)
+    last = LARGEST if up_to is None else up_to
+    entries = read_steps(queries.steps(connection, key, start + 1, last), start, chain)
+    seq, chain = _end(entries, start, chain)
+    if last >= newest:
+        check_end(head, seq, chain)
+    elif seq < last:
+        raise missing(seq + 1)
+    return entries
+
+
+def read_missed(connection: Connection, conversation_id: str, position: LogPosition) -> tuple[StoredEntry, ...]:
+    """Read the steps that were stored behind `position`, and move it on. To be called in the writing thread.
+
+    Raises `UnknownConversation` if the conversation was deleted, also if another one has taken its id.
+    """
+    key, head = queries.found(connection, conversation_id)
+    known = position.head
+    if key != known.key or _link(connection, key, 1) != position.origin:
+        raise UnknownConversation(conversation_id)
+    entries = read_steps(queries.steps(connection, key, known.seq + 1), known.seq, known.chain)
+    check_end(head, *_end(entries, known.seq, known.chain))
+    position.head = Head(key, head.seq, head.chain)
+    return entries
+
+
+def read_request(connection: Connection, position: LogPosition, event_id: str) -> Request | None:
+    """Read the request that was taken under this id. Raises `Damaged`."""
+    key = position.head.key
+    seq = queries.request(connection, key, event_id)
+    if seq is None or _link(connection, key, 1) != position.origin:
+        return None
+    event = _verified(connection, key, seq).event
+    if not isinstance(event, Request):
+        raise Damaged(seq, f"Step {seq} is not what was stored: the file is damaged.")
+    return event
+
+
+def _verified(connection: Connection, key: int, seq: int) -> StoredEntry:
+    """Read one step, and verify its link by that of the step before it."""
+    before = GENESIS if seq == 1 else _link(connection, key, seq - 1)
+    entries = read_steps(queries.steps(connection, key, seq, seq), seq - 1, before)
+    if not entries:
+        raise missing(seq)
+    return entries[0]
+
+
+def _link(connection: Connection, key: int, seq: int) -> bytes:
+    """Read the link of a step. Raises `Damaged` if the step is missing."""
+    rows = queries.steps(connection, key, seq, seq)
+    if not rows:
+        raise missing(seq)
+    return rows[0].chain
+
+
+def _end(entries: tuple[StoredEntry, ...], seq: int, chain: bytes) -> tuple[int, bytes]:
+    """Return the number and the link of the last of these steps, or those given if there are none."""
+    return (entries[-1].seq, entries[-1].chain) if entries else (seq, chain)

@@ -1,0 +1,95 @@
+"""Reads and writes whole conversations: all rows of one, out of the tables or into them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlalchemy import Connection, bindparam, insert, select
+from sqlalchemy.exc import IntegrityError
+
+from ...states.errors import UnknownConversation
+from ..errors import StoreConflict
+from ..records.conversation_record import ConversationRecord
+from ..records.origin import Origin
+from ..records.rows import HeadRow, OutboxRow
+from . import queries
+from .recorder import Head
+from .schema import conversations, events, forks, outbox
+
+_ADD_CONVERSATION = insert(conversations)
+_ADD_STEPS = insert(events)
+_ADD_ORIGIN = insert(forks)
+_ADD_DELIVERIES = insert(outbox)
+_FIND = (
+    select(
+        conversations.c.key,
+        conversations.c.created_at,
+        conversations.c.owner,
+        conversations.c.parent,
+        forks.c.origin,
+        forks.c.seq,
+        *(conversations.c[name] for name in HeadRow._fields),
+    )
+    .outerjoin_from(conversations, forks)
+    .where(conversations.c.id == bindparam("conversation_id"))
+)
+_DELIVERIES = (
+    select(*(outbox.c[name] for name in OutboxRow._fields))
+    .where(outbox.c.conversation == bindparam("head_key"))
+    .order_by(outbox.c.target, outbox.c.seq, outbox.c.effect_id)
+)
+_IDS = select(conversations.c.id).order_by(conversations.c.key)
+
+
+def ids(connection: Connection) -> tuple[str, ...]:
+    """Return the ids of all conversations, the one that was created first first."""
+    return tuple(connection.execute(_IDS).scalars())
+
+
+def read_record(connection: Connection, conversation_id: str) -> ConversationRecord:
+    """Return all rows of a conversation, damaged or not. Raises `UnknownConversation`."""
+    found = connection.execute(_FIND, {"conversation_id": conversation_id}).one_or_none()
+    if found is None:
+        raise UnknownConversation(conversation_id)
+    key, created_at, owner, parent, origin, seq, *head = found
+    return ConversationRecord(
+        id=conversation_id,
+        created_at=created_at,
+        head=HeadRow(*head),
+        steps=queries.steps(connection, key),
+        owner=owner,
+        parent=parent,
+        origin=None if origin is None else Origin(origin, seq),
+        outbox=tuple(OutboxRow(*row) for row in connection.execute(_DELIVERIES, {"head_key": key})),
+    )
+
+
+def add_records(connection: Connection, records: Iterable[ConversationRecord]) -> None:
+    """Store conversations. Raises `StoreConflict` if an id is taken."""
+    for record in records:
+        add_record(connection, record)
+
+
+def add_copy(connection: Connection, source_id: str, record: ConversationRecord) -> None:
+    """Store a conversation that was made from another one, which must still be there."""
+    if queries.find(connection, source_id) is None:
+        raise UnknownConversation(source_id)
+    add_record(connection, record)
+
+
+def add_record(connection: Connection, record: ConversationRecord) -> Head:
+    """Store a conversation with at least one step, and return its head. Raises `StoreConflict` if the id is taken."""
+    named = {"id": record.id, "created_at": record.created_at, "owner": record.owner, "parent": record.parent}
+    try:
+        made = connection.execute(_ADD_CONVERSATION, {**named, **record.head._asdict()})
+    except IntegrityError as error:
+        raise StoreConflict(f"There is already a conversation with the id {record.id}.") from error.orig
+    assert made.inserted_primary_key is not None
+    key = made.inserted_primary_key.key
+    connection.execute(_ADD_STEPS, [{"conversation": key, **row._asdict()} for row in record.steps])
+    if record.outbox:
+        connection.execute(_ADD_DELIVERIES, [{"conversation": key, **row._asdict()} for row in record.outbox])
+    if record.origin is not None:
+        copied = {"origin": record.origin.conversation_id, "seq": record.origin.seq}
+        connection.execute(_ADD_ORIGIN, {"conversation": key, **copied})
+    return Head(key, record.head.seq, record.head.chain)

@@ -1,0 +1,70 @@
+"""What can be wrong with a SQLite file as a whole, and the SQL of the repairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlalchemy import ColumnElement, Connection, Executable, Table, bindparam, delete, select, update
+
+from ..records.storage import (
+    DropDelivery,
+    DropOrphanedDeliveries,
+    Repair,
+    ReplaceHead,
+    ResetDelivery,
+    StorageFault,
+)
+from .schema import conversations, events, forks, outbox
+
+_FINDINGS_OF_SQLITE = 20
+"""How many faults SQLite reports at most: enough to show what kind of damage it is."""
+
+_CHECK = f"PRAGMA integrity_check({_FINDINGS_OF_SQLITE})"
+
+_KEY = select(conversations.c.key).where(conversations.c.id == bindparam("conversation_id")).scalar_subquery()
+_IS_DELIVERY = (
+    outbox.c.conversation == _KEY,
+    outbox.c.target == bindparam("to"),
+    outbox.c.effect_id == bindparam("effect"),
+)
+_DROP_DELIVERY = delete(outbox).where(*_IS_DELIVERY)
+_RESET_DELIVERY = update(outbox).where(*_IS_DELIVERY).values(attempts=0, next_attempt=None)
+_REPLACE_HEAD = update(conversations).where(conversations.c.id == bindparam("conversation_id"))
+
+
+def faults(connection: Connection) -> tuple[StorageFault, ...]:
+    """Return what SQLite itself reports, and rows that belong to no conversation."""
+    found = [
+        StorageFault(f"SQLite finds the file damaged: {line}")
+        for line in connection.exec_driver_sql(_CHECK).scalars()
+        if line != "ok"
+    ]
+    for table, what in ((events, "steps"), (outbox, "deliveries that wait"), (forks, "origins")):
+        count = len(connection.execute(select(table.c.conversation).where(_is_orphan(table))).all())
+        if count:
+            repair = DropOrphanedDeliveries() if table is outbox else None
+            found.append(StorageFault(f"There are {what} of no conversation: {count}.", repair))
+    return tuple(found)
+
+
+def repair(connection: Connection, repairs: Iterable[Repair]) -> None:
+    """Make the repairs."""
+    for each in repairs:
+        statement, parameters = _statement(each)
+        connection.execute(statement, parameters)
+
+
+def _statement(repair: Repair) -> tuple[Executable, dict[str, object]]:
+    match repair:
+        case ReplaceHead(conversation_id, head):
+            return _REPLACE_HEAD.values(**head._asdict()), {"conversation_id": conversation_id}
+        case DropDelivery(conversation_id, target, effect_id):
+            return _DROP_DELIVERY, {"conversation_id": conversation_id, "to": target, "effect": effect_id}
+        case ResetDelivery(conversation_id, target, effect_id):
+            return _RESET_DELIVERY, {"conversation_id": conversation_id, "to": target, "effect": effect_id}
+        case DropOrphanedDeliveries():
+            return delete(outbox).where(_is_orphan(outbox)), {}
+
+
+def _is_orphan(table: Table) -> ColumnElement[bool]:
+    return table.c.conversation.not_in(select(conversations.c.key))
