@@ -10,8 +10,8 @@ from pathlib import Path
 from turnwise import Delivery, Engine, presets
 from turnwise.testing import RecordingChannel, ScriptedLlm, call, reply
 
-from ..support.speakers import speaker_in, with_speaker
-from ..support.terminal import ENVIRONMENT, SECONDS
+from ..support.speakers import fake_speaker, fake_speaker_environment
+from ..support.terminal import ENVIRONMENT, TIMEOUT
 from ..support.voices import any_voice_that_works, heard
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
@@ -21,7 +21,7 @@ def ran(name: str, folder: Path, **environment: str) -> subprocess.CompletedProc
     """An example, run to its end."""
     command = [sys.executable, str(EXAMPLES / name)]
     given = {**ENVIRONMENT, **environment}
-    return subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, timeout=SECONDS)
+    return subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, timeout=TIMEOUT)
 
 
 def run_example(name: str, folder: Path, **environment: str) -> str:
@@ -60,9 +60,9 @@ def test_the_voice_assistant_speaks(tmp_path: Path) -> None:
 
 def test_where_no_voice_works_the_voice_assistant_says_so(tmp_path: Path) -> None:
     """S20: the answer is shown all the same, and a sentence tells how to get a voice; the log says what is wrong."""
-    speaker_in(tmp_path, ends="sys.exit('no such library')")
+    fake_speaker(tmp_path, ends="sys.exit('no such library')")
 
-    done = ran("voice_assistant.py", tmp_path, **with_speaker(tmp_path))
+    done = ran("voice_assistant.py", tmp_path, **fake_speaker_environment(tmp_path))
 
     shown, told, ended = done.stdout.splitlines()
     assert shown.startswith("Note: Buy **rice**")
@@ -73,9 +73,9 @@ def test_where_no_voice_works_the_voice_assistant_says_so(tmp_path: Path) -> Non
 
 def test_the_voice_assistant_speaks_without_markup(tmp_path: Path) -> None:
     """S20: whatever speaks gets the words alone."""
-    spoken = speaker_in(tmp_path, ends="open(sys.argv[-1], 'w').close()")
+    spoken = fake_speaker(tmp_path, ends="open(sys.argv[-1], 'w').close()")
 
-    run_example("voice_assistant.py", tmp_path, **with_speaker(tmp_path))
+    run_example("voice_assistant.py", tmp_path, **fake_speaker_environment(tmp_path))
 
     assert spoken.read_text() == "Note: Buy rice, miso and tea.\n"
 
@@ -86,7 +86,7 @@ async def test_the_voice_assistant_waits_for_no_channel_that_is_gone(tmp_path: P
     def hang_up(delivery: Delivery) -> None:
         raise OSError
 
-    speaker_in(tmp_path, ends="open(sys.argv[-1], 'w').close()")
+    fake_speaker(tmp_path, ends="open(sys.argv[-1], 'w').close()")
     llm = ScriptedLlm([call("talk", message="Hello?"), reply("Hm.")])
     channel = RecordingChannel(hang_up, name="telephone")
     engine = Engine.open(tmp_path / "voice.db", model=llm, tools=["talk"], channels=[channel], policy=presets.talk())
@@ -94,7 +94,7 @@ async def test_the_voice_assistant_waits_for_no_channel_that_is_gone(tmp_path: P
         await (await engine.create()).send("Hi")
         assert await engine.store.outbox(await engine.store.ids())
 
-    done = await asyncio.to_thread(ran, "voice_assistant.py", tmp_path, **with_speaker(tmp_path))
+    done = await asyncio.to_thread(ran, "voice_assistant.py", tmp_path, **fake_speaker_environment(tmp_path))
 
     assert done.stdout.endswith("The turn is completed.\n")
     assert done.stderr.endswith(" is still to be delivered to telephone, which is not there.\n")

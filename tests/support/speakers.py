@@ -1,4 +1,4 @@
-"""A program that stands in for espeak-ng."""
+"""A program that stands in for espeak-ng, and records what it is to speak."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ time.sleep({seconds})
 """
 
 
-def speaker_in(folder: Path, seconds: float = 0, ends: str = "") -> Path:
-    """Put a program in the place of espeak-ng that writes down what it would speak; returns where."""
+def fake_speaker(folder: Path, seconds: float = 0, ends: str = "") -> Path:
+    """Create the program, which takes some `seconds` and then runs the code `ends`; return the file of its texts."""
     spoken, program = folder / "spoken.txt", folder / "bin" / "espeak-ng"
     program.parent.mkdir()
     program.write_text(SPEAKER.format(python=sys.executable, spoken=str(spoken), seconds=seconds, ends=ends))
     program.chmod(0o755)
-    # pyttsx3 comes first where it is installed; this one cannot be imported.
+    # pyttsx3 would be preferred if it were installed. This module cannot be imported.
     (folder / "bin" / "pyttsx3.py").write_text("raise ImportError\n")
     return spoken
 
 
-def with_speaker(folder: Path) -> dict[str, str]:
-    """The environment in which that program is found."""
+def fake_speaker_environment(folder: Path) -> dict[str, str]:
+    """Return the environment variables under which the program is found."""
     path = os.pathsep.join((str(folder / "bin"), os.environ.get("PYTHONPATH", "")))
     return {"PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": path}

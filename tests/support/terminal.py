@@ -1,4 +1,4 @@
-"""What tests of the command `turnwise` share: real processes, real files, a real terminal."""
+"""Runs the command `turnwise` for tests: in a process, on a terminal, with databases and tools to work with."""
 
 from __future__ import annotations
 
@@ -22,20 +22,15 @@ from .walks import Walk
 
 COMMAND = [sys.executable, "-m", "turnwise.hosts.terminal"]
 
-
 DEMO_TOOLS = "turnwise.hosts.terminal.demo:find_table,ask_user_question"
-
-
 REQUEST = "A table for two tonight, somewhere Japanese"
 
+NOT_INHERITED = re.compile(r"TURNWISE_|.*_API_KEY$|NO_COLOR$|FORCE_COLOR$")
+"""Environment variables that would change what the command does."""
 
-LEFT_OUT = re.compile(r"TURNWISE_|.*_API_KEY$|NO_COLOR$|FORCE_COLOR$")
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not NOT_INHERITED.match(name)}
 
-
-ENVIRONMENT = {name: value for name, value in os.environ.items() if not LEFT_OUT.match(name)}
-
-
-TILL = """
+PAYMENT_TOOL = """
 from turnwise import tool
 
 @tool(approval=True)
@@ -43,9 +38,7 @@ def pay(amount: int) -> str:
     'Pay the bill.'
     return f"paid {amount}"
 """
-
-
-ASKS_TWICE = """
+TWO_QUESTIONS_TOOL = """
 from turnwise import Question, QuestionOption, UserQuestion, tool
 
 NORTH, SOUTH = QuestionOption(label="North"), QuestionOption(label="South")
@@ -56,8 +49,6 @@ def ask_twice(go: str) -> Question:
     questions = [UserQuestion(question=f"Where {way}?", options=(NORTH, SOUTH)) for way in ("from", "to")]
     return Question(tuple(questions))
 """
-
-
 SLOW_TOOLS = '''
 import asyncio
 
@@ -75,12 +66,8 @@ async def refuse_to_stop(place: str) -> str:
             pass
     return "stopped"
 '''
-
-
-LOOK = 'def look(place: str) -> str:\n    """Look somewhere."""\n    return "a bird"\n'
-
-
-TALK = """
+LOOK_TOOL = 'def look(place: str) -> str:\n    """Look somewhere."""\n    return "a bird"\n'
+OWN_TALK_TOOL = """
 from turnwise import Speech, tool
 
 @tool(acts=["speech"], exclusive=True)
@@ -89,9 +76,8 @@ def talk(message: str) -> Speech:
     return Speech(text=f"Mine: {message}", when="now")
 """
 
-
-SECONDS = 200
-"""How long a process may take; the first thing that one with a model does is to import litellm."""
+TIMEOUT = 200
+"""Seconds that a process may take on a busy machine."""
 
 
 def run(
@@ -105,14 +91,14 @@ def run(
         env={**ENVIRONMENT, **environment},
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=TIMEOUT,
     )
 
 
 async def run_beside(
     *arguments: str | Path, cwd: Path, lines: Sequence[str] = (), **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """`run`, while the loop of the test goes on."""
+    """Run the command to its end while the event loop of the test runs."""
     return await asyncio.to_thread(lambda: run(*arguments, cwd=cwd, lines=lines, **environment))
 
 
@@ -126,7 +112,7 @@ def terminal(*arguments: str | Path, cwd: Path, **environment: str) -> Iterator[
         env={**ENVIRONMENT, "TERM": "xterm-256color", "PROMPT_TOOLKIT_NO_CPR": "1", **environment},
         dimensions=(40, 100),
         encoding="utf-8",
-        timeout=SECONDS,
+        timeout=TIMEOUT,
     )
     try:
         yield child
@@ -135,7 +121,7 @@ def terminal(*arguments: str | Path, cwd: Path, **environment: str) -> Iterator[
 
 
 def at_prompt(child: pexpect.spawn) -> pexpect.spawn:
-    """Wait until a line can be typed."""
+    """Wait for the prompt."""
     child.expect_exact("\x1b[0;36;1m> ")
     return child
 
@@ -148,20 +134,20 @@ def end_of(child: pexpect.spawn) -> int:
     return child.exitstatus
 
 
-def id_in(output: str) -> str:
-    """The id of the conversation that a chat tells of."""
+def conversation_id_in(output: str) -> str:
+    """Return the id of the conversation that the output of a chat names."""
     found = re.search(r"chat ([0-9a-f-]{36})", output)
     assert found is not None
     return found[1]
 
 
-def newest(folder: Path) -> str:
-    """The id of the conversation that moved last."""
+def newest_id(folder: Path) -> str:
+    """Return the id of the conversation that changed last."""
     return run("list", cwd=folder).stdout.split()[0]
 
 
-def recalled(folder: Path) -> str:
-    """What a chat shows a person who comes back, before they type."""
+def shown_on_resume(folder: Path) -> str:
+    """Return what a resumed chat shows before its prompt."""
     with terminal("chat", "--resume", cwd=folder) as child:
         shown = str(at_prompt(child).before)
         child.send("\x04")
@@ -170,8 +156,8 @@ def recalled(folder: Path) -> str:
     return shown
 
 
-def below_the_way_back(done: subprocess.CompletedProcess[str]) -> str:
-    """What a chat wrote under its first line, which tells how to come back."""
+def output_after_hint(done: subprocess.CompletedProcess[str]) -> str:
+    """Return the output of a chat below its first line, which says how to resume it."""
     assert (done.returncode, done.stderr) == (0, "")
     first, _, rest = done.stdout.partition("\n")
     assert first.startswith("To resume this conversation: ")
@@ -179,15 +165,15 @@ def below_the_way_back(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def assert_one_sentence(done: subprocess.CompletedProcess[str], sentence: str, code: int = 2) -> None:
-    """Nothing but this was said, on stderr, on one line (case P33)."""
+    """Check that the output is this sentence, on one line of stderr, and nothing else (P33)."""
     assert (done.returncode, done.stdout) == (code, "")
     assert done.stderr.count("\n") == 1
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def stored(folder: Path, *walks: Walk, name: str = "turnwise.db") -> Path:
-    """A database that holds these conversations."""
+def database_with(folder: Path, *walks: Walk, name: str = "turnwise.db") -> Path:
+    """Create a database with these conversations."""
 
     async def store_all() -> None:
         store = await SqliteStore.open(folder / name)
@@ -199,25 +185,26 @@ def stored(folder: Path, *walks: Walk, name: str = "turnwise.db") -> Path:
     return folder / name
 
 
-def change(path: Path, sql: str) -> None:
-    """Change what is stored, as no part of turnwise would."""
+def execute_sql(path: Path, sql: str) -> None:
+    """Change what is stored in a way that turnwise never does."""
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute(sql)
 
 
-def by_other_rules(name: str, seq: int) -> Walk:
-    """A conversation in which another machine wanted something else at this step."""
+def diverging_walk(name: str, seq: int) -> Walk:
+    """Return a conversation whose step `seq` has an effect that the machine does not produce."""
     walk = Walk(name).turn("tonight")
     event, step = walk.steps[seq - 1]
     walk.steps[seq - 1] = event, replace(step, effects=(*step.effects, Abort(effect_id=7)))
     return walk
 
 
-Typed = Callable[..., "subprocess.CompletedProcess[str]"]
+InProcessRun = Callable[..., "subprocess.CompletedProcess[str]"]
+"""The fixture `in_process`: called with arguments and `lines` for stdin."""
 
 
-def export_in(typed: Typed, *arguments: str) -> bytes:
-    """What an export writes, byte by byte."""
-    done = typed("export", *arguments)
+def exported(in_process: InProcessRun, *arguments: str) -> bytes:
+    """Return the bytes of an export."""
+    done = in_process("export", *arguments)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.encode()

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ....engine.updates import Update, UpdateType
-from ..output.printable import one_line, with_images
+from ..output.printable import counted, one_line, with_images
 from ..output.writer import DIM, TerminalWriter
 
 RECALLED = 6
@@ -82,7 +82,7 @@ class Screen:
         """Show the last messages of a conversation that is resumed."""
         shown = [(message["role"], text) for message in transcript if (text := self._received(message))]
         if len(shown) > RECALLED:
-            self.writer.note(f"… {len(shown) - RECALLED} earlier messages")
+            self.writer.note(f"… {counted(len(shown) - RECALLED, 'earlier message')}")
         for role, text in shown[-RECALLED:]:
             if role == "user":
                 self.writer.line()

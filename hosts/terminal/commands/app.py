@@ -159,7 +159,11 @@ def resolve(
     db: Db = None,
     debug: Debug = None,
 ) -> None:
-    """Say whether a tool ran that was interrupted when its program ended, and that must not run twice."""
+    """Say whether an interrupted tool ran.
+
+    When a program ends while a tool runs that must not run twice, its call stays in doubt until it is resolved.
+    Without a VERDICT the calls in doubt are listed.
+    """
     settings = _settings(db=db, debug=debug)
     from .resolve import VERDICTS, list_doubts, settle
 
@@ -185,9 +189,10 @@ def fork(
     db: Db = None,
     debug: Debug = None,
 ) -> None:
-    """Copy a conversation up to its last resting state at or before a step, to continue from there differently.
+    """Copy a conversation, and print the id of the copy.
 
-    Prints the id of the copy and its last step. The original does not change.
+    The copy ends with the last resting state at or before the step, and continues from there. The original does not
+    change.
     """
     settings = _settings(db=db, debug=debug)
     from .fork import fork
@@ -229,7 +234,10 @@ def doctor(
     db: Db = None,
     debug: Debug = None,
 ) -> None:
-    """Examine a database: every digest, every step, and the tables derived from them; exit 1 if something is wrong."""
+    """Examine a database; exit 1 if something is wrong.
+
+    Checks every digest, every step, and the tables that are derived from them.
+    """
     settings = _settings(db=db, debug=debug)
     from .doctor import doctor
 

@@ -14,6 +14,7 @@ from ....persistence.records.conversation_record import ConversationRecord
 from ....states.errors import ConfigurationError
 from ..configuration.databases import open_for_writing
 from ..configuration.settings import Settings
+from ..output.printable import counted
 
 STDIN = Path("-")
 
@@ -41,7 +42,7 @@ async def import_(settings: Settings, records: Iterable[ConversationRecord]) -> 
     async with open_for_writing(settings, create=True) as store:
         imported = await keep(store, records)
     for one in imported:
-        print(f"{one.conversation_id}  {'already there' if one.there else f'{one.steps} steps imported'}")
+        print(f"{one.conversation_id}  {'already there' if one.there else f'{counted(one.steps, 'step')} imported'}")
     if not imported:
         print("There are no conversations in this export.")
     return 0

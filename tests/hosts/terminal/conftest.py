@@ -17,28 +17,28 @@ from turnwise.hosts.terminal.output.error_messages import exit_code
 from turnwise.testing import FunctionLlm, call
 
 from ...support.engine_scenarios import QUESTION, Gate, answers_after
-from ...support.terminal import LEFT_OUT, SLOW_TOOLS, Typed
+from ...support.terminal import NOT_INHERITED, SLOW_TOOLS, InProcessRun
 
 
 @pytest.fixture
-def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
-    """`run`, within this process: a new one for each of the many commands here would take a second."""
-    for name in [name for name in os.environ if LEFT_OUT.match(name)]:
+def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> InProcessRun:
+    """Run the command within this process: a new process for each of many commands would take too long."""
+    for name in [name for name in os.environ if NOT_INHERITED.match(name)]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str, lines: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("".join(f"{x}\n" for x in lines).encode())))
         code = exit_code(lambda: app(list(arguments), prog_name="turnwise"))
-        told = capsys.readouterr()
-        return subprocess.CompletedProcess(arguments, code, told.out, told.err)
+        output = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, code, output.out, output.err)
 
     return run
 
 
 @pytest.fixture
 async def busy(database: Path) -> AsyncIterator[Conversation]:
-    """A conversation in the middle of a turn, in an engine that stays open."""
+    """Yield a conversation that waits for its model, in an open engine."""
     gate = Gate()
     async with Engine.open(database, model=FunctionLlm(answers_after(gate, "At last."))) as engine:
         conversation = await engine.create()
@@ -49,14 +49,14 @@ async def busy(database: Path) -> AsyncIterator[Conversation]:
 
 @pytest.fixture
 def slow_tools(tmp_path: Path) -> str:
-    """Tools that take longer than anybody waits, as `--tools` names them."""
+    """Return tools that never end by themselves, as `--tools` names them."""
     (tmp_path / "slow.py").write_text(SLOW_TOOLS, encoding="utf-8")
     return "slow:wait_long,slow:refuse_to_stop"
 
 
 @pytest.fixture
 async def asking(database: Path) -> AsyncIterator[Conversation]:
-    """A conversation that waits for an answer, in an engine that stays open."""
+    """Yield a conversation that waits for an answer, in an open engine."""
     llm = FunctionLlm(lambda request: call("ask_user_question", questions=[QUESTION]))
     async with Engine.open(database, model=llm, tools=["ask_user_question"]) as engine:
         conversation = await engine.create(system="You book tables.")

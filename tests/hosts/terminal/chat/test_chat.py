@@ -8,22 +8,22 @@ import pytest
 
 from ....support.openai_server import OpenAiServer, fails, says
 from ....support.terminal import (
-    ASKS_TWICE,
     DEMO_TOOLS,
     REQUEST,
+    TWO_QUESTIONS_TOOL,
     assert_one_sentence,
-    below_the_way_back,
-    id_in,
+    conversation_id_in,
+    output_after_hint,
     run,
     run_beside,
 )
 
 
 class TestChatThroughAPipe:
-    """Lines in, plain text out: for scripts."""
+    """Lines in, plain text out, for scripts."""
 
     def test_a_line_is_a_message_or_an_answer_or_a_command(self, tmp_path: Path) -> None:
-        """A number chooses an option; commands tell of the conversation; there are no escape codes; exit 0."""
+        """A number chooses an option, commands are executed, the output has no escape codes, the exit code is 0."""
         lines = (
             REQUEST,
             "2",
@@ -52,9 +52,9 @@ class TestChatThroughAPipe:
         assert "\x1b" not in done.stdout
 
     def test_a_command_answers_no_question(self, tmp_path: Path) -> None:
-        """P15: where an answer is expected it is carried out or refused, and the question is put again; the answers
-        that there are to other questions stay. A path is an answer like any other."""
-        (tmp_path / "twice.py").write_text(ASKS_TWICE)
+        """P15: where an answer is expected a command is executed or refused, and the question is asked again. Answers
+        to other questions are kept. A path is an answer."""
+        (tmp_path / "twice.py").write_text(TWO_QUESTIONS_TOOL)
         lines = ("Go", "north", "/state", "/retry", "/state now", "/usr", "Go", "/quit", "unsaid")
 
         done = run("chat", "--tools", "twice:ask_twice", cwd=tmp_path, lines=lines)
@@ -70,17 +70,17 @@ class TestChatThroughAPipe:
         assert "unsaid" not in done.stdout
 
     def test_a_question_waits_for_the_next_process(self, tmp_path: Path) -> None:
-        """P19: where the lines end at a question it stays open, and who comes back is asked first; a label answers."""
+        """P19: a question stays open when the input ends, and is asked first when the chat is resumed."""
         first = run("chat", "--tools", DEMO_TOOLS, cwd=tmp_path, lines=[REQUEST])
         second = run("chat", "--resume", "--tools", DEMO_TOOLS, cwd=tmp_path, lines=["kikunoi"])
 
         assert "The question stays open." in first.stdout
-        assert id_in(second.stdout) == id_in(first.stdout)
+        assert conversation_id_in(second.stdout) == conversation_id_in(first.stdout)
         assert "You chose Kikunoi." in second.stdout
         assert (first.returncode, second.returncode) == (0, 0)
 
     async def test_a_turn_that_fails_can_be_tried_again(self, tmp_path: Path) -> None:
-        """P11, P33: its sentence is shown, /retry goes on, and a chat that ends in a failure exits with 1."""
+        """P11, P33: its sentence is shown, and /retry continues it. A chat whose last turn failed exits with 1."""
         async with OpenAiServer([fails(401), says("Back ", "again."), fails(401)]) as server:
             done = await run_beside(
                 *("chat", "--model", "openai/test", "--tools", ""),
@@ -95,8 +95,8 @@ class TestChatThroughAPipe:
         assert done.stdout.index("/retry tries again") < done.stdout.index("Back again.")
 
     async def test_what_was_said_can_be_condensed(self, tmp_path: Path) -> None:
-        """/compact says what it does, in a line however often it is tried; what goes wrong is one sentence, and the
-        summary is among the events. A second one has nothing to condense."""
+        """/compact says once that it condenses, also if the model is asked again; a failure is one sentence. The
+        summary is among the events, and a second /compact has nothing to condense."""
         async with OpenAiServer([says("Well met."), fails(500), says("They met."), says("Again.")]) as server:
             done = await run_beside(
                 *("chat", "--model", "openai/test", "--tools", ""),
@@ -114,28 +114,28 @@ class TestChatThroughAPipe:
         assert second.endswith("Again.\n")
 
     @pytest.mark.parametrize("preset", ["talk", "explicit-response"])
-    def test_the_model_can_still_reach_its_user(self, preset: str, tmp_path: Path) -> None:
-        """P19: by `--resume` and by the id, without a word of the tools, and without a preset."""
+    def test_resuming_brings_the_required_tools(self, preset: str, tmp_path: Path) -> None:
+        """P19: by `--resume` and by the id, without `--tools` and `--preset`."""
         first = run("chat", "--preset", preset, cwd=tmp_path, lines=["hello"])
 
-        by_id = run("chat", id_in(first.stdout), cwd=tmp_path, lines=["and you?"])
+        by_id = run("chat", conversation_id_in(first.stdout), cwd=tmp_path, lines=["and you?"])
         newest = run("chat", "--resume", "--db", "turnwise.db", cwd=tmp_path, lines=["and now?"])
 
         assert "--tools" not in first.stdout
-        assert below_the_way_back(by_id).count("You said: “and you?”") == 1
-        assert below_the_way_back(newest).count("You said: “and now?”") == 1
+        assert output_after_hint(by_id).count("You said: “and you?”") == 1
+        assert output_after_hint(newest).count("You said: “and now?”") == 1
         assert "missing" not in by_id.stdout + newest.stdout
 
-    def test_without_a_conversation_nothing_is_made(self, tmp_path: Path) -> None:
-        """P33: a sentence, and no database left behind."""
+    def test_there_is_nothing_to_resume(self, tmp_path: Path) -> None:
+        """P33: one sentence, and no database is created."""
         assert_one_sentence(run("chat", "--resume", cwd=tmp_path), "There is no database called turnwise.db.")
         assert list(tmp_path.iterdir()) == []
 
 
 def test_a_table_is_booked_by_talking(tmp_path: Path) -> None:
-    """B2: with tools and a question between what is said."""
+    """B2: with tools and a question between the talks."""
     done = run("chat", "--preset", "talk", "--tools", DEMO_TOOLS, cwd=tmp_path, lines=[REQUEST, "2"])
 
-    shown = below_the_way_back(done)
+    shown = output_after_hint(done)
     assert shown.index("Let me use find_table") < shown.index("? [Table]") < shown.index("You chose Nobu.")
     assert "✓" not in shown

@@ -1,4 +1,4 @@
-"""Approvals, and Ctrl-C."""
+"""Approvals and Ctrl-C in a chat."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from ....support.terminal import DEMO_TOOLS, REQUEST, TILL, at_prompt, end_of, newest, run, terminal
+from ....support.terminal import DEMO_TOOLS, PAYMENT_TOOL, REQUEST, at_prompt, end_of, newest_id, run, terminal
 
 
 class TestApprovals:
-    """P36: approvals"""
+    """P36: a tool that needs approval."""
 
-    def test_a_tool_that_needs_leave_is_asked_for(self, tmp_path: Path) -> None:
-        """P36: by a question; a number, a label, yes or no, and any other words tell why it may not run."""
-        (tmp_path / "till.py").write_text(TILL)
+    def test_the_user_is_asked(self, tmp_path: Path) -> None:
+        """A number, a label, yes or no answers the question; any other words are the reason to deny."""
+        (tmp_path / "till.py").write_text(PAYMENT_TOOL)
         allow, deny = ("2", "Allow", "y", "Yes"), ("1", "deny", "n", "NO", "too much")
 
         done = run(
@@ -34,15 +34,15 @@ class TestApprovals:
             *["Denied by the user"] * (len(deny) - 1),
             "Denied by the user: too much",
         ]
-        assert "  pay denied: Denied by the user: too much" in run("show", newest(tmp_path), cwd=tmp_path).stdout
+        assert "  pay denied: Denied by the user: too much" in run("show", newest_id(tmp_path), cwd=tmp_path).stdout
 
 
 @pytest.mark.filterwarnings("ignore:.*forkpty.*:DeprecationWarning")
 class TestCtrlC:
-    """Ctrl-C"""
+    """Ctrl-C cancels, and leaves if there is nothing to cancel."""
 
-    def test_ctrl_c_cancels_the_turn_and_the_conversation_goes_on(self, slow_tools: str, tmp_path: Path) -> None:
-        """P6: the tool is stopped, one line says so, the next message is answered; Ctrl-D leaves."""
+    def test_it_cancels_the_turn_and_the_conversation_goes_on(self, slow_tools: str, tmp_path: Path) -> None:
+        """P6: the tool is stopped, one line says so, and the next message is answered. Ctrl-D leaves."""
         with terminal("chat", "--tools", slow_tools, cwd=tmp_path) as child:
             at_prompt(child).sendline("Wait in Rome")
             child.expect_exact('wait_long(place="Rome")')
@@ -55,8 +55,8 @@ class TestCtrlC:
             assert end_of(child) == 0
         assert "7 events replayed, no divergence." in run("replay", "--all", cwd=tmp_path).stdout
 
-    def test_a_second_ctrl_c_leaves(self, slow_tools: str, tmp_path: Path) -> None:
-        """While a tool that does not stop is waited for, and right after a cancel at the empty prompt."""
+    def test_the_second_one_leaves(self, slow_tools: str, tmp_path: Path) -> None:
+        """During a cancel that takes long, and after a cancel at the empty prompt."""
         with terminal("chat", "--tools", slow_tools, cwd=tmp_path) as child:
             at_prompt(child).sendline("Wait in Rome")
             child.expect_exact("wait_long(")
@@ -76,8 +76,8 @@ class TestCtrlC:
 
         assert (after_a_cancel, while_cancelling) == (0, 130)
 
-    def test_ctrl_c_at_a_question_declines(self, tmp_path: Path) -> None:
-        """P17, P38: the turn ends cancelled, and the conversation goes on."""
+    def test_at_a_question_it_declines(self, tmp_path: Path) -> None:
+        """P17, P38: the turn is cancelled, and the conversation goes on."""
         with terminal("chat", "--tools", DEMO_TOOLS, cwd=tmp_path) as child:
             at_prompt(child).sendline(REQUEST)
             child.expect_exact("in your own words")
@@ -89,7 +89,7 @@ class TestCtrlC:
         assert "idle" in run("list", cwd=tmp_path).stdout
 
     def test_ctrl_d_at_a_question_leaves_it_open(self, tmp_path: Path) -> None:
-        """P19: who leaves in the middle of a question finds it again."""
+        """P19: the question is asked again when the conversation is resumed."""
         with terminal("chat", "--tools", DEMO_TOOLS, cwd=tmp_path) as child:
             at_prompt(child).sendline(REQUEST)
             child.expect_exact("in your own words")
@@ -99,9 +99,9 @@ class TestCtrlC:
             assert end_of(child) == 0
         assert "awaiting_user_response" in run("list", cwd=tmp_path).stdout
 
-    def test_ctrl_c_at_an_approval_cancels_the_turn_and_twice_leaves(self, tmp_path: Path) -> None:
-        """P36, P38: as anywhere else; the tool does not run."""
-        (tmp_path / "till.py").write_text(TILL)
+    def test_at_an_approval_it_cancels_the_turn_and_twice_it_leaves(self, tmp_path: Path) -> None:
+        """P36, P38: the tool does not run."""
+        (tmp_path / "till.py").write_text(PAYMENT_TOOL)
         with terminal("chat", "--tools", "till:pay", cwd=tmp_path) as child:
             at_prompt(child).sendline("Pay the bill of 5")
             child.expect_exact("and say why")

@@ -1,4 +1,4 @@
-"""The prompt"""
+"""The prompt of a chat at a terminal."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from ....support.terminal import DEMO_TOOLS, at_prompt, end_of, newest, run, terminal
+from ....support.terminal import DEMO_TOOLS, at_prompt, end_of, newest_id, run, terminal
 
 
 @pytest.mark.filterwarnings("ignore:.*forkpty.*:DeprecationWarning")
 class TestThePrompt:
-    """Keys at prompt"""
+    """What keys do at the prompt, and what is shown around it."""
 
     def test_at_the_prompt_ctrl_c_empties_the_line_and_twice_it_leaves(self, tmp_path: Path) -> None:
-        """A text that is typed is dropped; on an empty line the first one warns. A pasted text keeps its lines."""
+        """On an empty line the first Ctrl-C only warns. A pasted text keeps its lines."""
         with terminal("chat", "--tools", "", cwd=tmp_path) as child:
             at_prompt(child).send("never said")
             child.expect_exact("never said")
@@ -28,10 +28,10 @@ class TestThePrompt:
             child.sendintr()
 
             assert end_of(child) == 0
-        assert "never said" not in run("export", newest(tmp_path), cwd=tmp_path).stdout
+        assert "never said" not in run("export", newest_id(tmp_path), cwd=tmp_path).stdout
 
-    def test_a_line_that_a_cancel_drops_is_spoken_of(self, slow_tools: str, tmp_path: Path) -> None:
-        """Typed while a tool runs it waits to be said; Ctrl-C drops it, and says so."""
+    def test_a_cancel_discards_what_was_typed_and_says_so(self, slow_tools: str, tmp_path: Path) -> None:
+        """A line that was typed while a tool ran is not sent."""
         with terminal("chat", "--tools", slow_tools, cwd=tmp_path) as child:
             at_prompt(child).sendline("Wait in Rome")
             child.expect_exact('wait_long(place="Rome")')
@@ -42,10 +42,10 @@ class TestThePrompt:
             at_prompt(child).sendeof()
 
             assert end_of(child) == 0
-        assert "and then?" not in run("export", newest(tmp_path), cwd=tmp_path).stdout
+        assert "and then?" not in run("export", newest_id(tmp_path), cwd=tmp_path).stdout
 
-    def test_it_says_which_model_it_is(self, tmp_path: Path) -> None:
-        """Before anything is said."""
+    def test_it_shows_the_model(self, tmp_path: Path) -> None:
+        """Before the first prompt."""
         with terminal("chat", cwd=tmp_path) as child:
             shown = str(at_prompt(child).before)
             child.sendeof()
@@ -54,7 +54,7 @@ class TestThePrompt:
         assert "The model is rehearsal." in shown
 
     def test_a_command_to_be_copied_stays_one_line(self, tmp_path: Path) -> None:
-        """However narrow the terminal is: what is copied from two lines is two commands."""
+        """Also on a narrow terminal: a line break would make two commands of it."""
         name = f"{'a-long-name-' * 8}.db"
         with terminal("chat", "--tools", DEMO_TOOLS, "--db", name, cwd=tmp_path) as child:
             at_prompt(child).sendline("/fork")
@@ -66,7 +66,7 @@ class TestThePrompt:
             assert end_of(child) == 0
 
     def test_an_error_breaks_between_words(self, tmp_path: Path) -> None:
-        """P33: one sentence, on as many lines as it needs."""
+        """P33: a sentence that is longer than a line is wrapped."""
         with terminal("chat", "--preset", "nonsense", cwd=tmp_path) as child:
             child.expect(pexpect.EOF)
             shown = str(child.before).splitlines()

@@ -1,4 +1,4 @@
-"""Menus"""
+"""Questions as menus."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from ....support.terminal import (
-    ASKS_TWICE,
     DEMO_TOOLS,
+    PAYMENT_TOOL,
     REQUEST,
-    TILL,
+    TWO_QUESTIONS_TOOL,
     at_prompt,
     end_of,
     run,
@@ -20,11 +20,11 @@ from ....support.terminal import (
 
 @pytest.mark.filterwarnings("ignore:.*forkpty.*:DeprecationWarning")
 class TestMenus:
-    """Keys in menus"""
+    """What keys do in a menu."""
 
     def test_at_an_approval_enter_denies_and_a_typed_yes_allows(self, tmp_path: Path) -> None:
-        """P36: Enter alone allows nothing, letters are the beginning of an answer, and other words are a reason."""
-        (tmp_path / "till.py").write_text(TILL)
+        """P36: Enter alone allows nothing, letters begin an answer, and other words are the reason to deny."""
+        (tmp_path / "till.py").write_text(PAYMENT_TOOL)
         with terminal("chat", "--tools", "till:pay", cwd=tmp_path) as child:
             for answer, shown in (("", "Denied by the user"), ("yes", "paid 5"), ("kjoy", "Denied by the user: kjoy")):
                 at_prompt(child).sendline("Pay the bill of 5")
@@ -36,8 +36,8 @@ class TestMenus:
             assert end_of(child) == 0
 
     def test_what_is_typed_in_a_menu_is_an_answer_or_a_command(self, tmp_path: Path) -> None:
-        """P15: nothing that is typed or pasted is thrown away, and no option is taken by it; commands are obeyed, and
-        the question stays."""
+        """P15: nothing that is typed or pasted is lost or chooses an option. A command is executed, and the question
+        is asked again."""
         with terminal("chat", "--tools", DEMO_TOOLS, cwd=tmp_path) as child:
             at_prompt(child).sendline(REQUEST)
             child.expect_exact("in your own words")
@@ -60,9 +60,11 @@ class TestMenus:
             assert end_of(child) == 0
         assert "awaiting_user_response" in run("list", cwd=tmp_path).stdout
 
-    def test_where_several_may_be_chosen_typing_adds_to_what_is_marked(self, tmp_path: Path) -> None:
-        """P15: every letter begins words of one's own, and the mark that was set before them counts."""
-        (tmp_path / "several.py").write_text(ASKS_TWICE.replace("(NORTH, SOUTH)", "(NORTH, SOUTH), multi_select=True"))
+    def test_typing_adds_to_the_marked_options(self, tmp_path: Path) -> None:
+        """P15: where several options may be chosen, every letter begins free text, and the marked options count too."""
+        (tmp_path / "several.py").write_text(
+            TWO_QUESTIONS_TOOL.replace("(NORTH, SOUTH)", "(NORTH, SOUTH), multi_select=True")
+        )
         with terminal("chat", "--tools", "several:ask_twice", cwd=tmp_path) as child:
             at_prompt(child).sendline("Go")
             child.expect_exact("in your own words")
@@ -76,8 +78,8 @@ class TestMenus:
 
             assert end_of(child) == 0
 
-    def test_other_takes_words_of_ones_own(self, tmp_path: Path) -> None:
-        """P15: free text arrives as it was typed."""
+    def test_other_takes_free_text(self, tmp_path: Path) -> None:
+        """P15: it arrives as it was typed."""
         with terminal("chat", "--tools", DEMO_TOOLS, cwd=tmp_path) as child:
             at_prompt(child).sendline(REQUEST)
             child.expect_exact("in your own words")

@@ -1,4 +1,4 @@
-"""Answers read from a pipe."""
+"""Answers in lines of text."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ SEVERAL = UserQuestion.model_validate(
 
 
 class TestAnswersInALine:
-    """P15: labels by name or number, or words of one's own."""
+    """P15: a label, its number, or free text."""
 
     @pytest.mark.parametrize(
         ("line", "answer"),
         [("four", "Four"), ("1", "2"), ("2", "2"), (" Four ", "Four"), ("five, at least", "five, at least")],
     )
     def test_one_choice(self, line: str, answer: str) -> None:
-        """A label comes before a number; everything else is free text, as it was typed."""
+        """A label takes precedence over a number; everything else is free text, unchanged."""
         assert parse_answer(line, ONE) == answer
 
     @pytest.mark.parametrize(
         ("line", "answer"), [("1, 3", ["a", "d"]), ("b, c", ["b, c"]), ("a,a", ["a"]), ("a, x", ["a, x"])]
     )
     def test_several_choices(self, line: str, answer: list[str]) -> None:
-        """Commas stand between choices, unless the line as a whole is a label or holds something else."""
+        """Commas separate choices, unless the whole line is a label or a part of it is neither label nor number."""
         assert parse_answer(line, SEVERAL) == answer

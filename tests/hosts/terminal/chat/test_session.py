@@ -1,4 +1,4 @@
-"""Speech"""
+"""The speech of a chat."""
 
 from __future__ import annotations
 
@@ -11,47 +11,49 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from ....support.speakers import speaker_in, with_speaker
-from ....support.terminal import assert_one_sentence, at_prompt, below_the_way_back, end_of, run, terminal
+from ....support.speakers import fake_speaker, fake_speaker_environment
+from ....support.terminal import assert_one_sentence, at_prompt, end_of, output_after_hint, run, terminal
 
 
-class TestSpeaking:
+class TestSpeech:
     """`--speak`."""
 
     def test_what_is_said_is_also_spoken(self, tmp_path: Path) -> None:
-        """S20: displayed as it is, and spoken to its end before the command ends."""
-        spoken = speaker_in(tmp_path, seconds=0.3)
+        """S20: the text is shown as it is, and spoken to its end before the command ends."""
+        spoken = fake_speaker(tmp_path, seconds=0.3)
 
-        done = run("chat", "--speak", cwd=tmp_path, lines=["hello", "and **you**"], **with_speaker(tmp_path))
+        done = run(
+            "chat", "--speak", cwd=tmp_path, lines=["hello", "and **you**"], **fake_speaker_environment(tmp_path)
+        )
 
-        assert "You said: “and **you**”" in below_the_way_back(done)
+        assert "You said: “and **you**”" in output_after_hint(done)
         said = spoken.read_text()
         assert said.index("You said: “hello”") < said.index("You said: “and you”")
 
-    def test_where_it_cannot_be_heard_it_says_so_once(self, tmp_path: Path) -> None:
-        """S20: the conversation goes on without it."""
-        speaker_in(tmp_path, ends="sys.exit(1)")
+    def test_a_failure_to_speak_is_noted_once(self, tmp_path: Path) -> None:
+        """S20: the conversation continues without speech."""
+        fake_speaker(tmp_path, ends="sys.exit(1)")
 
-        done = run("chat", "--speak", cwd=tmp_path, lines=["hello", "again"], **with_speaker(tmp_path))
+        done = run("chat", "--speak", cwd=tmp_path, lines=["hello", "again"], **fake_speaker_environment(tmp_path))
 
-        assert below_the_way_back(done).count("could not be spoken") == 1
+        assert output_after_hint(done).count("could not be spoken") == 1
         assert "with --debug the log says why" in done.stdout
 
     def test_the_log_says_why(self, tmp_path: Path) -> None:
-        """S20: `--debug` shows what the voice complains of; the way back speaks as well."""
-        speaker_in(tmp_path, ends="sys.exit('no such device')")
+        """S20: `--debug` shows the error of the speech engine; the resume hint has `--speak` too."""
+        fake_speaker(tmp_path, ends="sys.exit('no such device')")
 
-        done = run("chat", "--speak", "--debug", cwd=tmp_path, lines=["hello"], **with_speaker(tmp_path))
+        done = run("chat", "--speak", "--debug", cwd=tmp_path, lines=["hello"], **fake_speaker_environment(tmp_path))
 
         assert "espeak-ng: no such device\n" in done.stderr
         assert "no voice works here; the log says why." in done.stdout
         assert done.stdout.splitlines()[0].endswith(" --speak")
 
-    def test_that_it_cannot_stands_above_the_line_that_is_typed(self, tmp_path: Path) -> None:
-        """What was typed by then stays, and is said."""
-        speaker_in(tmp_path, seconds=1, ends="sys.exit(1)")
+    def test_the_note_on_a_failure_appears_above_the_prompt(self, tmp_path: Path) -> None:
+        """The line that is being typed stays, and is sent as a whole."""
+        fake_speaker(tmp_path, seconds=1, ends="sys.exit(1)")
 
-        with terminal("chat", "--speak", cwd=tmp_path, **with_speaker(tmp_path)) as child:
+        with terminal("chat", "--speak", cwd=tmp_path, **fake_speaker_environment(tmp_path)) as child:
             at_prompt(child).sendline("hello")
             child.expect_exact("You said: “hello”")
             at_prompt(child).send("and y")
@@ -62,8 +64,8 @@ class TestSpeaking:
 
             assert end_of(child) == 0
 
-    def test_where_there_is_nothing_to_speak_with_it_says_what_to_install(self, tmp_path: Path) -> None:
-        """P33: in a sentence, before anything is begun."""
+    def test_a_missing_speech_engine_is_one_sentence(self, tmp_path: Path) -> None:
+        """P33: it says what to install, before anything else happens."""
         empty = tmp_path / "empty"
         empty.mkdir()
         if subprocess.run([sys.executable, "-c", "import pyttsx3"], capture_output=True).returncode == 0:
@@ -74,10 +76,10 @@ class TestSpeaking:
         assert_one_sentence(done, "There is nothing here to speak with: install ")
 
     def test_ctrl_c_at_the_prompt_cuts_it_off(self, tmp_path: Path) -> None:
-        """The turn is over and the voice is not: the first Ctrl-C silences it, and what was typed is kept."""
-        spoken = speaker_in(tmp_path, seconds=60, ends=f"open({str(tmp_path / 'to the end')!r}, 'w')")
+        """When the turn is over and speech is not, the first Ctrl-C silences it, and the line being typed is kept."""
+        spoken = fake_speaker(tmp_path, seconds=60, ends=f"open({str(tmp_path / 'to the end')!r}, 'w')")
 
-        with terminal("chat", "--speak", cwd=tmp_path, **with_speaker(tmp_path)) as child:
+        with terminal("chat", "--speak", cwd=tmp_path, **fake_speaker_environment(tmp_path)) as child:
             at_prompt(child).send("hello\r")
             at_prompt(child)
             while not spoken.exists():
@@ -89,7 +91,7 @@ class TestSpeaking:
             silenced = str(child.before)
             child.send("now?\r")
             child.expect_exact("You said: “and now?”")
-            at_prompt(child).send("\x03")  # what it says now is silenced, too
+            at_prompt(child).send("\x03")  # silences this answer too
             at_prompt(child).send("\x03")
             child.expect_exact("Press Ctrl-C again to leave")
             child.send("\x03")
@@ -99,9 +101,9 @@ class TestSpeaking:
         assert not (tmp_path / "to the end").exists()
 
     def test_ctrl_c_cuts_it_off(self, tmp_path: Path) -> None:
-        """While it is spoken, a person need not listen to the end."""
-        spoken = speaker_in(tmp_path, seconds=60)
-        environment = {**os.environ, **with_speaker(tmp_path)}
+        """Ctrl-C also ends the wait for speech at the end of the command."""
+        spoken = fake_speaker(tmp_path, seconds=60)
+        environment = {**os.environ, **fake_speaker_environment(tmp_path)}
         command = [sys.executable, "-m", "turnwise.hosts.terminal", "chat", "--speak"]
 
         child = pexpect.spawn(

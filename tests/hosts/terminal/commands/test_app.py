@@ -1,4 +1,4 @@
-"""The commands and their options: what is imported, and what needs no database."""
+"""What the commands import, and the one that needs no database."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from turnwise import Engine
 
-from ....support.terminal import COMMAND, ENVIRONMENT, SECONDS, run
+from ....support.terminal import COMMAND, ENVIRONMENT, TIMEOUT, run
 
 
 def test_the_diagram_is_the_table_in_mermaid(tmp_path: Path) -> None:
@@ -29,12 +29,12 @@ def test_the_diagram_is_the_table_in_mermaid(tmp_path: Path) -> None:
     ],
 )
 def test_it_starts_fast(arguments: list[str], unused: set[str], tmp_path: Path) -> None:
-    """Help needs neither a model nor a store nor menus, and a list needs no model."""
+    """The help imports neither a model library nor the store nor menus, and a list no model library."""
     with Engine.open_blocking(tmp_path / "there.db") as engine:
         engine.create()
     command = [sys.executable, "-X", "importtime", *COMMAND[1:], *arguments]
 
-    done = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=SECONDS)
+    done = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=TIMEOUT)
 
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert done.returncode == 0

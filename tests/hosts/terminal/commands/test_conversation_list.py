@@ -8,34 +8,34 @@ from turnwise import Engine
 from turnwise.testing import FunctionLlm
 
 from ....support.engine_scenarios import Gate, answers_after
-from ....support.terminal import Typed, export_in, run, run_beside, stored
+from ....support.terminal import InProcessRun, database_with, exported, run, run_beside
 from ....support.walks import Walk
 
 
-async def test_a_turn_that_died_with_its_process_goes_on(database: Path) -> None:
-    """P27, P42: busy while its engine lives, interrupted afterwards, until a program opens it again."""
+async def test_an_interrupted_turn_is_listed_and_continues(database: Path) -> None:
+    """P27, P42: its state is shown while its engine is open, "interrupted" afterwards; a chat continues it."""
     gate = Gate()
     model = FunctionLlm(answers_after(gate, "never"), name="rehearsal")
     async with Engine.open(database, model=model) as engine:
         conversation = await engine.create()
         await conversation.send("Hello", wait=False)
         await gate.arrived.wait()
-        alive = await run_beside("list", "--db", database, cwd=database.parent)
-    dead = run("list", "--db", database, cwd=database.parent)
+        open_ = await run_beside("list", "--db", database, cwd=database.parent)
+    closed = run("list", "--db", database, cwd=database.parent)
     chat = run("chat", conversation.id, "--db", database, cwd=database.parent)
 
-    assert alive.stdout.split()[1] == "llm_requesting"
-    assert dead.stdout.split()[1] == "interrupted"
+    assert open_.stdout.split()[1] == "llm_requesting"
+    assert closed.stdout.split()[1] == "interrupted"
     assert (chat.returncode, chat.stderr) == (0, "")
     assert "rehears" in chat.stdout
 
 
-def test_an_interrupted_one_is_listed_as_such(tmp_path: Path, typed: Typed) -> None:
-    """It comes in as it was, and can be read."""
-    stored(tmp_path, Walk("walk").say("hello"), name="old.db")
-    lines = export_in(typed, "walk", "--db", "old.db").decode().splitlines()
+def test_an_imported_turn_may_be_interrupted(tmp_path: Path, in_process: InProcessRun) -> None:
+    """It is imported as it was, and can be read."""
+    database_with(tmp_path, Walk("walk").say("hello"), name="old.db")
+    lines = exported(in_process, "walk", "--db", "old.db").decode().splitlines()
 
-    typed("import", "-", lines=lines)
+    in_process("import", "-", lines=lines)
 
-    assert typed("list").stdout.split()[:2] == ["walk", "interrupted"]
-    assert typed("show", "walk").stdout == "user:\nhello\n"
+    assert in_process("list").stdout.split()[:2] == ["walk", "interrupted"]
+    assert in_process("show", "walk").stdout == "user:\nhello\n"

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ....support.speakers import speaker_in, with_speaker
+from ....support.speakers import fake_speaker, fake_speaker_environment
 from ....support.terminal import end_of, run, terminal
 
 
 class TestTheDemo:
     """What a user sees first."""
 
-    def test_it_runs_without_a_key_and_without_a_person(self, tmp_path: Path) -> None:
-        """Text, two tool calls, a question answered by itself, the states, the events, the replay, what to do next."""
+    def test_it_runs_without_a_key_and_without_a_terminal(self, tmp_path: Path) -> None:
+        """Text, two tool calls, a question that is answered automatically, states, events, replay, suggestions."""
         done = run("demo", cwd=tmp_path)
 
         assert (done.returncode, done.stderr) == (0, "")
@@ -33,8 +33,8 @@ class TestTheDemo:
         assert "\x1b" not in done.stdout
         assert list(tmp_path.iterdir()) == []
 
-    def test_at_a_terminal_the_person_answers(self, tmp_path: Path) -> None:
-        """The question is a menu; the second option is chosen with the arrow keys, and kept where `--db` says."""
+    def test_at_a_terminal_the_user_answers(self, tmp_path: Path) -> None:
+        """The question is a menu. With `--db` the conversation is kept."""
         with terminal("demo", "--db", "kept.db", cwd=tmp_path) as child:
             child.expect_exact("Which table would you like?")
             child.expect_exact("in your own words")
@@ -45,8 +45,8 @@ class TestTheDemo:
             assert end_of(child) == 0
         assert len(run("list", "--db", "kept.db", cwd=tmp_path).stdout.splitlines()) == 1
 
-    def test_what_it_suggests_next_has_its_options(self, tmp_path: Path) -> None:
-        """The chats are under the same rules, with the same to see; each command is one line."""
+    def test_its_suggestions_have_its_options(self, tmp_path: Path) -> None:
+        """The suggested chats have the same preset and display; each command is one line."""
         done = run("demo", "--preset", "talk", "--thoughts", cwd=tmp_path)
 
         suggested = re.findall(r"^    (?:OPENAI_API_KEY=… )?turnwise (chat .*)$", done.stdout, re.MULTILINE)
@@ -56,10 +56,10 @@ class TestTheDemo:
 
 
 def test_the_demo_speaks_too(tmp_path: Path) -> None:
-    """Its answer, beside all that it shows."""
-    spoken = speaker_in(tmp_path)
+    """With `--speak` its answer is also spoken."""
+    spoken = fake_speaker(tmp_path)
 
-    done = run("demo", "--speak", cwd=tmp_path, **with_speaker(tmp_path))
+    done = run("demo", "--speak", cwd=tmp_path, **fake_speaker_environment(tmp_path))
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "You chose Kikunoi." in spoken.read_text()

@@ -10,23 +10,23 @@ from turnwise import Conversation
 
 from ....support.terminal import (
     COMMAND,
-    Typed,
+    InProcessRun,
     assert_one_sentence,
-    change,
+    database_with,
+    execute_sql,
     run_beside,
-    stored,
 )
 from ....support.walks import Walk
 
 
 class TestDoctor:
-    """`turnwise doctor`."""
+    """Examining and repairing a database."""
 
-    def test_all_is_well_in_one_line(self, tmp_path: Path, typed: Typed) -> None:
-        """Exit 0."""
-        stored(tmp_path, Walk("one").turn("tonight"), Walk("two").question())
+    def test_a_sound_database_is_one_line(self, tmp_path: Path, in_process: InProcessRun) -> None:
+        """It counts conversations and steps; the exit code is 0."""
+        database_with(tmp_path, Walk("one").turn("tonight"), Walk("two").question())
 
-        done = typed("doctor")
+        done = in_process("doctor")
 
         assert (done.returncode, done.stdout, done.stderr) == (
             0,
@@ -34,13 +34,13 @@ class TestDoctor:
             "",
         )
 
-    def test_each_finding_is_a_line(self, tmp_path: Path, typed: Typed) -> None:
-        """With the conversation and the step; exit 1; and how to mend what can be mended."""
-        path = stored(tmp_path, Walk("one").turn("tonight"), Walk("two").turn("tonight"))
-        change(path, "UPDATE events SET payload = '{}' WHERE conversation = 1 AND seq = 4")
-        change(path, "UPDATE conversations SET waits = 1 WHERE id = 'two'")
+    def test_each_finding_is_a_line(self, tmp_path: Path, in_process: InProcessRun) -> None:
+        """With the conversation and the step, and below them the command that repairs. The exit code is 1."""
+        path = database_with(tmp_path, Walk("one").turn("tonight"), Walk("two").turn("tonight"))
+        execute_sql(path, "UPDATE events SET payload = '{}' WHERE conversation = 1 AND seq = 4")
+        execute_sql(path, "UPDATE conversations SET waits = 1 WHERE id = 'two'")
 
-        done = typed("doctor")
+        done = in_process("doctor")
 
         assert done.returncode == 1
         assert done.stdout == (
@@ -49,10 +49,10 @@ class TestDoctor:
         )
         assert done.stderr == "1 of these can be repaired without guessing: turnwise doctor --fix\n"
 
-    def test_the_way_to_mend_names_the_database(self, tmp_path: Path) -> None:
-        """It can be typed as it is told, and is told below the findings, where both go to one file."""
-        path = stored(tmp_path, Walk("one").turn("tonight"), name="other.db")
-        change(path, "UPDATE conversations SET waits = 1 WHERE id = 'one'")
+    def test_the_command_that_repairs_names_the_database(self, tmp_path: Path) -> None:
+        """It can be copied, and stands below the findings if stdout and stderr are one file."""
+        path = database_with(tmp_path, Walk("one").turn("tonight"), name="other.db")
+        execute_sql(path, "UPDATE conversations SET waits = 1 WHERE id = 'one'")
 
         command = [*COMMAND, "doctor", "--db", "other.db"]
         done = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -61,38 +61,38 @@ class TestDoctor:
         assert finding.startswith("one step 5 ")
         assert told.endswith(": turnwise doctor --fix --db other.db")
 
-    def test_fix_mends_and_says_what_it_did(self, tmp_path: Path, typed: Typed) -> None:
-        """What cannot be mended is told too, and then the exit code is 1; once all is well it is 0."""
-        path = stored(tmp_path, Walk("one").turn("tonight"), Walk("two").turn("tonight"))
-        change(path, "UPDATE conversations SET waits = 1 WHERE id = 'two'")
-        change(path, "INSERT INTO outbox VALUES (1, 'voice', 99, 5, 0, NULL)")
-        mended = typed("doctor", "--fix")
-        change(path, "UPDATE conversations SET waits = 1 WHERE id = 'two'")
-        change(path, "DELETE FROM events WHERE conversation = 1 AND seq = 4")
+    def test_fix_repairs_and_reports_each_repair(self, tmp_path: Path, in_process: InProcessRun) -> None:
+        """The exit code is 0 if everything could be repaired, else 1."""
+        path = database_with(tmp_path, Walk("one").turn("tonight"), Walk("two").turn("tonight"))
+        execute_sql(path, "UPDATE conversations SET waits = 1 WHERE id = 'two'")
+        execute_sql(path, "INSERT INTO outbox VALUES (1, 'voice', 99, 5, 0, NULL)")
+        repaired = in_process("doctor", "--fix")
+        execute_sql(path, "UPDATE conversations SET waits = 1 WHERE id = 'two'")
+        execute_sql(path, "DELETE FROM events WHERE conversation = 1 AND seq = 4")
 
-        in_part = typed("doctor", "--fix")
+        partly_repaired = in_process("doctor", "--fix")
 
-        assert mended.returncode == 0
-        assert mended.stdout.splitlines() == [
+        assert repaired.returncode == 0
+        assert repaired.stdout.splitlines() == [
             "one step 5 A delivery waits for the effect 99, which is none of that step's.  Repaired.",
             "two step 5 The column waits does not agree with the state and the newest step.  Repaired.",
             "All is well: 2 conversations, 10 steps.",
         ]
-        assert in_part.returncode == 1
-        assert in_part.stdout.splitlines() == [
+        assert partly_repaired.returncode == 1
+        assert partly_repaired.stdout.splitlines() == [
             "two step 5 The column waits does not agree with the state and the newest step.  Repaired.",
             "one step 4 Step 4 is missing: the file is damaged.  Not repaired.",
         ]
 
-    def test_a_file_that_cannot_be_opened_is_one_sentence(self, tmp_path: Path, typed: Typed) -> None:
-        """P33: there is nothing to examine then."""
-        path = stored(tmp_path, Walk("one").turn("tonight"))
+    def test_a_file_that_cannot_be_opened_is_one_sentence(self, tmp_path: Path, in_process: InProcessRun) -> None:
+        """P33: a damaged file that SQLite does not open."""
+        path = database_with(tmp_path, Walk("one").turn("tonight"))
         path.write_bytes(path.read_bytes()[:-9_000])
 
-        assert_one_sentence(typed("doctor"), "turnwise.db cannot be used now: it is damaged.")
+        assert_one_sentence(in_process("doctor"), "turnwise.db cannot be used now: it is damaged.")
 
-    async def test_it_looks_while_an_engine_works(self, busy: Conversation, database: Path) -> None:
-        """P42: and so do `replay` and `export`; what changes something waits for nobody, and is refused."""
+    async def test_it_examines_while_an_engine_works(self, busy: Conversation, database: Path) -> None:
+        """P42: so do `replay` and `export`. A command that writes does not wait for the lock, and is refused."""
         folder = database.parent
         examined, exported, replayed = [
             await run_beside(*command, "--db", database, cwd=folder)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from turnwise import Conversation
 
-from ....support.terminal import Typed, assert_one_sentence, change, run_beside, stored
+from ....support.terminal import InProcessRun, assert_one_sentence, database_with, execute_sql, run_beside
 from ....support.walks import Walk
 
 
 async def test_an_export_is_a_line_for_each_step(asking: Conversation, database: Path) -> None:
-    """JSON lines: the name of the format, the conversation, its steps in order, and how many there were."""
+    """JSON lines: the format, the conversation, its steps in order, and the number of conversations."""
     done = await run_beside("export", asking.id, "--db", f"sqlite:///{database}", cwd=database.parent)
 
     header, head, *steps, last = map(json.loads, done.stdout.splitlines())
@@ -21,14 +21,14 @@ async def test_an_export_is_a_line_for_each_step(asking: Conversation, database:
     assert [step["seq"] for step in steps] == [1, 2, 3, 4]
 
 
-def test_what_is_damaged_is_left_out(tmp_path: Path, typed: Typed) -> None:
-    """The others are exported, and the file can be imported; exit 1 tells that something is missing."""
-    path = stored(tmp_path, Walk("one").turn("tonight"), Walk("two").turn("tonight"))
-    change(path, "DELETE FROM events WHERE conversation = 1 AND seq = 3")
+def test_a_damaged_conversation_is_left_out(tmp_path: Path, in_process: InProcessRun) -> None:
+    """The others are exported, and the file can be imported. The exit code is 1."""
+    path = database_with(tmp_path, Walk("one").turn("tonight"), Walk("two").turn("tonight"))
+    execute_sql(path, "DELETE FROM events WHERE conversation = 1 AND seq = 3")
 
-    everything = typed("export", "--all")
-    alone = typed("export", "one")
-    imported = typed("import", "-", "--db", "new.db", lines=everything.stdout.splitlines())
+    everything = in_process("export", "--all")
+    alone = in_process("export", "one")
+    imported = in_process("import", "-", "--db", "new.db", lines=everything.stdout.splitlines())
 
     assert (everything.returncode, everything.stderr) == (
         1,

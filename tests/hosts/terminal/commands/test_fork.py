@@ -7,25 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from ....support.terminal import Typed, assert_one_sentence, id_in, run, stored
+from ....support.terminal import InProcessRun, assert_one_sentence, conversation_id_in, database_with, run
 from ....support.walks import Walk
 
 
 class TestFork:
-    """`turnwise fork`, and `/fork`."""
+    """Copying a conversation, by the command and in a chat."""
 
-    def test_it_tells_where_it_landed(self, tmp_path: Path, typed: Typed) -> None:
-        """The id of the copy comes first, for scripts; lists and transcripts tell where a copy comes from."""
-        stored(tmp_path, Walk("walk").turn("tonight").turn("tomorrow"))
+    def test_it_prints_the_last_step_of_the_copy(self, tmp_path: Path, in_process: InProcessRun) -> None:
+        """The id of the copy comes first, for scripts. Lists and transcripts show the origin of a copy."""
+        database_with(tmp_path, Walk("walk").turn("tonight").turn("tomorrow"))
 
-        done = typed("fork", "walk", "--at", "7")
+        done = in_process("fork", "walk", "--at", "7")
 
         new_id = done.stdout.split()[0]
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout == f"{new_id}  forked from walk at step 5, idle\n"
-        assert re.search(rf"^{new_id} .*  forked from walk at step 5$", typed("list").stdout, re.MULTILINE)
-        assert typed("show", new_id).stdout.startswith("(forked from walk at step 5)\nuser:\ntonight\n")
-        assert typed("replay", new_id).stdout == f"{new_id}  5 events replayed, no divergence.\n"
+        assert re.search(rf"^{new_id} .*  forked from walk at step 5$", in_process("list").stdout, re.MULTILINE)
+        assert in_process("show", new_id).stdout.startswith("(forked from walk at step 5)\nuser:\ntonight\n")
+        assert in_process("replay", new_id).stdout == f"{new_id}  5 events replayed, no divergence.\n"
 
     @pytest.mark.parametrize(
         ("arguments", "sentence"),
@@ -41,24 +41,24 @@ class TestFork:
         ],
     )
     def test_what_cannot_be_forked_is_one_sentence(
-        self, arguments: list[str], sentence: str, tmp_path: Path, typed: Typed
+        self, arguments: list[str], sentence: str, tmp_path: Path, in_process: InProcessRun
     ) -> None:
-        """P33: and nothing is stored, nor is a database made."""
-        stored(tmp_path, Walk("walk").turn("tonight"))
+        """P33: and neither a conversation nor a database is created."""
+        database_with(tmp_path, Walk("walk").turn("tonight"))
 
-        done = typed("fork", *arguments)
+        done = in_process("fork", *arguments)
 
         assert_one_sentence(done, sentence)
-        assert len(typed("list").stdout.splitlines()) == 1
+        assert len(in_process("list").stdout.splitlines()) == 1
         assert not (tmp_path / "missing.db").exists()
 
     def test_in_a_chat(self, tmp_path: Path) -> None:
-        """The chat goes on with the original; the copy can be gone on with by its id."""
+        """The chat continues with the original; the copy can be resumed by its id."""
         done = run("chat", "--tools", "", cwd=tmp_path, lines=["hello", "/fork", "bye"])
 
-        copied = id_in(done.stdout.split("Forked at step 3.")[1])
+        copied = conversation_id_in(done.stdout.split("Forked at step 3.")[1])
         again = run("show", copied, cwd=tmp_path)
         assert (done.returncode, done.stderr) == (0, "")
-        assert copied != id_in(done.stdout)
+        assert copied != conversation_id_in(done.stdout)
         assert "hello" in again.stdout
         assert "bye" not in again.stdout

@@ -9,7 +9,7 @@ from turnwise.hosts.terminal.commands.replay_results import ReplayResult
 
 
 def test_the_report_is_xml_whatever_was_said() -> None:
-    """Characters that XML cannot hold are replaced; its own marks are written so that they mean nothing."""
+    """Characters that XML cannot contain are replaced, and its markup characters are escaped."""
     text = "".join(map(chr, range(0x20))) + "<&>\"']]>\x7f\ud800\uffff\U0001f363"
 
     root = ElementTree.fromstring(junit_report([ReplayResult(text, 0.5, report=text, failure=text)]))

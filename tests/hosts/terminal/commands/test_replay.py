@@ -11,19 +11,19 @@ from xml.etree import ElementTree
 from turnwise import Engine
 from turnwise.testing import FunctionLlm, reply
 
-from ....support.terminal import Typed, by_other_rules, run, stored
+from ....support.terminal import InProcessRun, database_with, diverging_walk, run
 from ....support.walks import Walk
 
 
 class TestReplay:
-    """`turnwise replay`, for people and for continuous integration."""
+    """The report for users and the file for continuous integration."""
 
-    def test_each_divergence_is_a_block(self, tmp_path: Path, typed: Typed) -> None:
-        """Reason, event, and what was expected and came instead: each effect and the state on a line of its own. At the
-        newest step the stored state is shown in full, before it only its digest is known."""
-        stored(tmp_path, Walk("sound").turn("tonight"), by_other_rules("early", 2), by_other_rules("late", 5))
+    def test_each_divergence_is_a_block(self, tmp_path: Path, in_process: InProcessRun) -> None:
+        """The reason, the event, and the expected and actual outcome, with a line for each effect and the state. At the
+        newest step the stored state is shown in full; of earlier states only the digest is stored."""
+        database_with(tmp_path, Walk("sound").turn("tonight"), diverging_walk("early", 2), diverging_walk("late", 5))
 
-        done = typed("replay", "--all")
+        done = in_process("replay", "--all")
 
         assert (done.returncode, done.stderr) == (1, "")
         early, late = (done.stdout.split(f"\n{name}  ")[-1].split("\nsound  ")[0] for name in ("early", "late"))
@@ -34,8 +34,8 @@ class TestReplay:
         assert '\n  expected  effect  {"type":"persist_message"' in late
 
     def test_a_report_for_ci(self, tmp_path: Path) -> None:
-        """A case for each conversation; one that came out differently has a failure with its sentence and the block."""
-        stored(tmp_path, Walk("sound").turn("tonight"), by_other_rules("other", 2))
+        """A case for each conversation; one that diverged has a failure with the reason and the report."""
+        database_with(tmp_path, Walk("sound").turn("tonight"), diverging_walk("other", 2))
 
         done = run("replay", "--all", "--junit", "report.xml", cwd=tmp_path)
 
@@ -52,42 +52,42 @@ class TestReplay:
         assert failure.text is not None
         assert failure.text in done.stdout
 
-    def test_a_report_on_one(self, tmp_path: Path, typed: Typed) -> None:
-        """All is well: no failure, exit 0."""
-        stored(tmp_path, Walk("sound").turn("tonight"), by_other_rules("other", 2))
+    def test_a_report_on_one(self, tmp_path: Path, in_process: InProcessRun) -> None:
+        """Without a divergence there is no failure, and the exit code is 0."""
+        database_with(tmp_path, Walk("sound").turn("tonight"), diverging_walk("other", 2))
 
-        done = typed("replay", "sound", "--junit", "report.xml")
+        done = in_process("replay", "sound", "--junit", "report.xml")
 
         (suite,) = ElementTree.parse(tmp_path / "report.xml").getroot()
         assert done.returncode == 0
         assert (suite.get("tests"), suite.get("failures")) == ("1", "0")
 
-    def test_a_database_without_conversations_says_so(self, tmp_path: Path, typed: Typed) -> None:
-        """On the screen and in the report."""
-        stored(tmp_path)
+    def test_a_database_without_conversations_says_so(self, tmp_path: Path, in_process: InProcessRun) -> None:
+        """On stdout and in the file."""
+        database_with(tmp_path)
 
-        done = typed("replay", "--all", "--junit", "report.xml")
+        done = in_process("replay", "--all", "--junit", "report.xml")
 
         (suite,) = ElementTree.parse(tmp_path / "report.xml").getroot()
         assert (done.returncode, done.stdout) == (0, "There are no conversations to replay.\n")
         assert (suite.get("tests"), suite.findtext("system-out")) == ("0", "There are no conversations to replay.")
 
-    def test_a_report_that_cannot_be_written_is_one_sentence(self, tmp_path: Path, typed: Typed) -> None:
-        """P33: what came of the replay is shown all the same."""
-        stored(tmp_path, Walk("sound").turn("tonight"))
+    def test_a_report_that_cannot_be_written_is_one_sentence(self, tmp_path: Path, in_process: InProcessRun) -> None:
+        """P33: the outcome of the replay is printed anyway."""
+        database_with(tmp_path, Walk("sound").turn("tonight"))
 
-        done = typed("replay", "--all", "--junit", "nowhere/report.xml")
+        done = in_process("replay", "--all", "--junit", "nowhere/report.xml")
 
         assert done.returncode == 2
         assert done.stdout == "sound  5 events replayed, no divergence.\n"
         assert done.stderr == "The report cannot be written to nowhere/report.xml: No such file or directory.\n"
 
-    async def test_a_divergence_is_told_and_exits_with_1(self, database: Path) -> None:
-        """Where, which event, what was expected and what came instead; the others are replayed all the same."""
+    async def test_a_divergence_exits_with_1(self, database: Path) -> None:
+        """The other conversations are replayed too."""
         async with Engine.open(database, model=FunctionLlm(lambda _: reply("Yes."))) as engine:
-            sound, spoilt = await engine.create(), await engine.create()
+            sound, changed = await engine.create(), await engine.create()
             await sound.send("Hello")
-            await spoilt.send("Hello")
+            await changed.send("Hello")
         with closing(sqlite3.connect(database, isolation_level=None)) as other:
             other.execute("UPDATE events SET payload = replace(payload, 'Hello', 'Hullo') WHERE conversation = 2")
 
@@ -95,7 +95,7 @@ class TestReplay:
 
         assert (done.returncode, done.stderr) == (1, "")
         assert f"{sound.id}  3 events replayed, no divergence.\n" in done.stdout
-        assert f"{spoilt.id}  1 event replayed, then a divergence at seq 2.\n" in done.stdout
+        assert f"{changed.id}  1 event replayed, then a divergence at seq 2.\n" in done.stdout
         assert '"text":"Hullo"' in done.stdout
         assert re.findall(r"^  (reason|expected|actual) ", done.stdout, re.MULTILINE) == [
             "reason",

@@ -1,4 +1,4 @@
-"""`turnwise show`, and all that reads a database beside the program that has it open."""
+"""`turnwise show`, and other commands that read a database which a program has open."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ....support.terminal import (
 
 
 class TestReading:
-    """P42: looking at conversations works while another process has them going, and changes nothing."""
+    """P42: reading works while another process has the database open."""
 
     async def test_list_show_and_replay_beside_an_open_engine(self, asking: Conversation, database: Path) -> None:
-        """Each conversation with its state, what was said (made harmless), what happened, and a clean replay."""
+        """The list has its state, the transcript no control characters, and the replay no divergence."""
         listed = await run_beside("list", "--db", database, cwd=database.parent)
         said = await run_beside("show", asking.id, "--db", database, cwd=database.parent)
         happened = await run_beside("show", asking.id, "--events", "--db", database, cwd=database.parent)
@@ -30,7 +30,7 @@ class TestReading:
         assert {done.stderr for done in (listed, said, happened, replayed)} == {""}
 
     async def test_an_unknown_conversation_is_one_sentence(self, asking: Conversation, database: Path) -> None:
-        """`show`, `replay` and `export` of an id that nothing has."""
+        """For `show`, `replay` and `export`."""
         for command in ("show", "replay", "export"):
             done = await run_beside(command, "nonsense", "--db", database, cwd=database.parent)
 

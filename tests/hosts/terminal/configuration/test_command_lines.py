@@ -1,4 +1,4 @@
-"""Commands that are printed to be copied: a shell reads them as they were meant."""
+"""Command lines for users to copy: a shell reads them as they were meant."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ....support.terminal import run
 
 
 def read_by_a_shell(line: str, cwd: Path) -> list[str]:
-    """The arguments with which a shell calls what stands in this line."""
-    shown = 'turnwise() { printf "%s\\0" "$@"; }\n'
-    done = subprocess.run(["bash", "-c", shown + line], cwd=cwd, capture_output=True, text=True, check=True)
+    """Return the arguments that a shell passes when it runs this line."""
+    function = 'turnwise() { printf "%s\\0" "$@"; }\n'
+    done = subprocess.run(["bash", "-c", function + line], cwd=cwd, capture_output=True, text=True, check=True)
     return done.stdout.split("\0")[:-1]
 
 
@@ -36,45 +36,45 @@ def read_by_a_shell(line: str, cwd: Path) -> list[str]:
         "a\u202eb.db",
     ],
 )
-def test_whatever_a_database_is_called_the_way_back_finds_it(name: str, tmp_path: Path) -> None:
-    """A name may hold what a terminal does not show, or would obey: the command is one line all the same."""
+def test_any_name_of_a_database_is_quoted(name: str, tmp_path: Path) -> None:
+    """A name may contain invisible and control characters: the command line is still one printable line."""
     line = command_line("chat", "--db", name)
 
     assert line.isprintable()
     assert read_by_a_shell(line, tmp_path) == ["chat", "--db", name]
 
 
-@pytest.mark.parametrize("place", ["my tools", "."])
-def test_a_command_that_the_shell_does_not_find_is_named_by_its_path(
-    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("folder", ["my tools", "."])
+def test_a_command_that_is_not_in_path_is_given_by_its_path(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the path has a blank, or where the command lies in the very directory."""
-    program = tmp_path / place / "turnwise"
+    """Also if the path contains a space, or if the command is in the working directory."""
+    program = tmp_path / folder / "turnwise"
     program.parent.mkdir(exist_ok=True)
     program.write_text('#!/bin/sh\nprintf "%s\\0" "$@"\n', encoding="utf-8")
     program.chmod(0o755)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", [str(Path(place) / "turnwise")])
+    monkeypatch.setattr(sys, "argv", [str(Path(folder) / "turnwise")])
 
     done = subprocess.run(["bash", "-c", command_line("list")], capture_output=True, text=True, check=True)
 
     assert done.stdout == "list\0"
 
 
-def test_the_way_back_works_without_this_environment(tmp_path: Path) -> None:
-    """It names what the environment or the command line said, and not what the directory says by itself."""
+def test_the_resume_hint_works_without_this_environment(tmp_path: Path) -> None:
+    """It has the options that came from the environment or the command line, but not those of turnwise.toml."""
     (tmp_path / "turnwise.toml").write_text('tools = ["turnwise.hosts.terminal.demo:find_table"]\n', encoding="utf-8")
 
     done = run("chat", cwd=tmp_path, TURNWISE_DB="other.db")
-    back = re.search(r"turnwise (chat .*)", done.stdout)
+    hint = re.search(r"turnwise (chat .*)", done.stdout)
 
-    assert back is not None
-    assert back[1].split()[2:] == ["--db", "other.db"]
-    assert run(*back[1].split(), cwd=tmp_path).returncode == 0
+    assert hint is not None
+    assert hint[1].split()[2:] == ["--db", "other.db"]
+    assert run(*hint[1].split(), cwd=tmp_path).returncode == 0
 
 
-def test_the_way_back_keeps_what_is_seen_and_heard(tmp_path: Path) -> None:
-    """Thoughts that were asked for are shown to who comes back, too."""
+def test_the_resume_hint_keeps_the_display_options(tmp_path: Path) -> None:
+    """A chat with --thoughts is resumed with --thoughts."""
     done = run("chat", "--thoughts", cwd=tmp_path)
 
     assert re.search(r"turnwise chat [0-9a-f-]{36} --thoughts$", done.stdout, re.MULTILINE)

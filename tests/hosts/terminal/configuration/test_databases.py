@@ -1,4 +1,4 @@
-"""Which database a command opens, and why it cannot."""
+"""Opening the database of the settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from turnwise import Conversation, Engine
 
-from ....support.terminal import Typed, assert_one_sentence, run, run_beside
+from ....support.terminal import InProcessRun, assert_one_sentence, run, run_beside
 
 
 @pytest.mark.parametrize(
@@ -24,16 +24,18 @@ from ....support.terminal import Typed, assert_one_sentence, run, run_beside
         (["resolve", "nobody", "ran"], "There is no database called turnwise.db."),
     ],
 )
-def test_files_that_are_none(arguments: list[str], sentence: str, tmp_path: Path, typed: Typed) -> None:
-    """P33: one sentence, and none is made."""
-    done = typed(*arguments)
+def test_a_missing_file_is_one_sentence(
+    arguments: list[str], sentence: str, tmp_path: Path, in_process: InProcessRun
+) -> None:
+    """P33: and no file is created."""
+    done = in_process(*arguments)
 
     assert_one_sentence(done, sentence)
     assert list(tmp_path.iterdir()) == []
 
 
 async def test_a_second_engine_is_refused(asking: Conversation, database: Path) -> None:
-    """P42: `chat` and `demo` write, so they wait for nobody: one sentence, exit 2."""
+    """P42: `chat` and `demo` write, and do not wait for the lock: one sentence, exit code 2."""
     chat = await run_beside("chat", "--db", database, cwd=database.parent)
     demo = await run_beside("demo", "--db", database, cwd=database.parent)
 
@@ -41,8 +43,8 @@ async def test_a_second_engine_is_refused(asking: Conversation, database: Path) 
         assert_one_sentence(done, "is already open in another engine; close that one first.")
 
 
-def test_a_database_of_the_future_is_one_sentence(tmp_path: Path) -> None:
-    """What a newer turnwise has written is left alone."""
+def test_a_newer_database_is_one_sentence(tmp_path: Path) -> None:
+    """A database of a newer turnwise is not opened."""
     with Engine.open_blocking(tmp_path / "future.db") as engine:
         engine.create()
     with closing(sqlite3.connect(tmp_path / "future.db", isolation_level=None)) as other:

@@ -1,4 +1,4 @@
-"""Settings of the command line, the environment and the directory."""
+"""Settings of the environment and of turnwise.toml."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ....support.terminal import (
 
 
 def test_settings_come_from_the_directory(tmp_path: Path) -> None:
-    """turnwise.toml names the database and a tool of the directory; the environment goes before it."""
+    """turnwise.toml names the database and a tool in the working directory; the environment takes precedence."""
     (tmp_path / "turnwise.toml").write_text('db = "unused.db"\ntools = ["mine:greet"]\n', encoding="utf-8")
     tool = 'def greet(name: str) -> str:\n    """Greet somebody."""\n    return f"Good day, {name}."\n'
     (tmp_path / "mine.py").write_text(tool, encoding="utf-8")
@@ -34,7 +34,7 @@ def test_settings_come_from_the_directory(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_setting_is_one_sentence(written: str, sentence: str, tmp_path: Path) -> None:
-    """A turnwise.toml that cannot be read, or that says something unknown."""
+    """A turnwise.toml that is no TOML, or that has an unknown setting or a wrong value."""
     (tmp_path / "turnwise.toml").write_text(written, encoding="utf-8")
 
     done = run("list", cwd=tmp_path)

@@ -1,14 +1,14 @@
-"""Tools by their names."""
+"""Which tools a chat has."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from ....support.terminal import DEMO_TOOLS, LOOK, REQUEST, TALK, below_the_way_back, run
+from ....support.terminal import DEMO_TOOLS, LOOK_TOOL, OWN_TALK_TOOL, REQUEST, output_after_hint, run
 
 
-def test_tools_that_are_not_there_any_more_are_named(tmp_path: Path) -> None:
-    """A log keeps no tools: a line says which of those that were used are missing; no line where all are there."""
+def test_missing_tools_are_named(tmp_path: Path) -> None:
+    """Tools are not stored: on resuming, a line names those that the conversation used and that are missing."""
     run("chat", "--tools", DEMO_TOOLS, cwd=tmp_path, lines=[REQUEST, "1"])
 
     without = run("chat", "--resume", cwd=tmp_path)
@@ -18,18 +18,18 @@ def test_tools_that_are_not_there_any_more_are_named(tmp_path: Path) -> None:
     assert "missing" not in beside.stdout
 
 
-def test_a_tool_of_ones_own_may_take_its_place(tmp_path: Path) -> None:
-    """S16: what the preset brings along makes room for a function of that name."""
-    (tmp_path / "mine.py").write_text(TALK)
+def test_a_function_may_replace_a_required_tool(tmp_path: Path) -> None:
+    """S16: the built-in tool that a preset requires is left out if a function has its name."""
+    (tmp_path / "mine.py").write_text(OWN_TALK_TOOL)
 
     done = run("chat", "--preset", "talk", "--tools", "mine:talk", cwd=tmp_path, lines=["hello"])
 
-    assert below_the_way_back(done).startswith("Mine: ")
+    assert output_after_hint(done).startswith("Mine: ")
 
 
-def test_tools_that_are_named_come_beside_them(tmp_path: Path) -> None:
-    """One that is there already, by whichever name, is not there twice (S16)."""
-    (tmp_path / "mine.py").write_text(LOOK)
+def test_required_tools_are_added_to_those_that_are_named(tmp_path: Path) -> None:
+    """S16: a required tool that is named already, also by its alias, is not added again."""
+    (tmp_path / "mine.py").write_text(LOOK_TOOL)
     run("chat", "--preset", "explicit-response", cwd=tmp_path, lines=["hello"])
     options = ("--tools", "mine:look,speak_to_user", "--thoughts")
 

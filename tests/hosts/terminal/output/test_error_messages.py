@@ -1,4 +1,4 @@
-"""What a user reads when something cannot be done."""
+"""Error messages and exit codes of the command."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from ....support.terminal import COMMAND, assert_one_sentence, run
 
 
-class TestWhatCannotBeDone:
+class TestErrors:
     """P33: one sentence on stderr, exit code 2, no traceback."""
 
     @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ class TestWhatCannotBeDone:
         ],
     )
     def test_it_is_one_sentence(self, arguments: list[str], sentence: str, tmp_path: Path) -> None:
-        """Databases that are none, and tools and presets that do not exist."""
+        """Files that are no databases, and tools and presets that do not exist."""
         (tmp_path / "text.db").write_text("Dear diary, " * 100, encoding="utf-8")
         (tmp_path / "broken.py").write_text("raise RuntimeError('no good')", encoding="utf-8")
         (tmp_path / "mine.py").write_text("number = 4\ndef untyped(x): ...\n", encoding="utf-8")
@@ -57,22 +57,22 @@ class TestWhatCannotBeDone:
     def test_a_model_that_cannot_be_asked_is_one_sentence(
         self, arguments: list[str], sentence: str, tmp_path: Path
     ) -> None:
-        """An unknown model, and a provider without a key; no database is left behind."""
+        """An unknown model, and a provider without a key. No database is created."""
         done = run(*arguments, cwd=tmp_path)
 
         assert_one_sentence(done, sentence)
         assert list(tmp_path.iterdir()) == []
 
     def test_a_missing_extra_is_one_sentence(self, tmp_path: Path) -> None:
-        """Without what the extra `terminal` installs, the command says how to get it."""
+        """Without the libraries of the extra `terminal` the command says how to install it."""
         program = "import sys; sys.modules['questionary'] = None; from turnwise.hosts.terminal import main; main()"
 
         done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
 
         assert_one_sentence(done, 'pip install "turnwise[terminal]"')
 
-    def test_a_full_disk_under_the_output_is_one_sentence(self, tmp_path: Path) -> None:
-        """What cannot be written is said once, and not again when Python ends."""
+    def test_a_full_disk_is_one_sentence(self, tmp_path: Path) -> None:
+        """The error is reported once, and not again when Python exits."""
         with Path("/dev/full").open("w", encoding="utf-8") as full:
             done = subprocess.run([*COMMAND, "diagram"], stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
 
@@ -81,8 +81,8 @@ class TestWhatCannotBeDone:
             "The operating system reports an error: No space left on device.\n",
         )
 
-    def test_nobody_reads_the_output(self, tmp_path: Path) -> None:
-        """`turnwise diagram | head -1` ends quietly when head has gone."""
+    def test_a_closed_pipe_is_no_error_message(self, tmp_path: Path) -> None:
+        """`turnwise diagram | head -1` ends without a message when head has ended."""
         reading, writing = os.pipe()
         os.close(reading)
 

@@ -1,4 +1,4 @@
-"""Text from models and tools, made harmless for a terminal."""
+"""Text from models and tools, made fit for a terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from turnwise.hosts.terminal.output.printable import one_line
 
 
 class TestPrintable:
-    """A terminal obeys control characters, so nothing that is said may hold any."""
+    """A terminal interprets control characters, so no text may contain any."""
 
     @pytest.mark.parametrize(
         ("said", "shown"),
@@ -21,10 +21,10 @@ class TestPrintable:
             ("half \ud800", "half \N{REPLACEMENT CHARACTER}"),
         ],
     )
-    def test_control_characters_are_left_out(self, said: str, shown: str) -> None:
-        """Colours, titles, links, carriage returns, marks that turn the order of a text around."""
+    def test_control_characters_are_removed(self, said: str, shown: str) -> None:
+        """Colours, titles, links, carriage returns, and marks that reverse the direction of a text."""
         assert printable(said) == shown
 
     def test_one_line_is_cut_off_with_an_ellipsis(self) -> None:
-        """White space of any kind becomes one space."""
+        """Whitespace of any kind becomes one space."""
         assert (one_line("a\n b\tc"), one_line("abcdef", 4)) == ("a b c", "abc…")

@@ -1,4 +1,4 @@
-"""Writing to a terminal."""
+"""Writing to stdout."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pytest
 from turnwise.hosts.terminal.output.writer import TerminalWriter
 
 
-def test_an_aside_waits_for_the_end_of_what_flows(capsys: pytest.CaptureFixture[str]) -> None:
-    """It does not break a sentence that is being said; where nothing flows it is written at once."""
+def test_a_deferred_note_waits_for_the_end_of_a_streamed_text(capsys: pytest.CaptureFixture[str]) -> None:
+    """If nothing is being streamed it is written at once."""
     writer = TerminalWriter(interactive=False)
     writer.defer_note("The line is down.")
     writer.stream("The table ")
