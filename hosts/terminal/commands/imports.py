@@ -42,7 +42,8 @@ async def import_(settings: Settings, records: Iterable[ConversationRecord]) -> 
     async with open_for_writing(settings, create=True) as store:
         imported = await keep(store, records)
     for one in imported:
-        print(f"{one.conversation_id}  {'already there' if one.there else f'{counted(one.steps, 'step')} imported'}")
+        outcome = "already there" if one.there else f"{counted(one.steps, 'step')} imported"
+        print(f"{one.conversation_id}  {outcome}")
     if not imported:
         print("There are no conversations in this export.")
     return 0
