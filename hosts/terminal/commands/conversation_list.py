@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from ....persistence.opening import is_in_use
 from ....persistence.records.origin import Origin
 from ....persistence.records.summary import Summary
-from ....persistence.sqlite.address import Address
-from ....persistence.sqlite.lock import in_use
 from ..configuration.databases import open_for_reading
 from ..configuration.settings import Settings
 from ..output.notices import print_notice
@@ -20,7 +19,7 @@ async def list_conversations(settings: Settings) -> int:
         summaries = await store.list()
     if not summaries:
         print_notice("There are no conversations yet.")
-    abandoned = any(summary.busy for summary in summaries) and not in_use(Address.of(settings.db))
+    abandoned = any(summary.busy for summary in summaries) and not is_in_use(settings.db)
     for summary in summaries:
         copied = "" if summary.origin is None else f"  {origin_line(summary.origin)}"
         print(f"{summary.id}  {_state(summary, abandoned):<22}  {_local_time(summary.updated_at)}{copied}")

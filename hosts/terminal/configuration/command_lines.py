@@ -13,7 +13,7 @@ from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING
 
-from ....persistence.sqlite.address import Address
+from ....persistence.opening import is_in_memory
 from ..output.printable import one_line
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def resume_hint(conversation_id: str, settings: Settings, name: str = "this conv
 
     `name` is what the sentence calls the conversation.
     """
-    if Address.of(settings.db).path is None:
+    if is_in_memory(settings.db):
         return f"You cannot resume {name}: its database is in memory only."
     options = options_for(settings, "db", "model", "tools", "thoughts", "speak")
     return f"To resume {name}: {command_line('chat', conversation_id, *options)}"

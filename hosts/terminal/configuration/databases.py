@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from ....persistence.opening import open_store
+from ....persistence.opening import is_in_memory, open_store
 from ....persistence.ports import Store
-from ....persistence.sqlite.address import Address
 from ....states.errors import StoreError
 from .settings import Settings
 
@@ -28,12 +27,9 @@ async def open_for_writing(settings: Settings, *, create: bool = False) -> Async
 
     Raises `StoreError`, also if another program has it open.
     """
-    address = Address.of(settings.db)
-    if address.path is None:
+    if is_in_memory(settings.db):
         raise StoreError("A database in memory ends with this command; name a file with --db.")
-    if not create and not address.path.exists():
-        raise StoreError(f"There is no database called {address.name}.")
-    store = await open_store(settings.db)
+    store = await open_store(settings.db, create=create)
     try:
         yield store
     finally:
