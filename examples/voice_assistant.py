@@ -1,7 +1,7 @@
-"""A voice assistant: it says by tool what the user is to hear, and that is spoken, without markup.
+"""A voice assistant: the model answers its user by tool, and the answer is printed and spoken without markup.
 
-It needs no key, no network and no loudspeaker. `python examples/voice_assistant.py` prints, and speaks into the folder
-`spoken`; with `--aloud` it is heard. With a real model: MODEL=openai/gpt-4.1-mini python examples/voice_assistant.py
+It needs no key, no network and no loudspeaker: speech goes to sound files in the folder `spoken`. With `--aloud` it
+goes to the loudspeaker. With a real model: MODEL=openai/gpt-4.1-mini python examples/voice_assistant.py
 """
 
 import asyncio
@@ -24,8 +24,8 @@ NO_VOICE = (
 )
 
 
-def tell(delivery: Delivery, outcome: str) -> None:
-    """Say what became of what was spoken. Here an assistant would begin to listen again."""
+def print_outcome(delivery: Delivery, outcome: str) -> None:
+    """Print the outcome of a spoken text. An assistant would begin to listen again here."""
     if outcome == "failed":
         print(NO_VOICE)
         return
@@ -33,29 +33,29 @@ def tell(delivery: Delivery, outcome: str) -> None:
 
 
 def speech() -> SpeechChannel | None:
-    """What speaks, if anything on this machine can."""
+    """Return a channel that speaks, or None if no speech engine is installed."""
     try:
-        return SpeechChannel(into=None if "--aloud" in sys.argv else "spoken", on_end=tell)
+        return SpeechChannel(into=None if "--aloud" in sys.argv else "spoken", on_end=print_outcome)
     except ConfigurationError as error:
         print(f"This is only printed. {error.sentence}")
         return None
 
 
 async def main() -> None:
-    """Ask for a note to be read. The answer is printed and spoken, once, when the turn has ended."""
+    """Ask for a note to be read. The answer is printed and spoken once, when the turn has ended."""
     speaking = speech()
     channels: list[Channel] = [TerminalChannel(), *([speaking] if speaking else [])]
-    rules = presets.explicit_response()  # the model says when it is done, and that is checked
+    policy = presets.explicit_response()  # the model says when it is done, and its claim is checked
     tools = ["respond_to_user", "mark_work_complete", read_note]
     model = os.environ.get("MODEL", "rehearsal")
-    async with Engine.open("voice.db", model=model, tools=tools, channels=channels, policy=rules) as engine:
-        conversation = await engine.create(system="You are spoken to, and heard.")
+    async with Engine.open("voice.db", model=model, tools=tools, channels=channels, policy=policy) as engine:
+        conversation = await engine.create(system="The user speaks to you, and hears your answers.")
         turn = await conversation.send('Read my note "groceries"')
-        await engine.delivered()  # what is said at the end of a turn is handed over behind it
+        await engine.delivered()  # the answer is delivered after the turn has ended
         if speaking:
             await speaking.drain()
         print(f"The turn is {turn.status}.")
 
 
-logging.basicConfig(format="%(message)s")  # where no voice works, the log says why
+logging.basicConfig(format="%(message)s")  # if no voice works, the log says why
 asyncio.run(main())

@@ -18,31 +18,31 @@ EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
 
 def ran(name: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """An example, run to its end."""
+    """Run an example to its end."""
     command = [sys.executable, str(EXAMPLES / name)]
     given = {**ENVIRONMENT, **environment}
     return subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, timeout=TIMEOUT)
 
 
 def run_example(name: str, folder: Path, **environment: str) -> str:
-    """What an example prints; nothing goes wrong."""
+    """Return what an example prints, and check that it succeeds."""
     done = ran(name, folder, **environment)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
 
 def test_thinking_aloud(tmp_path: Path) -> None:
-    """B1, B2: the user hears what is said by tool, in order, and the last thought is for the program only."""
+    """B1, B2: the user receives what is said by tool, in order; the last thought is for the program only."""
     printed = run_example("thinking_aloud.py", tmp_path)
 
-    heard_, _, rest = printed.partition("\n\nThe user heard 2 things.")
-    assert heard_.index("Let me use find_table.") < heard_.index("Table: Kikunoi, Japanese, 2 tonight at 6:30 PM")
-    assert "The user was told." not in heard_
+    received, _, rest = printed.partition("\n\nThe user received 2 texts.")
+    assert received.index("Let me use find_table.") < received.index("Table: Kikunoi, Japanese, 2 tonight at 6:30 PM")
+    assert "The user was told." not in received
     assert rest.endswith("'The user was told.'\n")
 
 
 def test_the_voice_assistant_speaks(tmp_path: Path) -> None:
-    """S1, S20: the answer, once, printed as it is and spoken into a file that is no silence."""
+    """S1, S20: the answer is printed as it is, and spoken once, into a file that is not silent."""
     any_voice_that_works(tmp_path)
 
     printed = run_example("voice_assistant.py", tmp_path)
@@ -59,7 +59,7 @@ def test_the_voice_assistant_speaks(tmp_path: Path) -> None:
 
 
 def test_where_no_voice_works_the_voice_assistant_says_so(tmp_path: Path) -> None:
-    """S20: the answer is shown all the same, and a sentence tells how to get a voice; the log says what is wrong."""
+    """S20: the answer is printed anyway, a sentence says how to install a voice, and the log says what is wrong."""
     fake_speaker(tmp_path, ends="sys.exit('no such library')")
 
     done = ran("voice_assistant.py", tmp_path, **fake_speaker_environment(tmp_path))
@@ -72,7 +72,7 @@ def test_where_no_voice_works_the_voice_assistant_says_so(tmp_path: Path) -> Non
 
 
 def test_the_voice_assistant_speaks_without_markup(tmp_path: Path) -> None:
-    """S20: whatever speaks gets the words alone."""
+    """S20: the speech engine receives only the words."""
     spoken = fake_speaker(tmp_path, ends="open(sys.argv[-1], 'w').close()")
 
     run_example("voice_assistant.py", tmp_path, **fake_speaker_environment(tmp_path))
@@ -80,8 +80,8 @@ def test_the_voice_assistant_speaks_without_markup(tmp_path: Path) -> None:
     assert spoken.read_text() == "Note: Buy rice, miso and tea.\n"
 
 
-async def test_the_voice_assistant_waits_for_no_channel_that_is_gone(tmp_path: Path) -> None:
-    """What an earlier run left for a channel stays where it is until that channel is back; this one ends."""
+async def test_the_voice_assistant_does_not_wait_for_a_missing_channel(tmp_path: Path) -> None:
+    """Deliveries for a channel of an earlier run stay in the outbox until that channel is back."""
 
     def hang_up(delivery: Delivery) -> None:
         raise OSError

@@ -1,6 +1,6 @@
-"""What the command `turnwise` imports before a user sees anything: imports are nearly all that a start costs.
+"""What the command `turnwise` imports: imports take nearly all of the time that it needs to start.
 
-How long a start takes depends on the machine, so it is measured by `benchmarks/startup.py` and not tested.
+How long that is depends on the machine, so `benchmarks/startup.py` measures it, and no test does.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import sys
 from pathlib import Path
 
 IMPORTED = re.compile(r"^import time: .*\| *(\S+)$", re.MULTILINE)
-"""A line that Python writes on stderr for each module that it imports, where it is told to."""
+"""A line of `python -X importtime`, with the name of the module."""
 
 MODEL_LIBRARIES = {"aiohttp", "httpx", "litellm", "openai"}
 OPTIONAL = {"hypothesis", "opentelemetry", "pytest", "pyttsx3"}
 
 
 def imports_of(*arguments: str, folder: Path) -> set[str]:
-    """The packages that a run of the command imports; those of turnwise with their first folder."""
+    """Return the packages that a run of the command imports; those of turnwise with their first folder."""
     ran = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "turnwise.hosts.terminal", *arguments],
         cwd=folder,
@@ -34,29 +34,36 @@ def imports_of(*arguments: str, folder: Path) -> set[str]:
     return {".".join(module.split(".")[: 2 if module.startswith("turnwise.") else 1]) for module in modules}
 
 
-def test_a_demo_imports_no_library_that_asks_models(tmp_path: Path) -> None:
-    """The rehearsal model needs none: importing litellm takes seconds."""
+def test_a_demo_imports_no_model_library(tmp_path: Path) -> None:
+    """The rehearsal model works without litellm, whose import takes seconds."""
     imported = imports_of("demo", folder=tmp_path)
 
     assert "turnwise.engine" in imported
     assert not imported & (MODEL_LIBRARIES | OPTIONAL)
 
 
-def test_a_demo_without_a_terminal_imports_nothing_to_type_with(tmp_path: Path) -> None:
-    """Nobody can type there."""
+def test_a_demo_without_a_terminal_imports_no_prompt(tmp_path: Path) -> None:
+    """There is no user to type."""
     assert not imports_of("demo", folder=tmp_path) & {"prompt_toolkit", "questionary"}
 
 
 def test_help_imports_neither_the_machine_nor_a_store(tmp_path: Path) -> None:
-    """It shows commands and their options."""
+    """It needs the commands and their options only."""
     imported = imports_of("--help", folder=tmp_path)
 
     assert not imported & {"pydantic", "sqlalchemy", "alembic", "transitions", *MODEL_LIBRARIES}
     assert not imported & {"turnwise.states", "turnwise.engine", "turnwise.persistence"}
 
 
+def test_a_list_imports_neither_a_model_library_nor_menus(tmp_path: Path) -> None:
+    """It reads a database, and nothing more."""
+    imports_of("demo", "--db", "turnwise.db", folder=tmp_path)
+
+    assert not imports_of("list", folder=tmp_path) & {"prompt_toolkit", "questionary", *MODEL_LIBRARIES}
+
+
 def test_an_up_to_date_database_is_opened_without_alembic(tmp_path: Path) -> None:
-    """There is nothing to migrate."""
+    """There is no migration to run."""
     imports_of("demo", "--db", "demo.db", folder=tmp_path)
 
     imported = imports_of("demo", "--db", "demo.db", folder=tmp_path)
