@@ -1,4 +1,4 @@
-"""What is said to the user goes out through channels, and what nobody can carry out is answered, never awaited."""
+"""What is said to the user is delivered through channels, and an effect without a performer is answered."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ from ...support.engine_scenarios import Gate, Watcher, results, talk
 
 
 class Wordless(NotTaken):
-    """A reason that cannot be read."""
+    """An error whose message cannot be read."""
 
     def __str__(self) -> str:
         raise AttributeError("reason")
@@ -51,7 +51,7 @@ class TestDelivery:
     """Each delivery goes to every channel, in order, and the turn does not depend on it."""
 
     async def test_a_reply_goes_to_every_channel_once(self, database: Path) -> None:
-        """S2, S20: a channel needs no special case for a turn that answers in text."""
+        """S2, S20: channels need no special case for a turn that answers in text."""
         first, second = RecordingChannel(name="first"), RecordingChannel(name="second")
 
         async with Engine.open(database, model=ScriptedLlm([reply("Hello.")]), channels=[first, second]) as engine:
@@ -64,7 +64,7 @@ class TestDelivery:
         ]
         assert (turn.reply, turn.deliveries, turn.user_response, turn.silent) == ("Hello.", ("Hello.",), None, False)
 
-    async def test_what_a_tool_says_is_delivered_and_the_text_is_not(self, database: Path) -> None:
+    async def test_speech_by_tool_is_delivered_and_the_text_is_not(self, database: Path) -> None:
         """S1, S3: of two speeches the last is delivered, once, apart from `final_content`."""
         channel = RecordingChannel()
         llm = ScriptedLlm([
@@ -83,7 +83,7 @@ class TestDelivery:
         assert json.loads(said[0]) == {"success": True, "message": Texts().recorded_last}
 
     async def test_what_is_said_now_is_heard_before_the_next_tool_runs(self, database: Path) -> None:
-        """B2: the first attempt of a delivery ends before the tool behind it starts, inside one response too."""
+        """B2: the first attempt of a delivery ends before the tool behind it starts, also within one response."""
         happened: list[str] = []
 
         async def slowly(delivery: Delivery) -> None:
@@ -107,8 +107,9 @@ class TestDelivery:
         assert happened == ["a", "work", "b"]
         assert turn.reply == "a\n\nb"
 
-    async def test_a_channel_that_raises_is_told_and_holds_nobody_up(self, database: Path) -> None:
-        """B4, S20: the others receive it, the model has its acknowledgement, and watchers are told."""
+    async def test_a_channel_that_raises_delays_nothing(self, database: Path) -> None:
+        """B4, S20: the others receive the text, the model has its acknowledgement, and watchers learn of the
+        failure."""
 
         def breaks(delivery: Delivery) -> None:
             raise RuntimeError("no loudspeaker")
@@ -136,10 +137,8 @@ class TestDelivery:
             (Wordless(), "The channel recording failed on a delivery."),
         ],
     )
-    async def test_a_channel_may_say_why_it_does_not_take_it(
-        self, database: Path, error: NotTaken, sentence: str
-    ) -> None:
-        """B4: `NotTaken` is a reason for people; anything else that is raised may hold secrets."""
+    async def test_a_channel_can_say_why_it_failed(self, database: Path, error: NotTaken, sentence: str) -> None:
+        """B4: the message of `NotTaken` is for people; any other error may hold secrets."""
 
         def refuses(delivery: Delivery) -> None:
             raise error
@@ -159,7 +158,7 @@ class TestDelivery:
     async def test_a_channel_that_hangs_delays_by_its_deadline_only(
         self, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """An attempt is over after two seconds, whatever the channel does."""
+        """An attempt ends after two seconds, whatever the channel does."""
         monkeypatch.setattr(attempt, "ATTEMPT", 0.02)
         channel = RecordingChannel(lambda delivery: asyncio.Event().wait())
         llm = ScriptedLlm([call("talk", text="a"), reply("…")])
@@ -169,10 +168,10 @@ class TestDelivery:
 
         assert (turn.status, channel.texts) == ("completed", [])
 
-    async def test_a_channel_that_does_not_stop_is_left_behind(
+    async def test_a_channel_that_ignores_its_cancel_is_abandoned(
         self, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """One that swallows its cancel holds up neither the turn nor the next delivery."""
+        """It delays neither the turn nor the next delivery."""
         monkeypatch.setattr(attempt, "ATTEMPT", 0.01)
         monkeypatch.setattr(attempt, "GRACE", 0.01)
         over = asyncio.Event()
@@ -192,8 +191,8 @@ class TestDelivery:
         assert (turn.status, whole.texts) == ("completed", ["a", "b"])
 
     @pytest.mark.parametrize("error", [asyncio.CancelledError, SystemExit, KeyboardInterrupt, TimeoutError])
-    async def test_whatever_a_channel_raises_it_only_failed(self, database: Path, error: type[BaseException]) -> None:
-        """Neither the engine nor the other channels end with it, and what comes next waits for those that are slow."""
+    async def test_any_error_of_a_channel_is_a_failed_attempt(self, database: Path, error: type[BaseException]) -> None:
+        """It ends neither the engine nor the other channels, and the next tool still waits for the slow ones."""
 
         def breaks(delivery: Delivery) -> None:
             raise error
@@ -258,19 +257,19 @@ class TestDelivery:
             (RecordingChannel(), "The channels are given as a list."),
         ],
     )
-    def test_channels_that_cannot_work_are_refused_at_once(self, channels: Any, sentence: str) -> None:
-        """A host learns it when it opens the engine, in one sentence."""
+    def test_invalid_channels_are_refused(self, channels: Any, sentence: str) -> None:
+        """When the engine is opened, in one sentence."""
         with pytest.raises(ConfigurationError) as refused:
             Engine.open("sqlite://", channels=channels)
 
         assert refused.value.sentence == sentence
 
 
-class TestNobodyCarriesItOut:
-    """An effect without a performer is answered by a typed failure that the machine knows how to handle."""
+class TestWithoutAPerformer:
+    """An effect without a performer is answered by a typed failure that the machine handles."""
 
-    async def test_without_a_router_and_a_memory_the_first_profile_answers(self, database: Path) -> None:
-        """J2, J4: the turn goes on with the profile to fall back to, and with nothing recalled."""
+    async def test_without_router_and_memory_the_first_profile_answers(self, database: Path) -> None:
+        """J2, J4: the turn goes on with the fallback profile, and without recalled texts."""
         profiles = (Profile(name="home", prompt="You are at home."), Profile(name="work"))
         policy = Policy(route=True, profiles=profiles, recall=True)
 
@@ -283,11 +282,11 @@ class TestNobodyCarriesItOut:
         assert (request.profile, request.memory) == ("home", None)
 
     async def test_without_sub_agents_the_call_has_an_error_result(self, database: Path) -> None:
-        """P24: whoever spawns is told that nobody could be started, and the turn goes on."""
+        """P24: the model learns that no sub-agent could be started, and the turn goes on."""
 
         @tool(acts=("children",), exclusive=True)
         async def spawn(tasks: list[str]) -> SubAgents:
-            """Hand work on."""
+            """Delegate work."""
             return SubAgents(tasks=tuple(tasks))
 
         llm = ScriptedLlm([call("spawn", tasks=["a", "b"]), reply("Then I do it myself.")])
@@ -301,12 +300,12 @@ class TestNobodyCarriesItOut:
         assert said[0].count("nothing for this: spawn sub agent") == 2
 
     async def test_an_act_that_a_tool_does_not_declare_is_not_carried_out(self, database: Path) -> None:
-        """The model reads that none of it was done; nothing is delivered."""
+        """The model reads that none of its acts was carried out; nothing is delivered."""
         channel = RecordingChannel()
 
         @tool
         async def sneak() -> ToolResult:
-            """Speak without having said that it does."""
+            """Speak without declaring it."""
             return ToolResult(text="ok", acts=(Speech(text="psst"),))
 
         llm = ScriptedLlm([call("sneak"), reply("Well.")])

@@ -1,4 +1,4 @@
-"""The channel to subscribe to."""
+"""The channel to which parts of the same program subscribe."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from turnwise.testing import FunctionLlm, ScriptedLlm, reply
 
 
 def said(number: int, conversation_id: str = "c") -> Delivery:
-    """The delivery of this number."""
+    """A delivery with this number."""
     return Delivery(f"{number}", conversation_id, 1, number, f"{conversation_id}/{number}")
 
 
 async def all_of(subscription: Subscription) -> list[str]:
-    """What it gives until it ends."""
+    """All deliveries of a subscription until it ends."""
     return [delivery.text async for delivery in subscription]
 
 
-async def test_each_subscriber_hears_all_from_when_it_came(database: Path) -> None:
-    """S20: of all conversations or of one; who comes later hears what is said from then on."""
+async def test_a_subscriber_gets_everything_from_its_start(database: Path) -> None:
+    """S20: of all conversations or of one."""
     stream = StreamChannel()
     echo = FunctionLlm(lambda request: reply(f"You said {request.messages[-1]['content']}."))
 
@@ -44,8 +44,8 @@ async def test_each_subscriber_hears_all_from_when_it_came(database: Path) -> No
     assert await all_of(everything) == []
 
 
-async def test_a_subscriber_gets_the_whole_delivery(database: Path) -> None:
-    """With the key to recognise a repeated one by."""
+async def test_a_subscriber_gets_complete_deliveries(database: Path) -> None:
+    """With the key by which a repeated one is recognised."""
     stream = StreamChannel()
 
     async with Engine.open(database, model=ScriptedLlm([reply("Hello.")]), channels=[stream]) as engine:
@@ -57,8 +57,8 @@ async def test_a_subscriber_gets_the_whole_delivery(database: Path) -> None:
     assert delivery == Delivery("Hello.", conversation.id, turn=1, ordinal=1, key=f"{conversation.id}/2")
 
 
-async def test_a_slow_subscriber_holds_nobody_up() -> None:
-    """One that takes nothing at all delays neither the deliveries nor those who are quick."""
+async def test_a_slow_subscriber_delays_nobody() -> None:
+    """A subscriber that reads nothing delays neither the deliveries nor other subscribers."""
     stream = StreamChannel()
     quick, still = stream.subscribe(memory=2), stream.subscribe(memory=2)
     heard: list[str] = []
@@ -74,8 +74,8 @@ async def test_a_slow_subscriber_holds_nobody_up() -> None:
     assert await all_of(still) == ["4", "5"]
 
 
-async def test_a_slow_subscriber_is_told_what_it_missed() -> None:
-    """Once, by number, in a sentence; then it goes on with what is left."""
+async def test_a_slow_subscriber_learns_how_many_it_missed() -> None:
+    """Once, with the number and a sentence; then it continues with the rest."""
     stream = StreamChannel()
     slow = stream.subscribe(memory=3)
     for number in range(1, 8):
@@ -91,8 +91,8 @@ async def test_a_slow_subscriber_is_told_what_it_missed() -> None:
     assert [(await anext(slow)).text for _ in range(3)] == ["5", "6", "7"]
 
 
-async def test_a_subscriber_waits_for_what_comes() -> None:
-    """Without busy waiting, and it can give up waiting without losing anything."""
+async def test_a_subscriber_waits_without_polling() -> None:
+    """And can stop waiting without losing a delivery."""
     stream = StreamChannel()
     subscription = stream.subscribe()
     waiting = asyncio.ensure_future(anext(subscription))
@@ -107,8 +107,8 @@ async def test_a_subscriber_waits_for_what_comes() -> None:
     assert (await again).text == "1"
 
 
-async def test_who_left_gets_nothing_more() -> None:
-    """A subscription that was closed ends, and one that nobody holds any more is forgotten."""
+async def test_a_closed_subscription_gets_nothing_more() -> None:
+    """It ends, and a subscription that is no longer referenced is collected."""
     stream = StreamChannel()
     with stream.subscribe() as left:
         await stream.deliver(said(1))
@@ -124,7 +124,7 @@ async def test_who_left_gets_nothing_more() -> None:
 
 
 @pytest.mark.parametrize("memory", [0, -1, 1.5, "2", None])
-async def test_a_memory_that_holds_nothing_is_refused(memory: Any) -> None:
-    """In a sentence, when it is asked for."""
+async def test_a_memory_without_room_is_refused(memory: Any) -> None:
+    """In one sentence, when the subscription is made."""
     with pytest.raises(ConfigurationError, match="at least one delivery"):
         StreamChannel().subscribe(memory=memory)

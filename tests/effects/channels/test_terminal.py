@@ -23,9 +23,7 @@ EXACT = [
 ]
 
 
-async def test_what_is_said_stands_on_stdout_to_the_byte(
-    database: Path, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
+async def test_deliveries_are_printed_to_the_byte(database: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     """B3, S20: quotes, backslashes, line breaks, emoji and text that looks like JSON, in order; and nothing else, not
     what the model thinks."""
     llm = ScriptedLlm([calls(*(call("talk", text=text) for text in EXACT)), reply("All said.")])
@@ -36,8 +34,8 @@ async def test_what_is_said_stands_on_stdout_to_the_byte(
     assert capfdbinary.readouterr().out == "".join(f"{text}\n" for text in EXACT).encode()
 
 
-async def test_it_stands_beside_other_channels(database: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """S20: what another channel gets is also displayed, also when that one fails."""
+async def test_it_works_beside_other_channels(database: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """S20: what another channel gets is also displayed, even if that one fails."""
 
     def breaks(delivery: Delivery) -> None:
         raise RuntimeError("no loudspeaker")
@@ -50,8 +48,8 @@ async def test_it_stands_beside_other_channels(database: Path, capfd: pytest.Cap
     assert capfd.readouterr().out == "Hello.\n"
 
 
-async def test_what_a_model_says_never_commands_a_terminal() -> None:
-    """Escape codes and other control characters are left out."""
+async def test_control_characters_are_left_out() -> None:
+    """A model cannot send commands to the terminal."""
     output = io.StringIO()
 
     await TerminalChannel(output).deliver(said("\x1b[2J\x1b]0;title\x07red\x1b[31m\x00 \x07plain"))
@@ -60,8 +58,8 @@ async def test_what_a_model_says_never_commands_a_terminal() -> None:
 
 
 @pytest.mark.parametrize(("encoding", "shown"), [("utf-8", "é 🙂\n"), ("latin-1", "é ?\n"), ("ascii", "? ?\n")])
-async def test_what_an_encoding_does_not_know_is_a_question_mark(encoding: str, shown: str) -> None:
-    """It is no reason to fail, or nothing behind it would ever be delivered."""
+async def test_a_character_outside_the_encoding_is_a_question_mark(encoding: str, shown: str) -> None:
+    """It is not an error: otherwise no later text would ever be delivered."""
     output = io.TextIOWrapper(io.BytesIO(), encoding=encoding, newline="\n")
 
     await TerminalChannel(output).deliver(said("é 🙂"))
@@ -71,7 +69,7 @@ async def test_what_an_encoding_does_not_know_is_a_question_mark(encoding: str, 
 
 
 async def test_an_output_without_an_encoding_takes_any_text() -> None:
-    """All that is needed of it is that it can be written to."""
+    """The output only needs to be writable."""
 
     class Collector:
         text = ""
@@ -89,8 +87,8 @@ async def test_an_output_without_an_encoding_takes_any_text() -> None:
     assert output.text == "é 🙂\n"
 
 
-async def test_an_output_that_is_closed_fails_the_delivery(database: Path) -> None:
-    """B4: the turn goes on, and watchers are told; what was said is still in the outbox."""
+async def test_a_closed_output_fails_the_delivery(database: Path) -> None:
+    """B4: the turn goes on, watchers learn of it, and the text stays in the outbox."""
     output = io.StringIO()
     output.close()
 

@@ -37,7 +37,7 @@ HELLO = Delivery("Hello.", "c", turn=1, ordinal=1, key="c/2")
 
 
 def test_the_signature_is_that_of_the_standard() -> None:
-    """What the standard's own libraries are tested with: id, time, body and secret, and the signature of these."""
+    """The example with which the standard's own libraries are tested: id, time, body, secret and signature."""
     secret = WebhookSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 
     headers = secret.headers("msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}')
@@ -46,7 +46,7 @@ def test_the_signature_is_that_of_the_standard() -> None:
 
 
 async def test_a_delivery_is_posted_and_signed() -> None:
-    """S20: as JSON, byte for byte (B3), under an id that comes from its key; signed over id, time and body."""
+    """S20: as JSON, byte for byte (B3), with an id made from its key; id, time and body are signed."""
     noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
     delivery = Delivery("\n".join(EXACT), "a.b\r\nx: y", turn=3, ordinal=2, key="a.b\r\nx: y/7", origin="other")
     with Receiver() as receiver:
@@ -59,8 +59,8 @@ async def test_a_delivery_is_posted_and_signed() -> None:
     assert post.headers["webhook-signature"] == signature(KEY, post.headers, post.body)
 
 
-async def test_a_receiver_that_knows_another_secret_refuses() -> None:
-    """And the one who posts notices."""
+async def test_a_receiver_with_another_secret_refuses() -> None:
+    """The refusal is a failed delivery."""
     with Receiver() as receiver, pytest.raises(NotTaken, match=r"^The channel webhook got the answer 401\.$"):
         await WebhookChannel(receiver.url, OTHER_SECRET).deliver(HELLO)
 
@@ -68,8 +68,8 @@ async def test_a_receiver_that_knows_another_secret_refuses() -> None:
 
 
 @pytest.mark.parametrize("status", [307, 404, 410, 429, 500, 503])
-async def test_any_answer_but_2xx_says_that_it_was_not_taken(status: int) -> None:
-    """Redirects are not followed: what is signed for one address goes to no other."""
+async def test_any_answer_but_2xx_is_a_failure(status: int) -> None:
+    """Redirects are not followed: a post signed for one receiver goes to no other."""
     with Receiver([status]) as receiver, pytest.raises(NotTaken, match=str(status)):
         await WebhookChannel(receiver.url, SECRET).deliver(HELLO)
 
@@ -85,8 +85,9 @@ async def test_any_answer_but_2xx_says_that_it_was_not_taken(status: int) -> Non
     ],
     ids=["no end", "not packed", "no chunk"],
 )
-async def test_an_answer_of_2xx_says_that_it_is_taken_whatever_follows(answer: bytes) -> None:
-    """Whoever takes it and then stammers gets it once, and not for ever. What follows is not read: it may be long."""
+async def test_an_answer_of_2xx_is_a_success_whatever_its_body(answer: bytes) -> None:
+    """Otherwise a receiver whose body is broken would get the delivery for ever. The body is not read, as it may be
+    long."""
 
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -101,8 +102,8 @@ async def test_an_answer_of_2xx_says_that_it_is_taken_whatever_follows(answer: b
     assert fault is None
 
 
-async def test_a_password_in_the_url_stands_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
-    """It is sent as the receiver wants it; httpx tells its log the URL."""
+async def test_a_password_in_the_url_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """It is sent as Basic authentication; httpx logs the URL."""
     caplog.set_level("DEBUG")
     caplog.set_level("DEBUG", "httpx")  # whatever litellm has set in this process
     with Receiver([500]) as receiver:
@@ -115,8 +116,8 @@ async def test_a_password_in_the_url_stands_in_no_log(caplog: pytest.LogCaptureF
     assert "HTTP Request" in caplog.text and "sesame" not in caplog.text and login not in caplog.text
 
 
-async def test_nobody_at_the_address_is_an_error() -> None:
-    """What httpx raises says that it was not delivered."""
+async def test_a_refused_connection_is_an_error() -> None:
+    """The error of httpx means that it was not delivered."""
     with Receiver() as receiver:
         pass
 
@@ -124,9 +125,9 @@ async def test_nobody_at_the_address_is_an_error() -> None:
         await WebhookChannel(receiver.url, SECRET).deliver(HELLO)
 
 
-async def test_it_is_posted_again_until_it_is_taken_and_in_order(database: Path) -> None:
-    """B4, S20: a 500 is told to watchers and tried again under the same id; what was said later waits behind it, while
-    another channel has it already; the turn does not wait."""
+async def test_it_is_posted_again_until_it_is_taken(database: Path) -> None:
+    """B4, S20: a 500 is shown to watchers, and the post is repeated with the same id; later texts wait behind it, while
+    another channel has them already; the turn does not wait."""
     clock = ManualClock(datetime(2026, 3, 1, 12, tzinfo=UTC))
     other = RecordingChannel()
     llm = ScriptedLlm([calls(call("talk", text="a"), call("talk", text="b")), reply("…")])
@@ -151,8 +152,8 @@ async def test_it_is_posted_again_until_it_is_taken_and_in_order(database: Path)
     assert list(receiver.taken.values()) == ["a", "b"]
 
 
-async def test_a_receiver_that_does_not_answer_is_given_up(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The turn does not wait for it, and the outbox keeps the delivery."""
+async def test_a_receiver_that_does_not_answer_times_out(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The turn does not wait for it, and the delivery stays in the outbox."""
     monkeypatch.setattr(attempt, "ATTEMPT", 0.3)
     with Receiver([None]) as receiver:
         channel = WebhookChannel(receiver.url, SECRET)
@@ -165,8 +166,8 @@ async def test_a_receiver_that_does_not_answer_is_given_up(database: Path, monke
     assert (turn.status, left.target, left.attempts) == ("completed", "webhook", 1)
 
 
-async def test_what_was_not_taken_is_posted_by_the_next_process(database: Path) -> None:
-    """S13, B9: under the same id, once; a delivery that was taken is not posted again."""
+async def test_the_next_process_posts_what_was_not_taken(database: Path) -> None:
+    """S13, B9: with the same id, once; a delivery that was taken is not posted again."""
     with Receiver([204, 500]) as receiver:
         channel = WebhookChannel(receiver.url, SECRET)
         llm = ScriptedLlm([calls(call("talk", text="a"), call("talk", text="b")), reply("…")])
@@ -184,8 +185,8 @@ async def test_what_was_not_taken_is_posted_by_the_next_process(database: Path) 
 
 @pytest.mark.faults
 def test_a_killed_process_loses_no_post() -> None:
-    """S13, B9, S20: killed at each boundary, with a real receiver that stays: whatever was said arrives in order, each
-    under an id of its own; a repeated post has the id of the first."""
+    """S13, B9, S20: the process is killed at each boundary, with a real receiver that stays: everything that was said
+    arrives in order, each text with its own id; a repeated post has the id of the first."""
     said = [call("talk", text="a"), call("talk", text="a"), reply("…")]
 
     def say(request: Any) -> Any:
@@ -228,8 +229,8 @@ def test_a_killed_process_loses_no_post() -> None:
         7,
     ],
 )
-def test_a_url_that_is_none_is_refused(url: Any) -> None:
-    """When the channel is made, in a sentence."""
+def test_an_invalid_url_is_refused(url: Any) -> None:
+    """In one sentence, when the channel is made."""
     with pytest.raises(ConfigurationError, match="begins with https:// or http://"):
         WebhookChannel(url, SECRET)
 
@@ -247,16 +248,16 @@ def test_a_url_that_is_none_is_refused(url: Any) -> None:
         b"",
     ],
 )
-def test_a_secret_that_is_none_is_refused(secret: Any) -> None:
-    """In a sentence that does not tell it."""
+def test_an_invalid_secret_is_refused(secret: Any) -> None:
+    """In one sentence that does not repeat it."""
     with pytest.raises(ConfigurationError) as refused:
         WebhookChannel("https://example.com/", secret)
 
     assert refused.value.sentence == "The secret of a webhook is whsec_ and base64 of 24 to 64 bytes."
 
 
-async def test_a_certificate_that_nobody_signed_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is posted over https to a server that does not prove who it is."""
+async def test_an_untrusted_certificate_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is posted over https to a server that cannot prove its identity."""
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     with Receiver(https=True) as receiver, pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
         await WebhookChannel(receiver.url, SECRET).deliver(HELLO)
@@ -264,8 +265,8 @@ async def test_a_certificate_that_nobody_signed_is_not_trusted(monkeypatch: pyte
     assert receiver.posts == []
 
 
-async def test_a_certificate_that_is_trusted_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The usual variable names authorities of one's own."""
+async def test_a_trusted_certificate_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The usual environment variable names additional authorities."""
     monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
     with Receiver(https=True) as receiver:
         await WebhookChannel(receiver.url.replace("https:", "HTTPS:"), SECRET).deliver(HELLO)

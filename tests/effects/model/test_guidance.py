@@ -1,4 +1,4 @@
-"""What a request tells the model of how to reach its user, and what it is reminded of in passing."""
+"""How a request tells the model to reach its user, and of what it reminds the model."""
 
 import json
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ def system_of(request: ModelRequest) -> str:
 async def requests_of(
     database: Path, policy: Policy, tools: Iterable[Any], answers: Iterable[Any] = (), said: Iterable[str] = ("Hi",)
 ) -> list[ModelRequest]:
-    """What a model was sent in a conversation under these rules."""
+    """The requests to the model in a conversation with this policy."""
     llm = ScriptedLlm(answers or [reply("Hello.")])
     async with Engine.open(database, model=llm, tools=tools) as engine:
         conversation = await engine.create(policy=policy, system="You are kind.")
@@ -45,12 +45,10 @@ async def requests_of(
 
 
 class TestGuidance:
-    """Case S18."""
+    """S18: the system message says how to use the speaking tools."""
 
     @pytest.mark.parametrize("name", ["respond_to_user", "speak_to_user", "talk"])
-    async def test_where_the_tool_is_offered_the_system_message_tells_how_to_use_it(
-        self, database: Path, name: str
-    ) -> None:
+    async def test_an_offered_tool_is_explained(self, database: Path, name: str) -> None:
         """S18: it names the occasions, says that plain text is not delivered, and asks for no markup."""
         (request,) = await requests_of(database, presets.assistant(), [name, work])
         system = system_of(request)
@@ -59,8 +57,8 @@ class TestGuidance:
         assert f"Call {name} " in system
         assert [word for word in (*OCCASIONS, "Plain text", "not delivered", "markup") if word not in system] == []
 
-    async def test_where_it_is_not_offered_nothing_is_told(self, database: Path) -> None:
-        """S18: nor is it of a tool of the host that has the same name."""
+    async def test_a_tool_that_is_not_offered_is_not_explained(self, database: Path) -> None:
+        """S18: nor is a tool of the application that has the same name."""
 
         @tool(acts=("speech",))
         async def respond_to_user(words: str) -> Speech:
@@ -72,7 +70,7 @@ class TestGuidance:
         assert system_of(request) == "You are kind."
 
     async def test_a_profile_can_switch_it_off(self, database: Path) -> None:
-        """S18: the one that holds in this turn."""
+        """S18: the profile of this turn."""
         profiles = (Profile(name="quiet", prompt="Be brief.", guidance=False), Profile(name="other"))
         policy = presets.assistant().model_copy(update={"profiles": profiles})
 
@@ -81,7 +79,7 @@ class TestGuidance:
         assert system_of(request) == "You are kind.\n\nBe brief."
 
     async def test_its_words_are_a_setting(self, database: Path) -> None:
-        """S18: a host words it; `{tool}` is the name of the tool, and other braces are left alone."""
+        """S18: an application can word it; `{tool}` is the name of the tool, and other braces are unchanged."""
         texts = Texts(how_to_respond='Use {tool}, as in {"text": "Hi"}.', how_to_talk="")
         policy = presets.assistant().model_copy(update={"texts": texts})
 
@@ -90,7 +88,7 @@ class TestGuidance:
         assert system_of(request) == 'You are kind.\n\nUse speak_to_user, as in {"text": "Hi"}.'
 
     async def test_a_plain_request_is_without_it(self, database: Path) -> None:
-        """J20: the system prompt and the message, nothing more: no tool is offered there."""
+        """J20: no tool is offered there."""
         policy = presets.assistant().model_copy(update={"plain_retry": 1, "empty": Empty(in_a_row=1)})
         answers = [call("work"), reply(""), reply(""), reply("Hello.")]
 
@@ -98,8 +96,8 @@ class TestGuidance:
 
         assert [system_of(request) == "You are kind." for request in requests] == [False, False, False, True]
 
-    async def test_requests_go_on_from_one_another(self, database: Path) -> None:
-        """Also the last of a turn, in which no tool may be called: every request begins with all of the one before."""
+    async def test_each_request_begins_with_the_previous_one(self, database: Path) -> None:
+        """Also the last of a turn, in which no tool may be called."""
         policy = RESPONDING.model_copy(update={"limits": Limits(requests=2)})
         answers = [call("respond_to_user", text="A"), reply("B"), call("work"), reply("C")]
 
@@ -111,11 +109,11 @@ class TestGuidance:
 
 
 class TestReminders:
-    """What the model is told in passing, with the real tools."""
+    """What the model is reminded of, with the real tools."""
 
-    async def test_a_text_where_a_claim_is_wanted_is_answered_by_a_reminder(self, database: Path) -> None:
+    async def test_a_text_without_a_claim_leads_to_a_reminder(self, database: Path) -> None:
         """S10: first respond_to_user, then mark_work_complete; twice at most; in no transcript, update or later turn;
-        then the turn ends with the text to fall back to."""
+        then the turn ends with the fallback text."""
         llm = ScriptedLlm([reply("One."), reply("Two."), reply("Three.")])
         tools = ["respond_to_user", "mark_work_complete"]
         async with Engine.open(database, model=llm, tools=tools) as engine:
@@ -148,7 +146,7 @@ class TestReminders:
         assert [contents.count("Go on, or claim.") for contents in sent] == [0, 1, 0, 0, 0]
 
     async def test_a_reminder_names_the_tool_as_it_is_offered(self, database: Path) -> None:
-        """S10, S16: under its other name."""
+        """S10, S16: by its other name."""
         claim = call("mark_work_complete", summary="Done.")
 
         requests = await requests_of(
@@ -159,8 +157,8 @@ class TestReminders:
         expected = (TEXTS.nudge, TEXTS.answer_missing)
         assert told == [text.replace("respond_to_user", "speak_to_user") for text in expected]
 
-    async def test_a_claim_with_nothing_said_is_asked_for_the_answer_once(self, database: Path) -> None:
-        """S17: the answer, once given, is what is delivered; no summary is made up."""
+    async def test_a_claim_without_an_answer_leads_to_a_reminder(self, database: Path) -> None:
+        """S17: the answer, once given, is delivered; no summary is made up."""
         channel = RecordingChannel()
         claim = call("mark_work_complete", summary="Read it.")
         llm = ScriptedLlm([claim, calls(call("respond_to_user", text="A"), claim)])
@@ -171,7 +169,7 @@ class TestReminders:
         assert [request.messages[-1]["content"] == TEXTS.answer_missing for request in llm.requests] == [False, True]
         assert (turn.reply, channel.texts) == ("A", ["A"])
 
-    async def test_it_is_asked_for_once_only(self, database: Path) -> None:
+    async def test_there_is_one_reminder_of_a_missing_answer(self, database: Path) -> None:
         """S17: a model that claims again ends its turn."""
         claim = call("mark_work_complete", summary="Read it.")
 
@@ -180,7 +178,7 @@ class TestReminders:
         assert len(requests) == 2
 
     async def test_the_next_turn_shows_what_the_user_heard(self, database: Path) -> None:
-        """S19: the call with its words and its result stand in the history, so the model knows what was said."""
+        """S19: the call with its words and its result is in the history, so the model knows what was said."""
         finish = call("mark_work_complete", summary="Done.")
         answers = [call("respond_to_user", text="A"), finish, call("respond_to_user", text="B"), finish]
 

@@ -1,5 +1,5 @@
-"""Every request is one that providers take, over a real socket to a server that refuses what they refuse; and every
-answer is read, or fails."""
+"""Every request is valid for every provider, over a real socket to a strict server; and every answer is read, or
+fails."""
 
 import asyncio
 import json
@@ -57,19 +57,19 @@ async def look(at: str) -> list[str | Image]:
 
 
 def model_at(server: OpenAiServer, name: str = "openai/test") -> LiteLlm:
-    """The model that the server plays."""
+    """The model whose provider is this server."""
     return LiteLlm(name, api_base=server.url, api_key="test")
 
 
 def shown_in(message: Body) -> list[str]:
-    """The parts of a message as the server got it: its texts, and the URLs of its images."""
+    """The parts of a message as the server received it: its texts, and the URLs of its images."""
     content = message["content"]
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
     return [part["text"] if part["type"] == "text" else part["image_url"]["url"] for part in parts]
 
 
 def roles(body: Body) -> list[str]:
-    """Who speaks in a request, in order."""
+    """The roles of a request's messages, in order."""
     return [message["role"] for message in body["messages"]]
 
 
@@ -77,12 +77,12 @@ def roles(body: Body) -> list[str]:
 
 
 def asks(text: Any = "Hello") -> Body:
-    """A person's message."""
+    """A user's message."""
     return {"role": "user", "content": text}
 
 
 def made(call_id: str = "Ab3456789", name: str = "find_table", arguments: str = "{}") -> Body:
-    """The model's call."""
+    """A call of the model."""
     function = {"name": name, "arguments": arguments}
     return {
         "role": "assistant",
@@ -92,12 +92,12 @@ def made(call_id: str = "Ab3456789", name: str = "find_table", arguments: str = 
 
 
 def gave(call_id: str = "Ab3456789", content: Any = "Sakura") -> Body:
-    """A tool's result."""
+    """A result of a tool."""
     return {"role": "tool", "tool_call_id": call_id, "content": content}
 
 
 def spoke(text: str = "Well.") -> Body:
-    """The model's text."""
+    """A text of the model."""
     return {"role": "assistant", "content": text}
 
 
@@ -135,10 +135,10 @@ REFUSED: list[tuple[str, str, tuple[Body, ...], tuple[Body, ...]]] = [
 
 
 class TestTheServer:
-    """It is as strict as the strictest provider, or these tests would prove nothing."""
+    """The server is as strict as the strictest provider; otherwise these tests would prove nothing."""
 
-    async def test_it_takes_what_all_of_them_take(self) -> None:
-        """Else a test could pass because everything is refused."""
+    async def test_it_accepts_what_all_providers_accept(self) -> None:
+        """Otherwise a test could pass because everything is refused."""
         async with OpenAiServer([says("Hi.")]) as server:
             answer = await model_at(server).complete(ModelRequest("openai/test", SOUND, (OFFER,)), lambda _: None)
 
@@ -147,11 +147,11 @@ class TestTheServer:
     @pytest.mark.parametrize(
         ("name", "messages", "tools"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED]
     )
-    async def test_it_refuses_what_one_of_them_refuses(
+    async def test_it_refuses_what_one_provider_refuses(
         self, name: str, messages: tuple[Body, ...], tools: tuple[Body, ...]
     ) -> None:
-        """P35: malformed arguments, illegal names, repeated ids, calls without a list of tools, and the rest. Sent by
-        hand, since litellm mends a few of these on the way."""
+        """P35: malformed arguments, illegal names, repeated ids, calls without a list of tools, and more. Sent by hand,
+        since litellm mends some of these on the way."""
         body = {"model": name, "messages": messages, **({"tools": tools} if tools else {})}
         async with (
             OpenAiServer([says("It got through.")]) as server,
@@ -167,12 +167,13 @@ class TestTheServer:
 # --- P35
 
 
-class TestToolsThatAreGone:
-    """P35: a tool that is gone stays readable in the history but is not offered."""
+class TestRemovedTools:
+    """P35: a removed tool stays readable in the history but is not offered."""
 
     @pytest.mark.parametrize("left", [[], [look]], ids=["none is left", "another is left"])
     async def test_a_conversation_outlives_its_tools(self, database: Path, left: list[Any]) -> None:
-        """The database is opened again without the tool; no provider refuses the history, and it cannot be called."""
+        """The database is opened again without the tool; no provider refuses the history, and the tool cannot be
+        called."""
         async with (
             OpenAiServer([calls(FIND), says("There is one."), says("As I said.")]) as server,
             Engine.open(database, model=model_at(server), tools=[find_table]) as engine,
@@ -193,8 +194,8 @@ class TestToolsThatAreGone:
             assert last["tool_choice"] == "none"
             assert "no longer available" in last["tools"][0]["function"]["description"]
 
-    async def test_a_call_of_a_tool_that_is_gone_is_told_so(self, database: Path) -> None:
-        """The model remembers it from the history and calls it all the same."""
+    async def test_a_call_of_a_removed_tool_is_an_error(self, database: Path) -> None:
+        """The model remembers the tool from the history and calls it nevertheless."""
         async with (
             OpenAiServer([calls(FIND), says("One."), calls(FIND), says("I cannot look.")]) as server,
             Engine.open(database, model=model_at(server), tools=[find_table]) as engine,
@@ -214,8 +215,8 @@ class TestToolsThatAreGone:
 class TestNeighbours:
     """P35: consecutive messages of one role are merged."""
 
-    async def test_after_a_failure_both_messages_go_out_as_one(self, database: Path) -> None:
-        """Nobody answered the first, so the person speaks twice in a row."""
+    async def test_messages_around_a_failure_become_one(self, database: Path) -> None:
+        """Nobody answered the first."""
         async with (
             OpenAiServer([fails(400), says("Both.")]) as server,
             Engine.open(database, model=model_at(server)) as engine,
@@ -229,8 +230,8 @@ class TestNeighbours:
             ["One", "Two", data_url("image/png", PNG)]
         ]
 
-    async def test_queued_messages_go_out_as_one(self, database: Path) -> None:
-        """Said while the model was busy, they begin the next turn together."""
+    async def test_queued_messages_become_one(self, database: Path) -> None:
+        """Sent while the model was busy, they begin the next turn together."""
         async with (
             OpenAiServer([hangs("Wait "), says("All.")]) as server,
             Engine.open(database, model=model_at(server), policy=Policy(when_busy="queue")) as engine,
@@ -247,8 +248,8 @@ class TestNeighbours:
             assert server.requests[1]["messages"] == [asks("One"), spoke("Wait "), asks("Two\n\nThree")]
 
     @pytest.mark.parametrize("name", ["openai/test", "mistral/mistral-small"])
-    async def test_after_a_cancelled_tool_the_next_message_is_taken(self, database: Path, name: str) -> None:
-        """P6: the result of the cancelled call stands directly before it, which a model of Mistral does not take."""
+    async def test_a_message_after_a_cancelled_tool_is_accepted(self, database: Path, name: str) -> None:
+        """P6: the result of the cancelled call stands directly before it, which a model of Mistral refuses."""
         gate = Gate()
 
         @tool
@@ -273,10 +274,10 @@ class TestNeighbours:
 
 
 class TestImages:
-    """P35: images pass in a person's messages and in tools' results."""
+    """P35: images pass in users' messages and in results of tools."""
 
-    async def test_images_of_people_pass(self, database: Path) -> None:
-        """As URLs and as files, with a text and without one, and in every later request."""
+    async def test_images_of_users_pass(self, database: Path) -> None:
+        """As URLs and as files, with and without a text, and in every later request."""
         async with (
             OpenAiServer([says("A menu."), says("Two.")]) as server,
             Engine.open(database, model=model_at(server)) as engine,
@@ -294,7 +295,7 @@ class TestImages:
 
     @pytest.mark.parametrize("name", ["openai/test", "mistral/pixtral-mistral"])
     async def test_images_of_tools_pass(self, database: Path, name: str) -> None:
-        """Behind the last result of their round, under the name and the id of the call that they belong to."""
+        """Behind the last result of their round, with the name and the id of their call."""
         round_ = calls(("look", {"at": "door"}), ("find_table", {"cuisine": "Sushi"}), ("look", {"at": "menu"}))
         async with (
             OpenAiServer([round_, says("I see.")]) as server,
@@ -319,8 +320,8 @@ class TestImages:
             data_url("image/png", PNG),
         ]
 
-    async def test_nobody_fetches_an_image_from_here(self, database: Path) -> None:
-        """An address goes to the provider as it is: fetched here, it could name what only this machine reaches."""
+    async def test_images_are_not_fetched_here(self, database: Path) -> None:
+        """A URL is passed to the provider unchanged: fetched here, it could name what only this machine can reach."""
         visits: list[str] = []
 
         async def visit(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -340,8 +341,8 @@ class TestImages:
         assert visits == []
 
 
-async def test_what_a_model_gets_wrong_is_sent_back_made_valid(database: Path) -> None:
-    """P35, P29: malformed arguments, an illegal name and repeated ids, all in one response; the server takes the next
+async def test_what_a_model_gets_wrong_is_corrected(database: Path) -> None:
+    """P35, P29: malformed arguments, an illegal name and repeated ids, all in one response; the server accepts the next
     request, and the transcript keeps what the model wrote."""
     wrong = calls(("find_table", '{"cuisine": '), ("x:find table", {}), FIND, ids=["call:0", "call:0", ""])
     async with (
@@ -360,13 +361,13 @@ async def test_what_a_model_gets_wrong_is_sent_back_made_valid(database: Path) -
     assert [message.error for message in said[2:5]] == [True, True, False]
 
 
-class TestOtherDialects:
-    """What litellm makes of a request for providers that do not speak OpenAI's protocol, by its own functions."""
+class TestOtherProtocols:
+    """What litellm's own functions make of a request for providers with another protocol."""
 
     @given(messages=MESSAGES)
     def test_anthropic_gets_roles_in_turn_and_results_first(self, messages: list[Message]) -> None:
-        """Its rules: user and assistant in turn, each call answered at the beginning of the next message, no blank
-        text, images as bytes or addresses."""
+        """User and assistant alternate, each call is answered at the beginning of the next message, no text is blank,
+        and images are bytes or URLs."""
         load_litellm()
         translate = resolve_name("litellm.litellm_core_utils.prompt_templates.factory:anthropic_messages_pt")
         request = build(user(), *messages, model="anthropic/claude-test")
@@ -384,7 +385,7 @@ class TestOtherDialects:
 
     @given(messages=MESSAGES)
     def test_gemini_gets_every_image(self, messages: list[Message]) -> None:
-        """As bytes or as addresses, in order."""
+        """As bytes or as URLs, in order."""
         load_litellm()
         translate = resolve_name("litellm.llms.vertex_ai.gemini.transformation:_gemini_convert_messages_with_history")
         request = build(user(), *messages, model="gemini/gemini-test")
@@ -420,14 +421,13 @@ def _source(block: Body) -> str:
 
 
 class TestSilence:
-    """P30: empty content after tools goes by the policy, and a malformed response is a failure, never silence."""
+    """P30: after tools empty content is handled by the policy, and a malformed response is a failure, never silence."""
 
     @pytest.mark.parametrize(
         "empty", [says(), says(""), says(" \n"), streams({"content": None}), streams({"content": []})]
     )
-    async def test_an_empty_answer_after_tools_ends_in_the_policy_s_words(self, database: Path, empty: Reply) -> None:
-        """However often the model is asked once more: the person gets a sentence, and the turn says that it is
-        incomplete."""
+    async def test_empty_answers_after_tools_end_with_the_policy_s_text(self, database: Path, empty: Reply) -> None:
+        """However often the model is asked again: the user gets a sentence, and the turn says that it is incomplete."""
 
         def script(body: Body) -> Reply:
             return empty if "tool" in roles(body) else calls(FIND)
@@ -469,7 +469,8 @@ class TestSilence:
 
     @pytest.mark.parametrize("malformed", [case[1] for case in MALFORMED], ids=[case[0] for case in MALFORMED])
     async def test_a_malformed_response_is_a_failure(self, database: Path, malformed: Reply) -> None:
-        """After tools too: the turn fails with one sentence, nothing of the response is said, and it goes on."""
+        """Also after tools: the turn fails with one sentence, nothing of the response is delivered, and the
+        conversation goes on."""
         async with (
             OpenAiServer([calls(FIND), malformed, says("Better.")]) as server,
             Engine.open(database, model=model_at(server), tools=[find_table], policy=AT_ONCE) as engine,
@@ -486,7 +487,7 @@ class TestSilence:
         assert again.reply == "Better."
 
     async def test_a_malformed_response_is_tried_again(self, database: Path) -> None:
-        """P11: it may be a proxy's bad moment."""
+        """P11: it may be a temporary fault of a proxy."""
         async with (
             OpenAiServer([streams({"content": 7}), says("Here.")]) as server,
             Engine.open(database, model=model_at(server), policy=QUICK) as engine,
@@ -528,7 +529,7 @@ class TestContentOfEveryShape:
         ],
     )
     async def test_a_text_is_read_in_every_shape(self, database: Path, name: str, contents: tuple[Any, ...]) -> None:
-        """The same reply, and the same when its tokens are put together."""
+        """The reply is the same, and so are its joined tokens."""
         script = [streams(*({"content": content} for content in contents))]
         async with OpenAiServer(script) as server, Engine.open(database, model=model_at(server, name)) as engine:
             conversation = await engine.create()
@@ -548,7 +549,7 @@ class TestContentOfEveryShape:
 
     @pytest.mark.parametrize("name", ["openai/test", "mistral/mistral-small"])
     async def test_thinking_among_the_parts_is_kept_apart(self, database: Path, name: str) -> None:
-        """Models that reason send their thoughts as parts of the content."""
+        """Some models send their thinking as parts of the content."""
         thoughts = [
             {"type": "thinking", "thinking": [{"type": "text", "text": "Hm, "}, {"type": "text", "text": "yes."}]}
         ]
@@ -563,7 +564,7 @@ class TestContentOfEveryShape:
         assert (turn.reply, answer.thinking) == ("Hello, you.", "Hm, yes.")
 
     async def test_arguments_as_an_object_are_read_like_their_json(self, database: Path) -> None:
-        """Some servers send the arguments of a call so."""
+        """Some servers send the arguments of a call in this way."""
         function = {"name": "find_table", "arguments": {"cuisine": "寿司"}}
         call = {"index": 0, "id": "a", "type": "function", "function": function}
         async with (
@@ -577,8 +578,8 @@ class TestContentOfEveryShape:
         assert turn.reply == "Found."
         assert (said[1].tool_calls[0].arguments, said[2].text) == ('{"cuisine": "寿司"}', "寿司 at 6:30 PM")
 
-    def test_parts_are_told_apart(self) -> None:
-        """What is said and what is thought, in order; a refusal is said."""
+    def test_text_and_thinking_are_separated(self) -> None:
+        """In order; a refusal counts as text."""
         parts = [{"type": "reasoning", "text": "a"}, "b", {"type": "refusal", "refusal": "c"}, {"type": "image_url"}]
 
         assert read_parts(parts) == ("bc", "a")
@@ -588,11 +589,11 @@ class TestContentOfEveryShape:
 
 
 class TestACancelInBackoff:
-    """P9: cancel in backoff, new message, one more failure → never two requests in flight; the old timer changes
-    nothing."""
+    """P9: after a cancel in backoff, a new message and one more failure, there are never two requests in flight; the
+    old timer changes nothing."""
 
     async def test_the_old_timer_changes_nothing(self, database: Path) -> None:
-        """It would have been due before the new one, which is awaited here: three requests, one after the other."""
+        """It would be due before the new one, which is awaited here: three requests, one after the other."""
         policy = Policy(retry=Retry(base=0.2, factor=1.0))
         async with (
             OpenAiServer([fails(500), fails(500), says("Here.")]) as server,

@@ -1,4 +1,4 @@
-"""The channel that speaks: real processes, and files that can be listened to."""
+"""The channel that speaks: with real processes, and files that can be listened to."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ from ....support.voices import (
 
 
 class Ends:
-    """What a channel told of the ends of its texts."""
+    """What a channel reported at the end of each text."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, str]] = []
         self.threads: set[int] = set()
 
     def __call__(self, delivery: Delivery, outcome: str) -> None:
-        """Take it down."""
+        """Record it."""
         self.told.append((delivery.text, outcome))
         self.threads.add(threading.get_ident())
 
 
 def spoken_in(folder: Path) -> list[str]:
-    """What `WRITES` made of the deliveries, in their order."""
+    """The texts that the voice `WRITES` wrote, in the order of the deliveries."""
     return [file.read_text() for file in sorted(folder.iterdir())]
 
 
 class TestRealVoices:
-    """Each voice that is here, into files."""
+    """Each voice of this machine, into files."""
 
     @pytest.mark.parametrize("name", [ESPEAK, PYTTSX3])
     async def test_what_is_said_can_be_heard(self, name: str, tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ class TestRealVoices:
         assert often[0] > 20 * once[0]
 
     def test_a_file_that_cannot_be_written_is_a_failure(self, tmp_path: Path) -> None:
-        """pyttsx3 writes in a thread of its own; what fails there ends the process with a reason."""
+        """pyttsx3 writes in a thread of its own; an error there ends the process with a reason."""
         voice = voice_that_works(PYTTSX3, tmp_path)
 
         fault = voices.speak(voice.start(tmp_path / "nowhere" / "spoken.wav"), WORDS)
@@ -113,8 +113,8 @@ class TestRealVoices:
 
         assert spoken_in(tmp_path) == ["The table is booked, see here."]
 
-    async def test_nothing_stands_on_stdout(self, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-        """What a voice prints is no part of what is said."""
+    async def test_nothing_is_printed(self, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+        """What a voice prints is not passed on."""
         channel = SpeechChannel(into=tmp_path, voices=[any_voice_that_works(tmp_path)])
 
         await channel.deliver(said(WORDS))
@@ -123,8 +123,8 @@ class TestRealVoices:
         assert capfdbinary.readouterr().out == b""
 
     @pytest.mark.parametrize("name", [ESPEAK, PYTTSX3])
-    async def test_without_a_loudspeaker_it_fails_and_says_so(self, name: str, tmp_path: Path) -> None:
-        """Also where the program itself ends as if all had gone well."""
+    async def test_without_a_loudspeaker_it_fails_with_a_reason(self, name: str, tmp_path: Path) -> None:
+        """Also if the program itself ends with the exit code of success."""
         voice = voice_that_works(name, tmp_path)
         if not voices.which(ESPEAK) or not plays_nothing():
             pytest.skip("somebody would hear it")
@@ -138,14 +138,14 @@ class TestRealVoices:
         assert ends.told == [("Nobody hears this.", "failed")]
 
 
-class TestTheEngineSpeaks:
+class TestInAnEngine:
     """As one of the channels of a conversation."""
 
     async def test_it_speaks_in_order_and_displays(
         self, database: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
     ) -> None:
-        """S20, B2: each delivery is spoken without its markup, in order, beside the event loop, and displayed as it
-        is."""
+        """S20, B2: each delivery is spoken without its markup, in order, outside of the event loop, and displayed
+        unchanged."""
         ends = Ends()
         channels = [SpeechChannel(into=tmp_path, on_end=ends, voices=[WRITES]), TerminalChannel()]
         llm = ScriptedLlm([calls(call("talk", text="**One**"), call("talk", text="Two")), reply("Thinking.")])
@@ -163,8 +163,8 @@ class TestTheEngineSpeaks:
         assert all(file.name.startswith(conversation.id) for file in files)
         assert capfd.readouterr().out == "**One**\nTwo\n"
 
-    async def test_it_holds_nobody_up(self, database: Path, tmp_path: Path) -> None:
-        """B2, B4: a text that takes long, or a voice that hangs, is taken over at once, and the turn goes on."""
+    async def test_a_slow_voice_does_not_delay_the_turn(self, database: Path, tmp_path: Path) -> None:
+        """B2, B4: a text is taken over at once, also if its voice is slow or hangs."""
         channel = SpeechChannel(into=tmp_path, voices=[HANGS])
         llm = ScriptedLlm([calls(call("talk", text="a"), call("talk", text="b")), reply("…")])
 
@@ -177,8 +177,8 @@ class TestTheEngineSpeaks:
         assert turn.status == "completed"
         assert still_speaking
 
-    def test_what_was_not_taken_over_is_spoken_by_the_next_process(self, database: Path, tmp_path: Path) -> None:
-        """S13, B9: the process dies while the channel takes a delivery over; the next one speaks it, once."""
+    def test_the_next_process_speaks_what_was_not_taken_over(self, database: Path, tmp_path: Path) -> None:
+        """S13, B9: the process dies while the channel takes a delivery over; the next process speaks it once."""
 
         def talks(request: Any) -> Any:
             answers = sum(message["role"] == "assistant" for message in request.messages)
@@ -209,9 +209,8 @@ class TestTheEngineSpeaks:
 class TestSpeaking:
     """The channel itself, with programs as voices."""
 
-    async def test_it_falls_silent_at_once(self, tmp_path: Path) -> None:
-        """The text that is spoken is cut off with all that its voice started, what waits is dropped, and what comes
-        later is spoken."""
+    async def test_stop_silences_it_at_once(self, tmp_path: Path) -> None:
+        """The voice is terminated with its child processes, waiting texts are dropped, and later ones are spoken."""
         ends = Ends()
         pids = tmp_path / "pids"
         starts = program(
@@ -235,8 +234,8 @@ class TestSpeaking:
         assert stopped == [True, False]
         await until(lambda: not _lives(int(pids.read_text())))
 
-    async def test_a_voice_that_cannot_is_followed_by_the_next(self, tmp_path: Path) -> None:
-        """The same text, whether the first one fails, is not there, or writes nothing although it says it did."""
+    async def test_after_a_voice_that_fails_the_next_one_speaks(self, tmp_path: Path) -> None:
+        """The same text, whether the first voice fails, is missing, or writes nothing although it reports success."""
         silent = program("pass", "silent")
         missing = voices.Voice("missing", (str(tmp_path / "missing"),))
         complains = program("print('error: no device', file=sys.stderr)", "complains")
@@ -251,8 +250,11 @@ class TestSpeaking:
         assert (tmp_path / "c-1.wav").read_text() == "a"
         assert list(tmp_path.glob("*.part")) == []
 
-    async def test_where_no_voice_can_it_is_told(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-        """In the log, with what each voice complains of, and to `on_end`; what comes next is tried again."""
+    async def test_a_text_that_no_voice_can_speak_is_reported(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """When no voice works: in the log, with the error of each voice, and to `on_end`; the next text is tried
+        again."""
         ends = Ends()
         missing = voices.Voice("missing", (str(tmp_path / "missing"),))
         complains = program("sys.exit('one\\n\\x1b[31mno ' + 'lib ' * 200)", "complains")
@@ -274,10 +276,10 @@ class TestSpeaking:
         assert complaint.startswith("no lib lib ")
         assert len(complaint) == voices.LONGEST_FAULT
 
-    async def test_a_voice_that_could_not_is_told_of_where_another_one_speaks(
+    async def test_a_failed_voice_is_logged_if_another_one_speaks(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """On the level debug: it was spoken, and in another voice than before."""
+        """On the level debug: the text was spoken, but with another voice."""
         caplog.set_level("DEBUG", "turnwise.channels")
         complains = program("print('error: no device\\nbye', file=sys.stderr)", "complains")
 
@@ -287,8 +289,8 @@ class TestSpeaking:
 
         assert caplog.messages == ["The channel speech speaks with writes. complains: error: no device"]
 
-    async def test_a_voice_that_raises_ends_nothing_but_its_own_try(self, tmp_path: Path) -> None:
-        """Whatever it raises: the next one has its turn, and what waits in the line is spoken."""
+    async def test_an_error_of_a_voice_ends_only_its_own_attempt(self, tmp_path: Path) -> None:
+        """Whatever it raises, the next voice is tried, and later texts are spoken."""
         impossible = voices.Voice("impossible", ("a\0b",))
         ends = Ends()
         channel = SpeechChannel(into=tmp_path, on_end=ends, voices=[impossible, WRITES])
@@ -302,7 +304,7 @@ class TestSpeaking:
         assert ends.told == [("a", "spoken"), ("b", "spoken")]
 
     async def test_without_a_thread_it_is_not_taken_over(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """It comes again, and what comes then is spoken."""
+        """The delivery is repeated later, and is then spoken."""
 
         def no_thread(thread: threading.Thread) -> None:
             raise RuntimeError("can't start new thread")
@@ -319,8 +321,8 @@ class TestSpeaking:
         assert (tmp_path / "c-1.wav").read_text() == "a"
 
     @pytest.mark.parametrize("text", ["[[h@'loU]]", "[[[h@'loU]]]", "a [[[[ b"])
-    async def test_no_brackets_reach_a_voice_that_it_would_take_for_sounds(self, text: str, tmp_path: Path) -> None:
-        """espeak-ng reads what stands behind `[[` as sounds; the words of a text stay words."""
+    async def test_no_text_is_taken_for_phonemes(self, text: str, tmp_path: Path) -> None:
+        """espeak-ng reads phonemes behind `[[`; the words of a text stay words."""
         channel = SpeechChannel(into=tmp_path, voices=[WRITES])
 
         await channel.deliver(said(text))
@@ -330,8 +332,8 @@ class TestSpeaking:
         assert "[[" not in given
         assert given.replace(" ", "") == text.replace(" ", "")
 
-    async def test_a_voice_that_hangs_is_cut_off(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """After so long that no text takes it."""
+    async def test_a_voice_that_hangs_is_terminated(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """After a time in which any text would be spoken."""
         monkeypatch.setattr(voices, "TIMEOUT", 0.1)
         channel = SpeechChannel(into=tmp_path, voices=[HANGS, WRITES])
 
@@ -340,8 +342,8 @@ class TestSpeaking:
 
         assert (tmp_path / "c-1.wav").read_text() == "a"
 
-    async def test_where_there_is_nothing_to_say_nothing_is_started(self, tmp_path: Path) -> None:
-        """An empty delivery has been spoken as soon as its turn comes."""
+    async def test_an_empty_text_starts_no_voice(self, tmp_path: Path) -> None:
+        """It counts as spoken as soon as its turn comes."""
         ends = Ends()
         channel = SpeechChannel(into=tmp_path, on_end=ends, voices=[BREAKS])
 
@@ -351,8 +353,8 @@ class TestSpeaking:
 
         assert ends.told == [("---\n\n***", "spoken")]
 
-    def test_it_goes_on_when_the_event_loop_is_over(self, tmp_path: Path) -> None:
-        """A host may run one loop after the other; whoever is gone is not told, and nobody is disturbed by it."""
+    def test_it_goes_on_after_the_event_loop_is_closed(self, tmp_path: Path) -> None:
+        """An application may run one loop after the other; a closed loop receives no report."""
         ends = Ends()
         may_end = tmp_path / "may end"
         waits = program(
@@ -369,7 +371,7 @@ class TestSpeaking:
         assert ends.told == []
 
     async def test_a_key_never_leads_out_of_the_folder(self, tmp_path: Path) -> None:
-        """Whatever ids an imported conversation has."""
+        """Whatever the id of an imported conversation is."""
         channel = SpeechChannel(into=tmp_path / "spoken", voices=[WRITES])
 
         await channel.deliver(Delivery("a", "../../x", 1, 1, key="../../x\0/1"))
@@ -377,8 +379,8 @@ class TestSpeaking:
 
         assert [file.read_text() for file in (tmp_path / "spoken").iterdir()] == ["a"]
 
-    async def test_a_model_may_put_it_in_words_for_the_ear(self, tmp_path: Path) -> None:
-        """S20: a rewrite by a model; what markup it leaves is taken out, and the order is kept."""
+    async def test_a_model_can_reword_a_text(self, tmp_path: Path) -> None:
+        """S20: remaining markup is removed, and the order is kept."""
         slow = asyncio.get_running_loop().create_future()
         llm = ScriptedLlm([slow, reply("And *milk*.")])
         channel = SpeechChannel(into=tmp_path, reword=Rewording(llm), voices=[WRITES])
@@ -394,10 +396,10 @@ class TestSpeaking:
         assert "| rice | tea |" in llm.requests[0].messages[0]["content"]
 
     @pytest.mark.parametrize("answer", [failure("server_error"), reply(" "), reply("```\n```"), "hangs"])
-    async def test_without_other_words_the_markup_is_taken_out(
+    async def test_a_failed_rewording_leaves_the_text_without_markup(
         self, answer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """S20: it falls back to the plain removal, whatever becomes of the model."""
+        """S20: whatever the model does."""
         monkeypatch.setattr(speech, "REWORDING", 0.05 if answer == "hangs" else 10.0)
         answers = [asyncio.get_running_loop().create_future() if answer == "hangs" else answer]
         channel = SpeechChannel(into=tmp_path, code="", reword=Rewording(ScriptedLlm(answers)), voices=[WRITES])
@@ -408,8 +410,8 @@ class TestSpeaking:
         assert spoken_in(tmp_path) == ["Rice"]
 
     @pytest.mark.parametrize("answer", [None, 7, ["Rice"]])
-    async def test_what_is_no_text_is_not_spoken(self, answer: Any, tmp_path: Path) -> None:
-        """A host's function may return anything, and what comes next is spoken all the same."""
+    async def test_a_rewording_that_is_not_a_text_is_not_used(self, answer: Any, tmp_path: Path) -> None:
+        """The application's function may return anything, and later texts are still spoken."""
         channel = SpeechChannel(into=tmp_path, reword=lambda text: asyncio.sleep(0, answer), voices=[WRITES])
 
         for ordinal, text in enumerate(["**Rice**", "**Tea**"], start=1):
@@ -418,8 +420,8 @@ class TestSpeaking:
 
         assert spoken_in(tmp_path) == ["Rice", "Tea"]
 
-    async def test_half_a_rewording_is_not_spoken(self, tmp_path: Path) -> None:
-        """P41: a model that was cut off leaves the rest of the text unsaid."""
+    async def test_a_truncated_rewording_is_not_used(self, tmp_path: Path) -> None:
+        """P41: the rest of the text would not be heard."""
         cut_off = replace(reply("Take the first"), finish_reason="length")
         channel = SpeechChannel(into=tmp_path, reword=Rewording(ScriptedLlm([cut_off])), voices=[WRITES])
 
@@ -428,7 +430,7 @@ class TestSpeaking:
 
         assert spoken_in(tmp_path) == ["Take the first pill."]
 
-    async def test_whatever_a_function_of_a_hosts_raises_the_next_text_is_spoken(self, tmp_path: Path) -> None:
+    async def test_whatever_a_rewording_raises_the_next_text_is_spoken(self, tmp_path: Path) -> None:
         """Not every exception is an `Exception`."""
 
         class Halt(BaseException):
@@ -447,7 +449,7 @@ class TestSpeaking:
         assert spoken_in(tmp_path) == ["Rice", "Tea"]
 
     async def test_a_text_that_has_ended_cannot_be_stopped(self, tmp_path: Path) -> None:
-        """`stop` tells whether anything was heard, also while the end is told."""
+        """`stop` returns whether anything was being spoken, also during the report of the end."""
         stopped: list[bool] = []
         channel = SpeechChannel(into=tmp_path, on_end=lambda *_: stopped.append(channel.stop()), voices=[WRITES])
 
@@ -457,8 +459,8 @@ class TestSpeaking:
 
         assert stopped == [False]
 
-    async def test_what_waits_for_other_words_can_be_stopped(self, tmp_path: Path) -> None:
-        """Nobody waits for words that nobody will hear."""
+    async def test_a_text_that_is_being_reworded_can_be_stopped(self, tmp_path: Path) -> None:
+        """Its rewording is cancelled."""
         ends = Ends()
         llm = ScriptedLlm([asyncio.get_running_loop().create_future()])
         channel = SpeechChannel(into=tmp_path, on_end=ends, reword=Rewording(llm), voices=[WRITES])
@@ -470,8 +472,8 @@ class TestSpeaking:
 
         assert ends.told == [("Rice", "stopped")]
 
-    def test_other_words_are_not_waited_for_when_the_event_loop_is_over(self, tmp_path: Path) -> None:
-        """It is spoken as it was written."""
+    def test_a_rewording_is_not_awaited_after_the_loop_is_closed(self, tmp_path: Path) -> None:
+        """The original text is spoken."""
         channel = SpeechChannel(into=tmp_path, reword=lambda text: asyncio.sleep(60, "Never"), voices=[WRITES])
 
         asyncio.run(channel.deliver(said("Rice", 1)))
@@ -479,8 +481,8 @@ class TestSpeaking:
 
         assert spoken_in(tmp_path) == ["Rice"]
 
-    def test_what_nobody_would_await_is_not_taken(self) -> None:
-        """A callback that never runs would be missed too late."""
+    def test_a_coroutine_function_is_refused_as_on_end(self) -> None:
+        """Nobody would await it, and that would be noticed too late."""
 
         async def ends(delivery: Delivery, outcome: str) -> None:
             """Tell somebody."""
@@ -499,7 +501,7 @@ class TestSpeaking:
     def test_without_any_voice_it_cannot_be_made(
         self, platform: str, wanted: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A host learns at once what to install: on Linux pyttsx3 alone says nothing."""
+        """The sentence says what to install: on Linux pyttsx3 alone cannot speak."""
         monkeypatch.setattr(voices.sys, "platform", platform)
         monkeypatch.setattr(voices, "find_spec", lambda name: None)
         monkeypatch.setattr(voices, "which", lambda name: None)
@@ -518,7 +520,7 @@ def _lives(pid: int) -> bool:
 
 
 class TestMarkup:
-    """S20: plain removal."""
+    """S20: markup is removed from what is spoken."""
 
     @pytest.mark.parametrize(
         ("text", "spoken"),
@@ -549,17 +551,17 @@ class TestMarkup:
             ("", ""),
         ],
     )
-    def test_what_is_left_is_what_one_would_say(self, text: str, spoken: str) -> None:
-        """Emphasis, headings, lists, quotes, code, links, addresses, tables, rules, HTML; what is no markup stays."""
+    def test_only_the_words_are_left(self, text: str, spoken: str) -> None:
+        """Emphasis, headings, lists, quotes, code, links, URLs, tables, rules and HTML; anything else stays."""
         assert make_speakable(text) == spoken
 
-    def test_what_stands_for_code_is_for_the_host_to_say(self) -> None:
+    def test_the_application_chooses_the_text_for_code(self) -> None:
         """In the language of its users."""
         assert make_speakable("```\nx\n```", code="Siehe Bildschirm.") == "Siehe Bildschirm."
 
     @given(st.text(alphabet=st.sampled_from("ab *_`~#->[]()!|\\<>&;:/.1\n"), max_size=60))
     def test_words_are_never_lost_outside_of_markup(self, text: str) -> None:
-        """Whatever is said, it does not fail, and a line of plain words beside it comes out as it is."""
+        """Any text beside a line of plain words leaves that line unchanged."""
         spoken = make_speakable(f"Plain words.\n\n{text}")
 
         assert spoken.startswith("Plain words.")
@@ -567,6 +569,6 @@ class TestMarkup:
     @pytest.mark.parametrize(
         "piece", ["*a ", "_a", "[a](", "![]", "<a", "<!--", "|", "- ", "> ", "`", " ", "&a", "\\*", "[](a(b"]
     )
-    def test_the_time_it_takes_grows_with_the_text(self, piece: str) -> None:
-        """Hostile repetitions of any mark end; where the time grew with the square, this would take minutes."""
+    def test_the_time_is_proportional_to_the_length(self, piece: str) -> None:
+        """Hostile repetitions of any mark end; with quadratic time this would take minutes."""
         make_speakable(piece * 20_000)

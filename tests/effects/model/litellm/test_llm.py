@@ -1,4 +1,4 @@
-"""Models are asked through litellm, over a real socket, and whatever goes wrong comes back as one typed failure."""
+"""Models are asked through litellm, over a real socket, and every error becomes one typed failure."""
 
 import asyncio
 import copy
@@ -53,12 +53,12 @@ def request(*tools: dict[str, Any], tool_choice: Any = "auto") -> ModelRequest:
 
 
 def model_at(server: OpenAiServer, name: str = "openai/test", **options: Any) -> LiteLlm:
-    """A model that this server plays."""
+    """A model whose provider is this server."""
     return LiteLlm(name, api_base=server.url, api_key=KEY, **options)
 
 
 async def ask(reply: Reply, name: str = "openai/test", **options: Any) -> tuple[ModelAnswer, list[Token]]:
-    """What a model makes of this reply: the answer, and the tokens shown on the way."""
+    """The answer that a model makes of this reply, and the tokens that it shows."""
     shown: list[Token] = []
     async with OpenAiServer([reply]) as server:
         answer = await model_at(server, name, **options).complete(request(WEATHER), shown.append)
@@ -66,7 +66,7 @@ async def ask(reply: Reply, name: str = "openai/test", **options: Any) -> tuple[
 
 
 async def failure_after(reply: Reply, **options: Any) -> LlmFailure:
-    """The failure that this reply ends in."""
+    """The failure that this reply leads to."""
     async with OpenAiServer([reply]) as server:
         with pytest.raises(LlmFailure) as caught:
             await model_at(server, **options).complete(request(WEATHER), lambda _: None)
@@ -74,32 +74,32 @@ async def failure_after(reply: Reply, **options: Any) -> LlmFailure:
     return caught.value
 
 
-class TestAnAnswer:
-    """What a model says arrives whole, and piece by piece before that."""
+class TestAnswers:
+    """An answer arrives complete, and is shown piece by piece before that."""
 
     async def test_a_plain_answer_is_its_text(self) -> None:
-        """One piece, one token, one text."""
+        """A reply of one piece is one token."""
         answer, shown = await ask(says("Hello."))
 
         assert (answer.content, answer.finish_reason, answer.model) == ("Hello.", "stop", "openai/test")
         assert shown == [Token("Hello.")]
 
-    async def test_a_streamed_answer_is_shown_as_it_comes_and_put_together(self) -> None:
-        """The tokens shown, joined, are the text."""
+    async def test_a_streamed_answer_is_shown_and_assembled(self) -> None:
+        """The tokens, joined, are the content."""
         answer, shown = await ask(says("Hel", "lo, ", "you."))
 
         assert shown == [Token("Hel"), Token("lo, "), Token("you.")]
         assert answer.content == "Hello, you."
 
     async def test_thinking_is_kept_apart_from_the_text(self) -> None:
-        """Thoughts are shown as thoughts and are no part of what is said."""
+        """It is shown as thinking, and is not part of the content."""
         answer, shown = await ask(says("Yes.", thinking="Hm, is it?"))
 
         assert (answer.thinking, answer.content) == ("Hm, is it?", "Yes.")
         assert shown == [Token("Hm, is it?", "thinking"), Token("Yes.")]
 
     async def test_sealed_thinking_blocks_come_through_unchanged(self) -> None:
-        """What a provider signed must go back to it as it was, though litellm repeats the text beside the seal."""
+        """The provider wants back exactly what it signed, although litellm repeats the text beside the signature."""
         first, second = ({"type": "thinking", "thinking": text} for text in ("Hm, ", "is it?"))
         seal = {"type": "thinking", "thinking": "Hm, is it?", "signature": "c2VhbA=="}
         unseen = {"type": "thinking", "thinking": "", "signature": "dW5zZWVu"}
@@ -115,7 +115,7 @@ class TestAnAnswer:
 
         assert answer.opaque == (seal, unseen, hidden)
 
-    async def test_calls_are_put_together_from_fragments(self) -> None:
+    async def test_calls_are_assembled_from_fragments(self) -> None:
         """Names, ids and arguments of several calls, beside a text."""
         answer, _ = await ask(
             calls(("find_table", {"party": 2}), ("check_weather", {"day": "today"}), text="Let me see.")
@@ -130,48 +130,48 @@ class TestAnAnswer:
 
     @pytest.mark.parametrize("ids", [("", ""), ("same", "same"), ("", "b")])
     async def test_no_call_is_lost_whatever_its_id(self, ids: tuple[str, str]) -> None:
-        """P29: the provider repeats call ids, or leaves them empty."""
+        """P29: a provider may repeat the ids of calls or leave them empty."""
         answer, _ = await ask(calls(("a", {"x": 1}), ("b", {"y": 2}), ids=ids))
 
         made = [(call.id, call.name, call.arguments) for call in answer.tool_calls]
         assert made == [(ids[0], "a", '{"x": 1}'), (ids[1], "b", '{"y": 2}')]
 
-    async def test_calls_under_one_index_are_told_apart_by_their_ids(self) -> None:
-        """P29: some providers number every call 0."""
+    async def test_calls_under_one_index_are_separated_by_their_ids(self) -> None:
+        """P29: some providers give every call the index 0."""
         answer, _ = await ask(calls(("a", {"x": 1}), ("b", {"y": 2}), indexes=(0, 0)))
 
         assert [(call.name, call.arguments) for call in answer.tool_calls] == [("a", '{"x": 1}'), ("b", '{"y": 2}')]
 
-    async def test_broken_arguments_arrive_as_they_are(self) -> None:
-        """P5: whether they are valid is for the tool registry to say; none at all are an empty object."""
+    async def test_malformed_arguments_are_passed_on(self) -> None:
+        """P5: the tool registry decides whether they are valid. Missing arguments are an empty object."""
         answer, _ = await ask(calls(("a", '{"party": '), ("b", "")))
 
         assert [call.arguments for call in answer.tool_calls] == ['{"party": ', "{}"]
 
-    async def test_an_answer_that_was_cut_off_says_so(self) -> None:
+    async def test_a_truncated_answer_says_so(self) -> None:
         """P41: finish_reason="length" reaches the machine."""
         answer, _ = await ask(says("Once upon a", finish_reason="length"))
 
         assert (answer.content, answer.finish_reason) == ("Once upon a", "length")
 
     async def test_usage_is_what_the_provider_counted(self) -> None:
-        """Tokens in and out; no cost where litellm knows no price."""
+        """Tokens in and out; without a known price there is no cost."""
         answer, _ = await ask(says("Hi", tokens=(120, 7)))
 
         assert answer.usage == Usage(input_tokens=120, output_tokens=7, cost=None)
 
     async def test_the_cost_is_known_for_a_model_with_a_price(self) -> None:
-        """US dollars, from litellm's own price list."""
+        """In US dollars, from litellm's own price list."""
         answer, _ = await ask(says("Hi", tokens=(1_000_000, 1_000_000)), name="openai/gpt-4.1-mini")
 
         assert answer.usage.cost == pytest.approx(2.0)
 
 
-class TestARequest:
-    """What goes over the wire."""
+class TestRequests:
+    """What is sent over the wire."""
 
-    async def test_it_is_sent_once_as_a_stream_with_its_tools(self) -> None:
-        """Messages and tools as they were built, and usage asked for."""
+    async def test_it_is_sent_once_as_a_stream(self) -> None:
+        """With its messages and tools unchanged, and with a request for the usage."""
         async with OpenAiServer([says("Hi")]) as server:
             await model_at(server, temperature=0.5).complete(request(WEATHER, tool_choice="none"), lambda _: None)
 
@@ -180,15 +180,15 @@ class TestARequest:
         assert (sent["tools"], sent["tool_choice"], sent["temperature"]) == ([WEATHER], "none", 0.5)
         assert (sent["stream"], sent["stream_options"]) == (True, {"include_usage": True})
 
-    async def test_without_tools_there_is_no_word_of_a_tool_choice(self) -> None:
-        """P35: providers refuse a choice among nothing."""
+    async def test_without_tools_no_tool_choice_is_sent(self) -> None:
+        """P35: providers refuse a choice among no tools."""
         async with OpenAiServer([says("Hi")]) as server:
             await model_at(server).complete(request(tool_choice="none"), lambda _: None)
 
         assert server.requests[0].keys().isdisjoint({"tools", "tool_choice"})
 
     async def test_it_is_not_changed_by_being_sent(self) -> None:
-        """litellm rewrites tools in place for some providers, and they are everybody's."""
+        """litellm changes tools in place for some providers, and later requests share them."""
         tool = {**WEATHER, "function": {**WEATHER["function"], "parameters": STRICT}}
         asked, before = request(tool), copy.deepcopy(tool)
 
@@ -199,7 +199,7 @@ class TestARequest:
         assert asked.tools == (before,)
 
     async def test_tools_work_without_the_mcp_package_installed(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Some versions of litellm need the package `mcp` for any call with tools; the one in use must not."""
+        """Some versions of litellm need the package `mcp` for any call with tools; the installed one must not."""
         for name in {"mcp", *(name for name in sys.modules if name.startswith("mcp."))}:
             monkeypatch.setitem(sys.modules, name, None)
 
@@ -208,7 +208,8 @@ class TestARequest:
         assert [call.name for call in answer.tool_calls] == ["check_weather"]
 
     async def test_nothing_is_printed(self, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-        """Neither by an answer nor by a failure, where no log is set up: the terminal belongs to the host."""
+        """Neither for an answer nor for a failure, also if logging is not set up: the terminal belongs to the
+        application."""
         monkeypatch.setattr(logging.getLogger(), "handlers", [])
 
         await ask(says("Hi"))
@@ -218,12 +219,12 @@ class TestARequest:
 
         assert capfd.readouterr() == ("", "")
 
-    def test_it_is_a_model(self) -> None:
-        """LiteLlm fills the port."""
+    def test_it_fills_the_port(self) -> None:
+        """A LiteLlm is an Llm."""
         assert isinstance(LiteLlm("openai/test"), Llm)
 
     def test_importing_it_does_not_import_litellm(self) -> None:
-        """A program pays for litellm with its first model call."""
+        """litellm is imported at the first request."""
         program = "import sys, turnwise.effects.model.litellm.llm; sys.exit('litellm' in sys.modules)"
 
         done = subprocess.run([sys.executable, "-c", program])
@@ -278,20 +279,20 @@ REPLIES_THAT_FAIL: list[tuple[str, Reply, FailureKind]] = [
 ]
 
 
-class TestAFailure:
-    """P11: whatever goes wrong has one kind and one sentence."""
+class TestFailures:
+    """P11: every error has one kind and one sentence."""
 
     @pytest.mark.parametrize(
         ("reply", "kind"), [r[1:] for r in REPLIES_THAT_FAIL], ids=[r[0] for r in REPLIES_THAT_FAIL]
     )
-    async def test_it_has_its_kind_after_exactly_one_request(self, reply: Reply, kind: FailureKind) -> None:
-        """P11: by what the provider did, and litellm does not try again by itself (`failure_after` counts)."""
+    async def test_each_reply_has_its_kind_after_one_request(self, reply: Reply, kind: FailureKind) -> None:
+        """P11: litellm does not retry by itself (`failure_after` counts the requests)."""
         failure = await failure_after(reply)
 
         assert (failure.kind, failure.sentence) == (kind, SENTENCES[kind])
 
-    async def test_nobody_there_is_a_network_failure(self) -> None:
-        """A server that has gone refuses the connection."""
+    async def test_a_refused_connection_is_a_network_failure(self) -> None:
+        """The server is gone."""
         async with OpenAiServer() as server:
             model = model_at(server)
 
@@ -300,22 +301,22 @@ class TestAFailure:
 
         assert caught.value.kind == "network"
 
-    async def test_the_wait_that_the_provider_asks_for_is_kept(self) -> None:
-        """Retry-After in seconds."""
+    async def test_a_failure_has_the_wait_that_the_provider_asks_for(self) -> None:
+        """In seconds, from the header `retry-after`."""
         failure = await failure_after(fails(429, retry_after=7))
 
         assert (failure.kind, failure.retry_after) == ("rate_limit", 7.0)
 
     async def test_the_wait_may_be_a_date(self) -> None:
-        """Retry-After as an HTTP date is a wait until then."""
+        """The wait then lasts until that date."""
         later = datetime.now(UTC) + timedelta(seconds=90)
 
         failure = await failure_after(fails(503, retry_after=format_datetime(later, usegmt=True)))
 
         assert failure.retry_after == pytest.approx(90, abs=5)
 
-    async def test_the_provider_s_words_go_to_the_log_without_the_key(self, caplog: pytest.LogCaptureFixture) -> None:
-        """P33: people read one sentence of ours; the log says more, but never a key."""
+    async def test_the_provider_s_message_is_logged_without_the_key(self, caplog: pytest.LogCaptureFixture) -> None:
+        """P33: people read turnwise's own sentence; the log has the message of the provider, but never a key."""
         failure = await failure_after(fails(400, f"The prompt 'my secret diary' of {KEY} is wrong."))
 
         (record,) = [record for record in caplog.records if record.name == "turnwise.model"]
@@ -324,12 +325,12 @@ class TestAFailure:
         assert KEY not in caplog.text
 
 
-class TestTime:
-    """A request ends when it must, and its connection with it."""
+class TestEnding:
+    """A request ends when it must, and so does its connection."""
 
     @pytest.mark.parametrize("pieces", [(), ("Once upon",)], ids=["before the answer", "in the middle of it"])
     async def test_a_cancel_closes_the_connection(self, pieces: tuple[str, ...]) -> None:
-        """P8: the provider sees that nobody listens any more."""
+        """P8: the provider sees that nobody reads any more."""
         heard = asyncio.Event()
         async with OpenAiServer([hangs(*pieces)]) as server:
             task = asyncio.create_task(model_at(server).complete(request(), lambda _: heard.set()))
@@ -342,8 +343,8 @@ class TestTime:
             await server.left()
         assert server.disconnects == 1
 
-    async def test_a_fault_on_this_side_closes_the_connection(self) -> None:
-        """Whoever shows the pieces may fail; the provider is not kept waiting for that."""
+    async def test_an_error_in_show_closes_the_connection(self) -> None:
+        """Whatever the function raises that shows the tokens."""
 
         def break_down(_: Token) -> None:
             raise ZeroDivisionError
@@ -357,7 +358,7 @@ class TestTime:
 
     @pytest.mark.parametrize("pieces", [(), ("Once upon",)], ids=["before the answer", "in the middle of it"])
     async def test_silence_is_a_timeout(self, pieces: tuple[str, ...]) -> None:
-        """A provider that goes quiet is not waited for, and its connection is closed."""
+        """If the provider sends nothing for the given time, the request fails and its connection is closed."""
         load_litellm()
         async with OpenAiServer([hangs(*pieces)]) as server:
             with pytest.raises(LlmFailure) as caught:
@@ -367,7 +368,7 @@ class TestTime:
         assert (caught.value.kind, len(server.requests)) == ("timeout", 1)
 
     async def test_requests_do_not_wait_for_each_other(self) -> None:
-        """One conversation's slow answer is nobody else's."""
+        """A slow answer delays no other conversation."""
         async with OpenAiServer([hangs(), says("Quick.")]) as server:
             slow = asyncio.create_task(model_at(server).complete(request(), lambda _: None))
             await server.asked()
@@ -378,7 +379,7 @@ class TestTime:
         assert quick.content == "Quick."
 
     def test_one_model_serves_one_event_loop_after_another(self) -> None:
-        """A host without a loop of its own starts several in a row."""
+        """An application may run several loops in a row."""
 
         async def talk() -> str:
             answer, _ = await ask(says("Hi"))
@@ -388,11 +389,11 @@ class TestTime:
 
 
 class TestCheck:
-    """What can be known to fail without asking anybody fails at once, in one sentence."""
+    """Faults that can be found without a request are reported at once, in one sentence."""
 
     @pytest.mark.parametrize("name", ["nobody/knows-this", "unknown", ""])
     def test_an_unknown_provider_is_named(self, name: str) -> None:
-        """P33: with an example of how a model is named."""
+        """P33: the sentence has an example of how a model is named."""
         with pytest.raises(ConfigurationError) as caught:
             LiteLlm(name).check()
 
@@ -400,8 +401,8 @@ class TestCheck:
             f"The model '{name}' is not known: name provider and model, as in openai/gpt-4.1-mini."
         )
 
-    def test_what_is_not_a_hosts_to_choose_is_refused(self) -> None:
-        """P33: it would be left out in silence."""
+    def test_reserved_options_are_refused(self) -> None:
+        """P33: they would be ignored silently."""
         with pytest.raises(ConfigurationError) as caught:
             LiteLlm("openai/gpt-4.1-mini", stream=False, num_retries=3, temperature=0.0)
 
@@ -422,13 +423,13 @@ class TestCheck:
         ids=lambda model: model.name,
     )
     def test_a_model_that_may_work_passes(self, model: LiteLlm, monkeypatch: pytest.MonkeyPatch) -> None:
-        """With a key, or of a provider that needs none."""
+        """With a key, or with a provider that needs none."""
         monkeypatch.delenv("OPENAI_API_KEY", raising=False)
 
         model.check()
 
-    def test_a_key_in_the_environment_will_do(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """As the provider's own client would find it."""
+    def test_a_key_in_the_environment_is_enough(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The provider's own client would find it too."""
         monkeypatch.setenv("OPENAI_API_KEY", KEY)
 
         LiteLlm("openai/gpt-4.1-mini").check()

@@ -25,7 +25,7 @@ SEAL = {"type": "thinking", "thinking": "Hm", "signature": "c2VhbA=="}
 
 
 def user(text: str = "Hello", turn: int = 1, images: tuple[Image, ...] = ()) -> Message:
-    """A person's message."""
+    """A user's message."""
     return Message(role="user", text=text, images=images, turn=turn)
 
 
@@ -57,7 +57,7 @@ def build(
     tool_choice: Literal["auto", "none"] = "auto",
     model: str = MODEL,
 ) -> ModelRequest:
-    """The request for this transcript."""
+    """The request for these messages."""
     effect = RequestLlm(effect_id=1, model=model, tool_choice=tool_choice, at=NOON)
     return build_request(effect, system, messages, tools, turn)
 
@@ -102,7 +102,7 @@ TOOLS = st.lists(NAMES, unique=True, max_size=3).map(lambda names: tuple(map(off
 
 
 class TestEveryRequest:
-    """What providers refuse is never sent."""
+    """Nothing is sent that a provider refuses."""
 
     @given(
         messages=MESSAGES,
@@ -119,13 +119,14 @@ class TestEveryRequest:
         tool_choice: Literal["auto", "none"],
         model: str,
     ) -> None:
-        """P35: roles, pairs, ids, names, arguments, images, tools; also where results are lost or in disorder."""
+        """P35: roles, pairs, ids, names, arguments, images and tools are valid, also if results are missing or out of
+        order."""
         request = build(user(), *messages, system=system, tools=tools, tool_choice=tool_choice, model=model)
 
         assert violations(body_of(request)) == []
 
     async def test_what_litellm_makes_of_it_is_not_refused_either(self) -> None:
-        """P35: the same over the wire, with everything awkward in one history; the server would answer 400."""
+        """P35: over the wire, with every awkward case in one history; the server would answer 400."""
         messages = (
             user(),
             assistant("", call("1:2", "x:find", "{"), call("same"), opaque=(SEAL,), thinking="Hm"),
@@ -147,7 +148,7 @@ class TestEveryRequest:
 
     @given(messages=MESSAGES, tools=TOOLS)
     def test_it_is_a_pure_function(self, messages: list[Message], tools: tuple[dict[str, Any], ...]) -> None:
-        """Same arguments, equal requests with equal digests."""
+        """The same arguments give equal requests with equal digests."""
         first, second = (build(user(), *messages, tools=tools) for _ in range(2))
 
         assert first == second
@@ -155,21 +156,21 @@ class TestEveryRequest:
 
 
 class TestMessages:
-    """How each kind of message goes out."""
+    """How each kind of message is sent."""
 
     def test_the_system_prompt_comes_first(self) -> None:
-        """And only if there is one."""
+        """Only if there is one."""
         assert build(user(), system="Be kind.").messages[0] == {"role": "system", "content": "Be kind."}
         assert build(user(), system=" \n").messages == ({"role": "user", "content": "Hello"},)
 
-    def test_a_message_that_says_nothing_is_left_out(self) -> None:
-        """Neither text nor calls: many providers refuse it."""
+    def test_an_empty_message_is_left_out(self) -> None:
+        """Many providers refuse a message with neither text nor calls."""
         request = build(user(), assistant(" \n", thinking="Hm", opaque=(SEAL,)), user(" "))
 
         assert [message["role"] for message in request.messages] == ["user"]
 
     def test_results_stand_behind_their_message_in_call_order(self) -> None:
-        """P4: whatever order they came in, and whatever was said meanwhile."""
+        """P4: in whatever order they came, and whatever was said in between."""
         request = build(user(), assistant("", call("a"), call("b")), result("b", "B"), user("Hurry"), result("a", "A"))
 
         assert [(m["role"], m["content"]) for m in request.messages] == [
@@ -184,13 +185,13 @@ class TestMessages:
         ]
 
     def test_an_error_says_that_it_is_one(self) -> None:
-        """The protocol has no other place for it."""
+        """The protocol has no other place for that."""
         request = build(user(), assistant("", call("a")), result("a", "No table is free.", error=True))
 
         assert request.messages[-1]["content"] == "Error: No table is free."
 
     def test_an_empty_result_says_so(self) -> None:
-        """A tool may have nothing to say, but some providers refuse a result without a text."""
+        """Some providers refuse a result without a text."""
         request = build(user(), assistant("", call("a")), result("a", ""))
 
         assert request.messages[-1]["content"] == "(nothing)"
@@ -199,21 +200,21 @@ class TestMessages:
 class TestNeighbours:
     """P35: consecutive messages of one role are merged, since some providers refuse them."""
 
-    def test_what_a_person_says_in_two_messages_goes_out_as_one(self) -> None:
-        """A turn that failed, a queue that was merged: nobody answered in between."""
+    def test_two_messages_of_the_user_become_one(self) -> None:
+        """After a failed turn or a merged queue nobody answered in between."""
         request = build(user("One"), user("Two"), assistant("Three"), user("Four"))
 
         assert [message["content"] for message in request.messages] == ["One\n\nTwo", "Three", "Four"]
 
     def test_images_keep_their_place_among_the_texts(self) -> None:
-        """Which image belongs to which words is told by the order."""
+        """The order says which image belongs to which text."""
         request = build(user("One", images=(Image.of(PNG),)), user("Two"), user("", images=(Image.of(GIF),)))
 
         (message,) = request.messages
         assert [part["type"] for part in message["content"]] == ["text", "image_url", "text", "image_url"]
 
-    def test_what_the_model_says_twice_goes_out_as_one_with_its_calls(self) -> None:
-        """A reply, and after a nudge that is not part of the history a call."""
+    def test_two_messages_of_the_model_become_one_with_its_calls(self) -> None:
+        """Such as a reply, and a call after a nudge, which is not part of the history."""
         request = build(user(), assistant("Well."), assistant("", call("a")), result("a"))
 
         said = request.messages[1]
@@ -234,8 +235,8 @@ class TestNeighbours:
         assert [message["role"] for message in request.messages[2:]] == ["tool", "tool"]
 
     @pytest.mark.parametrize("model", [MISTRAL, "openrouter/mistralai/Devstral-Small", "azure/Ministral-3B"])
-    def test_a_mistral_model_says_a_word_between_a_result_and_a_person(self, model: str) -> None:
-        """After a cancel nobody spoke in between, which these models take from no host."""
+    def test_a_mistral_model_gets_a_message_between_result_and_user(self, model: str) -> None:
+        """After a cancel there is none, and these models require one at every provider."""
         cancelled = (user(), assistant("", call("a")), result("a", "Cancelled by user", error=True), user("Once more"))
 
         for_mistral, for_others = build(*cancelled, model=model), build(*cancelled)
@@ -245,10 +246,10 @@ class TestNeighbours:
 
 
 class TestImages:
-    """P35: images pass in a person's messages and in results of tools."""
+    """P35: images pass in users' messages and in results of tools."""
 
-    def test_a_person_s_image_stands_behind_the_text(self) -> None:
-        """As parts, in the shape that OpenAI gave them."""
+    def test_an_image_stands_behind_the_text(self) -> None:
+        """As parts, in OpenAI's shape."""
         image = Image.of("https://example.org/menu.jpg")
 
         request = build(user("What is this?", images=(image,)))
@@ -265,7 +266,7 @@ class TestImages:
         assert [part["type"] for part in message["content"]] == ["image_url"]
 
     def test_a_tool_s_images_stand_behind_the_last_result_of_the_round(self) -> None:
-        """OpenAI refuses them in the results; a text says whose they are, by the id that the result has."""
+        """OpenAI refuses them in the results; a text names the tool and the id of the result."""
         messages = (
             assistant("", call("Ab3456789", "look"), call("b"), call("c", "x:look")),
             result("Ab3456789", "The door", images=(Image.of(PNG),)),
@@ -289,9 +290,9 @@ class TestImages:
 
 
 class TestCalls:
-    """Ids, names and arguments as every provider takes them."""
+    """Ids, names and arguments that every provider accepts."""
 
-    def test_what_is_legal_stays_as_it_is(self) -> None:
+    def test_legal_ids_and_names_are_kept(self) -> None:
         """Providers recognise a history that they have seen, and charge less for it."""
         request = build(user(), assistant("", call("Ab3456789", "find_table", '{ "party":2 }')), result("Ab3456789"))
 
@@ -299,14 +300,14 @@ class TestCalls:
         assert (sent["id"], sent["function"]) == ("Ab3456789", {"name": "find_table", "arguments": '{ "party":2 }'})
 
     @pytest.mark.parametrize("arguments", ["", "{", "[]", "null", '"{}"', '{"a": NaN}', '{"a": "\\ud800"}', "[" * 9999])
-    def test_arguments_that_are_no_object_go_out_as_an_empty_one(self, arguments: str) -> None:
-        """What the model wrote stays in the transcript; its result says what was wrong with it."""
+    def test_arguments_that_are_not_an_object_become_an_empty_one(self, arguments: str) -> None:
+        """The transcript keeps what the model wrote, and the result says what was wrong with it."""
         request = build(user(), assistant("", call("a", arguments=arguments)), result("a"))
 
         assert request.messages[1]["tool_calls"][0]["function"]["arguments"] == "{}"
 
     def test_an_id_used_twice_is_renamed_with_its_result(self) -> None:
-        """P29: each result answers the call that it belongs to."""
+        """P29: each result answers its own call."""
         once = "Ab3456789"
         messages = (
             assistant("", call(once, "one")),
@@ -322,10 +323,8 @@ class TestCalls:
         assert (first_result["content"], second_result["content"]) == ("1", "2")
 
     @given(MESSAGES, MESSAGES)
-    def test_what_was_sent_stays_as_it_was_while_the_history_grows(
-        self, before: list[Message], after: list[Message]
-    ) -> None:
-        """A provider's cache holds only what is equal from the beginning on: what was answered, that is."""
+    def test_the_beginning_of_a_growing_history_is_unchanged(self, before: list[Message], after: list[Message]) -> None:
+        """A provider's cache holds only equal beginnings."""
         asked = (user(), *before, user("Well?"))
         old = build(*asked, turn=9).messages
 
@@ -333,8 +332,8 @@ class TestCalls:
 
         assert new[: len(old)] == old
 
-    def test_a_name_is_made_legal_in_the_offer_and_in_the_calls_alike(self) -> None:
-        """The model recognises what it called."""
+    def test_a_name_is_made_legal_in_definitions_and_calls_alike(self) -> None:
+        """The model recognises the tool that it called."""
         request = build(user(), assistant("", call("a", "x:find")), result("a"), tools=(offer("x:find"),))
 
         called = request.messages[1]["tool_calls"][0]["function"]["name"]
@@ -342,7 +341,7 @@ class TestCalls:
 
     @given(st.text())
     def test_every_name_has_a_legal_one(self, name: str) -> None:
-        """A legal name is its own."""
+        """A legal name is unchanged."""
         legal = legal_name(name)
 
         assert LEGAL_NAME.fullmatch(legal)
@@ -350,12 +349,12 @@ class TestCalls:
 
     @given(st.lists(NAMES, unique=True))
     def test_different_names_stay_different(self, names: list[str]) -> None:
-        """Two tools never become one."""
+        """Two tools never get the same name."""
         assert len(set(map(legal_name, names))) == len(names)
 
 
 class TestTools:
-    """What is offered."""
+    """The tools that are offered."""
 
     def test_tools_are_offered_as_they_are_defined(self) -> None:
         """With the choice that the machine made."""
@@ -363,14 +362,14 @@ class TestTools:
 
         assert (request.tools, request.tool_choice) == ((offer("find_table"),), "none")
 
-    def test_a_tool_that_is_gone_is_listed_as_gone_when_none_is_left(self) -> None:
-        """P35: some providers refuse a history with calls and no list of tools; none of these may be called."""
+    def test_a_removed_tool_is_listed_if_no_tool_is_left(self) -> None:
+        """P35: some providers refuse a history with calls and no list of tools; the listed tool cannot be called."""
         request = build(user(), assistant("", call("a"), call("b"), call("c", "x:y")), result("a"))
 
         assert [tool["function"]["name"] for tool in request.tools] == ["find_table", legal_name("x:y")]
         assert request.tool_choice == "none"
 
-    def test_a_tool_that_is_gone_is_not_offered_beside_others(self) -> None:
+    def test_a_removed_tool_is_not_offered_beside_others(self) -> None:
         """P35: it stays readable in the history."""
         request = build(user(), assistant("", call("a", "gone")), result("a"), tools=(offer("find_table"),))
 
@@ -378,14 +377,14 @@ class TestTools:
         assert request.messages[1]["tool_calls"][0]["function"]["name"] == "gone"
 
     def test_without_tools_nothing_is_listed(self) -> None:
-        """A history without calls needs none."""
+        """A history without calls needs no list."""
         assert build(user(), assistant("Hi"), user()).tools == ()
 
 
 class TestThinking:
-    """Sealed thoughts go back to who sealed them, within the turn, and to nobody else."""
+    """Sealed thinking goes back to the model that sealed it, within the turn, and to no other."""
 
-    def test_they_go_back_unchanged_within_the_turn(self) -> None:
+    def test_it_is_sent_unchanged_within_the_turn(self) -> None:
         """The provider checks its seal."""
         request = build(user(), assistant("", call("a"), opaque=(SEAL,), thinking="Hm"), result("a"))
 
@@ -393,8 +392,8 @@ class TestThinking:
         assert request.messages[1]["reasoning_content"] == "Hm"
 
     @pytest.mark.parametrize("elsewhere", [{"turn": 2}, {"model": "openai/other"}, {"opaque": ()}])
-    def test_elsewhere_they_are_dropped(self, elsewhere: dict[str, Any]) -> None:
-        """In a later turn, to another model, or where there is no seal."""
+    def test_it_is_dropped_elsewhere(self, elsewhere: dict[str, Any]) -> None:
+        """In a later turn, for another model, and without a seal."""
         spoken = {"opaque": (SEAL,), "thinking": "Hm", **elsewhere}
 
         request = build(user(), assistant("", call("a"), **spoken), result("a"))
@@ -403,7 +402,7 @@ class TestThinking:
 
 
 class TestTheDigest:
-    """A request is known again by 32 hex digits."""
+    """A request is identified by 32 hex digits."""
 
     @pytest.mark.parametrize(
         "other",
@@ -415,12 +414,12 @@ class TestTheDigest:
             ModelRequest("openai/other", build(user()).messages),
         ],
     )
-    def test_another_request_has_another_one(self, other: ModelRequest) -> None:
+    def test_another_request_has_another_digest(self, other: ModelRequest) -> None:
         """Whatever differs."""
         assert request_digest(other) != request_digest(build(user()))
 
-    def test_it_does_not_hang_on_the_order_of_keys(self) -> None:
-        """Nor on the process: it is written down and compared years later."""
+    def test_it_does_not_depend_on_the_order_of_keys(self) -> None:
+        """Nor on the process: digests are stored and compared years later."""
         request = ModelRequest("m", ({"content": "ü", "role": "user"},))
 
         assert request_digest(request) == request_digest(ModelRequest("m", ({"role": "user", "content": "ü"},)))

@@ -1,4 +1,4 @@
-"""The tools by which a model reaches its user: `respond_to_user`, `mark_work_complete` and `talk`, over the engine."""
+"""The tools by which a model reaches its user, `respond_to_user`, `mark_work_complete` and `talk`, in an engine."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ REFUSED = '{"success": false, "error": "text is required"}'
 
 
 def respond(text: str) -> Any:
-    """The model says something for the end of the turn."""
+    """The model speaks for the end of the turn."""
     return call("respond_to_user", text=text)
 
 
@@ -42,7 +42,7 @@ def complete(summary: str = "All is done.", **fields: Any) -> Any:
 
 
 def talk(message: str) -> Any:
-    """The model says something now."""
+    """The model speaks at once."""
     return call("talk", message=message)
 
 
@@ -62,40 +62,40 @@ TOOLS = ("respond_to_user", "mark_work_complete", "talk", work, save)
 
 
 @dataclass
-class Scene:
-    """A conversation whose model follows a script, and what went out to its user."""
+class Dialogue:
+    """A conversation whose model follows a script, and what its user received."""
 
     conversation: Conversation
     channel: RecordingChannel
     llm: ScriptedLlm
 
     async def says(self, text: str = "Hi") -> Turn:
-        """The user says this; how the turn ended."""
+        """The user sends a message; returns how the turn ended."""
         return await self.conversation.send(text)
 
     async def heard(self) -> list[str]:
-        """What reached the user, once all has that is to: deliveries go out when the turn has ended."""
+        """What has reached the user, once all deliveries are made: they are made after the end of the turn."""
         count = sum(len(turn.deliveries) for turn in await self.conversation.turns())
         await until(lambda: len(self.channel.texts) >= count)
         return self.channel.texts
 
     async def results(self) -> list[str]:
-        """What the model read of its calls, oldest first."""
+        """The results of the model's calls, oldest first."""
         return results(await self.conversation.transcript())
 
     async def errors(self) -> list[bool]:
-        """Which of the calls came to an error."""
+        """Which of the calls have an error result."""
         return [message.error for message in await self.conversation.transcript() if message.role == "tool"]
 
 
 @asynccontextmanager
-async def scene(
+async def begin(
     database: Path, policy: Policy, answers: Iterable[Any], tools: Iterable[Any] = TOOLS
-) -> AsyncIterator[Scene]:
-    """A conversation under these rules, whose model gives these answers."""
+) -> AsyncIterator[Dialogue]:
+    """A conversation with this policy, whose model gives these answers."""
     llm, channel = ScriptedLlm(answers), RecordingChannel()
     async with Engine.open(database, model=llm, tools=tools, channels=[channel]) as engine:
-        yield Scene(await engine.create(policy=policy, system="You are kind."), channel, llm)
+        yield Dialogue(await engine.create(policy=policy, system="You are kind."), channel, llm)
         llm.assert_finished()
 
 
@@ -107,11 +107,12 @@ def entered(name: str, arguments: object, *tools: Any, policy: Policy = RESPONDI
 
 
 class TestRespondToUser:
-    """What is said for the end of the turn (seed 000)."""
+    """Seed 000: speaking for the end of the turn."""
 
     async def test_what_is_said_is_delivered_once(self, database: Path) -> None:
-        """S1: trimmed, apart from `final_content`; the result is JSON, and does not say that the user has it yet."""
-        async with scene(database, RESPONDING, [respond(" \n A "), calls(complete("Done."), text="Saying A.")]) as it:
+        """S1: trimmed, apart from `final_content`; the result is JSON, and does not say that the user has it
+        already."""
+        async with begin(database, RESPONDING, [respond(" \n A "), calls(complete("Done."), text="Saying A.")]) as it:
             turn = await it.says()
 
             assert await it.heard() == ["A"]
@@ -121,17 +122,17 @@ class TestRespondToUser:
             assert told == [{"success": True, "message": words} for words in (TEXTS.recorded_last, TEXTS.claimed)]
 
     @pytest.mark.parametrize(("keep", "words"), [("last", TEXTS.recorded_last), ("each", TEXTS.recorded)])
-    async def test_the_result_tells_what_becomes_of_it(self, database: Path, keep: str, words: str) -> None:
-        """S1, S3: of several, the last is delivered or each."""
+    async def test_the_result_says_what_will_be_delivered(self, database: Path, keep: str, words: str) -> None:
+        """S1, S3: of several speeches, the last or each."""
         policy = RESPONDING.model_copy(update={"speech": SpeechRules(keep=keep)})
-        async with scene(database, policy, [calls(respond("A"), complete())]) as it:
+        async with begin(database, policy, [calls(respond("A"), complete())]) as it:
             await it.says()
 
             assert json.loads((await it.results())[0]) == {"success": True, "message": words}
 
-    async def test_a_refusal_reads_as_json(self, database: Path) -> None:
-        """S7: in the request, too, where other errors are marked as such."""
-        async with scene(database, RESPONDING, [respond(""), calls(respond("A"), complete())]) as it:
+    async def test_a_refusal_is_json(self, database: Path) -> None:
+        """S7: also in the request, where other errors are marked as such."""
+        async with begin(database, RESPONDING, [respond(""), calls(respond("A"), complete())]) as it:
             await it.says()
 
             assert it.llm.requests[1].messages[-1]["content"] == REFUSED
@@ -145,24 +146,24 @@ class TestRespondToUser:
     ) -> None:
         """S3: in call order, in one response or in several."""
         policy = RESPONDING.model_copy(update={"speech": SpeechRules(keep=keep)})
-        async with scene(database, policy, answers) as it:
+        async with begin(database, policy, answers) as it:
             turn = await it.says()
 
             assert await it.heard() == heard
             assert turn.user_response == "\n\n".join(heard)
 
     async def test_the_turn_goes_on_beside_work(self, database: Path) -> None:
-        """S4: what was said beside a work tool is not erased before completion, nor delivered before it."""
-        async with scene(database, RESPONDING, [calls(respond("A"), call("work")), complete()]) as it:
+        """S4: what was said beside a work tool is neither lost before completion nor delivered before it."""
+        async with begin(database, RESPONDING, [calls(respond("A"), call("work")), complete()]) as it:
             turn = await it.says()
 
             assert (await it.heard(), turn.user_response) == (["A"], "A")
             assert [message["role"] for message in it.llm.requests[1].messages][-3:] == ["assistant", "tool", "tool"]
 
     async def test_what_was_said_in_this_turn_is_the_reply(self, database: Path) -> None:
-        """S5: said in request 1, claimed alone in request 3; what an earlier turn said is never used again."""
+        """S5: said in request 1, claimed alone in request 3; what was said in an earlier turn is never used again."""
         first, second = [respond("A"), call("work"), complete()], [complete(), complete("Nothing to say.")]
-        async with scene(database, RESPONDING, [*first, *second]) as it:
+        async with begin(database, RESPONDING, [*first, *second]) as it:
             said, silent = await it.says("One"), await it.says("Two")
 
             assert (said.user_response, said.reply) == ("A", "A")
@@ -170,10 +171,10 @@ class TestRespondToUser:
             assert await it.heard() == ["A", "Nothing to say."]
 
     async def test_a_late_status_text_is_not_delivered(self, database: Path) -> None:
-        """S6: the readback is delivered, and the text that happened to come last never."""
+        """S6: the readback is delivered, and a text that happens to come last is not."""
         status = "Work was already marked complete. The thread is saved."
         answers = [respond("First tweet. Second tweet."), calls(complete("Read it aloud."), text=status)]
-        async with scene(database, RESPONDING, answers) as it:
+        async with begin(database, RESPONDING, answers) as it:
             turn = await it.says("Read me it")
 
             assert await it.heard() == ["First tweet. Second tweet."]
@@ -183,8 +184,8 @@ class TestRespondToUser:
         "arguments", [{"text": ""}, {"text": " \n\t"}, {"text": 7}, {}, {"text": None}, {"text": ["A"]}], ids=str
     )
     async def test_without_a_text_it_fails(self, database: Path, arguments: dict[str, Any]) -> None:
-        """S7: "", blanks, a number, missing → exactly this error result; what was said before is kept."""
-        async with scene(database, RESPONDING, [respond("A"), call("respond_to_user", **arguments), complete()]) as it:
+        """S7: "", blanks, a number and a missing text give exactly this error result; what was said before is kept."""
+        async with begin(database, RESPONDING, [respond("A"), call("respond_to_user", **arguments), complete()]) as it:
             turn = await it.says()
 
             assert (await it.results())[1] == REFUSED
@@ -192,16 +193,16 @@ class TestRespondToUser:
             assert (await it.heard(), turn.user_response) == (["A"], "A")
 
     async def test_the_refusal_is_a_setting(self, database: Path) -> None:
-        """S7: the policy words what the model reads, in JSON whatever it is."""
+        """S7: the policy words it, and it is JSON in any case."""
         policy = RESPONDING.model_copy(update={"texts": Texts(nothing_said='Say "it"'), "nudges": 0})
-        async with scene(database, policy, [respond(""), reply("Well.")]) as it:
+        async with begin(database, policy, [respond(""), reply("Well.")]) as it:
             await it.says()
 
             assert json.loads((await it.results())[0]) == {"success": False, "error": 'Say "it"'}
 
     @pytest.mark.parametrize("arguments", ["[}", "[]", '"A"', "7"])
-    def test_arguments_that_are_no_object_are_told_so(self, arguments: str) -> None:
-        """P5: nobody can tell what was meant."""
+    def test_arguments_that_are_not_an_object_are_an_error(self, arguments: str) -> None:
+        """P5: what was meant cannot be known."""
         assert entered("respond_to_user", arguments).fault == "Invalid input: the arguments are not a JSON object"
 
     def test_undeclared_properties_are_errors(self) -> None:
@@ -210,17 +211,17 @@ class TestRespondToUser:
 
         assert fault == "Invalid input: loud: Extra inputs are not permitted"
 
-    async def test_tools_side_by_side_speak_in_call_order(self, database: Path) -> None:
-        """S14: with tools in parallel, "last" is last in call order."""
+    async def test_parallel_tools_speak_in_call_order(self, database: Path) -> None:
+        """S14: "last" is the last in call order."""
         policy = RESPONDING.model_copy(update={"parallel": 3})
-        async with scene(database, policy, [calls(respond("A"), call("work"), respond("B")), complete()]) as it:
+        async with begin(database, policy, [calls(respond("A"), call("work"), respond("B")), complete()]) as it:
             await it.says()
 
             assert await it.heard() == ["B"]
 
     async def test_watchers_see_that_the_call_speaks(self, database: Path) -> None:
-        """S18: the update for the call marks it, and the one for another tool does not."""
-        async with scene(database, RESPONDING, [calls(respond("A"), call("work")), complete()]) as it:
+        """S18: the update for the call marks it, and the update for another tool does not."""
+        async with begin(database, RESPONDING, [calls(respond("A"), call("work")), complete()]) as it:
             watcher = Watcher(it.conversation)
             await watcher.until("snapshot")
             await it.says()
@@ -231,10 +232,10 @@ class TestRespondToUser:
         assert {data["name"] for data in tools if data.get("speaks")} == {"respond_to_user"}
         assert {data["name"] for data in tools if not data.get("speaks")} == {"work", "mark_work_complete"}
 
-    async def test_what_streams_and_what_is_said_are_two_things(self, database: Path) -> None:
+    async def test_streamed_text_and_speech_are_separate(self, database: Path) -> None:
         """S15: watchers see the text of each answer as it streams, and `user_response` is what the tool said."""
         answers = [calls(respond("A."), text="Let me tell them."), calls(complete(), text="Told.")]
-        async with scene(database, RESPONDING, answers) as seen:
+        async with begin(database, RESPONDING, answers) as seen:
             watcher = Watcher(seen.conversation)
             await watcher.until("snapshot")
             turn = await seen.says()
@@ -246,8 +247,8 @@ class TestRespondToUser:
         assert (turn.user_response, turn.reply, ended.data["user_response"]) == ("A.", "A.", "A.")
         assert ended.data["final_content"] == "Told."
 
-    async def test_what_was_said_before_the_program_stopped_is_delivered_once(self, database: Path) -> None:
-        """S13: the tool recorded the speech, the program stops before the end of the turn, and the next one goes on."""
+    async def test_speech_before_a_stop_is_delivered_once(self, database: Path) -> None:
+        """S13: the tool recorded it, the program stops before the end of the turn, and the next one continues."""
         channel, asked = RecordingChannel(), asyncio.Event()
 
         async def hang() -> None:
@@ -273,61 +274,61 @@ class TestRespondToUser:
 class TestMarkWorkComplete:
     """The claim that ends the turn."""
 
-    async def test_beside_a_call_that_failed_it_does_not_count(self, database: Path) -> None:
-        """S9: → not complete; the model is asked again."""
-        async with scene(database, RESPONDING, [calls(respond("A"), complete(), call("save")), complete()]) as it:
+    async def test_a_claim_beside_a_failed_call_does_not_count(self, database: Path) -> None:
+        """S9: the turn is not complete, and the model is asked again."""
+        async with begin(database, RESPONDING, [calls(respond("A"), complete(), call("save")), complete()]) as it:
             turn = await it.says()
 
             assert (turn.status, turn.reply) == ("completed", "A")
 
     @pytest.mark.parametrize("summary", ["", " \n"])
-    def test_a_summary_must_say_something(self, summary: str) -> None:
-        """S9: a blank summary → error result."""
+    def test_a_summary_must_not_be_blank(self, summary: str) -> None:
+        """S9: a blank summary gives an error result."""
         fault = entered("mark_work_complete", {"summary": summary}).fault
 
         assert fault == "Invalid input: summary: a summary must not be empty"
 
     @pytest.mark.parametrize("confidence", [-0.1, 1.1, "sure", "0.5", True])
     def test_a_confidence_is_a_number_between_0_and_1(self, confidence: object) -> None:
-        """S9: anything else → error result."""
+        """S9: anything else gives an error result."""
         fault = entered("mark_work_complete", {"summary": "Done.", "confidence": confidence}).fault
 
         assert fault is not None and fault.startswith("Invalid input: confidence: Input should be")
 
     @pytest.mark.parametrize("given", [{}, {"confidence": None}, {"confidence": 0}, {"confidence": 0.5}])
-    async def test_a_summary_alone_will_do(self, database: Path, given: dict[str, Any]) -> None:
-        """S9: a call with the summary alone passes; a confidence is welcome."""
-        async with scene(database, RESPONDING, [respond("A"), complete(" Done. ", **given)]) as it:
+    async def test_a_summary_alone_is_enough(self, database: Path, given: dict[str, Any]) -> None:
+        """S9: the confidence is optional."""
+        async with begin(database, RESPONDING, [respond("A"), complete(" Done. ", **given)]) as it:
             turn = await it.says()
 
             assert (turn.status, turn.final_content) == ("completed", "Done.")
 
-    async def test_a_claim_without_a_summary_goes_on(self, database: Path) -> None:
-        """S9: an error result does not end the turn."""
-        async with scene(database, RESPONDING, [respond("A"), complete(" "), complete("Done.")]) as it:
+    async def test_a_claim_without_a_summary_does_not_end_the_turn(self, database: Path) -> None:
+        """S9: it has an error result."""
+        async with begin(database, RESPONDING, [respond("A"), complete(" "), complete("Done.")]) as it:
             turn = await it.says()
 
             assert (await it.errors(), turn.status) == ([False, True, False], "completed")
 
 
 class TestTalk:
-    """What is said at once (seed 004)."""
+    """Seed 004: speaking at once."""
 
     @pytest.mark.parametrize(
         "message",
         ['“Quotes” \u2018and\u2019 "such"', "back\\slash\\n", "a\nb\r\n\tc", "🦊👩‍👩‍👧", '{"text": ["a"]}', "  a  "],
     )
-    async def test_a_message_arrives_as_it_is(self, database: Path, message: str) -> None:
-        """B3: byte-identical, so nothing is trimmed either."""
-        async with scene(database, TALKING, [talk(message), reply("Done.")]) as it:
+    async def test_a_message_arrives_unchanged(self, database: Path, message: str) -> None:
+        """B3: byte-identical, so it is not trimmed either."""
+        async with begin(database, TALKING, [talk(message), reply("Done.")]) as it:
             turn = await it.says()
 
             assert (await it.heard(), turn.reply) == ([message], message)
 
-    async def test_a_turn_that_waits_tells_what_the_user_has_heard(self, database: Path) -> None:
-        """B2: what is said at once is received at once, so a turn that rests for a person has it already."""
+    async def test_a_waiting_turn_says_what_the_user_has_heard(self, database: Path) -> None:
+        """B2: a message is received at once, so the user has it while the turn waits for an answer."""
         answers = [talk("One moment."), call("ask_user_question", questions=[QUESTION]), reply("Done.")]
-        async with scene(database, TALKING, answers, (*TOOLS, "ask_user_question")) as it:
+        async with begin(database, TALKING, answers, (*TOOLS, "ask_user_question")) as it:
             asked = await it.says()
             ended = await it.conversation.answer({"When?": "6:30 PM"})
 
@@ -338,7 +339,7 @@ class TestTalk:
 
     async def test_the_same_message_twice_is_delivered_twice(self, database: Path) -> None:
         """B10: in one response and in the next."""
-        async with scene(database, TALKING, [calls(talk("a"), talk("a")), talk("a"), reply("Done.")]) as it:
+        async with begin(database, TALKING, [calls(talk("a"), talk("a")), talk("a"), reply("Done.")]) as it:
             await it.says()
 
             assert await it.heard() == ["a"] * 3
@@ -348,7 +349,7 @@ class TestTalk:
     async def test_the_acknowledgement_is_a_setting(self, database: Path, text: str) -> None:
         """B11: the default is "Message delivered to user"."""
         policy = TALKING.model_copy(update={"texts": Texts(acknowledgement=text)})
-        async with scene(database, policy, [talk("a"), reply("Done.")]) as it:
+        async with begin(database, policy, [talk("a"), reply("Done.")]) as it:
             await it.says()
 
             assert [json.loads(one) for one in await it.results()] == [{"success": True, "message": text}]
@@ -371,91 +372,92 @@ class TestTalk:
     async def test_in_its_preset_it_never_fails(
         self, database: Path, arguments: dict[str, Any], heard: list[str]
     ) -> None:
-        """B4, B5: acknowledged whatever was written; a number delivers its text, nothing delivers nothing."""
-        async with scene(database, TALKING, [call("talk", **arguments), reply("Done.")]) as it:
+        """B4, B5: it is acknowledged whatever was written; a number is delivered as its digits, and a missing text
+        delivers nothing."""
+        async with begin(database, TALKING, [call("talk", **arguments), reply("Done.")]) as it:
             await it.says()
 
             assert await it.heard() == heard
             assert (await it.results(), await it.errors()) == ([DELIVERED], [False])
 
     @pytest.mark.parametrize("arguments", ["", "[}", "[]", '"a"', "9" * 5000], ids=lambda text: text[:5])
-    def test_arguments_that_cannot_be_read_are_no_fault_there(self, arguments: str) -> None:
+    def test_unreadable_arguments_are_not_a_fault_there(self, arguments: str) -> None:
         """B4: the call runs, and is acknowledged."""
         assert entered("talk", arguments, policy=TALKING).fault is None
 
-    async def test_arguments_that_cannot_be_read_are_acknowledged(self, database: Path) -> None:
+    async def test_unreadable_arguments_are_acknowledged_there(self, database: Path) -> None:
         """B4: nothing is delivered."""
         garbage = call("talk")
         garbage = type(garbage)(tool_calls=(ModelCall("p", "talk", "[}"),))
-        async with scene(database, TALKING, [garbage, reply("Done.")]) as it:
+        async with begin(database, TALKING, [garbage, reply("Done.")]) as it:
             turn = await it.says()
 
             assert (await it.results(), await it.heard(), turn.silent) == ([DELIVERED], [], True)
 
     @pytest.mark.parametrize("arguments", [{}, {"message": 42}, {"message": ""}, {"message": " "}], ids=str)
     async def test_elsewhere_it_fails(self, database: Path, arguments: dict[str, Any]) -> None:
-        """B4, B5: an error result, which names the parameter that this tool has."""
-        async with scene(database, presets.assistant(), [call("talk", **arguments), reply("Done.")]) as it:
+        """B4, B5: with an error result that names the tool's parameter."""
+        async with begin(database, presets.assistant(), [call("talk", **arguments), reply("Done.")]) as it:
             await it.says()
 
             assert await it.results() == ['{"success": false, "error": "message is required"}']
             assert (await it.errors(), await it.heard()) == ([True], ["Done."])
 
-    async def test_where_nothing_fails_and_blanks_say_nothing(self, database: Path) -> None:
-        """B4: the two rules are independent: a blank message is then acknowledged and not delivered."""
+    async def test_the_rules_for_failing_and_blanks_are_independent(self, database: Path) -> None:
+        """B4: a blank message is then acknowledged and not delivered."""
         policy = TALKING.model_copy(update={"speech": SpeechRules(empty="error", never_fail=True)})
-        async with scene(database, policy, [talk(" "), reply("Done.")]) as it:
+        async with begin(database, policy, [talk(" "), reply("Done.")]) as it:
             await it.says()
 
             assert (await it.results(), await it.heard()) == ([DELIVERED], [])
 
-    async def test_the_last_text_ends_the_turn_and_a_talk_that_never_ends_is_stopped(self, database: Path) -> None:
-        """B7: the number of requests is bounded; what was said stays said."""
+    async def test_a_talk_that_never_ends_is_stopped(self, database: Path) -> None:
+        """B7: the number of requests is limited, and what was said stays said; a text ends the turn."""
         limited = TALKING.model_copy(update={"limits": Limits(requests=3)})
-        async with scene(database, TALKING, [talk("a"), reply("done")]) as seen:
+        async with begin(database, TALKING, [talk("a"), reply("done")]) as seen:
             turn = await seen.says()
             assert (turn.status, turn.reply, len(seen.llm.requests)) == ("completed", "a", 2)
-        async with scene(database.with_name("other.db"), limited, [talk("a")] * 3) as seen:
+        async with begin(database.with_name("other.db"), limited, [talk("a")] * 3) as seen:
             turn = await seen.says()
             assert (turn.status, len(seen.llm.requests)) == ("incomplete", 3)
             assert await seen.heard() == list(turn.deliveries) == ["a", "a"]
 
     async def test_text_is_a_thought(self, database: Path) -> None:
         """B1, B6: it is never delivered; a turn without any talk is silent."""
-        async with scene(database, TALKING, [reply("I think so.")]) as it:
+        async with begin(database, TALKING, [reply("I think so.")]) as it:
             turn = await it.says()
 
             assert (await it.heard(), turn.silent, turn.reply) == ([], True, "")
 
 
 class TestNames:
-    """Case S16: one tool, however it is called."""
+    """S16: one tool, by any of its names."""
 
     @pytest.mark.parametrize("offered", ["respond_to_user", "speak_to_user", "x:respond_to_user", "a:b:speak_to_user"])
     @pytest.mark.parametrize("called", ["respond_to_user", "speak_to_user", "y:respond_to_user", "x:speak_to_user"])
     async def test_each_name_is_the_same_tool(self, database: Path, offered: str, called: str) -> None:
-        """S16: whichever the host opts into, and whichever the model uses."""
+        """S16: whichever the application offers, and whichever the model uses."""
         answers = [call(called, text="A"), complete()]
-        async with scene(database, RESPONDING, answers, [offered, "mark_work_complete"]) as it:
+        async with begin(database, RESPONDING, answers, [offered, "mark_work_complete"]) as it:
             await it.says()
 
             names = [one.name for message in await it.conversation.transcript() for one in message.tool_calls]
             assert await it.heard() == ["A"]
             assert names[0] == offered.rpartition(":")[2], "the model reads the name that is offered to it"
 
-    def test_it_is_offered_under_the_name_that_was_asked_for(self) -> None:
+    def test_it_is_offered_by_the_given_name(self) -> None:
         """S16: without the server, which providers would refuse in a name."""
         definitions = ToolRegistry(["speak_to_user", "x:talk"]).definitions()
 
         assert [definition["function"]["name"] for definition in definitions] == ["speak_to_user", "talk"]
 
     def test_the_same_name_twice_is_refused(self) -> None:
-        """A prefix makes no second tool."""
+        """A server in front of the name makes no second tool."""
         with pytest.raises(ConfigurationError, match="two tools called talk"):
             ToolRegistry(["talk", "x:talk"])
 
-    def test_a_tool_of_the_host_keeps_its_name(self) -> None:
-        """What a host calls `speak_to_user` is what it says, and prefixes lead to no other tool of a host."""
+    def test_a_tool_of_the_application_keeps_its_name(self) -> None:
+        """An application's own `speak_to_user` is another tool, and no prefix leads to it."""
 
         @tool(name="speak_to_user", acts=("speech",))
         async def own(words: str) -> Speech:
@@ -478,7 +480,7 @@ class TestNames:
 
 
 class TestDescriptions:
-    """Case S22: checked by the words that carry them."""
+    """S22: what the descriptions of the tools must say, by the words that say it."""
 
     @pytest.mark.parametrize(
         ("name", "words"),
@@ -496,7 +498,7 @@ class TestDescriptions:
         ],
     )
     def test_they_say_what_the_model_must_know(self, name: str, words: list[str]) -> None:
-        """S22: with what the parameters say."""
+        """S22: together with the descriptions of the parameters."""
         described = " ".join(json.dumps(BUILT_IN[name].definition()).replace("\\n", " ").split()).lower()
 
         assert [word for word in words if word not in described] == []
@@ -521,7 +523,8 @@ class TestOverASocket:
         assert (channel.texts, turn.user_response, turn.final_content) == (["A"], "A", "D")
 
     async def test_talk_work_talk(self, database: Path) -> None:
-        """B2: a's first delivery attempt ended before the work starts, b comes after it ended, in one response."""
+        """B2: the first delivery attempt of "a" ends before the work starts, "b" comes after it has ended, in one
+        response."""
         happened: list[str] = []
 
         @tool
