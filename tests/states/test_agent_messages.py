@@ -85,17 +85,18 @@ def waiting(flow: Flow) -> list[str]:
 
 
 def taken(flow: Flow) -> list[Observation]:
-    """All steps that were taken."""
+    """All steps that events led to so far."""
     return [observation for observation in flow.history.observations if observation.step is not None]
 
 
 def is_entry(effect: Effect) -> bool:
-    """Whether a message of a person or an agent may enter by this."""
+    """Whether a message of a person or of another agent may enter the transcript by this event."""
     return isinstance(effect, PersistMessage) and isinstance(effect.said, Heard)
 
 
 def kind_of(flow: Flow, seq: int) -> str:
-    """Who wakes the agent by the message of this step; nobody, if that is none or a silent one."""
+    """Whether the message of this step wakes the agent as one for the user or as one for the agent; None for a silent
+    message, and for a step without one."""
     event = next(entry.event for entry in flow.history.log if entry.seq == seq)
     if isinstance(event, AgentMessage):
         return "" if event.silent else "agent"
@@ -158,7 +159,7 @@ class TestAMessageForTheUser:
         assert flow.state.turn is not None and len(flow.state.turn.relay) == 1
 
     def test_it_waits_where_a_person_is_refused(self) -> None:
-        """D1: an agent cannot try again by hand; `when_busy` is a rule about people."""
+        """D1: another agent cannot try again by hand, so `when_busy` is a rule about people only."""
         flow = Flow(assistant())
         flow.says("Hello")
 
@@ -168,7 +169,8 @@ class TestAMessageForTheUser:
 
 
 class TestPeopleAndAgents:
-    """D10: people's messages merge, agents' never do, neither with each other nor with people's."""
+    """D10: messages of people merge into one turn; messages of agents never merge, neither with each other nor with
+    those of people."""
 
     def test_two_messages_of_people_become_one_turn(self) -> None:
         """D10: one turn; both stand in it."""
@@ -197,8 +199,9 @@ class TestPeopleAndAgents:
         ],
     )
     def test_who_came_with_whom(self, came: str, turns: list[str]) -> None:
-        """D10: p a person's, a and u an agent's (for the agent, for the user), s a silent one: which begin a turn
-        together. A silent one enters before the next request, whatever waits before it."""
+        """D10: which of the messages that wait begin a turn together. `p` is a person's message, `a` and `u` are an
+        agent's (for the agent, for the user), `s` is a silent one. A silent message enters before the next request,
+        whatever waits before it."""
         flow = answering()
         say = {
             "p": lambda text: flow.says(text),
@@ -219,7 +222,8 @@ class TestPeopleAndAgents:
         assert list(together.values()) == turns
 
     def test_a_steered_message_that_came_too_late_does_not_join_an_agents(self) -> None:
-        """D10: its turn is over, so it begins one of its own, behind the agent's message that came first."""
+        """D10: the turn that it was meant for is over, so it begins a turn of its own, after the agent's message that
+        came first."""
         flow = answering()
         flow.hears(DONE)
         flow.says("And be quick", when_busy="steer")
@@ -232,7 +236,7 @@ class TestPeopleAndAgents:
         assert flow.rests_in(LlmRequesting).turn.number == 3
 
     def test_a_steered_message_enters_the_turn_that_it_was_meant_for(self) -> None:
-        """P37: also if that is a turn which an agent's message began."""
+        """P37: also if an agent's message began that turn."""
         flow = relaying()
         flow.model_calls("look")
         flow.says("And be quick", when_busy="steer")
@@ -243,7 +247,7 @@ class TestPeopleAndAgents:
         assert flow.rests_in(LlmRequesting).turn.number == 1
 
     def test_a_steered_message_is_taken_back_among_those_of_agents(self) -> None:
-        """P37: withdrawn before the next request, it never enters; the others keep their places."""
+        """P37: a message that is withdrawn before the next request never enters; the others keep their places."""
         flow = answering()
         flow.model_calls("look")
         flow.hears("one")
@@ -260,7 +264,7 @@ class TestPeopleAndAgents:
         assert waiting(flow) == ["one"]
 
     def test_once_it_has_entered_a_steered_message_stays(self) -> None:
-        """P37: refused `not_waiting`."""
+        """P37: withdrawing it is refused with `not_waiting`."""
         flow = answering()
         flow.model_calls("look")
         flow.says("And be quick", when_busy="steer", event_id="steered")
@@ -272,7 +276,7 @@ class TestPeopleAndAgents:
         assert refused.value.code == "not_waiting"
 
     def test_a_message_that_waits_since_a_failure_may_be_taken_back(self) -> None:
-        """P37: also a steered one, in Failed."""
+        """P37: in Failed, a message that waits can be withdrawn, a steered one too."""
         flow = answering(models=(ModelSpec(name="m"),))
         flow.says("And be quick", when_busy="steer", event_id="steered")
         flow.model_fails("authentication")
@@ -284,7 +288,7 @@ class TestPeopleAndAgents:
         assert flow.entered("And be quick") == 0
 
     def test_a_message_that_waits_since_a_failure_is_steered_into_the_retry(self) -> None:
-        """P37: the retry is the same work, so it enters there."""
+        """P37: a retry continues the same work, so a steered message enters its turn."""
         flow = answering()
         flow.says("And be quick", when_busy="steer")
         flow.model_fails("authentication")
@@ -294,7 +298,7 @@ class TestPeopleAndAgents:
         assert sent(flow) == ["Hello", "And be quick"]
 
     def test_a_full_inbox_takes_nobody(self) -> None:
-        """Of a hundred and one messages the last is refused, whoever sends it; what waits is kept."""
+        """When a hundred messages wait, the next is refused, whoever sends it, and those that wait are kept."""
         flow = answering()
         for number in range(MAX_INBOX):
             flow.agent_says(f"note {number}", silent=bool(number % 2))
@@ -309,7 +313,7 @@ class TestPeopleAndAgents:
         assert len(waiting(flow)) == MAX_INBOX
 
     def test_a_full_inbox_empties_turn_by_turn(self) -> None:
-        """A hundred agents' messages: the silent ones enter together, each of the others has its turn."""
+        """Of a hundred agents' messages the silent ones enter together, and each of the others gets a turn."""
         flow = answering()
         for number in range(MAX_INBOX):
             flow.agent_says(f"note {number}", silent=bool(number % 2))
@@ -322,7 +326,7 @@ class TestPeopleAndAgents:
 
 
 class TestSilentMessages:
-    """D6: they wake nobody, and enter exactly once."""
+    """D6: a silent message starts no turn, and enters the transcript exactly once."""
 
     def test_at_rest_the_history_grows_and_nothing_starts(self) -> None:
         """D6: a silent message → history grows, no inference; the next turn sees it once."""
@@ -340,7 +344,7 @@ class TestSilentMessages:
 
     @pytest.mark.parametrize("kind", BUSY)
     def test_in_every_busy_state_it_waits_and_enters_once(self, kind: type[State]) -> None:
-        """D6: whatever is under way when it comes, and however that ends."""
+        """D6: whatever the conversation does when the message comes, and however that ends."""
         flow = busy_in(kind)
 
         flow.agent_says(DONE, silent=True)
@@ -354,7 +358,7 @@ class TestSilentMessages:
         assert flow.entered(DONE) == 1
 
     def test_during_a_turn_it_enters_before_the_next_request(self) -> None:
-        """D6: behind the results, so that the history stays valid."""
+        """D6: it follows the tools' results, so that the history stays valid."""
         flow = answering()
         flow.model_calls("look")
 
@@ -365,7 +369,7 @@ class TestSilentMessages:
         assert flow.roles() == ["user", "assistant", "tool", "user"]
 
     def test_where_no_request_follows_it_enters_at_rest(self) -> None:
-        """D6: it starts no turn."""
+        """D6: it enters when the turn has ended, and starts no turn."""
         flow = answering()
         flow.agent_says(DONE, silent=True)
 
@@ -376,7 +380,7 @@ class TestSilentMessages:
         assert len(flow.requests()) == 1
 
     def test_a_failed_request_that_is_made_again_does_not_let_it_in_twice(self) -> None:
-        """D6: a retry is the same request; what came meanwhile waits for the next one."""
+        """D6: a retry sends the same request; a message that came in the meantime waits for the next request."""
         flow = answering()
         flow.model_fails()
         flow.agent_says(DONE, silent=True)
@@ -388,7 +392,7 @@ class TestSilentMessages:
         assert flow.entered(DONE) == 1
 
     def test_where_a_turn_failed_it_enters_at_once(self) -> None:
-        """D6: as at any rest: it neither waits nor retries."""
+        """D6: Failed is a state of rest, so the message enters; it does not retry the turn."""
         flow = answering()
         flow.model_fails("authentication")
 
@@ -398,7 +402,7 @@ class TestSilentMessages:
         assert flow.entered(DONE) == 1
 
     def test_silent_messages_keep_their_order_through_a_failure(self) -> None:
-        """D6: one that came during the turn stands before one that came after it failed."""
+        """D6: a message that came during the turn precedes one that came after the failure."""
         flow = answering()
         flow.agent_says("first", silent=True)
         flow.model_fails("authentication")
@@ -409,7 +413,7 @@ class TestSilentMessages:
         assert [message.text for message in flow.transcript] == ["Hello", "first", "second"]
 
     def test_a_turn_that_waits_may_follow_a_silent_message(self) -> None:
-        """D6: silent ones that wait enter with the turn that a message of a person begins."""
+        """D6: silent messages that wait enter with the turn that a person's message begins."""
         flow = answering()
         flow.agent_says(DONE, silent=True)
         flow.says("And?")
@@ -420,7 +424,7 @@ class TestSilentMessages:
         assert flow.rests_in(LlmRequesting).turn.number == 2
 
     def test_a_silent_message_for_the_user_asks_for_no_relay(self) -> None:
-        """D6, D7: it wakes nobody, so nobody owes its relay; the next turn reads it."""
+        """D6, D7: it starts no turn, so no turn has to relay it; the next turn reads it."""
         flow = Flow(foreground())
         flow.hears(DONE, silent=True)
         flow.says("Hello")
@@ -442,7 +446,7 @@ class TestSilentMessages:
         assert flow.delivered() == ["Hello!", TEXTS.ending]
 
     def test_when_the_conversation_closes_it_is_withdrawn(self) -> None:
-        """D14: the sender learns that it came to nothing."""
+        """D14: the step tells the sender that the message was not read."""
         flow = answering()
         flow.agent_says(DONE, silent=True, event_id="note")
 
@@ -454,10 +458,10 @@ class TestSilentMessages:
 
 
 class TestRelay:
-    """D7: what an agent has for the user reaches the user."""
+    """D7: a message that an agent has for the user reaches the user."""
 
     def test_the_agent_tells_it_in_its_own_words(self) -> None:
-        """D7: the text of the turn is delivered; nothing more."""
+        """D7: the text of the turn is delivered, and nothing else."""
         flow = relaying()
 
         flow.model_says("Your build is ready!")
@@ -476,7 +480,8 @@ class TestRelay:
         assert flow.delivered() == ["Your build is ready!"]
 
     def test_reminded_in_vain_it_delivers_the_text_itself(self) -> None:
-        """D7: then the text itself is delivered, and that is recorded; no sentence of ours stands beside it."""
+        """D7: if the reminder has no effect, the message itself is delivered and recorded, without an error reply
+        beside it."""
         flow = relaying()
         flow.model_says("")
 
@@ -490,7 +495,7 @@ class TestRelay:
         assert (flow.ended.silent, len(flow.requests())) == (False, 2)
 
     def test_text_that_is_only_a_thought_delivers_nothing(self) -> None:
-        """D7: under the rules of `talk` the agent must say it by tool."""
+        """D7: under the preset `talk` the agent must use a tool to say it."""
         flow = relaying(**dict(talk()))
 
         flow.model_says("I will tell them.")
@@ -500,7 +505,7 @@ class TestRelay:
         assert flow.delivered() == [DONE]
 
     def test_what_is_said_by_tool_counts(self) -> None:
-        """D7: said at once."""
+        """D7: a speech that is delivered at once relays the message."""
         flow = relaying(**dict(talk()))
         flow.model_calls(talking())
         flow.tool_talks("talk", "Your build is ready!")
@@ -511,7 +516,7 @@ class TestRelay:
         assert flow.requests()[-1].nudge is None
 
     def test_what_is_said_by_tool_for_the_end_counts(self) -> None:
-        """D7: said for the end of the turn."""
+        """D7: so does a speech that is delivered when the turn ends."""
         flow = relaying(text="fallback")
         flow.model_calls(responding())
         flow.tool_responds("respond", "Your build is ready!")
@@ -521,8 +526,8 @@ class TestRelay:
         assert flow.delivered() == ["Your build is ready!"]
 
     def test_with_words_of_its_own_nothing_need_be_passed_on(self) -> None:
-        """D7: what waits to be said tells the user enough, where the turn ends without a text; no sentence of ours
-        stands beside it either."""
+        """D7: if the turn ends without a text, speeches that wait for its end tell the user enough: neither the message
+        nor an error reply is delivered beside them."""
         flow = relaying(nudges=0)
         flow.model_calls(responding())
         flow.tool_responds("respond", "Your build is ready!")
@@ -534,7 +539,7 @@ class TestRelay:
         assert flow.delivered() == ["Your build is ready!"]
 
     def test_left_to_the_prompt_nothing_is_relayed(self) -> None:
-        """D7: policy `prompt_only`, the seed's."""
+        """D7: under the policy `prompt_only`, as in the seed."""
         flow = relaying(relay="prompt_only")
 
         flow.model_says("")
@@ -544,7 +549,7 @@ class TestRelay:
         assert len(flow.requests()) == 1
 
     def test_without_reminders_the_text_is_delivered_at_once(self) -> None:
-        """D7: a host that wants no nudges still wants the message to arrive."""
+        """D7: a host that disables nudges still wants the message to arrive."""
         flow = relaying(nudges=0)
 
         flow.model_says("")
@@ -553,7 +558,7 @@ class TestRelay:
         assert len(flow.requests()) == 1
 
     def test_at_the_limit_the_text_is_delivered_too(self) -> None:
-        """D7: our sentence does not tell what the message tells."""
+        """D7: the sentence about the limit does not say what the message says."""
         flow = relaying(limits=Limits(requests=1, last="plain"))
 
         flow.model_calls("look")
@@ -562,7 +567,7 @@ class TestRelay:
         assert [one.relayed for one in flow.ended.deliveries] == [False, True]
 
     def test_after_an_error_reply_the_text_is_delivered_too(self) -> None:
-        """D7: likewise where a failure ends in a reply."""
+        """D7: the same holds where a failure ends in a reply."""
         flow = relaying(on_failure="reply")
 
         flow.model_fails("authentication")
@@ -570,7 +575,7 @@ class TestRelay:
         assert flow.delivered() == [f"{TEXTS.error} The model is not well.", DONE]
 
     def test_an_internal_message_may_be_answered_with_nothing(self) -> None:
-        """D8: it is not for the user."""
+        """D8: it is not for the user, so nothing must be delivered."""
         flow = Flow(foreground(), texts=Texts(ending=""))
         flow.agent_says(DONE)
 
@@ -581,7 +586,7 @@ class TestRelay:
         assert (flow.ended.silent, len(flow.requests())) == (True, 1)
 
     def test_a_cancelled_relay_delivers_nothing(self) -> None:
-        """D7, S8: a person stopped it; the message stays in the transcript, where the next turn reads it."""
+        """D7, S8: a person stopped it; the message stays in the transcript, and the next turn reads it."""
         flow = relaying()
 
         flow.cancels()
@@ -594,7 +599,7 @@ class TestRelay:
         assert flow.delivered() == [TEXTS.ending]
 
     def test_a_relay_cancelled_while_tools_run_delivers_nothing(self) -> None:
-        """D7, S8: also when what ran acknowledges later."""
+        """D7, S8: also when the tools acknowledge the cancel later."""
         flow = relaying()
         flow.model_calls("look")
 
@@ -604,7 +609,7 @@ class TestRelay:
         assert flow.delivered() == []
 
     def test_a_relay_waits_through_failure_and_retry(self) -> None:
-        """D7: a turn that failed delivered nothing; its retry must relay what it was to relay."""
+        """D7: a turn that failed delivered nothing, so its retry must relay the message."""
         flow = relaying()
         for _ in range(2):
             flow.model_fails("authentication")
@@ -619,7 +624,7 @@ class TestRelay:
         assert flow.delivered() == [DONE]
 
     def test_a_relay_that_failed_is_taken_over_by_the_next_turn(self) -> None:
-        """D7: whatever begins that; both messages are relayed if neither was told."""
+        """D7: whatever begins the next turn, it relays both messages if neither was delivered."""
         flow = relaying()
         flow.model_fails("authentication")
 
@@ -630,7 +635,7 @@ class TestRelay:
         assert flow.delivered() == [DONE, "And it was tested."]
 
     def test_a_person_who_speaks_after_a_failed_relay_hears_of_it(self) -> None:
-        """D7: the turn of the person's message owes the relay."""
+        """D7: the turn of the person's message must relay it."""
         flow = relaying()
         flow.model_fails("authentication")
         flow.says("Hello?")
@@ -654,7 +659,7 @@ class TestRelay:
         assert flow.rests_in(Failed).relay == ()
 
     def test_a_process_that_dies_too_often_leaves_the_relay_to_the_retry(self) -> None:
-        """D7, D9: the fact is in the state, not in a process."""
+        """D7, D9: the state holds what must be relayed, not a process."""
         flow = relaying(recovery=Recovery(resumes=0))
 
         flow.resumes()
@@ -666,7 +671,7 @@ class TestRelay:
         assert flow.delivered() == [DONE]
 
     def test_a_relay_waits_while_the_history_is_condensed(self) -> None:
-        """D7, P21: condensing keeps the message, and the turn keeps what it owes."""
+        """D7, P21: compaction keeps the message, and the turn still has to relay it."""
         flow = relaying(models=(ModelSpec(name="m", window=100),))
         flow.model_calls("look", usage=Usage(input_tokens=100))
         assert CompactHistory in flow.wanted()
@@ -679,7 +684,7 @@ class TestRelay:
         assert flow.delivered() == [DONE]
 
     def test_a_relay_whose_profile_cannot_be_chosen_goes_on(self) -> None:
-        """J2, D7: without a router, the relay is still a relay; cancelled, it is not."""
+        """J2, D7: a turn whose router failed still relays the message, unless it is cancelled."""
         flow = Flow(reply_flow(), profiles=(COOK, GUIDE), when_busy="queue")
         flow.hears(DONE)
         flow.breaks(SelectProfile)
@@ -700,7 +705,7 @@ class TestRelay:
         assert flow.delivered() == ["Your build is ready!"]
 
     def test_a_claim_of_completed_work_with_nothing_said_is_asked_about_first(self) -> None:
-        """S17, D7: and what then is not said is relayed."""
+        """S17, D7: the agent is reminded; what it still does not say is relayed."""
         flow = relaying(text="thought", ends_on="work_complete")
         flow.model_calls(call("complete", acts=("work_complete",)))
         flow.tool_claims()
@@ -712,13 +717,13 @@ class TestRelay:
 
 
 class TestAgentsWithoutAUser:
-    """D12: their text never reaches one."""
+    """D12: the text of an agent without a user reaches no user."""
 
     @pytest.mark.parametrize("rules", [background(), assistant(), reply_flow(), sub_agent()])
     @pytest.mark.parametrize("role", ["background", "sub_agent"])
     @pytest.mark.parametrize("end", ["text", "empty", "limit", "failure"])
     def test_no_end_of_a_turn_delivers_anything(self, rules: Any, role: str, end: str) -> None:
-        """D12: whatever rules a host gave them, and however the turn ends."""
+        """D12: whatever rules a host set, and however the turn ends."""
         flow = Flow(rules, role=role, limits=Limits(requests=1, last="plain"), recall=False, dialogue="transcript")
         flow.agent_says("Build it.")
 
@@ -737,7 +742,7 @@ class TestAgentsWithoutAUser:
         assert flow.ended.silent
 
     def test_a_message_for_the_user_that_comes_to_one_is_no_relay(self) -> None:
-        """D12: it has no user to pass it on to."""
+        """D12: such an agent has no user to pass it on to."""
         flow = Flow(background(), role="background")
         flow.hears(DONE)
 
@@ -747,7 +752,7 @@ class TestAgentsWithoutAUser:
         assert flow.delivered() == []
 
     def test_a_background_agents_text_is_still_the_content_of_its_turn(self) -> None:
-        """D12: for whoever looks at it."""
+        """D12: so that whoever looks at the turn can read it."""
         flow = Flow(background(), role="background")
         flow.agent_says("Build it.")
 
@@ -765,7 +770,8 @@ class TestAgentsWithoutAUser:
         ],
     )
     def test_a_sub_agent_tells_its_parent_how_it_ended(self, ends: Any, status: str, said: list[str]) -> None:
-        """P25: its last text is its result; no text of its own → failure; told exactly once."""
+        """P25: its last text is its result; without a text of its own it has failed. The parent is told exactly
+        once."""
         flow = Flow(sub_agent(), role="sub_agent")
         flow.says("Look it up.")
 
@@ -775,7 +781,8 @@ class TestAgentsWithoutAUser:
         assert (told.status, flow.words(told.said)) == (status, said)
 
     def test_a_sub_agent_at_its_limit_answers_with_its_last_text(self) -> None:
-        """P25: one last request without tools; its last text is its result, also if it came before that."""
+        """P25: it gets one last request without tools; its result is its last text, also one from before that
+        request."""
         flow = Flow(sub_agent(), role="sub_agent", limits=Limits(requests=2))
         flow.says("Look it up.")
         flow.model_calls("look", content="It seems to be 18 degrees.")
@@ -789,10 +796,10 @@ class TestAgentsWithoutAUser:
 
 
 class TestSending:
-    """D4, D14: mail leaves with the step of the result that brought it."""
+    """D4, D14: a message to another agent leaves with the step that takes the tool's result."""
 
     def sending(self, **rules: Any) -> Flow:
-        """A background agent whose tool that writes is running."""
+        """A background agent that runs a tool which writes to another agent."""
         flow = Flow(background(), role="background", **rules)
         flow.agent_says("Build it.")
         flow.model_calls(mailing(), "next")
@@ -800,7 +807,7 @@ class TestSending:
 
     @pytest.mark.parametrize("facts", [{}, {"audience": "user"}, {"silent": True}])
     def test_it_is_sent_in_the_step_of_the_result(self, facts: dict[str, Any]) -> None:
-        """D14: an outbox row of the sender's step, under a key of its own."""
+        """D14: it is an outbox row of the sender's step, with a key of its own."""
         flow = self.sending()
 
         flow.tool_mails("mail", DONE, "front", **facts)
@@ -812,7 +819,7 @@ class TestSending:
         assert mail.effect_id not in flow.in_flight()
 
     def test_it_is_sent_while_the_turn_is_being_cancelled(self) -> None:
-        """D11, D14: the sender is cancelled after posting → still delivered."""
+        """D11, D14: if the tool ends although its turn is cancelled, the message is still sent."""
         flow = self.sending()
         flow.cancels()
         flow.rests_in(Cancelling)
@@ -825,7 +832,7 @@ class TestSending:
         assert flow.results()["mail"] == "done"
 
     def test_what_was_sent_stays_sent(self) -> None:
-        """D11: a cancel after the step takes nothing back."""
+        """D11: a cancel after that step takes nothing back."""
         flow = self.sending()
         flow.tool_mails("mail", DONE)
         mail = flow.mail()[0]
@@ -835,7 +842,7 @@ class TestSending:
         assert mail.effect_id not in [getattr(effect, "effect_id", None) for effect in flow.step.effects]
 
     def test_several_letters_are_sent_in_order(self) -> None:
-        """D1: order kept, ids their own."""
+        """D1: in the order of the calls, each with an id of its own."""
         flow = self.sending()
 
         flow.tool_ends("mail", acts=[AgentMail(target="front", text=text) for text in ("one", "two")])
@@ -844,7 +851,7 @@ class TestSending:
         assert len({mail.effect_id for mail in flow.mail()}) == 2
 
     def test_an_error_sends_nothing(self) -> None:
-        """D3, D4: no target, no text → an error result to the caller, nothing posted, and it goes on."""
+        """D3, D4: without a target or a text the caller gets an error result, nothing is sent, and the turn goes on."""
         flow = self.sending()
 
         flow.tool_ends("mail", "There is no such agent.", error=True, acts=[AgentMail(target="front", text=DONE)])
@@ -855,7 +862,7 @@ class TestSending:
 
     @pytest.mark.parametrize("act", [AgentMail(target="front", text=DONE), Speech(text=DONE), SubAgents(tasks=(DONE,))])
     def test_a_tool_that_does_not_declare_it_does_nothing(self, act: Any) -> None:
-        """D2: what a tool may do is declared; else none of it is carried out, and the model is told."""
+        """D2: a result with an act that the tool did not declare is not carried out, and the model is told."""
         flow = Flow(background(), role="background")
         flow.agent_says("Build it.")
         flow.model_calls("look")
@@ -867,7 +874,7 @@ class TestSending:
         assert flow.results() == {"look": TEXTS.act_not_declared}
 
     def test_a_tool_that_ends_after_its_turn_sends_nothing(self) -> None:
-        """D14: its turn ended at the deadline; a late result changes nothing."""
+        """D14: the turn ended at the deadline of the cancel; a later result changes nothing."""
         flow = self.sending()
         running = flow.running("mail")
         flow.cancels()
@@ -932,7 +939,7 @@ MOMENTS = st.lists(st.integers(0, 10_000), max_size=40)
 
 
 def newest_waiting(flow: Flow) -> str:
-    """The id of the message that came last, of those that wait; or one that nobody used."""
+    """The id of the message that came last, of those that wait, or an id that was never used."""
     inbox = getattr(flow.state, "inbox", ())
     return str(inbox[-1].event_id) if inbox else "nobody"
 
@@ -943,7 +950,7 @@ def running(flow: Flow) -> str:
 
 
 def lives(flow: Flow, moments: list[int]) -> Iterator[None]:
-    """Let at each moment one of the things happen that then can; refused, it did not."""
+    """Let one of the events happen that are possible now. A refusal changes nothing."""
     for number, moment in enumerate(moments):
         flying = tuple({type(effect) for effect in flow.in_flight().values()})
         possible = [step for needed, step in STEPS if needed is Effect or issubclass(needed, flying)]
@@ -953,7 +960,7 @@ def lives(flow: Flow, moments: list[int]) -> Iterator[None]:
 
 
 def lived(rules: Policy, moments: list[int]) -> Flow:
-    """An agent to which all of this happened."""
+    """A conversation of an agent to which all of this happened."""
     flow = Flow(rules)
     deque(lives(flow, moments), maxlen=0)
     return flow
@@ -964,7 +971,8 @@ class TestWhateverHappens:
 
     @given(ANY_RULES, MOMENTS)
     def test_every_message_is_in_one_place(self, rules: Policy, moments: list[int]) -> None:
-        """Law 13, D6: it entered once, or was taken back, or still waits; silent ones wait only while busy."""
+        """Law 13, D6: each message has entered once, was withdrawn, or still waits; silent messages wait only while the
+        agent is busy."""
         flow = lived(rules, moments)
 
         for entry in flow.history.log:
@@ -989,8 +997,8 @@ class TestWhateverHappens:
 
     @given(ANY_RULES, MOMENTS)
     def test_what_is_for_the_user_reaches_the_user(self, rules: Policy, moments: list[int]) -> None:
-        """D7: a turn that was to relay delivered something of its agent's, or the text itself, unless a person
-        cancelled it; one that failed leaves it to the next."""
+        """D7: a turn that had to relay a message delivered a text of its agent or the message itself, unless a person
+        cancelled it; a turn that failed leaves it to the next one."""
         flow = lived(rules, moments)
 
         for observation in taken(flow):
@@ -1003,7 +1011,7 @@ class TestWhateverHappens:
 
     @given(ANY_RULES, MOMENTS)
     def test_every_request_is_valid(self, rules: Policy, moments: list[int]) -> None:
-        """P35: whatever stands in a transcript, what is framed of it can be sent."""
+        """P35: whatever the transcript holds, the request that is made of it is valid."""
         flow = Flow(rules)
         for _ in lives(flow, moments):
             if isinstance(flow.state, LlmRequesting):

@@ -29,7 +29,7 @@ TEXTS = Texts()
 
 
 def held(**rules: Any) -> Conversation:
-    """A round of three calls, of which the second waits for somebody's word."""
+    """A round of three calls, of which the second must be approved."""
     conversation = Conversation(parallel=3, **rules)
     conversation.says()
     conversation.model_calls("look", call("pay", approval=True, arguments='{"sum": 5}'), "write")
@@ -43,10 +43,10 @@ def approves(conversation: Conversation, allowed: bool, call_id: str = "pay", **
 
 
 class TestHeldUp:
-    """Nothing runs unseen."""
+    """A call that must be approved does not run before that."""
 
     def test_the_call_waits_and_so_do_those_behind_it(self) -> None:
-        """P36: those before it have run, nothing behind it has; no deadline unless one is set."""
+        """P36: the calls before it have run, those behind it have not; there is no deadline unless one is set."""
         conversation = held()
 
         state = conversation.rests_in(AwaitingApproval)
@@ -65,21 +65,21 @@ class TestHeldUp:
         assert conversation.tools() == ["look"]
 
     def test_beyond_the_limit_nobody_is_asked(self) -> None:
-        """P36: whose call could not run anyway is not bothered."""
+        """P36: if the limit of calls is reached, the call could not run, so nobody is asked."""
         conversation = held(limits=Limits(tool_calls=1))
 
         conversation.rests_in(LlmRequesting)
         assert conversation.results() == {"look": "done", "pay": TEXTS.not_run, "write": TEXTS.not_run}
 
     def test_with_the_time_over_nobody_is_asked(self) -> None:
-        """P36: nor where the limit is one of time, and was met while the call before it ran."""
+        """P36: the same holds for a limit of time that was reached while the call before it ran."""
         conversation = held(limits=Limits(seconds=2))
 
         conversation.rests_in(Idle)
         assert conversation.results() == {"look": "done", "pay": TEXTS.not_run, "write": TEXTS.not_run}
 
     def test_a_cancel_ends_the_turn(self) -> None:
-        """What was held up has not run, and neither has what stood behind it."""
+        """Neither the call nor those behind it have run."""
         conversation = held()
 
         conversation.cancels()
@@ -89,10 +89,10 @@ class TestHeldUp:
 
 
 class TestAllowed:
-    """A person says yes."""
+    """A person approves the call."""
 
     def test_it_runs_alone_and_then_the_others(self) -> None:
-        """P36: one paired round."""
+        """P36: it runs alone, then the others run, and the round is paired."""
         conversation = held()
 
         approves(conversation, True)
@@ -103,7 +103,7 @@ class TestAllowed:
         assert conversation.results() == {"look": "done", "pay": "paid", "write": "done"}
 
     def test_each_call_is_allowed_for_itself(self) -> None:
-        """A yes to one is no yes to the next."""
+        """Approving one call does not approve the next."""
         conversation = Conversation()
         conversation.says()
         conversation.model_calls(call("a", approval=True), call("b", approval=True))
@@ -121,7 +121,7 @@ class TestAllowed:
         [(None, '{"sum": 5}'), ({"sum": 3}, '{"sum": 3}'), ({"for": "食事"}, '{"for": "食事"}')],
     )
     def test_it_runs_with_the_arguments_of_the_person(self, edited: dict[str, Any] | None, arguments: str) -> None:
-        """P36: edited arguments are what runs, in any script; without them those that the model wrote."""
+        """P36: arguments that the person edited are used, in any script; otherwise those of the model are."""
         conversation = held()
         approves(conversation, True, arguments=edited)
         told = Transcript()
@@ -135,7 +135,7 @@ class TestAllowed:
 
     @pytest.mark.parametrize("place", ["idle", "requesting", "waiting", "executing", "asked", "cancelling", "failed"])
     def test_where_nothing_waits_for_it_a_yes_is_refused(self, place: str) -> None:
-        """In every other state: `wrong_state`, and nothing happened."""
+        """In every other state it is refused with `wrong_state`, and nothing happens."""
         conversation = Conversation()
         if place != "idle":
             conversation.says()
@@ -154,7 +154,7 @@ class TestAllowed:
         assert refused.value.code == "wrong_state"
 
     def test_a_yes_to_an_earlier_call_is_refused(self) -> None:
-        """P40: a late click changes nothing."""
+        """P40: an approval that names an earlier call, such as a late click, changes nothing."""
         conversation = held()
 
         with pytest.raises(Refused) as refused:
@@ -164,11 +164,11 @@ class TestAllowed:
 
 
 class TestDenied:
-    """A person says no, or nothing."""
+    """A person denies the call, or does not answer."""
 
     @pytest.mark.parametrize(("note", "result"), [("", TEXTS.denied), ("Too dear", f"{TEXTS.denied}: Too dear")])
     def test_it_does_not_run(self, note: str, result: str) -> None:
-        """P36: an error result with the note, if there is one, and the others run."""
+        """P36: its result is an error with the note, if there is one, and the other calls run."""
         conversation = held()
 
         approves(conversation, False, note=note)
@@ -177,7 +177,7 @@ class TestDenied:
         assert conversation.tools() == ["write"]
 
     def test_nobody_says_anything_in_time(self) -> None:
-        """P36: at the deadline it is denied."""
+        """P36: at the deadline the call is denied."""
         conversation = held(approval_deadline=60)
         timer = conversation.rests_in(AwaitingApproval).deadline
         assert timer is not None and (timer.due - conversation.now).total_seconds() == 60
@@ -189,7 +189,7 @@ class TestDenied:
         assert conversation.tools() == ["write"]
 
     def test_an_answer_takes_the_deadline_back(self) -> None:
-        """The timer is stopped before the call starts, or it would ring for the next one."""
+        """The timer is stopped before the call starts; otherwise it would end the next approval."""
         conversation = held(approval_deadline=60)
         timer = conversation.flying(StartTimer)
 

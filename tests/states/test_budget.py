@@ -1,4 +1,4 @@
-"""What a turn uses up is counted exactly, and anew when a person spoke (law 12)."""
+"""What a turn uses is counted exactly, and counted anew after a person has spoken (law 12)."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from ..support.conversation import Conversation, asking
 
 
 def used(tokens: int, cost: float | None = None) -> Usage:
-    """What a request cost."""
+    """The usage of a request."""
     return Usage(input_tokens=tokens - 1, output_tokens=1, cost=cost)
 
 
 class TestCounting:
-    """Each request, each call, each token once."""
+    """Each request, each call and each token is counted once."""
 
     def test_calls_are_counted_one_by_one(self) -> None:
-        """A limit of two lets two run."""
+        """With a limit of two, two calls run."""
         conversation = Conversation(limits=Limits(tool_calls=2))
         conversation.says()
         conversation.model_calls("a", "b", "c")
@@ -46,7 +46,7 @@ class TestCounting:
         assert list(conversation.results()) == ["a", "b", "c"]
 
     def test_what_requests_cost_adds_up(self) -> None:
-        """Tokens in and out, and money where it is known."""
+        """Input and output tokens are added up, and costs where they are known."""
         conversation = Conversation()
         conversation.says()
         conversation.model_calls("a", usage=used(10, 0.5))
@@ -71,7 +71,7 @@ class TestCounting:
         assert sorted(conversation.history.effects.started) == [1, 2, 3, 4, 5, 6]
 
     def test_unknown_costs_spend_no_money(self) -> None:
-        """Where no price is known a limit of money is never reached."""
+        """If no price is known, a limit of money is never reached."""
         conversation = Conversation(limits=Limits(cost=0.5))
         conversation.says()
 
@@ -92,7 +92,7 @@ class TestCounting:
 
 
 class TestCountedAnew:
-    """A person spoke: the limits hold from there (case P34)."""
+    """When a person speaks, the limits start again (case P34)."""
 
     def answered(self, **limits: object) -> Conversation:
         """A conversation whose question was answered after some work, an hour later; another call is queued."""
@@ -106,7 +106,7 @@ class TestCountedAnew:
         return conversation
 
     def test_everything_but_the_cost_of_the_turn(self) -> None:
-        """P34: requests, calls, tokens, money and time begin at nothing; what the turn cost in all is kept."""
+        """P34: requests, calls, tokens, money and time start at zero; the cost of the whole turn is kept."""
         conversation = self.answered()
 
         turn = conversation.rests_in(ToolExecuting).turn
@@ -117,7 +117,7 @@ class TestCountedAnew:
 
     @pytest.mark.parametrize("limits", [{"tool_calls": 2}, {"tokens": 10}, {"cost": 0.5}, {"seconds": 60}], ids=str)
     def test_what_was_used_up_before_no_longer_counts(self, limits: dict[str, float]) -> None:
-        """P34: the call behind the question runs."""
+        """P34: the call behind the question runs, although the limit was reached before the answer."""
         if set(limits) & {"tokens", "cost"}:
             limits = {name: 2 * limit for name, limit in limits.items()}
 
@@ -127,7 +127,8 @@ class TestCountedAnew:
 
     @pytest.mark.parametrize(("waited", "counted"), [(60.0, 60.0), (0.25, 0.25), (0.0, 0.0), (-60.0, 0.0)])
     def test_a_wait_for_a_person_moves_the_beginning(self, waited: float, counted: float) -> None:
-        """By as long as it took, be it less than a second; never back, though a clock may have been set back."""
+        """The turn's beginning moves by the time that the person took, even by less than a second; it never moves back,
+        though the clock may have been set back."""
         conversation = Conversation(questions=Questions(deadline=60))
         conversation.says()
         conversation.model_calls(asking(), "write")
@@ -145,7 +146,7 @@ class TestThinking:
     """A response that only thinks is followed up once, and again after something else happened (seed 001)."""
 
     def test_after_a_round_of_tools_it_may_think_again(self) -> None:
-        """What counts is twice in a row: this one is no empty response."""
+        """Only two such responses in a row count: a response with calls is not empty."""
         conversation = Conversation()
         conversation.says()
         conversation.model_says("", thinking="Hm.")
@@ -175,12 +176,13 @@ class TestWaits:
         ],
     )
     def test_the_first_wait(self, rules: Retry, retry_after: float | None, wait: float | None) -> None:
-        """Ours or the provider's, whichever is longer, up to `cap`; None where another attempt is not allowed."""
+        """It is `base` or what the provider asks for, whichever is longer, up to `cap`; None where no further attempt
+        is allowed."""
         assert rules.wait(1, retry_after) == wait
 
     @pytest.mark.parametrize(("attempt", "wait"), [(1, 1.0), (2, 3.0), (3, 9.0), (4, 20.0), (5, None)])
     def test_each_wait_is_longer(self, attempt: int, wait: float | None) -> None:
-        """`factor` times the one before, until `cap`, and none behind the last attempt."""
+        """Each wait is `factor` times the one before, up to `cap`; after the last attempt there is none."""
         assert Retry(attempts=5, base=1.0, factor=3.0, cap=20.0).wait(attempt, None) == wait
 
     def test_a_provider_may_ask_for_as_long_as_is_allowed(self) -> None:

@@ -1,4 +1,4 @@
-"""A history that does not fit: it is condensed, and the turn goes on, or says why it cannot."""
+"""A history that does not fit the window is compacted, and the turn goes on or says why it cannot."""
 
 from datetime import timedelta
 from typing import Any
@@ -55,15 +55,15 @@ def condensing(**rules: Any) -> Conversation:
 
 
 def shown(conversation: Conversation) -> list[str]:
-    """The texts that no summary stands for."""
+    """The texts that no summary replaces."""
     return [message.text for message in conversation.said.current]
 
 
 class TestTheThreshold:
-    """Case P21: 90% of the window, to the token."""
+    """Case P21: compaction starts when 90% of the window are used, to the token."""
 
     def test_one_token_below_it_tools_run(self) -> None:
-        """P21: usage one token under 90% of the window → tools run."""
+        """P21: one token below 90% of the window, tools run."""
         conversation = started()
 
         conversation.model_calls("look", usage=BELOW)
@@ -73,7 +73,7 @@ class TestTheThreshold:
         conversation.rests_in(LlmRequesting)
 
     def test_at_it_history_is_condensed_first(self) -> None:
-        """P21: at it → the tools of that response get "not run" results, history is condensed."""
+        """P21: at 90%, the calls of that response get "not run" results, and the history is compacted."""
         conversation = started()
 
         conversation.model_calls("look", call("gone", fault="No."), usage=FULL)
@@ -83,7 +83,7 @@ class TestTheThreshold:
         assert conversation.tools() == []
 
     def test_then_the_turn_resumes(self) -> None:
-        """P21: the request follows, within the same turn, and the window counts as free."""
+        """P21: the request follows within the same turn, and the window counts as free."""
         conversation = condensing()
 
         conversation.history_is_condensed(usage=Usage(input_tokens=50))
@@ -103,7 +103,7 @@ class TestTheThreshold:
         conversation.rests_in(Compacting)
 
     def test_a_window_that_nobody_knows_is_never_full(self) -> None:
-        """`ModelSpec.window` is None: nothing is condensed by itself."""
+        """If `ModelSpec.window` is None, nothing is compacted unless somebody asks for it."""
         conversation = started(models=(ModelSpec(name="unknown"),))
 
         conversation.model_calls("look", usage=FULL)
@@ -111,7 +111,7 @@ class TestTheThreshold:
         conversation.rests_in(ToolExecuting)
 
     def test_a_request_that_holds_the_last_minutes_only_is_never_condensed_for(self) -> None:
-        """J3: older turns are absent from it anyway."""
+        """J3: such a request does not contain older turns, so compaction would not make it shorter."""
         conversation = started(dialogue=Recent())
         conversation.breaks(RecallMemory)
 
@@ -120,7 +120,7 @@ class TestTheThreshold:
         conversation.rests_in(ToolExecuting)
 
     def test_it_is_the_window_of_the_model_that_is_asked(self) -> None:
-        """P11: after a fallback the next model's window counts."""
+        """P11: after a fallback, the window of the next model counts."""
         models = (ModelSpec(name="large", window=100_000), *WINDOW)
         conversation = started(models=models, retry=Retry(attempts=1))
         conversation.model_fails()
@@ -130,7 +130,7 @@ class TestTheThreshold:
         conversation.rests_in(Compacting)
 
     def test_a_question_that_finds_no_room_is_not_asked(self) -> None:
-        """P21: any call, also one that would only ask."""
+        """P21: this holds for every call, also for one that would only ask the user."""
         conversation = started()
 
         conversation.model_calls(asking(), usage=FULL)
@@ -140,7 +140,7 @@ class TestTheThreshold:
 
     @pytest.mark.parametrize("limits", [Limits(tokens=900), Limits(cost=1.0)])
     def test_with_the_budget_spent_nothing_is_condensed(self, limits: Limits) -> None:
-        """Law 12: no request would follow, so the turn ends at its limit."""
+        """Law 12: no request could follow, so the turn ends at its limit."""
         conversation = started(limits=limits)
 
         conversation.model_calls("look", usage=FULL + Usage(cost=1.0))
@@ -150,7 +150,7 @@ class TestTheThreshold:
         assert conversation.ended.status == "incomplete"
 
     def test_condensing_that_spends_the_budget_ends_the_turn(self) -> None:
-        """Law 12: what condensing cost counts, and the limit holds for the request behind it."""
+        """Law 12: the cost of compaction counts, and the limit holds for the request that follows."""
         conversation = condensing(limits=Limits(tokens=1_000))
 
         conversation.history_is_condensed(usage=Usage(input_tokens=100))
@@ -160,10 +160,10 @@ class TestTheThreshold:
 
 
 class TestAFinalText:
-    """Case P22: a final text is delivered, however full the window is."""
+    """Case P22: a final text is delivered, even if the window is full."""
 
     def test_it_is_delivered(self) -> None:
-        """P22: usage over the threshold on a final text → the text is delivered."""
+        """P22: the usage that came with it is above the threshold, and it is delivered all the same."""
         conversation = started()
 
         conversation.model_says("Here.", usage=FULL)
@@ -172,7 +172,8 @@ class TestAFinalText:
         assert conversation.wanted() == [PersistMessage, DeliverToUser]
 
     def test_condensing_waits_for_the_next_turn(self) -> None:
-        """P22: the next message is condensed for first; effects exactly: the message, the condensing."""
+        """P22: the next message leads to compaction first; effects exactly: persist the message, compact the
+        history."""
         conversation = started()
         conversation.model_says("Here.", usage=FULL)
 
@@ -185,7 +186,7 @@ class TestAFinalText:
         assert shown(conversation) == ["second"]
 
     def test_below_the_threshold_it_does_not(self) -> None:
-        """P22: one token under it, the next turn asks at once."""
+        """P22: one token below it, the next turn asks the model at once."""
         conversation = started()
         conversation.model_says("Here.", usage=BELOW)
 
@@ -194,7 +195,8 @@ class TestAFinalText:
         conversation.rests_in(LlmRequesting)
 
     def test_a_nudged_text_is_condensed_for_before_it_is_nudged(self) -> None:
-        """P22, S10: where the turn goes on, the window holds; the nudge is told in the request after condensing."""
+        """P22, S10: where the turn goes on after a text, the threshold holds; the nudge is in the request after
+        compaction."""
         conversation = Conversation(presets.explicit_response(), models=WINDOW)
         conversation.says()
 
@@ -206,7 +208,7 @@ class TestAFinalText:
 
 
 class TestWhatIsCondensed:
-    """Whole rounds go; what people said in the running turn stays."""
+    """Whole rounds are replaced; what people said in the running turn stays."""
 
     def long(self, **rules: Any) -> Conversation:
         """A conversation in its second turn, in which one round is over and the next fills the window."""
@@ -220,7 +222,8 @@ class TestWhatIsCondensed:
         return conversation
 
     def test_whole_rounds_go(self) -> None:
-        """Everything before the response that found no room is condensed, and that response stays with its results."""
+        """Everything before the response that exceeded the threshold is compacted; that response stays, with its
+        results."""
         conversation = self.long()
 
         conversation.history_is_condensed("What was before.")
@@ -230,7 +233,7 @@ class TestWhatIsCondensed:
         assert conversation.said.condensed.summary == "What was before."
 
     def test_the_log_keeps_everything(self) -> None:
-        """A condensed history is a summary plus what came after it; the transcript is whole."""
+        """A compacted history is a summary and what came after it; the transcript keeps everything."""
         conversation = self.long()
         before = conversation.transcript
 
@@ -239,7 +242,7 @@ class TestWhatIsCondensed:
         assert conversation.transcript == before
 
     def test_the_effect_says_how_far(self) -> None:
-        """`CompactHistory(up_to)`: the step before the response, and the turn whose messages stay."""
+        """`CompactHistory(up_to)` names the step before the response, and the turn whose messages stay."""
         conversation = self.long()
 
         effect = conversation.step.effects[-1]
@@ -260,7 +263,7 @@ class TestWhatIsCondensed:
         assert shown(conversation) == ["first", "and quickly", "", TEXTS.no_room]
 
     def test_a_message_that_steers_in_meanwhile_enters_behind(self) -> None:
-        """P37: it waits until the request, stands at its end, and is never condensed."""
+        """P37: it waits for the request, enters at the end of its history, and is not compacted."""
         conversation = condensing(when_busy="steer")
         conversation.says("and quickly")
 
@@ -270,7 +273,7 @@ class TestWhatIsCondensed:
         assert shown(conversation) == ["first", "", TEXTS.no_room, "and quickly"]
 
     def test_a_message_that_queues_meanwhile_waits_for_the_next_turn(self) -> None:
-        """D10: it does not enter with this request."""
+        """D10: it does not enter with the request after compaction."""
         conversation = condensing(when_busy="queue")
         conversation.says("later")
 
@@ -280,7 +283,7 @@ class TestWhatIsCondensed:
         assert "later" not in shown(conversation)
 
     def test_the_last_results_of_a_round_go_with_it(self) -> None:
-        """Condensed before a request, with a round just over: message and results go together."""
+        """If a round has just ended, its response and its results are compacted together."""
         conversation = started()
         conversation.model_calls("a", usage=BELOW)
         conversation.tool_ends("a")
@@ -291,7 +294,8 @@ class TestWhatIsCondensed:
         assert shown(conversation) == ["first"]
 
     def test_the_message_of_a_turn_that_is_tried_again_stays(self) -> None:
-        """Never the message that began this turn: the one that a retry answers stands in the turn that failed."""
+        """The message that began the turn is never compacted: for a retry, that is the message of the turn that
+        failed."""
         conversation = started()
         conversation.model_says("One.", usage=FULL)
         conversation.says("second")
@@ -306,7 +310,7 @@ class TestWhatIsCondensed:
         conversation.rests_in(LlmRequesting)
 
     def test_a_second_summary_takes_the_place_of_the_first(self) -> None:
-        """Condensed again, in the next turn: one summary stands, for all of it."""
+        """When the next turn is compacted too, one summary replaces all of it."""
         conversation = self.long()
         conversation.history_is_condensed("Once.")
         conversation.model_says("Two.", usage=FULL)
@@ -320,10 +324,10 @@ class TestWhatIsCondensed:
 
 
 class TestTheModelFindsItTooLong:
-    """A request that the provider refuses for its length is condensed once and sent again."""
+    """A request that the provider refuses for its length leads to compaction, once, and is sent again."""
 
     def test_it_is_condensed_and_sent_again(self) -> None:
-        """P21: the window need not be known for this."""
+        """P21: this needs no knowledge of the window."""
         conversation = Conversation(models=(ModelSpec(name="unknown"),))
         conversation.says()
 
@@ -335,7 +339,7 @@ class TestTheModelFindsItTooLong:
         assert conversation.rests_in(LlmRequesting).attempt == 1
 
     def test_a_second_time_in_a_row_it_fails(self) -> None:
-        """P21: still too long right after → GIVE_UP with a sentence."""
+        """P21: if the request after compaction is still too long, the turn fails with a sentence."""
         conversation = started()
         conversation.model_fails("context_window")
         conversation.history_is_condensed()
@@ -346,7 +350,7 @@ class TestTheModelFindsItTooLong:
 
     @pytest.mark.parametrize("limits", [Limits(requests=1), Limits(seconds=1)], ids=["requests", "time"])
     def test_on_the_last_request_it_fails_at_once(self, limits: Limits) -> None:
-        """Law 12: no request is left to send it again, or no time, so nothing is condensed for it."""
+        """Law 12: if no further request is allowed, or the time is over, nothing is compacted."""
         conversation = started(limits=limits)
 
         conversation.model_fails("context_window")
@@ -354,7 +358,7 @@ class TestTheModelFindsItTooLong:
         assert conversation.rests_in(Failed).kind == "context_window"
 
     def test_a_passing_failure_in_between_changes_nothing(self) -> None:
-        """The same request, sent again, is still the one right after condensing."""
+        """A retry of that request still counts as the request after compaction."""
         conversation = started()
         conversation.model_fails("context_window")
         conversation.history_is_condensed()
@@ -367,10 +371,10 @@ class TestTheModelFindsItTooLong:
 
 
 class TestGivingUp:
-    """Case P21: nothing is lost where nothing helps."""
+    """Case P21: if compaction does not help, the turn ends and nothing is lost."""
 
     def test_condensing_that_fails_is_tried_again(self) -> None:
-        """P21: twice it may fail; each try has an id of its own, and the turn goes on."""
+        """P21: it may fail twice; each attempt has an id of its own, and the turn goes on."""
         conversation = condensing()
         ids = [conversation.flying(CompactHistory)]
         for _ in range(2):
@@ -383,7 +387,7 @@ class TestGivingUp:
         conversation.rests_in(LlmRequesting)
 
     def test_three_failures_give_up_with_a_sentence(self) -> None:
-        """P21: condensing fails three times → GIVE_UP with a sentence, nothing lost."""
+        """P21: after the third failure the turn fails with a sentence, and nothing is lost."""
         conversation = condensing(when_busy="queue")
         conversation.says("later")
 
@@ -397,7 +401,7 @@ class TestGivingUp:
         assert shown(conversation) == ["first", "", TEXTS.no_room]
 
     def test_a_failure_that_would_come_again_gives_up_at_once(self) -> None:
-        """P11: only what passes by itself is tried again."""
+        """P11: only failures that may pass are retried."""
         conversation = condensing()
 
         conversation.breaks(CompactHistory, "authentication")
@@ -405,7 +409,8 @@ class TestGivingUp:
         assert conversation.rests_in(Failed).kind == "authentication"
 
     def test_still_full_right_after_gives_up_with_a_sentence(self) -> None:
-        """P21: the window is still full right after → GIVE_UP with a sentence, calls paired."""
+        """P21: if the window is full again at the next response, the turn fails with a sentence, with all calls
+        paired."""
         conversation = condensing()
         conversation.history_is_condensed()
 
@@ -417,7 +422,7 @@ class TestGivingUp:
         assert conversation.results() == {"look": TEXTS.no_room, "again": TEXTS.no_room}
 
     def test_by_policy_giving_up_is_a_reply(self) -> None:
-        """J16: Idle with a reply that says why."""
+        """J16: under `on_failure="reply"` the turn ends in Idle with a reply that says why."""
         conversation = condensing(on_failure="reply")
         conversation.history_is_condensed()
 
@@ -427,7 +432,7 @@ class TestGivingUp:
         assert conversation.delivered() == [f"{TEXTS.error} {TEXTS.full}"]
 
     def test_a_final_text_right_after_is_delivered(self) -> None:
-        """P22: still full, but nothing more is wanted."""
+        """P22: the window is still full, but the turn needs no further request."""
         conversation = condensing()
         conversation.history_is_condensed()
 
@@ -436,7 +441,7 @@ class TestGivingUp:
         assert (conversation.ended.status, conversation.delivered()) == ("completed", ["Here."])
 
     def test_with_room_in_between_it_is_condensed_again(self) -> None:
-        """Right after is right after: a turn that had room in between condenses a second time."""
+        """A turn whose window was not full in the meantime compacts a second time."""
         conversation = condensing()
         conversation.history_is_condensed()
         conversation.model_calls("a", usage=BELOW)
@@ -448,7 +453,7 @@ class TestGivingUp:
 
     @pytest.mark.parametrize("response", ["nudged", "cut off", "only thinks"])
     def test_room_after_a_response_without_a_round_counts_too(self, response: str) -> None:
-        """Right after is right after, whatever stood in between."""
+        """It does not matter whether the response in between had calls."""
         conversation = Conversation(presets.explicit_response(), models=WINDOW)
         conversation.says()
         conversation.model_calls("look", usage=FULL)
@@ -465,7 +470,8 @@ class TestGivingUp:
         conversation.rests_in(Compacting)
 
     def test_a_window_that_stays_full_is_not_condensed_over_and_over(self) -> None:
-        """Still full, and only thinking: the next request is sent as it is, and the next calls give up."""
+        """If a response that only thinks still fills the window, the next request is sent as it is; if calls follow,
+        the turn gives up."""
         conversation = condensing()
         conversation.history_is_condensed()
         conversation.model_says("", thinking="Hm.", usage=FULL)
@@ -476,7 +482,7 @@ class TestGivingUp:
         conversation.rests_in(Failed)
 
     def test_after_giving_up_a_retry_condenses_again(self) -> None:
-        """A new turn may try anew."""
+        """The retry is a new turn, which may compact again."""
         conversation = condensing()
         conversation.history_is_condensed()
         conversation.model_calls("again", usage=FULL)
@@ -487,10 +493,10 @@ class TestGivingUp:
 
 
 class TestStopping:
-    """A person ends a turn whose history is being condensed."""
+    """A person ends a turn during compaction."""
 
     def test_a_cancel_ends_the_turn(self) -> None:
-        """Cancelled, paired, and what comes of the condensing is ignored."""
+        """It ends as cancelled, with all calls paired; a summary that comes later is ignored."""
         conversation = condensing()
         late = conversation.flying(CompactHistory)
 
@@ -502,7 +508,7 @@ class TestStopping:
         assert conversation.said.condensed is None
 
     def test_a_close_ends_the_turn(self) -> None:
-        """The conversation ends with it."""
+        """The conversation is closed with the turn."""
         conversation = condensing()
 
         conversation.closes()
@@ -511,7 +517,7 @@ class TestStopping:
         assert (conversation.ended.status, conversation.wanted()) == ("cancelled", [Abort])
 
     def test_after_a_cancel_the_next_turn_condenses_again(self) -> None:
-        """The window is as full as it was."""
+        """The window is still full."""
         conversation = condensing()
         conversation.cancels()
 
@@ -520,15 +526,15 @@ class TestStopping:
         conversation.rests_in(Compacting)
 
     def test_a_late_cancel_changes_nothing(self) -> None:
-        """P40: it names an earlier turn."""
+        """P40: a cancel that names an earlier turn is ignored."""
         assert condensing().cancels(turn=0).ignored
 
 
 class TestAtRest:
-    """`CompactionRequested`: condensed without a turn, and without ending one."""
+    """`CompactionRequested` compacts the history without a turn."""
 
     def resting(self, **rules: Any) -> Conversation:
-        """A conversation that is condensed at rest, after one turn."""
+        """A conversation that is compacted at rest, after one turn."""
         conversation = started(**rules)
         conversation.model_says("One.", usage=FULL)
         conversation.wants_it_condensed()
@@ -536,7 +542,7 @@ class TestAtRest:
         return conversation
 
     def test_everything_is_condensed(self) -> None:
-        """All that was said goes; no turn is under way, and none ends."""
+        """All messages are compacted; no turn is under way, and none ends."""
         conversation = self.resting()
         assert conversation.wanted() == [CompactHistory]
         assert conversation.rests_in(Compacting).resume == "rest"
@@ -548,7 +554,7 @@ class TestAtRest:
         assert shown(conversation) == []
 
     def test_then_the_next_turn_has_room(self) -> None:
-        """P22: nothing is condensed twice."""
+        """P22: the next turn does not compact again."""
         conversation = self.resting()
         conversation.history_is_condensed()
 
@@ -558,7 +564,7 @@ class TestAtRest:
         assert shown(conversation) == ["second"]
 
     def test_a_failure_is_tried_again(self) -> None:
-        """Three tries, as within a turn."""
+        """There are three attempts, as within a turn."""
         conversation = self.resting()
         conversation.breaks(CompactHistory)
         conversation.breaks(CompactHistory)
@@ -569,7 +575,7 @@ class TestAtRest:
         conversation.rests_in(Idle)
 
     def test_failures_leave_it_as_it_was(self) -> None:
-        """It rests; the sentence stands in the event that brought it; no turn ended."""
+        """The conversation rests as before; the sentence is in the event; no turn ended."""
         conversation = self.resting()
 
         for _ in range(3):
@@ -582,7 +588,7 @@ class TestAtRest:
         assert shown(conversation) == ["first", "One."]
 
     def test_a_cancel_leaves_it_as_it_was(self) -> None:
-        """The condensing is stopped; no turn ended."""
+        """The compaction is stopped; no turn ended."""
         conversation = self.resting()
 
         conversation.cancels()
@@ -591,7 +597,7 @@ class TestAtRest:
         assert (conversation.wanted(), conversation.step.ended) == ([Abort], None)
 
     def test_a_close_leaves_it_as_it_was(self) -> None:
-        """The condensing is stopped, and the conversation closed; no turn ended."""
+        """The compaction is stopped and the conversation closed; no turn ended."""
         conversation = self.resting()
 
         conversation.closes()
@@ -600,7 +606,7 @@ class TestAtRest:
         assert (conversation.wanted(), conversation.step.ended) == ([Abort], None)
 
     def test_a_message_meanwhile_is_refused_by_default(self) -> None:
-        """P2: busy is busy."""
+        """P2: the conversation is busy."""
         conversation = self.resting()
 
         with pytest.raises(Refused) as refused:
@@ -611,7 +617,7 @@ class TestAtRest:
     @pytest.mark.parametrize("when_busy", ["queue", "steer"])
     @pytest.mark.parametrize("end", ["condensed", "failed", "cancelled"])
     def test_a_message_meanwhile_begins_a_turn_afterwards(self, when_busy: str, end: str) -> None:
-        """Law 13: it is answered, however the condensing ends, and stays as it was said."""
+        """Law 13: it is answered, however the compaction ends, and is not part of the summary."""
         conversation = self.resting(when_busy=when_busy)
         conversation.says("second")
 
@@ -628,7 +634,7 @@ class TestAtRest:
         assert conversation.step.ended is None
 
     def test_a_silent_message_meanwhile_enters_at_rest(self) -> None:
-        """D6: it wakes nobody, and the next turn sees it."""
+        """D6: it starts no turn, and the next turn reads it."""
         conversation = self.resting()
         conversation.agent_says("By the way.", silent=True)
 
@@ -638,7 +644,7 @@ class TestAtRest:
         assert shown(conversation) == ["By the way."]
 
     def test_a_message_meanwhile_can_be_taken_back(self) -> None:
-        """P37: then nothing begins."""
+        """P37: then no turn begins."""
         conversation = self.resting(when_busy="queue")
         conversation.says("second", event_id="m2")
         conversation.withdraws("m2")
@@ -648,7 +654,7 @@ class TestAtRest:
         conversation.rests_in(Idle)
 
     def test_while_busy_it_is_refused(self) -> None:
-        """A turn condenses for itself."""
+        """During a turn, compaction follows from the threshold only."""
         conversation = started()
 
         with pytest.raises(Refused) as refused:
@@ -657,7 +663,8 @@ class TestAtRest:
         assert refused.value.code == "busy"
 
     def test_a_failed_conversation_may_be_condensed_and_tried_again(self) -> None:
-        """Too long, condense, try again: the failed turn waits for it, and so does what waited before."""
+        """After a turn failed because its request was too long, a person can compact and retry; messages that waited
+        still wait."""
         conversation = started(when_busy="queue")
         conversation.says("second")
         conversation.model_fails("authentication")
@@ -672,7 +679,7 @@ class TestAtRest:
 
 
 def test_the_moment_of_the_request_is_that_after_condensing() -> None:
-    """J6: what a request tells of the time is the time at which it is made."""
+    """J6: a request tells the time at which it is made."""
     conversation = condensing()
     conversation.now += timedelta(hours=1)
 
@@ -682,12 +689,12 @@ def test_the_moment_of_the_request_is_that_after_condensing() -> None:
 
 
 def test_no_default_model_has_a_window() -> None:
-    """A window is what the host knows of its model; without one nothing is ever condensed by itself."""
+    """The host tells the window of its model; without one, nothing is compacted by itself."""
     assert [model.window for model in Policy().models] == [None]
 
 
 def test_another_attempt_condenses_the_same_messages() -> None:
-    """P21: under an id of its own, up to the same step, and with the turn that stays as it is."""
+    """P21: it has an id of its own, the same last step, and the same turn whose messages stay."""
     conversation = condensing()
     first = conversation.in_flight()[conversation.flying(CompactHistory)]
 

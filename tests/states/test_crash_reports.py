@@ -1,4 +1,5 @@
-"""Taken up after a crash: what is asked for again, what must not run twice, and what a person has to say (P27)."""
+"""A conversation that is resumed after a crash: what is requested again, what must not run twice, and what a person
+decides (P27)."""
 
 from typing import Any
 
@@ -74,7 +75,7 @@ TEXTS = Texts()
 
 
 def refusal(act: Any, *args: Any) -> str:
-    """The code of the refusal that this comes to."""
+    """The code of the refusal that this call raises."""
     with pytest.raises(Refused) as refused:
         act(*args)
     return refused.value.code
@@ -110,16 +111,16 @@ each_busy = pytest.mark.parametrize("begun", [*AT_WORK, *FOR_A_PERSON], ids=lamb
 
 
 def without_moment(effect: Effect) -> Effect:
-    """The effect, whenever it is wanted: a request tells the time at which it is made."""
+    """The effect without the time at which it was wanted, which differs when it is wanted again."""
     return effect.model_copy(update={"at": None}) if isinstance(effect, RequestLlm) else effect
 
 
 class TestResumed:
-    """A process takes a conversation up after another has died over it."""
+    """Another process resumes a conversation whose process died."""
 
     @each_busy
     def test_the_same_is_wanted_again(self, begun: Moment) -> None:
-        """P27: the same effects under the same ids, tools excepted; nothing enters the transcript."""
+        """P27: the same effects are wanted under the same ids, except tools; nothing enters the transcript."""
         conversation = begun()
         before = {
             each: effect for each, effect in conversation.in_flight().items() if not isinstance(effect, ExecuteTool)
@@ -135,7 +136,7 @@ class TestResumed:
 
     @each_busy
     def test_it_rests_where_it_rested(self, begun: Moment) -> None:
-        """P27: nothing is lost: only the steps and the count of those who took it up differ."""
+        """P27: the state is the same but for the number of steps and of resumes."""
         conversation = begun()
         before = conversation.state
 
@@ -146,7 +147,7 @@ class TestResumed:
 
     @each_at_work
     def test_an_answer_that_was_on_its_way_is_still_known(self, begun: Moment) -> None:
-        """P27: an answer to the effect that the dead process started is taken after the restart."""
+        """P27: an answer to an effect that the dead process started is still accepted."""
         conversation = begun()
         ids = set(conversation.in_flight())
 
@@ -155,7 +156,7 @@ class TestResumed:
         assert set(conversation.in_flight()) == ids
 
     def test_a_request_tells_the_time_at_which_it_is_made(self) -> None:
-        """J6: its nudge is the same, its moment is now."""
+        """J6: the request has the same nudge and the time of the resume."""
         conversation = requesting()
         nudge = conversation.nudge()
 
@@ -165,7 +166,7 @@ class TestResumed:
         assert conversation.nudge() == nudge == TEXTS.nudge
 
     def test_a_request_taken_up_again_is_the_same_request(self) -> None:
-        """P34: it counts once."""
+        """P34: it is counted once."""
         conversation = requesting()
 
         conversation.resumes()
@@ -173,7 +174,7 @@ class TestResumed:
         assert conversation.rests_in(LlmRequesting).turn.requests == 2
 
     def test_timers_are_absolute(self) -> None:
-        """What is armed again is due when it was due."""
+        """A timer that is started again is due at the same time as before."""
         conversation = asked()
         due = conversation.asked().deadline
 
@@ -184,7 +185,7 @@ class TestResumed:
         assert (timer.due, timer.effect_id) == (due.due, due.effect_id)
 
     def test_sub_agents_that_were_told_to_stop_are_told_again(self) -> None:
-        """P26: nobody answers for being told to stop, so that may have been lost in the crash."""
+        """P26: a sub-agent does not acknowledge that it was told to stop, so that may have been lost in the crash."""
         conversation = stopping_children()
         working = [conversation.working(task) for task in ("north", "west")]
 
@@ -195,7 +196,7 @@ class TestResumed:
 
     @pytest.mark.parametrize("end", ["rest", "failure", "close"])
     def test_at_rest_there_is_nothing_to_take_up(self, end: str) -> None:
-        """A report about nothing that goes on is ignored."""
+        """At rest, a report that the process died is ignored."""
         conversation = Conversation()
         if end == "failure":
             conversation.says()
@@ -206,7 +207,7 @@ class TestResumed:
         assert conversation.happens(Resumed).ignored
 
     def test_a_turn_that_was_taken_up_goes_on_as_if_nothing_had_happened(self) -> None:
-        """P27: kill, restart, and the answer to the question works (P19)."""
+        """P27, P19: after the process was killed and another resumed the conversation, the question can be answered."""
         conversation = asked()
         conversation.resumes()
 
@@ -218,10 +219,11 @@ class TestResumed:
 
 
 class TestOneDelivery:
-    """Case S13, the pure part: a delivery is emitted once, and taking up does not emit it again."""
+    """Case S13, the pure part: a delivery is emitted once, and resuming does not emit it again."""
 
     def test_a_speech_before_the_crash_is_delivered_at_the_end_of_the_turn(self) -> None:
-        """S13: crash after the tool recorded the speech, before the end of the turn → delivered once."""
+        """S13: the process dies after the tool recorded the speech and before the turn ends; the speech is delivered
+        once."""
         conversation = Conversation(presets.explicit_response())
         conversation.says()
         conversation.model_calls(responding())
@@ -237,7 +239,7 @@ class TestOneDelivery:
         assert conversation.delivered() == ["A"]
 
     def test_a_delivery_before_the_crash_is_not_repeated(self) -> None:
-        """S13: delivered, then summarized: who takes the summary up delivers nothing."""
+        """S13: the process dies while the turn is summarized, after the delivery; resuming delivers nothing."""
         conversation = summarizing()
         assert conversation.delivered() == ["A"]
 
@@ -247,7 +249,7 @@ class TestOneDelivery:
         assert conversation.delivered() == ["A"]
 
     def test_a_talk_before_the_crash_is_not_repeated(self) -> None:
-        """S13, B9: said at once, and the process died over the tool behind it."""
+        """S13, B9: the speech was delivered at once, and the process died while the next tool ran."""
         conversation = Conversation(presets.talk())
         conversation.says()
         conversation.model_calls(talking(), call("bash", crash="pure"))
@@ -260,7 +262,7 @@ class TestOneDelivery:
         assert conversation.delivered() == ["I clean up now."]
 
     def test_a_talk_that_was_interrupted_runs_again_and_is_heard_once(self) -> None:
-        """B2: its tool had not answered yet, so nothing was handed over."""
+        """B2: the tool had not answered, so nothing was delivered before it ran again."""
         conversation = Conversation(presets.talk())
         conversation.says()
         conversation.model_calls(talking(crash="pure"))
@@ -272,11 +274,11 @@ class TestOneDelivery:
 
 
 class TestOverTheLimit:
-    """Each process that took it up died over it: a person has to look."""
+    """If each process that resumes a turn dies, a person has to look at it."""
 
     @each_at_work
     def test_two_may_die_without_progress(self, begun: Moment) -> None:
-        """`Recovery(resumes=2)`: twice it is taken up as it was; the third time it ends."""
+        """`Recovery(resumes=2)`: the turn is resumed twice; the third time it ends."""
         conversation = begun()
         before = conversation.state.type
         for count in (1, 2):
@@ -289,7 +291,7 @@ class TestOverTheLimit:
 
     @each_for_a_person
     def test_a_wait_for_a_person_is_not_counted(self, begun: Moment) -> None:
-        """Persons' waits only get their timers, however often the process dies."""
+        """While it waits for a person, only its timers are started again, however often the process dies."""
         conversation = begun()
         before = conversation.state.type
 
@@ -305,7 +307,7 @@ class TestOverTheLimit:
         ids=lambda begun: begun.__name__,
     )
     def test_a_turn_fails_with_a_sentence(self, begun: Moment) -> None:
-        """→ Failed, in words for people; what was in flight is not wanted any more; nothing is delivered."""
+        """It fails in words for people; effects in flight are given up; nothing is delivered."""
         conversation = begun()
         in_flight = list(conversation.in_flight())
         for _ in range(3):
@@ -317,7 +319,7 @@ class TestOverTheLimit:
         assert (conversation.ended.status, conversation.delivered()) == ("failed", [])
 
     def test_every_open_call_gets_a_result(self) -> None:
-        """Law 4: what ran is in doubt, what waited was interrupted."""
+        """Law 4: the results say that running calls are in doubt and that waiting calls were interrupted."""
         conversation = executing()
         for _ in range(3):
             conversation.resumes()
@@ -338,7 +340,7 @@ class TestOverTheLimit:
         assert "Sub-agent 2 (completed):\n\nfound" in result
 
     def test_a_call_that_is_asked_about_stays_in_doubt(self) -> None:
-        """Its tool never answered: it is unknown whether it ran."""
+        """If its tool did not answer, it remains unknown whether the call ran."""
         conversation = asking_a_tool()
         for _ in range(3):
             conversation.resumes()
@@ -346,7 +348,7 @@ class TestOverTheLimit:
         assert conversation.results() == {"save": TEXTS.in_doubt, "next": TEXTS.interrupted}
 
     def test_doubtful_calls_stay_in_doubt(self) -> None:
-        """A call in doubt beside one that runs: both get the same words."""
+        """A call in doubt and a call that was running get the same result text."""
         conversation = doubting_while_another_runs()
         for _ in range(3):
             conversation.resumes()
@@ -359,7 +361,7 @@ class TestOverTheLimit:
         }
 
     def test_a_failed_turn_can_be_tried_again(self) -> None:
-        """Law 9: a person finds a way out, and the history is valid."""
+        """Law 9: a person can retry it, and its history is valid."""
         conversation = executing()
         for _ in range(3):
             conversation.resumes()
@@ -380,7 +382,7 @@ class TestOverTheLimit:
         assert len(conversation.rests_in(Failed).inbox) == 1
 
     def test_a_cancel_ends_as_cancelled(self) -> None:
-        """Cancelling: the turn is over, as the person wanted."""
+        """A turn that was being cancelled ends as cancelled."""
         conversation = stopping()
         for _ in range(3):
             conversation.resumes()
@@ -391,7 +393,7 @@ class TestOverTheLimit:
         assert conversation.wanted() == [PersistToolResults, Abort]
 
     def test_a_close_ends_closed(self) -> None:
-        """Cancelling, closing: the conversation ends with the turn."""
+        """A conversation that was being closed is closed."""
         conversation = executing()
         conversation.closes()
         for _ in range(3):
@@ -400,7 +402,7 @@ class TestOverTheLimit:
         conversation.rests_in(Closed)
 
     def test_a_summary_is_done_without(self) -> None:
-        """Summarizing: the turn had come to its end, and ends as completed."""
+        """A turn that was being summarized ends as completed, without a summary."""
         conversation = summarizing()
         for _ in range(3):
             conversation.resumes()
@@ -410,7 +412,7 @@ class TestOverTheLimit:
         assert conversation.wanted() == [Abort]
 
     def test_condensing_at_rest_is_done_without(self) -> None:
-        """Compacting at rest: no turn, and none ends."""
+        """A compaction at rest ends; there is no turn that could end."""
         conversation = condensing_at_rest()
         for _ in range(3):
             conversation.resumes()
@@ -419,7 +421,7 @@ class TestOverTheLimit:
         assert (conversation.wanted(), conversation.step.ended) == ([Abort], None)
 
     def test_a_failure_is_a_failure_whatever_the_policy_makes_of_others(self) -> None:
-        """`on_failure="reply"` answers a model that fails; a turn that kills its process rests in Failed."""
+        """`on_failure="reply"` is for models that fail; a turn that kills its process rests in Failed."""
         conversation = Conversation(on_failure="reply")
         conversation.says()
         for _ in range(3):
@@ -429,7 +431,7 @@ class TestOverTheLimit:
         assert conversation.delivered() == []
 
     def test_how_many_may_die_is_a_setting(self) -> None:
-        """`Recovery(resumes=0)`: the first that takes it up gives it up."""
+        """`Recovery(resumes=0)`: the first resume ends the turn."""
         conversation = Conversation(recovery=Recovery(resumes=0))
         conversation.says()
 
@@ -439,10 +441,10 @@ class TestOverTheLimit:
 
 
 class TestProgress:
-    """Whatever moves the conversation begins the count anew."""
+    """An answer that moves the conversation resets the count of resumes."""
 
     def test_an_answer_resets_the_count(self) -> None:
-        """Taken up twice, then the model answers: two more may die."""
+        """After two resumes the model answers; two more are allowed."""
         conversation = Conversation()
         conversation.says()
         for name in "abc":
@@ -459,7 +461,7 @@ class TestProgress:
 
     @pytest.mark.parametrize("begun", [waiting_for_children, stopping_children, stopping], ids=lambda b: b.__name__)
     def test_an_answer_that_does_not_move_the_state_resets_it_too(self, begun: Moment) -> None:
-        """One of several sub-agents or tools ended."""
+        """For example, one of several sub-agents or tools ends."""
         conversation = begun()
         conversation.resumes()
         conversation.resumes()
@@ -472,7 +474,7 @@ class TestProgress:
         assert conversation.state.resumes == 0
 
     def test_another_try_at_condensing_resets_it(self) -> None:
-        """The condensing failed, that is, it answered."""
+        """The compaction failed, which is an answer."""
         conversation = condensing()
         conversation.resumes()
 
@@ -481,7 +483,7 @@ class TestProgress:
         assert conversation.rests_in(Compacting).resumes == 0
 
     def test_a_message_is_no_progress(self) -> None:
-        """A person who sends messages does not keep a deadly turn alive."""
+        """A turn that kills its process is not kept alive by a person who sends messages."""
         conversation = Conversation(when_busy="queue")
         conversation.says()
         conversation.resumes()
@@ -490,7 +492,7 @@ class TestProgress:
         assert conversation.rests_in(LlmRequesting).resumes == 1
 
     def test_a_report_is_no_progress(self) -> None:
-        """Taken up, and told which call was interrupted: that is one try, not none."""
+        """The report of the resume and the reports of interrupted calls count as one attempt."""
         conversation = Conversation()
         conversation.says()
         conversation.model_calls(call("read", crash="pure"))
@@ -505,8 +507,8 @@ class TestProgress:
 
     @pytest.mark.parametrize(("tokens", "begun"), [(0, LlmRequesting), (1_000, Compacting)])
     def test_the_next_turn_is_no_progress(self, tokens: int, begun: type[Compacting | LlmRequesting]) -> None:
-        """The one before was left without its summary, and a message waited: nothing has answered yet, whatever the
-        next turn begins with."""
+        """The turn ended without its summary, and a message that waited began the next one: no effect has been
+        answered, so the count goes on."""
         conversation = Conversation(summarize=True, when_busy="queue", models=(ModelSpec(name="small", window=1_000),))
         conversation.says()
         conversation.model_says("Here.", usage=Usage(input_tokens=tokens))
@@ -517,7 +519,7 @@ class TestProgress:
         assert conversation.rests_in(begun).resumes == 2
 
     def test_asking_a_tool_is_no_progress_until_it_answers(self) -> None:
-        """The tool that is asked may be what kills the process."""
+        """Asking it may be what kills the process."""
         conversation = asking_a_tool()
         conversation.resumes()
         conversation.resumes()
@@ -528,11 +530,11 @@ class TestProgress:
 
 
 class TestInterrupted:
-    """`ToolInterrupted`: what becomes of a call that ran when the process died is the tool's promise."""
+    """`ToolInterrupted`: the crash contract of a tool decides what becomes of a call that ran when the process died."""
 
     @pytest.mark.parametrize("crash", ["pure", "idempotent"])
     def test_a_call_that_may_run_again_runs_again(self, crash: str) -> None:
-        """Under the same effect id, so under the same key; it counts as one call."""
+        """It runs under the same effect id, and so under the same idempotency key; it counts as one call."""
         conversation = Conversation()
         conversation.says()
         conversation.model_calls(call("read", crash=crash), "next")
@@ -547,7 +549,7 @@ class TestInterrupted:
         assert conversation.results() == {"read": "again"}
 
     def test_a_tool_that_asks_or_spawns_does_so_when_it_runs_again(self) -> None:
-        """What a call does besides being read it does once, whenever it comes to its end."""
+        """Its questions or sub-agents are taken once, when it ends."""
         asks, spawns = Conversation(), Conversation()
         for conversation, made in ((asks, asking(crash="pure")), (spawns, spawning(crash="pure"))):
             conversation.says()
@@ -577,7 +579,7 @@ class TestInterrupted:
         assert conversation.tools() == []
 
     def test_it_ran_and_this_came_of_it(self) -> None:
-        """`ran` with a result: as if the tool had ended, with all that it did."""
+        """`ran` with a result: as if the tool had ended, with all its acts."""
         conversation = Conversation(presets.talk())
         conversation.says()
         conversation.model_calls(talking(crash="reconcile"), "next")
@@ -590,7 +592,7 @@ class TestInterrupted:
         assert conversation.delivered() == ["Hello"]
 
     def test_it_ran_and_nobody_knows_what_came_of_it(self) -> None:
-        """`ran` without a result: the model is told so; that is no error."""
+        """`ran` without a result: the model is told so, and it is not an error."""
         conversation = asking_a_tool()
 
         conversation.tool_reconciles("save", "ran")
@@ -600,7 +602,7 @@ class TestInterrupted:
         assert conversation.tools() == ["next"]
 
     def test_it_ran_and_failed(self) -> None:
-        """`ran` with an error: an error result."""
+        """`ran` with an error: the result is an error."""
         conversation = asking_a_tool()
 
         conversation.tool_reconciles("save", "ran", "No space left.", error=True)
@@ -608,7 +610,7 @@ class TestInterrupted:
         assert (conversation.results(), conversation.errors()) == ({"save": "No space left."}, ["save"])
 
     def test_it_did_not_run(self) -> None:
-        """`did_not_run`: it runs now, under the id that it had."""
+        """`did_not_run`: its result is an error, and it does not run."""
         conversation = Conversation()
         conversation.says()
         conversation.model_calls(call("save", crash="reconcile"))
@@ -621,7 +623,7 @@ class TestInterrupted:
         assert conversation.running("save") == key
 
     def test_it_may_be_interrupted_once_more(self) -> None:
-        """It did not run, runs, and the process dies again: its tool is asked again, under a new id."""
+        """It did not run, is started, and the process dies again: its tool is asked again, under a new id."""
         conversation = asking_a_tool()
         first = conversation.asked_about("save")
         conversation.tool_reconciles("save", "did_not_run")
@@ -634,7 +636,8 @@ class TestInterrupted:
 
     @pytest.mark.parametrize("how", ["unknown", "failed", "aborted"])
     def test_the_tool_cannot_tell(self, how: str) -> None:
-        """`unknown`, or the question itself failed → InDoubt; stopped, the model reads that it is unknown."""
+        """`unknown`, or the question itself failed: InDoubt. When it is cancelled, the model reads that it is unknown
+        whether the call ran."""
         conversation = asking_a_tool()
 
         if how == "unknown":
@@ -650,7 +653,7 @@ class TestInterrupted:
             assert conversation.rests_in(InDoubt).call.name == "save"
 
     def test_a_call_that_must_not_run_twice_is_in_doubt(self) -> None:
-        """`at_most_once`, which is what a tool promises that promises nothing: a person has to say."""
+        """`at_most_once`, the default of tools that declare nothing: a person has to decide."""
         conversation = doubting()
 
         doubt = conversation.rests_in(InDoubt)
@@ -659,20 +662,20 @@ class TestInterrupted:
         assert (conversation.results(), conversation.tools()) == ({}, [])
 
     def test_a_call_that_is_asked_about_is_not_interrupted(self) -> None:
-        """It does not run; the report is ignored, and the question goes on."""
+        """It is not running, so the report is ignored, and the question is still open."""
         conversation = asking_a_tool()
 
         assert conversation.happens(ToolInterrupted, call_id="save").ignored
 
     @pytest.mark.parametrize("call_id", ["next", "gone", ""])
     def test_a_call_that_does_not_run_cannot_be_interrupted(self, call_id: str) -> None:
-        """One that waits, one that there is not: a report about a call that is not running is ignored."""
+        """A report about a call that waits, or that does not exist, is ignored."""
         conversation = asking_a_tool()
 
         assert conversation.happens(ToolInterrupted, call_id=call_id).ignored
 
     def test_a_call_that_has_ended_cannot_be_interrupted(self) -> None:
-        """Its result stands, and stays."""
+        """Its result stays."""
         conversation = executing()
         conversation.tool_ends("a", "real")
 
@@ -680,7 +683,7 @@ class TestInterrupted:
         assert conversation.results() == {"a": "real"}
 
     def test_calls_of_all_kinds_in_one_round(self) -> None:
-        """Each by its own promise; what is in doubt holds up what waits, and nothing else."""
+        """Each follows its own contract; a call in doubt holds up the calls that wait, and nothing else."""
         conversation = Conversation(parallel=3)
         conversation.says()
         conversation.model_calls(call("read", crash="pure"), call("save", crash="reconcile"), "pay", "next")
@@ -701,7 +704,7 @@ class TestInterrupted:
 
 
 class TestInDoubt:
-    """A person says what became of a call."""
+    """A person decides what became of a call."""
 
     def two_doubts(self) -> Conversation:
         """Two calls are in doubt, and a third waits."""
@@ -713,7 +716,7 @@ class TestInDoubt:
         return conversation
 
     def test_it_ran(self) -> None:
-        """`ran`: its result says so, the round goes on, and it is no error."""
+        """`ran`: its result says so and is not an error, and the round goes on."""
         conversation = doubting()
 
         conversation.resolves("pay", "ran")
@@ -722,7 +725,7 @@ class TestInDoubt:
         assert (conversation.results(), conversation.errors()) == ({"pay": TEXTS.did_run}, [])
 
     def test_it_did_not_run(self) -> None:
-        """`did_not_run`: an error result, and it does not run after all."""
+        """`did_not_run`: its result is an error, and it does not run."""
         conversation = doubting()
 
         conversation.resolves("pay", "did_not_run")
@@ -731,7 +734,7 @@ class TestInDoubt:
         assert (conversation.results(), conversation.errors()) == ({"pay": TEXTS.did_not_run}, ["pay"])
 
     def test_it_shall_run_again(self) -> None:
-        """`again`: it is started as a new effect, in its place, because a person said so."""
+        """`again`: it is started as a new effect, at its place in the round."""
         conversation = Conversation()
         conversation.says()
         conversation.model_calls("pay", "next")
@@ -746,7 +749,7 @@ class TestInDoubt:
         assert conversation.tools() == ["next"]
 
     def test_a_call_that_was_allowed_stays_allowed(self) -> None:
-        """P36: "again" does not ask for leave a second time."""
+        """P36: "again" does not ask for approval a second time."""
         conversation = Conversation()
         conversation.says()
         conversation.model_calls(call("pay", approval=True))
@@ -758,7 +761,7 @@ class TestInDoubt:
         assert conversation.tools() == ["pay"]
 
     def test_one_that_runs_again_may_be_in_doubt_again(self) -> None:
-        """The process dies once more."""
+        """If the process dies once more."""
         conversation = doubting()
         conversation.resolves("pay", "again")
 
@@ -767,7 +770,7 @@ class TestInDoubt:
         assert conversation.rests_in(InDoubt).round.doubtful == ("pay",)
 
     def test_a_person_who_decides_begins_the_limits_anew(self) -> None:
-        """P34: every kind of human input."""
+        """P34: a decision is a human input, like any other."""
         conversation = Conversation(limits=Limits(requests=1, tool_calls=1))
         conversation.says()
         conversation.model_fails()
@@ -785,26 +788,26 @@ class TestInDoubt:
 
     @pytest.mark.parametrize("call_id", ["next", "gone", ""])
     def test_another_call_is_not_in_doubt(self, call_id: str) -> None:
-        """P40: a wrong call id → `Refused` `wrong_state`; still in doubt."""
+        """P40: a wrong call id is refused with `wrong_state`; the call is still in doubt."""
         conversation = doubting()
 
         assert refusal(conversation.resolves, call_id, "ran") == "wrong_state"
         conversation.rests_in(InDoubt)
 
     def test_what_is_settled_cannot_be_resolved_again(self) -> None:
-        """P18: the second of two verdicts learns that it lost."""
+        """P18: the second of two decisions is refused."""
         conversation = doubting()
         conversation.resolves("pay", "ran")
 
         assert refusal(conversation.resolves, "pay", "again") == "wrong_state"
 
     def test_where_nothing_is_in_doubt_nothing_is_resolved(self) -> None:
-        """At rest and at work: refused, `wrong_state`."""
+        """At rest and at work it is refused with `wrong_state`."""
         assert refusal(Conversation().resolves, "pay", "ran") == "wrong_state"
         assert refusal(executing().resolves, "a", "ran") == "wrong_state"
 
     def test_several_are_resolved_in_the_order_in_which_they_came(self) -> None:
-        """The state names the one that waits for longest; nothing starts before the last is settled."""
+        """The state names the call that has waited longest; nothing starts before the last is resolved."""
         conversation = self.two_doubts()
         since = conversation.rests_in(InDoubt).since
         assert conversation.rests_in(InDoubt).call.name == "post"
@@ -819,7 +822,7 @@ class TestInDoubt:
         assert list(conversation.results()) == ["pay", "post"]
 
     def test_several_may_be_resolved_in_any_order(self) -> None:
-        """Each verdict names its call."""
+        """Each decision names its call."""
         conversation = self.two_doubts()
 
         conversation.resolves("pay", "again")
@@ -830,7 +833,7 @@ class TestInDoubt:
         assert conversation.tools() == ["pay", "next"]
 
     def test_a_tool_that_ends_meanwhile_has_its_result(self) -> None:
-        """The other tools of the round go on; nothing new starts."""
+        """Other tools of the round go on; nothing new starts."""
         conversation = doubting_while_another_runs()
 
         conversation.tool_ends("read", "real")
@@ -843,7 +846,7 @@ class TestInDoubt:
 
     @pytest.mark.parametrize("how", ["breaks", "stops", "asks", "speaks"])
     def test_whatever_comes_of_a_tool_meanwhile_is_taken(self, how: str) -> None:
-        """A failure, a stop, a question that nobody can put now, a speech."""
+        """A failure, an abort, a question that cannot be asked now, or a speech."""
         conversation = Conversation(presets.explicit_response(), parallel=2)
         conversation.says()
         conversation.model_calls("pay", responding("read"))
@@ -868,7 +871,7 @@ class TestInDoubt:
         assert [spoken.said for spoken in conversation.rests_in(InDoubt).turn.said] != [] or how != "speaks"
 
     def test_the_other_tool_may_be_interrupted_as_well(self) -> None:
-        """Each report by itself: a second doubt joins the first."""
+        """Each report is taken by itself: a second call is then in doubt too."""
         conversation = doubting_while_another_runs()
 
         conversation.tool_was_interrupted("read")
@@ -877,7 +880,7 @@ class TestInDoubt:
 
     @pytest.mark.parametrize(("verdict", "doubtful"), [("unknown", ("pay", "save")), ("did_not_run", ("pay",))])
     def test_a_verdict_of_a_tool_meanwhile_is_taken(self, verdict: str, doubtful: tuple[str, ...]) -> None:
-        """Unknown → a second doubt; it did not run → it runs again, beside the doubt."""
+        """`unknown` adds a second call in doubt; after `did_not_run` the call runs beside the one in doubt."""
         conversation = Conversation(parallel=2)
         conversation.says()
         conversation.model_calls("pay", call("save", crash="reconcile"))
@@ -890,7 +893,7 @@ class TestInDoubt:
         assert conversation.tools() == (["save"] if verdict == "did_not_run" else [])
 
     def test_messages_wait_for_the_verdict(self) -> None:
-        """Refused by its own code, or in the inbox, by policy."""
+        """By policy they are refused with a code of their own, or wait in the inbox."""
         strict = doubting()
         patient = Conversation(when_busy="queue")
         patient.says()
@@ -903,14 +906,14 @@ class TestInDoubt:
         assert len(patient.rests_in(InDoubt).inbox) == 1
 
     def test_answers_to_other_waits_are_refused(self) -> None:
-        """Nobody asked, and nothing waits to be allowed."""
+        """No question was asked, and no approval is awaited."""
         conversation = doubting()
 
         assert refusal(conversation.answers, {"When?": "Now"}) == "wrong_state"
         assert refusal(conversation.allows, "pay") == "wrong_state"
 
     def test_a_cancel_ends_the_turn(self) -> None:
-        """Nobody will ever know: the call says so, the rest is skipped."""
+        """The result says that it is unknown whether the call ran; the other calls are skipped."""
         conversation = doubting()
 
         conversation.cancels()
@@ -920,7 +923,7 @@ class TestInDoubt:
         assert (conversation.ended.status, conversation.wanted()) == ("cancelled", [PersistToolResults])
 
     def test_a_cancel_stops_what_runs_first(self) -> None:
-        """The other tool acknowledges; then every call has its result."""
+        """The other tool acknowledges the cancel; then every call has its result."""
         conversation = doubting_while_another_runs()
         conversation.cancels()
         conversation.rests_in(Cancelling)
@@ -932,12 +935,12 @@ class TestInDoubt:
         assert conversation.results() == {"pay": TEXTS.in_doubt, "read": "real", "next": TEXTS.skipped}
 
     def test_a_late_cancel_changes_nothing(self) -> None:
-        """P40: it names an earlier turn."""
+        """P40: a cancel that names an earlier turn is ignored."""
         assert doubting().cancels(turn=0).ignored
 
     @pytest.mark.parametrize("begun", [doubting, doubting_while_another_runs], ids=lambda begun: begun.__name__)
     def test_a_close_ends_the_conversation(self, begun: Moment) -> None:
-        """Closed, once what runs has stopped."""
+        """It is closed when the running tools have stopped."""
         conversation = begun()
         conversation.closes()
 
@@ -948,7 +951,7 @@ class TestInDoubt:
         assert conversation.results()["pay"] == TEXTS.in_doubt
 
     def test_a_claim_beside_a_call_that_did_not_run_does_not_count(self) -> None:
-        """S9: a call that came to no good; one that ran did."""
+        """S9: the call failed, so the claim is not accepted; beside a call that ran it is."""
         for verdict, state in (("did_not_run", LlmRequesting), ("ran", Verifying)):
             conversation = Conversation(presets.explicit_response(), parallel=2)
             conversation.says()
@@ -961,7 +964,7 @@ class TestInDoubt:
 
 
 class TestWhileCancelling:
-    """A crash in the middle of a cancel."""
+    """The process dies while a turn is being cancelled."""
 
     @pytest.mark.parametrize(
         ("crash", "text"),
@@ -973,7 +976,7 @@ class TestWhileCancelling:
         ],
     )
     def test_an_interruption_counts_as_an_acknowledgement(self, crash: str, text: str) -> None:
-        """Nothing runs again; what must not run twice says that it is unknown whether it ran."""
+        """Nothing runs again; for a call that must not run twice, the result says that it is unknown whether it ran."""
         conversation = Conversation()
         conversation.says()
         conversation.model_calls(call("work", crash=crash), "next")
@@ -988,7 +991,7 @@ class TestWhileCancelling:
 
     @pytest.mark.parametrize("verdict", ["did_not_run", "unknown", None])
     def test_a_call_that_was_asked_about_is_an_error_unless_it_ran(self, verdict: str | None) -> None:
-        """P7: whatever its tool says, and if the question itself fails."""
+        """P7: whatever its tool answers, and also if the question fails."""
         conversation = asking_a_tool()
         conversation.cancels()
 
@@ -1001,7 +1004,7 @@ class TestWhileCancelling:
         assert conversation.errors() == ["save", "next"]
 
     def test_a_call_that_a_crash_interrupted_is_an_error(self) -> None:
-        """The model must not take it for done."""
+        """The model must not believe that it was carried out."""
         conversation = executing()
         conversation.cancels()
 
@@ -1010,7 +1013,7 @@ class TestWhileCancelling:
         assert {"a"} <= set(conversation.errors())
 
     def test_the_others_are_waited_for(self) -> None:
-        """One was interrupted, the other has not stopped yet."""
+        """One call was interrupted, and the other has not stopped yet."""
         conversation = stopping()
 
         conversation.tool_was_interrupted("a")
@@ -1032,7 +1035,7 @@ class TestWhileCancelling:
     def test_a_verdict_that_comes_after_the_cancel_is_told(
         self, verdict: str, result: str | None, expected: str
     ) -> None:
-        """A real result is kept; what did not run never will; the rest is unknown."""
+        """A real result is kept; a call that did not run stays so; otherwise it is unknown."""
         conversation = asking_a_tool()
         conversation.cancels()
 
@@ -1043,7 +1046,7 @@ class TestWhileCancelling:
 
     @pytest.mark.parametrize("how", ["failed", "aborted", "too late"])
     def test_a_tool_that_was_asked_and_cannot_tell(self, how: str) -> None:
-        """It stays unknown whether the call ran."""
+        """It remains unknown whether the call ran."""
         conversation = asking_a_tool()
         conversation.cancels()
 
@@ -1058,7 +1061,7 @@ class TestWhileCancelling:
         assert conversation.results() == {"save": TEXTS.in_doubt, "next": TEXTS.skipped}
 
     def test_a_question_about_a_call_is_asked_again_after_a_crash(self) -> None:
-        """Stopped, taken up: it is still waited for, and no longer than the deadline."""
+        """During a cancel too: its answer is awaited until the deadline of the cancel."""
         conversation = asking_a_tool()
         conversation.cancels()
         conversation.resumes()
@@ -1069,7 +1072,7 @@ class TestWhileCancelling:
         conversation.rests_in(Idle)
 
     def test_a_result_under_the_old_id_is_too_late(self) -> None:
-        """A call that is asked about is no longer run: what its dead process would have said is ignored."""
+        """After the tool was asked about the call, a result of the run that was interrupted is ignored."""
         conversation = Conversation()
         conversation.says()
         conversation.model_calls(call("save", crash="reconcile"))
@@ -1082,13 +1085,13 @@ class TestWhileCancelling:
 
 
 def test_a_wait_for_a_person_is_no_wait_of_the_world() -> None:
-    """What moves it next is a person: `works` says so, and the reports go by it."""
+    """`works` is false where only a person can move the state; recovery reports nothing there."""
     assert [begun().state.works for begun in (asked, approving, doubting)] == [False] * 3
     assert all(begun().state.works for begun in AT_WORK)
 
 
 def test_an_approval_works_after_a_restart() -> None:
-    """P36, P27: the same call, and the person's word counts."""
+    """P36, P27: the same call still waits, and a person can approve it."""
     conversation = approving()
     conversation.resumes()
     assert conversation.rests_in(AwaitingApproval).call.name == "pay"
@@ -1099,7 +1102,7 @@ def test_an_approval_works_after_a_restart() -> None:
 
 
 def test_a_question_survives_its_process() -> None:
-    """P19: kill while waiting, restart → the same questions, the answer works."""
+    """P19: the process is killed while it waits; the next one shows the same questions and takes the answer."""
     conversation = asked()
     questions = conversation.asked().questions
 
@@ -1111,7 +1114,7 @@ def test_a_question_survives_its_process() -> None:
 
 
 def test_messages_of_the_crashed_turn_begin_the_next_one() -> None:
-    """Law 13: what was said while the process was dying is answered when the turn ends."""
+    """Law 13: a message that came before the crash is answered when the turn has ended."""
     conversation = Conversation(when_busy="queue")
     conversation.says()
     conversation.says("later")
@@ -1124,7 +1127,7 @@ def test_messages_of_the_crashed_turn_begin_the_next_one() -> None:
 
 
 def test_summarizing_is_taken_up_within_its_turn() -> None:
-    """S12: the turn is left once, when the summary is there."""
+    """S12: the turn ends once, when the summary is there."""
     conversation = summarizing()
 
     conversation.resumes()
