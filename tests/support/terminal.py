@@ -25,8 +25,8 @@ COMMAND = [sys.executable, "-m", "turnwise.hosts.terminal"]
 DEMO_TOOLS = "turnwise.hosts.terminal.demo:find_table,ask_user_question"
 REQUEST = "A table for two tonight, somewhere Japanese"
 
-NOT_INHERITED = re.compile(r"TURNWISE_|.*_API_KEY$|NO_COLOR$|FORCE_COLOR$")
-"""Environment variables that would change what the command does."""
+NOT_INHERITED = re.compile(r"TURNWISE_|.*_API_KEY$|(NO_COLOR|FORCE_COLOR|COLUMNS|LINES)$")
+"""Environment variables that would change what the command does or how it looks. pytest-xdist sets COLUMNS."""
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not NOT_INHERITED.match(name)}
 
