@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import shutil
+import lzma
 import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
@@ -26,7 +26,7 @@ from turnwise.testing import FunctionLlm, RecordingChannel
 
 from ..support.pictures import GIF
 
-FILES = sorted(Path(__file__).parent.glob("*/*.db"))
+FILES = sorted(Path(__file__).parent.glob("*/*.db.xz"))
 
 RESTING = {"idle", "failed", "closed", "awaiting_user_response", "awaiting_approval", "awaiting_sub_agents", "in_doubt"}
 """The states in which nothing happens until a person, or a sub-agent, does something."""
@@ -35,29 +35,38 @@ Expected = dict[str, dict[str, Any]]
 """What expected.json says of each conversation of a database."""
 
 
-def described(file: Path) -> Any:
-    """Return what expected.json says of a database."""
-    return json.loads((file.parent / "expected.json").read_text(encoding="utf-8"))["files"][file.name]
+def described(folder: Path) -> dict[str, Any]:
+    """Return what expected.json says of each database of a folder."""
+    files: dict[str, Any] = json.loads((folder / "expected.json").read_text(encoding="utf-8"))["files"]
+    return files
 
 
-@pytest.fixture(params=FILES, ids=lambda file: f"{file.parent.name}/{file.name}")
-def original(request: pytest.FixtureRequest) -> Path:
-    """A database of the corpus."""
-    file: Path = request.param
-    return file
+@pytest.fixture(params=FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
+def file(request: pytest.FixtureRequest) -> Path:
+    """A compressed database of the corpus."""
+    path: Path = request.param
+    return path
 
 
 @pytest.fixture
-def expected(original: Path) -> Expected:
+def original(file: Path) -> bytes:
+    """The database, to the byte."""
+    return lzma.decompress(file.read_bytes())
+
+
+@pytest.fixture
+def expected(file: Path) -> Expected:
     """What is known of the conversations of this database."""
-    conversations: Expected = described(original)["conversations"]
+    conversations: Expected = described(file.parent)[file.stem]["conversations"]
     return conversations
 
 
 @pytest.fixture
-def copy(original: Path, tmp_path: Path) -> Path:
-    """A copy of it: SQLite puts files beside a database that is opened."""
-    return Path(shutil.copy(original, tmp_path))
+def copy(file: Path, original: bytes, tmp_path: Path) -> Path:
+    """The database in a folder of the test."""
+    path = tmp_path / file.stem
+    path.write_bytes(original)
+    return path
 
 
 @pytest.fixture
@@ -72,15 +81,15 @@ def test_there_is_a_corpus() -> None:
     """Each folder has databases, and expected.json describes them all."""
     folders = {file.parent for file in FILES}
 
-    names = {folder: set(json.loads((folder / "expected.json").read_text())["files"]) for folder in folders}
+    names = {folder: set(described(folder)) for folder in folders}
 
     assert names
-    assert names == {folder: {file.name for file in FILES if file.parent == folder} for folder in folders}
+    assert names == {folder: {file.stem for file in FILES if file.parent == folder} for folder in folders}
 
 
-def test_it_was_never_written_again(original: Path) -> None:
-    """The files are what the version wrote, to the byte."""
-    assert sha256(original.read_bytes()).hexdigest() == described(original)["sha256"]
+def test_it_was_never_written_again(file: Path, original: bytes) -> None:
+    """The file is what that version wrote, to the byte."""
+    assert sha256(original).hexdigest() == described(file.parent)[file.stem]["sha256"]
 
 
 class TestReading:
@@ -122,7 +131,7 @@ class TestReading:
         assert examination.conversations == len(expected)
         assert examination.steps == sum(one["steps"] for one in expected.values())
 
-    async def test_nothing_is_written(self, original: Path, copy: Path, expected: Expected) -> None:
+    async def test_nothing_is_written(self, original: bytes, copy: Path, expected: Expected) -> None:
         """The file is the same afterwards, to the byte."""
         store = await open_store(copy, read_only=True)
         for conversation_id in expected:
@@ -130,7 +139,7 @@ class TestReading:
             await store.entries(conversation_id)
         await store.close()
 
-        assert copy.read_bytes() == original.read_bytes()
+        assert copy.read_bytes() == original
 
 
 # --- an engine takes the conversations over
@@ -252,7 +261,7 @@ class TestTakingOver:
         assert examination.findings == ()
         assert examination.conversations == len(expected)
 
-    async def test_its_steps_are_not_written_again(self, original: Path, copy: Path) -> None:
+    async def test_its_steps_are_not_written_again(self, copy: Path) -> None:
         """What is added follows what was there; nothing that was there is changed."""
         before = stored_steps(copy)
         async with engine_over(copy) as engine:

@@ -109,17 +109,17 @@ LEFT_OUT: list[tuple[type[Value], dict[str, Any]]] = [
 
 
 class TestWhatIsLeftOut:
-    """A default is part of the format."""
+    """A default value is part of the format."""
 
     @pytest.mark.parametrize(("kind", "fields"), LEFT_OUT, ids=lambda each: getattr(each, "__name__", ""))
     def test_a_field_that_is_not_written_means_this(self, kind: type[Value], fields: dict[str, Any]) -> None:
-        """A log from before the field existed still means the same."""
+        """A log that was written before the field existed still means the same."""
         meant = {name: kind.model_fields[name].get_default(call_default_factory=True) for name in fields}
 
         assert meant == fields
 
     def test_what_nothing_happened_to_is_empty(self) -> None:
-        """A step that only rests, and its entry in a log."""
+        """So is a step that only rests, and its entry in a log."""
         step = Step(Idle())
 
         assert (step.effects, step.ended, step.withdrawn, step.ignored) == ((), None, (), False)
@@ -127,17 +127,17 @@ class TestWhatIsLeftOut:
         assert (entry.effects, entry.ended, entry.turn) == ((), None, 0)
 
     def test_the_shortest_of_everything(self) -> None:
-        """Only what cannot be left out is written; the `type` always is."""
+        """Only what has no default is written, and always the `type`."""
         assert Idle().to_json() == '{"type":"idle"}'
         assert Closed().to_json() == '{"type":"closed"}'
         assert Abort(effect_id=1).to_json() == '{"type":"abort","effect_id":1}'
 
 
 class TestHabits:
-    """Frozen, closed, exact."""
+    """Values are frozen, and exact about their fields."""
 
     def test_a_value_cannot_be_changed(self) -> None:
-        """Whoever holds it may rely on it."""
+        """So whoever holds it may rely on it."""
         with pytest.raises(ValidationError, match="frozen"):
             Book().seq = 1  # type: ignore[misc]
 
@@ -145,13 +145,13 @@ class TestHabits:
 
     @pytest.mark.parametrize("kind", [Idle, Policy, Usage, Book])
     def test_a_field_that_nobody_declared_is_refused(self, kind: type[Value]) -> None:
-        """Not lost in silence."""
+        """It is not dropped silently."""
         with pytest.raises(ValidationError, match="extra"):
             kind.model_validate({"unheard_of": 1})
 
     @pytest.mark.parametrize("kind", [PolicyChanged, Opened])
     def test_rules_are_written_whole(self, kind: Any) -> None:
-        """A default that changes later does not change what held then."""
+        """A policy is stored with all its fields, so a default that changes later does not change an old log."""
         written = kind(event_id="1", at=NOON, policy=Policy()).to_json()
 
         assert Policy().model_dump_json() in written
@@ -167,7 +167,7 @@ class TestHabits:
         ],
     )
     def test_a_type_that_nobody_knows_is_refused(self, family: Any, written: dict[str, Any]) -> None:
-        """One error, about the type, not one for each member of the family."""
+        """With one error about the type, instead of one for each member of the family."""
         with pytest.raises(ValidationError) as fault:
             TypeAdapter(family).validate_python(written)
 
@@ -209,25 +209,25 @@ FINITE = [
 
 
 class TestBounds:
-    """The bound itself is inside; one step beyond it is not."""
+    """The bound itself is allowed; one step beyond it is refused."""
 
     @pytest.mark.parametrize(("kind", "field", "inside", "outside"), SMALLEST)
     def test_the_smallest(self, kind: type[Value], field: str, inside: Any, outside: Any) -> None:
-        """What is less makes no sense."""
+        """A smaller value would have no meaning."""
         assert getattr(kind.model_validate({field: inside}), field) == inside
         with pytest.raises(ValidationError, match=field):
             kind.model_validate({field: outside})
 
     @pytest.mark.parametrize(("kind", "field"), FINITE)
     def test_numbers_are_numbers(self, kind: type[Value], field: str) -> None:
-        """Neither infinite nor none at all: JSON could not hold them."""
+        """Infinity and NaN are refused, since JSON cannot hold them."""
         for number in (float("inf"), float("nan")):
             with pytest.raises(ValidationError, match=field):
                 kind.model_validate({field: number})
 
     @pytest.mark.parametrize("wait", [-0.5, float("inf"), float("nan")])
     def test_a_provider_asks_for_a_wait_that_can_be_waited(self, wait: float) -> None:
-        """No less than nothing, and not for ever."""
+        """It is neither negative nor infinite."""
         failed = {"effect_id": 1, "kind": "timeout", "sentence": "Slow.", **TIMES}
 
         assert LlmFailed.model_validate({**failed, "retry_after": 0.0}).retry_after == 0.0
@@ -236,7 +236,7 @@ class TestBounds:
 
     @pytest.mark.parametrize(("shortest", "longest"), [(1, 200)])
     def test_an_id_of_a_request(self, shortest: int, longest: int) -> None:
-        """It names something, and is no text."""
+        """It is not empty, and not longer than an id may be."""
         for length in (shortest, longest):
             assert len(UserCancel(event_id="x" * length, at=NOON).event_id) == length
         for length in (shortest - 1, longest + 1):
@@ -244,17 +244,18 @@ class TestBounds:
                 UserCancel(event_id="x" * length, at=NOON)
 
     def test_the_bounds_that_are_ours(self) -> None:
-        """A text of a request, an inbox, a sentence of ours, and what it repeats: wider ones would let in more."""
+        """The length of a request's text, the size of an inbox, the length of a sentence, and how much a sentence
+        quotes."""
         assert (MAX_TEXT, MAX_INBOX, MAX_SENTENCE, MAX_QUOTED) == (1_000_000, 100, 500, 200)
 
     def test_a_text_of_a_request(self) -> None:
-        """At most `MAX_TEXT` characters."""
+        """It has at most `MAX_TEXT` characters."""
         assert len(UserMessage(text="x" * MAX_TEXT, **SENT).text) == MAX_TEXT
         with pytest.raises(ValidationError, match="text"):
             UserMessage(text="x" * (MAX_TEXT + 1), **SENT)
 
     def test_a_message_says_something(self) -> None:
-        """Blanks are nothing, and the sentence says so."""
+        """A message of blanks is refused, and the sentence says why."""
         with pytest.raises(ValidationError) as fault:
             UserMessage(text=" \n", **SENT)
 
@@ -262,13 +263,13 @@ class TestBounds:
         assert (error["type"], error["msg"]) == ("message_empty", "a message must not be empty")
 
     def test_a_note_of_a_person(self) -> None:
-        """At most 2,000 characters: it is a reason, not a text."""
+        """It has at most 2,000 characters."""
         assert len(ToolApproval(call_id="a", allowed=False, note="x" * 2_000, **SENT).note) == 2_000
         with pytest.raises(ValidationError, match="note"):
             ToolApproval(call_id="a", allowed=False, note="x" * 2_001, **SENT)
 
     def test_the_calls_of_a_response_are_told_apart(self) -> None:
-        """By ids that are there, and differ."""
+        """Their ids are not empty, and all different."""
         with pytest.raises(ValidationError) as fault:
             LlmResponse(effect_id=1, at=NOON, tool_calls=(call("a"), call("a")))
         (error,) = fault.value.errors()
@@ -282,7 +283,7 @@ class TestBounds:
 
     @pytest.mark.parametrize("crash", ["pure", "idempotent", "reconcile", "at_most_once"])
     def test_what_may_happen_to_a_call_after_a_crash(self, crash: str) -> None:
-        """Four contracts; a fifth is refused, in a call as well as in the effect that runs it."""
+        """There are four crash contracts; any other is refused, in a call and in the effect that runs it."""
         made = RoundCall.of(call("a", crash=crash), 1)
 
         effect = ExecuteTool(effect_id=1, call=made)
@@ -292,17 +293,17 @@ class TestBounds:
 
 
 class TestWorks:
-    """Whether a process that dies would take something with it."""
+    """`works` says whether something would be interrupted if the process died."""
 
     def test_the_world_moves_it_next(self) -> None:
-        """A request, a tool, a wait that is under way."""
+        """It waits for a request, for a tool, or for a timer."""
         requesting = LlmRequesting(effect_id=1, turn=TurnRecord(number=1, since=NOON))
 
         assert requesting.works
         assert not Idle().works
 
     def test_a_person_moves_it_next(self) -> None:
-        """A deadline is no work: the wait for a person outlives the process."""
+        """It waits for a person; a deadline does not change that, since the wait outlives the process."""
         held = RoundCall.of(call("a", approval=True), 1)
         turn = TurnRecord(number=1, since=NOON)
         deadline = Timer(effect_id=1, due=NOON)

@@ -1,4 +1,5 @@
-"""Messages that come during a turn, as the pure machine takes them: they wait, they steer, or they are taken back."""
+"""Messages that come during a turn, as the pure machine takes them: they wait, they steer the turn, or they are
+withdrawn."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ class TestQueued:
     """A queued message begins the next turn."""
 
     def test_it_waits_for_the_end_of_the_turn(self) -> None:
-        """P17, D10: it is let in by the step that ends the turn, and its turn begins in that same step."""
+        """P17, D10: the step that ends the turn lets it in and begins its turn."""
         conversation = Conversation(when_busy="queue")
         conversation.says("Hello")
         conversation.says("And rain?")
@@ -67,7 +68,7 @@ class TestQueued:
         assert waiting(conversation) == []
 
     def test_the_words_of_the_machine_belong_to_the_turn_that_ended(self) -> None:
-        """What is said as a turn ends, and the results that it leaves, are the old turn's, not the next one's."""
+        """Results and replies that the machine writes at the end of a turn belong to that turn, not to the next."""
         conversation = working(when_busy="queue")
         conversation.says("And rain?")
         conversation.cancels()
@@ -88,7 +89,7 @@ class TestQueued:
         ]
 
     def test_it_does_not_enter_between_two_requests(self) -> None:
-        """A turn ends as it began; only a steered message reaches it."""
+        """Only a steered message enters the turn that is under way."""
         conversation = working(when_busy="queue")
         conversation.says("And rain?")
 
@@ -110,7 +111,7 @@ class TestQueued:
         assert len(conversation.requests()) == 2
 
     def test_the_transcript_knows_which_turn_took_a_message(self) -> None:
-        """Whoever sent it can find the answer: by its id, once it has entered, and not before."""
+        """After a message has entered, the transcript finds its turn by its id; before that it does not."""
         conversation = Conversation(when_busy="queue")
         conversation.says("a")
         conversation.says("b")
@@ -132,7 +133,7 @@ class TestSteered:
     """A steered message enters the turn that is under way, before its next request (case P37)."""
 
     def test_it_enters_behind_the_results(self) -> None:
-        """P37: the round is finished first, then the model reads the results and the message."""
+        """P37: the round ends first; then the model reads the results and the message."""
         conversation = working(when_busy="steer")
         conversation.says("Only rain")
 
@@ -145,7 +146,7 @@ class TestSteered:
         assert conversation.transcript[-1].turn == 1
 
     def test_it_begins_the_next_turn_if_this_one_ends_first(self) -> None:
-        """P37: never lost."""
+        """P37: it is never lost."""
         conversation = Conversation(when_busy="steer")
         conversation.says("Hello")
         conversation.says("Only rain")
@@ -156,7 +157,7 @@ class TestSteered:
 
     @pytest.mark.parametrize(("policy", "wish"), [("refuse", "steer"), ("queue", "steer"), ("steer", None)])
     def test_a_message_may_wish_to_steer(self, policy: str, wish: str | None) -> None:
-        """What the message says goes before what the policy says."""
+        """The message's own wish takes precedence over the policy."""
         conversation = working(when_busy=policy)
 
         conversation.happens(UserMessage, text="Only rain", when_busy=wish)
@@ -166,7 +167,7 @@ class TestSteered:
 
     @pytest.mark.parametrize(("policy", "wish"), [("refuse", "queue"), ("steer", "queue"), ("queue", None)])
     def test_a_message_may_wish_to_wait(self, policy: str, wish: str | None) -> None:
-        """The same, the other way round."""
+        """The same holds for a message that wants to wait."""
         conversation = working(when_busy=policy)
 
         conversation.happens(UserMessage, text="And rain?", when_busy=wish)
@@ -175,7 +176,7 @@ class TestSteered:
         assert not message.steer
 
     def test_a_message_may_wish_to_be_refused(self) -> None:
-        """Somebody who will not wait hears so at once."""
+        """Its sender learns at once that the conversation is busy."""
         conversation = working(when_busy="queue")
 
         with pytest.raises(Refused) as refused:
@@ -194,7 +195,7 @@ class TestRoom:
         return state.model_copy(update={"inbox": inbox})
 
     def test_the_last_place_is_taken(self) -> None:
-        """One less than the bound: it is taken."""
+        """One less than the bound: the message is accepted."""
         message = UserMessage(event_id="1", at=NOON, text="One more", when_busy="queue")
 
         step = transition(self.holding(MAX_INBOX - 1), message, Context())
@@ -202,7 +203,7 @@ class TestRoom:
         assert len(step.state.inbox) == MAX_INBOX
 
     def test_where_there_is_no_room_a_message_is_refused(self) -> None:
-        """The sender learns it, and may send it again."""
+        """The sender is told, and may send it again."""
         message = UserMessage(event_id="1", at=NOON, text="One more", when_busy="queue")
 
         with pytest.raises(Refused) as refused:
@@ -227,7 +228,7 @@ class TestTakenBack:
         assert [text for _, text, _ in told(conversation)] == ["a", "One", "b", "d"]
 
     def test_what_does_not_wait_cannot_be_taken_back(self) -> None:
-        """It has entered, or was never sent."""
+        """It has entered already, or was never sent."""
         conversation = Conversation(when_busy="queue")
         conversation.says("a")
         conversation.says("b")
@@ -239,7 +240,7 @@ class TestTakenBack:
         assert waiting(conversation) == ["b"]
 
     def test_a_step_that_takes_nothing_back_says_so(self) -> None:
-        """Whoever sent a message that waits need not ask why."""
+        """Whoever waits for a message need not ask why it was withdrawn."""
         conversation = Conversation(when_busy="queue")
 
         steps = [conversation.says("a"), conversation.says("b"), conversation.model_says("One")]
@@ -247,7 +248,7 @@ class TestTakenBack:
         assert [step.withdrawn for step in steps] == [(), (), ()]
 
     def test_a_close_takes_back_all_that_waits(self) -> None:
-        """The step says which messages will never be answered."""
+        """The step names the messages that will never be answered."""
         conversation = working(when_busy="queue")
         conversation.says("And rain?")
         conversation.says("And wind?")
@@ -260,7 +261,7 @@ class TestTakenBack:
 
 
 class TestAfterAFailure:
-    """What waits when a turn fails, waits on."""
+    """A message that waits when a turn fails still waits."""
 
     def failed(self) -> Conversation:
         """A conversation whose turn failed while a message waited."""
@@ -278,7 +279,7 @@ class TestAfterAFailure:
         assert told(conversation) == [("user", "Hello", 1)]
 
     def test_a_message_takes_it_along(self) -> None:
-        """In the order in which they came."""
+        """The next message begins a turn with both, in the order in which they came."""
         conversation = self.failed()
 
         conversation.says("And wind?")
@@ -286,7 +287,7 @@ class TestAfterAFailure:
         assert told(conversation)[1:] == [("user", "And rain?", 2), ("user", "And wind?", 2)]
 
     def test_a_retry_leaves_it_waiting(self) -> None:
-        """What failed is tried again as it was; what waits has its own turn behind it."""
+        """The failed turn is retried as it was; the message begins the turn after it."""
         conversation = self.failed()
         conversation.tries_again()
         assert waiting(conversation) == ["And rain?"]
@@ -296,7 +297,7 @@ class TestAfterAFailure:
         assert told(conversation)[1:] == [("assistant", "Good day", 2), ("user", "And rain?", 3)]
 
     def test_it_can_be_taken_back(self) -> None:
-        """And the conversation stays failed."""
+        """The conversation stays failed."""
         conversation = self.failed()
 
         conversation.happens(MessageWithdrawn, message_id="request-2")
@@ -304,7 +305,7 @@ class TestAfterAFailure:
         assert conversation.rests_in(Failed).inbox == ()
 
     def test_a_close_takes_it_back(self) -> None:
-        """The step says so."""
+        """The step names it."""
         conversation = self.failed()
 
         assert conversation.happens(CloseRequested).withdrawn == ("request-2",)

@@ -67,7 +67,7 @@ Situation = tuple[State, Event, Context]
 
 @st.composite
 def situations(draw: st.DrawFn) -> Situation:
-    """Any state, any event or one that fits it, and a context in which they can meet."""
+    """Generate any state, an event (any, or one that fits the state), and a context in which they can meet."""
     state = draw(states())
     return state, draw(events_for(state) | events()), draw(contexts_for(state))
 
@@ -94,7 +94,7 @@ class TestTraces:
 
     @given(traces())
     def test_3_refused_or_ignored_changes_nothing(self, trace: Trace) -> None:
-        """Law 3: refused or ignored leaves the state equal and emits nothing."""
+        """Law 3: an event that is refused or ignored leaves the state equal and wants no effects."""
         check_laws(trace, laws.changes_nothing_unless_taken)
 
     @given(traces())
@@ -189,7 +189,7 @@ class TestSingleSteps:
 
     @given(situations())
     def test_3_refused_or_ignored_changes_nothing(self, situation: Situation) -> None:
-        """Law 3: the state is equal and nothing is wanted."""
+        """Law 3: an event that is refused or ignored leaves the state equal and wants no effects."""
         observation = observe(*situation)
 
         if observation.step is None:
@@ -213,7 +213,7 @@ class TestSingleSteps:
 
     @given(st.data())
     def test_any_number_of_steps_from_anywhere(self, data: st.DataObject) -> None:
-        """Law 1: a walk that begins anywhere never falls off the table."""
+        """Law 1: a walk that begins in any state has a defined outcome at each step."""
         state = data.draw(states())
         context = data.draw(contexts_for(state))
 
@@ -229,7 +229,7 @@ def written(family: Any, value: Value) -> Any:
 
 
 def told(observation: Observation) -> object:
-    """What became of an event, in a form that can be compared."""
+    """The outcome of an event, in a form that can be compared."""
     outcome = observation.outcome
     return (outcome.code, outcome.subject) if isinstance(outcome, Refused) else outcome
 
@@ -259,7 +259,7 @@ class TestJson:
 
     @pytest.mark.parametrize("kind", EVENTS)
     def test_every_kind_of_event_is_made_up(self, kind: type[Event]) -> None:
-        """The kit knows all of them, so a new one cannot be left out."""
+        """The generators make every type of event, so a new one cannot be left out."""
         assert strategies.events_of(kind) is not None
 
     @given(strategies.any_answers())
@@ -277,7 +277,7 @@ class TestJson:
 
 
 class TestExtremes:
-    """Numbers at the end of their range, which once led out of the machine by an OverflowError (law 1)."""
+    """Numbers at the end of their range do not raise OverflowError (law 1)."""
 
     def retrying(self, **rules: Any) -> Conversation:
         """A conversation whose model has failed twice."""
@@ -293,13 +293,13 @@ class TestExtremes:
         assert Retry(attempts=9, factor=1e200, cap=7.0).wait(8, None) == 7.0
 
     def test_a_wait_beyond_the_calendar_ends_with_it(self) -> None:
-        """A timer that is due after the last moment is due at the last moment."""
+        """A timer that would be due after the last possible moment is due at that moment."""
         conversation = self.retrying(retry=Retry(base=1e308, cap=1e308))
 
         assert conversation.state.timer.due.year == 9999
 
     def test_every_deadline_may_lie_beyond_the_calendar(self) -> None:
-        """The same for the deadlines of cancels and questions, and for the limit of time."""
+        """The same holds for the deadlines of cancels and questions, and for the limit of time."""
         conversation = Conversation(
             cancel_deadline=1e308, questions=Questions(deadline=1e308), limits=Limits(seconds=1e308)
         )
@@ -313,13 +313,13 @@ class TestExtremes:
         assert conversation.state.deadline.due.year == 9999
 
     def test_costs_beyond_all_numbers_stay_a_number(self) -> None:
-        """Two costs that add up to infinity are the largest number that can be written."""
+        """Two costs that add up to infinity become the largest number that can be stored."""
         sum_ = Usage(cost=1.7e308) + Usage(cost=1.7e308)
 
         assert written(Usage, sum_) == sum_
 
     def test_a_moment_outside_the_calendar_is_not_an_event(self) -> None:
-        """A time that has no place in UTC is refused as a value, with a sentence."""
+        """A time that has no equivalent in UTC is refused, with a sentence."""
         with pytest.raises(ValueError, match="the moment is outside the calendar"):
             TypeAdapter(AnyEvent).validate_python(
                 {"type": "retry_due", "effect_id": 1, "at": "9999-12-31T23:59:59-01:00"}
@@ -327,7 +327,7 @@ class TestExtremes:
 
 
 def lived(**rules: Any) -> Conversation:
-    """A conversation with a round of two tools behind it and another, of one tool, under way."""
+    """A conversation with one finished round of two tools and one running tool."""
     conversation = Conversation(parallel=2, **rules)
     conversation.says()
     conversation.model_calls("a", "b")
@@ -338,7 +338,7 @@ def lived(**rules: Any) -> Conversation:
 
 
 def tampered(conversation: Conversation, place: int = -1, **changes: Any) -> Trace:
-    """Its trace, in which the step at `place` came to something else."""
+    """Its trace, with another outcome of the step at `place`."""
     trace = list(conversation.history.observations)
     outcome = trace[place].outcome
     trace[place] = replace(trace[place], outcome=replace(outcome, **changes))
@@ -346,10 +346,10 @@ def tampered(conversation: Conversation, place: int = -1, **changes: Any) -> Tra
 
 
 class TestTheLawsNotice:
-    """Each law finds the fault that it is there for: a law that never fails says nothing."""
+    """Each law reports the fault that it exists for."""
 
     def test_an_honest_trace(self) -> None:
-        """Nothing is found where nothing is wrong."""
+        """A correct trace breaks no law."""
         check_laws(lived().history.observations)
 
     def test_a_refused_answer(self) -> None:
@@ -361,12 +361,12 @@ class TestTheLawsNotice:
             check_laws((*conversation.history.observations[:-1], refused))
 
     def test_a_step_that_does_not_come_out_the_same(self) -> None:
-        """Law 2: told once more, it is another."""
+        """Law 2: the machine makes another step of the same arguments."""
         with pytest.raises(LawBroken, match="the same again gave something else"):
             check_laws(tampered(lived(), effects=()), laws.is_deterministic)
 
     def test_an_ignored_event_with_an_effect(self) -> None:
-        """Law 3: nothing happened, and yet something is wanted."""
+        """Law 3: an ignored event wants an effect."""
         conversation = lived()
         conversation.cancels(turn=0)
 
@@ -374,14 +374,14 @@ class TestTheLawsNotice:
             check_laws(tampered(conversation, effects=(Abort(effect_id=1),)), laws.changes_nothing_unless_taken)
 
     def test_a_state_that_comes_from_nowhere(self) -> None:
-        """Law 3: each step goes on from the one before."""
+        """Law 3: a step begins in another state than the one before left."""
         first, _, *rest = lived().history.observations
 
         with pytest.raises(LawBroken, match="it does not go on from the step before"):
             check_laws((first, *rest), laws.changes_nothing_unless_taken)
 
     def test_a_call_without_a_result(self) -> None:
-        """Law 4: b has its result, a has none, and the model is asked."""
+        """Law 4: the model is asked although one of two calls has no result."""
         conversation = lived()
         asks = tuple(
             effect for effect in conversation.history.observations[4].effects if isinstance(effect, RequestLlm)
@@ -391,7 +391,7 @@ class TestTheLawsNotice:
             check_laws(tampered(conversation, 4, effects=asks), laws.pairs_calls_with_results)
 
     def test_a_call_with_two_results(self) -> None:
-        """Law 4: one result for each call."""
+        """Law 4: each call has one result."""
         conversation = lived()
         *_, asks = conversation.history.observations[4].effects
         twice = (SettledCall(call_id="a", said=Made(text="one")), SettledCall(call_id="a", said=Made(text="two")))
@@ -412,7 +412,7 @@ class TestTheLawsNotice:
             check_laws((*conversation.history.observations, taken), laws.takes_answers_by_their_effect)
 
     def test_an_answer_that_was_waited_for_and_ignored(self) -> None:
-        """Law 5: what is awaited is taken."""
+        """Law 5: an answer that is awaited is ignored."""
         conversation = lived()
         answer = ToolComplete(effect_id=conversation.running("c"), at=NOON, result=ToolResult(text="done"))
         ignored = Step(conversation.state, ignored=True)
@@ -429,7 +429,7 @@ class TestTheLawsNotice:
         ],
     )
     def test_too_much_at_once(self, more: list[str], fault: str) -> None:
-        """Law 6: more tools than `parallel`, or company for an exclusive call."""
+        """Law 6: more tools run than `parallel` allows, or one runs beside an exclusive call."""
         conversation = lived()
         (running,) = (effect for effect in conversation.step.effects if isinstance(effect, ExecuteTool))
         started = tuple(
@@ -441,7 +441,7 @@ class TestTheLawsNotice:
             check_laws(tampered(conversation, effects=started), laws.runs_no_more_than_allowed)
 
     def test_two_requests_at_once(self) -> None:
-        """Law 6: one model request at a time."""
+        """Law 6: there is one model request at a time."""
         conversation = Conversation()
         conversation.says()
         (said, asks) = conversation.step.effects
@@ -451,7 +451,7 @@ class TestTheLawsNotice:
             check_laws(tampered(conversation, effects=twice), laws.runs_no_more_than_allowed)
 
     def test_a_state_that_waits_for_nothing(self) -> None:
-        """Law 7: the request was forgotten."""
+        """Law 7: the state does not await the request that is in flight."""
         conversation = Conversation()
         conversation.says()
 
@@ -459,7 +459,7 @@ class TestTheLawsNotice:
             check_laws(tampered(conversation, effects=conversation.step.effects[:1]), laws.waits_for_something)
 
     def test_an_effect_that_is_stopped_and_does_not_run(self) -> None:
-        """Law 7: only what is in flight can be stopped."""
+        """Law 7: only an effect in flight can be aborted."""
         conversation = lived()
         more = (*conversation.step.effects, Abort(effect_id=1))
 
@@ -467,7 +467,7 @@ class TestTheLawsNotice:
             check_laws(tampered(conversation, effects=more), laws.waits_for_something)
 
     def test_a_cancel_that_is_ignored(self) -> None:
-        """Law 8: where something runs, a cancel acts."""
+        """Law 8: a cancel is ignored while something runs."""
         conversation = lived()
         ignored = Step(conversation.state, ignored=True)
         cancel = UserCancel(event_id="cancel", at=NOON)
@@ -487,7 +487,7 @@ class TestTheLawsNotice:
             check_laws((*conversation.history.observations, taken), laws.stays_closed)
 
     def test_a_turn_that_ends_without_a_word(self) -> None:
-        """Every turn ends once, and says so."""
+        """A turn ends, and no step says so."""
         conversation = lived()
         conversation.tool_ends("c")
         conversation.model_says("Done")
@@ -513,7 +513,7 @@ class TestTheLawsNotice:
             check_laws(trace, laws.keeps_within_limits)
 
     def test_answers_that_are_changed_on_their_way(self) -> None:
-        """Law 16: the model reads what was answered, and nothing else."""
+        """Law 16: the model reads other answers than were given."""
         conversation = Conversation()
         conversation.says()
         conversation.model_calls(asking())

@@ -67,7 +67,7 @@ TWO_MODELS = (ModelSpec(name="first"), ModelSpec(name="second"))
 
 
 def refusal(act: Any, *args: Any, **fields: Any) -> Refused:
-    """The refusal that this comes to."""
+    """The refusal that this call raises."""
     with pytest.raises(Refused) as refused:
         act(*args, **fields)
     return refused.value
@@ -122,7 +122,8 @@ class TestAMessage:
         assert [message.text for message in conversation.transcript] == ["Hello", "Good evening"]
 
     def test_a_message_while_busy_is_refused(self) -> None:
-        """P2: → `Refused` code `busy`; state equal; nothing persisted; the host learns it synchronously."""
+        """P2: `Refused` with the code `busy`; the state is equal, nothing is persisted, and the caller learns it at
+        once."""
         conversation = Conversation()
         before = conversation.says("Hello").state
 
@@ -133,7 +134,7 @@ class TestAMessage:
         assert len(conversation.transcript) == 1
 
     def test_every_busy_state_refuses_a_message(self, busy: Conversation) -> None:
-        """P2, P19: where a person is waited for the reason says for what, else it is `busy`."""
+        """P2, P19: the code says which answer of a person is awaited; otherwise it is `busy`."""
         waits = {
             AwaitingUserResponse: "awaiting_user_response",
             AwaitingApproval: "awaiting_approval",
@@ -145,13 +146,13 @@ class TestAMessage:
         assert refused.code == waits.get(type(busy.state), "busy")
 
     def test_a_conversation_opens_once(self) -> None:
-        """A second `Opened` is refused: the first event of a log says what holds from then on."""
+        """A second `Opened` is refused: the first event of a log sets the rules of the conversation."""
         conversation = Conversation()
 
         assert refusal(conversation.happens, Opened).code == "already_open"
 
     def test_rules_change_at_rest_only(self) -> None:
-        """`PolicyChanged` while busy is refused, so that a turn ends under the rules that it began with."""
+        """`PolicyChanged` is refused during a turn, so that a turn ends under the rules that it began with."""
         conversation = Conversation()
         conversation.changes_rules(models=TWO_MODELS)
         conversation.says()
@@ -191,7 +192,7 @@ class TestTools:
         assert len(conversation.requests()) == 2
 
     def test_no_more_tools_run_than_the_policy_allows(self) -> None:
-        """A place that becomes free is taken by the next call."""
+        """When a running call ends, the next one starts."""
         conversation = Conversation(parallel=2)
         conversation.says()
 
@@ -201,7 +202,7 @@ class TestTools:
         assert conversation.tools() == ["a", "c"]
 
     def test_an_exclusive_call_runs_alone(self) -> None:
-        """It waits for those before it, and those behind it wait for its end."""
+        """It waits for the calls before it, and the calls behind it wait for its end."""
         conversation = Conversation(parallel=3)
         conversation.says()
 
@@ -304,7 +305,7 @@ class TestCancel:
         assert conversation.results() == {"b": TEXTS.cancelled}
 
     def test_all_that_run_are_stopped_and_waited_for(self) -> None:
-        """P6, in parallel: the turn ends with the last acknowledgement, and its deadline is taken back."""
+        """P6, in parallel: the turn ends with the last acknowledgement, and the timer of the deadline is stopped."""
         conversation = Conversation(parallel=2)
         conversation.says()
         conversation.model_calls("a", "b", "c")
@@ -344,7 +345,7 @@ class TestCancel:
         assert conversation.results() == {"b": TEXTS.cancelled}
 
     def test_a_question_that_comes_after_the_cancel_is_not_asked(self) -> None:
-        """The person has already said that this is to stop."""
+        """The person has already cancelled the turn."""
         conversation = Conversation()
         conversation.says()
         conversation.model_calls(asking())
@@ -356,7 +357,7 @@ class TestCancel:
         assert conversation.results() == {"ask": TEXTS.cancelled}
 
     def test_a_cancel_while_the_model_answers_stops_the_request(self) -> None:
-        """P8: → Idle, the request is stopped, no half message in the transcript."""
+        """P8: Idle, the request is aborted, and no half message is in the transcript."""
         conversation = Conversation()
         conversation.says()
         in_flight = conversation.flying(RequestLlm)
@@ -414,7 +415,7 @@ class TestCancel:
         assert busy.cancels(turn=busy.state.book.turn - 1).ignored
 
     def test_a_cancel_that_names_the_question_reaches_it(self) -> None:
-        """P40: a page names the call that it shows, and while that still waits it is cancelled."""
+        """P40: a page names the call that it shows; while that question waits, it is cancelled."""
         conversation = asked()
 
         conversation.happens(UserCancel, call_id="ask")
@@ -423,7 +424,7 @@ class TestCancel:
         assert conversation.results() == {"ask": TEXTS.question_cancelled}
 
     def test_a_cancel_of_an_earlier_question_does_nothing(self) -> None:
-        """P40: it is meant neither for the question that is asked now nor for the turn."""
+        """P40: it cancels neither the question that is asked now nor the turn."""
         conversation = asked()
 
         assert conversation.happens(UserCancel, call_id="earlier").ignored
@@ -431,7 +432,7 @@ class TestCancel:
         assert conversation.happens(UserCancel, call_id="ask").ignored
 
     def test_a_cancel_that_names_the_turn_reaches_it(self) -> None:
-        """P40: a handle names what it last saw, and while that still runs it is cancelled."""
+        """P40: a handle names the turn that it last saw; while that turn runs, it is cancelled."""
         conversation = Conversation()
         conversation.says()
 
@@ -441,11 +442,11 @@ class TestCancel:
 
 
 class TestClosing:
-    """The end, which nothing leads out of."""
+    """A closed conversation stays closed."""
 
     def test_a_close_stops_the_turn_first(self, busy: Conversation) -> None:
-        """Whatever runs is stopped as by a cancel, every call gets its result, then the conversation is closed. A turn
-        that had come to its end ends so."""
+        """What runs is aborted as by a cancel, every call gets its result, and then the conversation is closed. A turn
+        that had already come to its end keeps its status."""
         status = "completed" if isinstance(busy.state, Summarizing) else "cancelled"
         busy.closes()
         for name in busy.tools():
@@ -470,7 +471,7 @@ class TestClosing:
 
     @pytest.mark.parametrize("kind", [UserMessage, RetryRequested, PolicyChanged, Opened])
     def test_a_closed_conversation_refuses_requests(self, kind: type[Any]) -> None:
-        """Refused with the code `closed`, whatever is wanted."""
+        """Every request is refused with the code `closed`."""
         conversation = Conversation()
         conversation.closes()
         fields = {UserMessage: {"text": "Hello?"}, PolicyChanged: {"policy": Policy()}}.get(kind, {})
@@ -478,7 +479,7 @@ class TestClosing:
         assert refusal(conversation.happens, kind, **fields).code == "closed"
 
     def test_a_second_close_does_nothing(self) -> None:
-        """Nothing is left to close."""
+        """It is a no-op."""
         conversation = Conversation()
         conversation.closes()
 
@@ -486,7 +487,7 @@ class TestClosing:
 
 
 class TestFailures:
-    """Model requests that fail: again, then another model, then `Failed`."""
+    """Model requests that fail are retried, then sent to the next model; then the turn fails."""
 
     def test_a_passing_failure_is_tried_again(self) -> None:
         """P11: retryable failure once, then success → one answer."""
@@ -515,7 +516,7 @@ class TestFailures:
         assert conversation.rests_in(LlmRequesting).attempt == 3
 
     def test_a_wait_is_not_shorter_than_the_provider_asks(self) -> None:
-        """Retry-After is honoured where it is longer than our own wait."""
+        """Retry-After is used where it is longer than the wait that the policy asks for."""
         conversation = Conversation()
         conversation.says()
 
@@ -595,7 +596,7 @@ class TestFailures:
         assert conversation.requests()[-1].model == "first"
 
     def test_a_failed_turn_can_be_tried_again(self) -> None:
-        """`RetryRequested` asks again as a turn of its own; nothing is said twice."""
+        """`RetryRequested` begins a turn of its own that sends the request again; no message is added."""
         conversation = Conversation()
         conversation.says("Hello")
         conversation.model_fails("authentication")
@@ -607,7 +608,7 @@ class TestFailures:
         assert conversation.roles() == ["user"]
 
     def test_where_nothing_failed_nothing_is_tried_again(self) -> None:
-        """A retry in Idle is refused, `wrong_state`."""
+        """A retry in Idle is refused with `wrong_state`."""
         assert refusal(Conversation().tries_again).code == "wrong_state"
 
 
@@ -629,7 +630,7 @@ class TestQuestions:
         assert conversation.tools() == []
 
     def test_a_question_state_is_written_with_its_questions(self) -> None:
-        """P38, the pure part: what is published is the state: its type and the questions, under the seed's names."""
+        """P38, the pure part: the state is published with its type and its questions, under the names of the seed."""
         conversation = asked(question("When?", multi_select=True))
 
         written = json.loads(conversation.state.to_json())
@@ -639,7 +640,8 @@ class TestQuestions:
         assert written["questions"][0]["multiSelect"] is True
 
     def test_a_cancelled_question_rests_idle_and_ends_the_turn(self) -> None:
-        """P38, the pure part: cancelling it rests in `idle`, and the same step says that the turn ended."""
+        """P38, the pure part: after a cancel the conversation rests in `idle`, and the same step says that the turn
+        ended."""
         step = asked().cancels()
 
         assert step.state.type == "idle"
@@ -695,7 +697,7 @@ class TestQuestions:
         assert len(conversation.requests()) == 2
 
     def test_a_question_that_must_stand_alone_is_not_asked_beside_others(self) -> None:
-        """P13, `alone`: every call gets an error result, the model is asked again, the user sees nothing."""
+        """P13, `alone`: every call gets an error result, the model is asked again, and the user sees nothing."""
         conversation = self.in_the_middle(alongside="alone")
 
         conversation.rests_in(LlmRequesting)
@@ -703,7 +705,7 @@ class TestQuestions:
         assert conversation.wanted() == [PersistMessage, PersistToolResults, RequestLlm]
 
     def test_a_question_alone_is_asked_where_it_must_stand_alone(self) -> None:
-        """P13, `alone`: a response with the question only is as it should be."""
+        """P13, `alone`: a response with nothing but the question is accepted."""
         assert len(asked(alongside="alone").asked().questions) == 1
 
     def test_a_tool_that_may_not_pause_the_others_cannot_ask(self) -> None:
@@ -718,12 +720,12 @@ class TestQuestions:
         assert conversation.tools() == ["read"]
 
     def test_a_message_does_not_answer_a_question(self) -> None:
-        """P19: UserMessage while waiting → `Refused` `awaiting_user_response`."""
+        """P19: a UserMessage while a question waits is `Refused` with `awaiting_user_response`."""
         assert refusal(asked().says).code == "awaiting_user_response"
 
 
 class TestAnswers:
-    """What a person answers, and what the model reads of it."""
+    """A person answers, and the model reads the answers."""
 
     DINNER = (
         question("When?", "6:30 PM", "8:15 PM"),
@@ -775,7 +777,7 @@ class TestAnswers:
 
     @pytest.mark.parametrize("answers", [{}, {"Why?": "Because"}, {"When?": ["Now", "Later"]}])
     def test_partial_answers_are_taken_as_given(self, answers: dict[str, Any]) -> None:
-        """P14, `partial`: nothing is asked back."""
+        """P14, `partial`: missing answers are accepted."""
         conversation = asked(question("When?"), partial=True)
 
         conversation.answers(answers)
@@ -816,7 +818,7 @@ class TestAnswers:
         assert refusal(conversation.answers, {"When?": "Now"}, call_id="an earlier one").code == "wrong_state"
 
     def test_an_answer_that_names_its_question_is_taken(self) -> None:
-        """P40: a handle names what it last saw."""
+        """P40: a handle names the question that it last saw."""
         conversation = asked()
 
         conversation.answers({"When?": "Now"}, call_id="ask")
@@ -824,7 +826,7 @@ class TestAnswers:
         conversation.rests_in(LlmRequesting)
 
     def test_where_nothing_was_asked_nothing_is_answered(self) -> None:
-        """An answer in Idle is refused, `wrong_state`."""
+        """An answer in Idle is refused with `wrong_state`."""
         assert refusal(Conversation().answers, {"When?": "Now"}).code == "wrong_state"
 
     def test_when_nobody_answers_in_time_the_model_goes_on(self) -> None:
@@ -869,7 +871,7 @@ class TestACancelledQuestion:
         assert step.ended is not None and step.ended.final_content is None
 
     def test_resume_lets_the_model_go_on(self) -> None:
-        """P17: the model goes on, told that the user declined; both paired."""
+        """P17: the model reads that the user declined, and goes on; both calls are paired."""
         conversation = self.waiting("resume")
 
         conversation.cancels()
@@ -884,7 +886,7 @@ class TestEndings:
     """Responses without an answer, and limits."""
 
     def test_an_empty_response_ends_the_turn_with_a_sentence(self) -> None:
-        """P30: nothing at all is a defined ending, never silence."""
+        """P30: an empty response has a defined ending."""
         conversation = Conversation()
         conversation.says()
 
@@ -896,7 +898,8 @@ class TestEndings:
         assert conversation.transcript[-1].text == TEXTS.ending
 
     def test_an_empty_response_after_tools_is_asked_for_in_other_words(self) -> None:
-        """P30, J11: empty content after tools → the fallback prompt, once; empty again → a defined ending."""
+        """P30, J11: an empty response after tools leads to the fallback prompt, once; a second one has a defined
+        ending."""
         conversation = Conversation()
         conversation.says()
         conversation.model_calls("a")
@@ -911,7 +914,7 @@ class TestEndings:
         assert conversation.delivered() == [TEXTS.ending]
 
     def test_who_ends_by_a_claim_is_not_asked_for_plain_words(self) -> None:
-        """S10, P30: they would not be delivered where something was said by tool; the nudge says what is wanted."""
+        """S10, P30: with explicit responses the nudge asks for the tools, since a plain text would not be delivered."""
         conversation = Conversation(presets.explicit_response())
         conversation.says()
         conversation.model_calls("a")
@@ -925,7 +928,7 @@ class TestEndings:
         assert (conversation.ended.status, conversation.delivered()) == ("incomplete", [TEXTS.ending])
 
     def test_an_answer_to_the_fallback_prompt_is_an_answer(self) -> None:
-        """P30: the prompt is in no other request, and not in the transcript."""
+        """P30: the prompt is in no later request and not in the transcript."""
         conversation = Conversation()
         conversation.says()
         conversation.model_calls("a")
@@ -938,7 +941,7 @@ class TestEndings:
         assert conversation.roles() == ["user", "assistant", "tool", "assistant", "assistant"]
 
     def test_an_empty_response_may_be_silence_by_policy(self) -> None:
-        """P30: an empty ending says nothing; the turn is incomplete, and says that it is silent."""
+        """P30: the turn is incomplete, its status says that it is silent, and nothing is delivered."""
         conversation = Conversation(texts=Texts(ending=""))
         conversation.says()
 
@@ -948,7 +951,7 @@ class TestEndings:
         assert (step.ended.status, step.ended.silent, step.ended.final_content) == ("incomplete", True, None)
 
     def test_a_malformed_response_is_a_failure(self) -> None:
-        """P30: a malformed response is a failure, never silence: tried again, and then it fails."""
+        """P30: it is retried, and then the turn fails."""
         conversation = Conversation(retry=Retry(attempts=2))
         conversation.says()
         conversation.model_fails("malformed_response")
@@ -959,8 +962,8 @@ class TestEndings:
         assert conversation.rests_in(Failed).kind == "malformed_response"
 
     def test_a_response_that_only_thinks_is_followed_up(self) -> None:
-        """The model reasoned and is not done: it is asked again, once; the same request would be thought about for
-        ever."""
+        """The model reasoned and has not finished: it is asked again, once, with a nudge, since the same request would
+        have the same result."""
         conversation = Conversation()
         conversation.says()
 
@@ -972,7 +975,7 @@ class TestEndings:
         assert conversation.transcript[-1].text == TEXTS.ending
 
     def test_a_response_cut_off_while_thinking_is_not_followed_up(self) -> None:
-        """It would only think again, until the limit."""
+        """The model would only reason again, up to the limit of its output."""
         conversation = Conversation()
         conversation.says()
 
@@ -991,7 +994,7 @@ class TestEndings:
         assert conversation.results() == {"a": TEXTS.cut_off, "b": TEXTS.cut_off}
 
     def test_a_text_that_was_cut_off_ends_the_turn(self) -> None:
-        """P41: text ends the turn with `truncated`."""
+        """P41: the turn ends with that text and `truncated`."""
         conversation = Conversation()
         conversation.says()
 
@@ -1015,7 +1018,7 @@ class TestEndings:
         assert step.ended.final_content == step.effects[0].said
 
     def test_a_last_request_that_only_calls_ends_with_a_sentence(self) -> None:
-        """`answer_now`: where the model says nothing beside its calls, we do."""
+        """`answer_now`: if the response has no text beside its calls, the turn ends with a sentence of the policy."""
         conversation = Conversation(limits=Limits(requests=1))
         conversation.says()
 
@@ -1036,7 +1039,7 @@ class TestEndings:
         assert step.ended is not None and step.ended.final_content == Made(text=TEXTS.limit)
 
     def test_calls_beyond_their_limit_do_not_run(self) -> None:
-        """Those within the limit run, the others get "not run" results, and the model is asked again."""
+        """The calls within the limit run, the others get "not run" results, and the model is asked again."""
         conversation = Conversation(parallel=2, limits=Limits(tool_calls=1))
         conversation.says()
 
@@ -1056,7 +1059,7 @@ class TestEndings:
         ],
     )
     def test_once_the_budget_is_spent_nothing_is_started(self, limits: Limits, used: Usage) -> None:
-        """Tokens, money and time: the calls get "not run" results and the turn ends with a sentence."""
+        """A limit of tokens, money or time: the calls get "not run" results and the turn ends with a sentence."""
         conversation = Conversation(limits=limits)
         conversation.says()
 
@@ -1079,7 +1082,7 @@ class TestEndings:
         assert conversation.requests()[-1].tool_choice == "auto"
 
     def test_an_approval_of_a_person_counts_anew(self) -> None:
-        """P34: … and an approval; one that denies is a human input as well."""
+        """P34: it starts anew with an approval, and with a denial."""
         for allowed in (True, False):
             conversation = Conversation(limits=Limits(requests=2))
             conversation.says()
@@ -1092,7 +1095,7 @@ class TestEndings:
             assert conversation.rests_in(LlmRequesting).turn.requests == 1
 
     def test_a_message_counts_anew(self) -> None:
-        """P34: the next turn, and a message that steers into this one."""
+        """P34: it starts anew with the next turn, and with a message that steers this one."""
         conversation = Conversation(limits=Limits(requests=3), when_busy="steer")
         conversation.says()
         conversation.model_calls("a")
@@ -1106,7 +1109,7 @@ class TestEndings:
         assert conversation.rests_in(LlmRequesting).turn.requests == 1
 
     def test_the_limit_ends_a_turn_that_nobody_speaks_in(self) -> None:
-        """P34: it counts per turn: what the turn before used up is not counted."""
+        """P34: the limit counts per turn, so the turn before does not count."""
         conversation = Conversation(limits=Limits(requests=2))
         for text in ("first", "second"):
             conversation.says(text)
@@ -1119,7 +1122,7 @@ class TestEndings:
         assert len(conversation.requests()) == 4
 
     def test_a_retry_is_the_same_request(self) -> None:
-        """A request that failed and is sent again counts once, and stays without tools if it was."""
+        """A request that failed and is sent again counts once; if it had no tools, it still has none."""
         conversation = Conversation(models=TWO_MODELS, limits=Limits(requests=1), retry=Retry(attempts=2))
         conversation.says()
 
@@ -1144,15 +1147,16 @@ class TestEndings:
 
 
 class TestWhatAStateTakes:
-    """`next_events`: what may come next."""
+    """`next_events` returns the events that are possible in a state."""
 
     def test_at_rest_a_message_may_come(self) -> None:
-        """Idle takes a message of a person or an agent, other rules, the wish to condense, and the close."""
+        """Idle takes a message of a person or an agent, a change of the policy, a request for compaction, and the
+        close."""
         taken = {UserMessage, AgentMessage, PolicyChanged, CompactionRequested, CloseRequested}
         assert set(next_events(Idle())) == taken
 
     def test_a_question_takes_its_answer(self) -> None:
-        """An answer, messages that wait, a cancel, the close, a restart; the deadline only where one is set."""
+        """It takes an answer, messages, a cancel, the close and a resume; the deadline only if one is set."""
         conversation = asked()
         with_deadline = asked(deadline=60)
 
@@ -1161,15 +1165,15 @@ class TestWhatAStateTakes:
         assert DeadlineReached in next_events(with_deadline.state)
 
     def test_a_closed_conversation_takes_nothing(self) -> None:
-        """Nothing comes next."""
+        """There are none."""
         assert next_events(Closed()) == ()
 
 
 class TestWhileStopping:
-    """What comes in while something is still to acknowledge that it stopped."""
+    """Events that come while a cancelled effect has not acknowledged the cancel."""
 
     def test_a_question_is_dropped_for_the_tool_that_asked_it(self) -> None:
-        """Not for another one that runs beside it."""
+        """The tool that asked has stopped; one that runs beside it has not."""
         conversation = Conversation(parallel=2)
         conversation.says()
         conversation.model_calls("a", "b")
@@ -1181,7 +1185,7 @@ class TestWhileStopping:
         assert conversation.results() == {"b": TEXTS.cancelled}
 
     def test_what_a_sub_agent_used_counts_while_others_stop(self) -> None:
-        """It was spent, though the turn is cancelled."""
+        """Its usage counts, though the turn is cancelled."""
         conversation = stopping_children()
         conversation.child_finishes("north", status="cancelled", usage=Usage(input_tokens=3))
 
@@ -1191,7 +1195,7 @@ class TestWhileStopping:
 
 
 def test_a_reply_that_tells_of_a_failure_leaves_the_failure_to_be_read() -> None:
-    """J16: the user hears a sentence, a program sees what kind of failure it was."""
+    """J16: the user gets a sentence, and a program can read what kind of failure it was."""
     conversation = Conversation(on_failure="reply")
     conversation.says()
 

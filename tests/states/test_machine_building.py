@@ -1,8 +1,5 @@
-"""The page becomes a machine, and the same one however often it is read.
-
-`table` and `machine` are read once, when they are imported. Here they are read once more, beside the ones that
-everybody uses, so that what happens only then is tried like everything else.
-"""
+"""The table and the machine come out the same each time they are built. Both modules are executed once, at import;
+these tests execute them once more, beside the ones in use, so that what runs only then is tested too."""
 
 from __future__ import annotations
 
@@ -42,7 +39,7 @@ HELLO = UserMessage(event_id="1", at=NOON, text="Hello")
 
 
 def read_again(module: ModuleType) -> Any:
-    """A module, run once more from its first line, beside the one that everybody uses."""
+    """A module that is executed once more, beside the one in use."""
     spec = find_spec(module.__name__)
     assert spec is not None and spec.loader is not None
     again = module_from_spec(spec)
@@ -51,7 +48,7 @@ def read_again(module: ModuleType) -> Any:
 
 
 def ways(machine: Machine) -> list[tuple[str, str, str, Edge]]:
-    """Every way through a machine of the library: its event, where it begins and ends, and what it asks."""
+    """The edges of a machine of `transitions`: event, source, destination and conditions."""
     return [
         (event.name, way.source, way.dest, way.conditions[0].func)
         for event in machine.events.values()
@@ -61,7 +58,7 @@ def ways(machine: Machine) -> list[tuple[str, str, str, Edge]]:
 
 
 def places() -> list[State]:
-    """Where a conversation rests while nobody, the model, a tool or a person moves it, and at its end."""
+    """Conversations that rest at the beginning, at the end, and while the model, a tool or a person moves them next."""
     requesting, executing, asked = (Conversation() for _ in range(3))
     for conversation in (requesting, executing, asked):
         conversation.says()
@@ -72,14 +69,14 @@ def places() -> list[State]:
 
 
 class TestReadAgain:
-    """Nothing in the machine depends on what was read before."""
+    """Nothing in the machine depends on what was executed before."""
 
     def test_the_page_says_the_same(self) -> None:
-        """Every row, with its guard, its way and its handler; every junction, with its branches."""
+        """Every row, with its guard, target and handler; every junction, with its branches."""
         assert read_again(table).TABLE == table.TABLE
 
     def test_the_machine_is_built_the_same(self) -> None:
-        """The same states, the same events, and the same ways between them, in the same order."""
+        """The same states, events and edges, in the same order."""
         again = build(table.TABLE)
 
         assert list(again.states) == list(MACHINE.states)
@@ -87,7 +84,7 @@ class TestReadAgain:
         assert ways(again) == ways(MACHINE)
 
     def test_the_machine_takes_the_same(self) -> None:
-        """What may come next, everywhere; and where it leads."""
+        """In every state the same events are possible, and lead to the same states."""
         again = read_again(machine)
 
         assert [again.next_events(state) for state in places()] == [next_events(state) for state in places()]
@@ -95,10 +92,10 @@ class TestReadAgain:
 
 
 class TestRefusals:
-    """A refusal is a code, or a function that words the reason."""
+    """A refusal is a code, or a function that gives the reason."""
 
     def test_the_reason_may_depend_on_everything(self) -> None:
-        """It is given what the handler of a row is given: draft, event and context."""
+        """The function is given the same arguments as the handler of a row."""
 
         def too_loud(draft: StepBuilder[Idle], event: UserMessage, context: Context) -> Refused:
             return Refused("busy", f"{draft.state.type} {event.text} {context.policy.parallel}")
@@ -109,10 +106,10 @@ class TestRefusals:
 
 
 class TestTheMachineOfTheLibrary:
-    """Whoever knows the `transitions` library meets what it knows."""
+    """The machine can be used as one of the `transitions` library."""
 
     def test_it_goes_by_the_names_that_are_stored(self) -> None:
-        """A state and an event are called as in JSON, by their `type`; nothing else is there."""
+        """States and events are named by their `type`, as in JSON, and there are no others."""
         machine = build(table.TABLE)
 
         assert set(machine.states) == {str(state.model_fields["type"].default) for state in STATES}
@@ -128,7 +125,7 @@ class TestTheMachineOfTheLibrary:
         assert cursor.state == "llm_requesting"
 
     def test_an_edge_knows_its_row(self) -> None:
-        """Where it begins, on which row, by which branches, and where it ends."""
+        """An edge has the state where it begins, its row, its branches, and the state where it ends."""
         for edge in edges(build(table.TABLE)):
             target = edge.row.to
             for taken in edge.branches:
@@ -148,7 +145,7 @@ class TestTheMachineOfTheLibrary:
         ids=["calls", "faults", "text"],
     )
     def test_behind_a_row_one_way_is_taken(self, response: dict[str, Any], taken: type[State]) -> None:
-        """Of all ways behind a row exactly one says yes if the row's guard does, and otherwise none."""
+        """If the guard of a row is true, exactly one of its edges is possible; otherwise none is."""
         conversation = Conversation()
         conversation.says()
         event = LlmResponse(effect_id=1, at=conversation.now, **response)
