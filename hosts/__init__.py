@@ -1,1 +1,4 @@
-"""Programs that drive the engine. Nothing in turnwise imports them."""
+"""Programs that drive the engine.
+
+Nothing else in turnwise imports them.
+"""

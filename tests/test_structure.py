@@ -33,7 +33,6 @@ KNOWN_CYCLES: set[frozenset[str]] = {
 }
 KNOWN_ROOMS_WITHOUT_A_SENTENCE = {
     "engine/tracing",
-    "hosts",
     "hosts/diagrams",
     "persistence/maintenance",
     "persistence/records",

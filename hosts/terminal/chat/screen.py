@@ -191,7 +191,7 @@ class Screen:
 
 
 def _ignore(data: dict[str, Any]) -> None:
-    """Show nothing: a user who reads the text here needs no receipt for it."""
+    """Show nothing: the text of the delivery is on the screen already."""
 
 
 def _text(message: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """Builds command lines for users to copy: to resume a conversation, or to try something next.
 
-A command line works without the environment of this run: it has every option whose value differs from what the
-working directory says by itself.
+A command line does not depend on the environment of this run: it contains every option whose value differs from the
+settings of the working directory.
 """
 
 from __future__ import annotations
