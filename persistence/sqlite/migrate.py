@@ -1,7 +1,8 @@
-"""Brings the tables of a database to the shape that this turnwise knows.
+"""Brings the tables of a database to the newest revision.
 
-A new database takes the same way as an old one, from nothing through every revision, so that there is one way only in
-which tables come to be. Alembic, which does it, is imported when there is something to do.
+A new database gets its tables as `schema` defines them. Older ones are migrated by alembic, revision by revision; it is
+imported only for them, because that takes longer than anything else that opening a database needs. A test compares the
+tables that come from both.
 """
 
 from __future__ import annotations
@@ -12,8 +13,15 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from .identity import APPLICATION_ID, HEAD
+from .schema import metadata
 
 SCRIPTS = Path(__file__).with_name("migrations")
+
+_REVISION_TABLE = (
+    "CREATE TABLE alembic_version "
+    "(version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
+)
+"""The table in which alembic records the revision, as it makes it itself."""
 
 _ALEMBIC = threading.Lock()
 """Alembic keeps the connection that it works on in a global: of two databases opened at once by threads of one process,
@@ -22,8 +30,23 @@ one would be given the tables of both."""
 
 def migrate(connection: Connection, revision: str | None) -> None:
     """Bring the tables from `revision` (None: there are none) to `HEAD`, in one transaction."""
-    if revision == HEAD:
-        return
+    if revision is None:
+        create_tables(connection)
+    elif revision != HEAD:
+        run_migrations(connection)
+
+
+def create_tables(connection: Connection) -> None:
+    """Create the tables of a new database, and record that they have the newest revision."""
+    with connection.begin():
+        connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.exec_driver_sql(_REVISION_TABLE)
+        connection.exec_driver_sql("INSERT INTO alembic_version VALUES (?)", (HEAD,))
+        metadata.create_all(connection)
+
+
+def run_migrations(connection: Connection) -> None:
+    """Run all migrations that the database has not had yet, from the first one if it is new."""
     from alembic import command
     from alembic.config import Config
 

@@ -62,11 +62,8 @@ def test_a_list_imports_neither_a_model_library_nor_menus(tmp_path: Path) -> Non
     assert not imports_of("list", folder=tmp_path) & {"prompt_toolkit", "questionary", *MODEL_LIBRARIES}
 
 
-def test_an_up_to_date_database_is_opened_without_alembic(tmp_path: Path) -> None:
-    """There is no migration to run."""
-    imports_of("demo", "--db", "demo.db", folder=tmp_path)
-
-    imported = imports_of("demo", "--db", "demo.db", folder=tmp_path)
-
-    assert "sqlalchemy" in imported
-    assert "alembic" not in imported
+def test_alembic_is_imported_neither_for_a_new_database_nor_for_an_existing_one(tmp_path: Path) -> None:
+    """Only a database of an older turnwise has to be migrated."""
+    for imported in (imports_of("demo", "--db", "demo.db", folder=tmp_path) for _ in range(2)):
+        assert "sqlalchemy" in imported
+        assert "alembic" not in imported
