@@ -30,7 +30,7 @@ BEGINNINGS = {"png": b"\x89PNG", "jpeg": b"\xff\xd8\xff", "gif": b"GIF8", "webp"
 
 
 class Exchange:
-    """One request and the way back to whoever sent it."""
+    """One request, and the connection on which it is answered."""
 
     def __init__(self, request: web.Request, body: Body, released: asyncio.Event) -> None:
         self.request = request
@@ -38,7 +38,7 @@ class Exchange:
         self.released = released
 
     async def answer(self, choice: dict[str, Any], usage: dict[str, int]) -> web.StreamResponse:
-        """Send the whole answer at once."""
+        """Send the complete answer."""
         completion = {"id": "c", "object": "chat.completion", "created": 1, "model": self.body["model"]}
         return web.json_response({**completion, "choices": [choice], "usage": usage})
 
@@ -54,7 +54,8 @@ class Exchange:
         await response.write(b"data: " + json.dumps({**chunk, "choices": choices, **fields}).encode() + b"\n\n")
 
     async def finish(self, response: web.StreamResponse, reason: str, usage: dict[str, int]) -> web.StreamResponse:
-        """End a streamed answer as OpenAI does: the reason, then what it cost if that was asked for."""
+        """End a streamed answer as OpenAI does: with the finish reason, then with the usage if the request asks for
+        it."""
         await self.send(response, [{"index": 0, "delta": {}, "finish_reason": reason}])
         if (self.body.get("stream_options") or {}).get("include_usage"):
             await self.send(response, [], usage=usage)
@@ -78,7 +79,7 @@ def _usage(tokens: tuple[int, int]) -> dict[str, int]:
 
 
 def _message(deltas: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The deltas of a streamed answer put together: the message of a plain one."""
+    """Join the deltas of a streamed answer to the message of a plain one."""
     message: dict[str, Any] = {"role": "assistant", "content": None}
     calls: dict[int, dict[str, Any]] = {}
     for delta in deltas:
@@ -110,7 +111,8 @@ def _answers(deltas: Sequence[dict[str, Any]], reason: str, tokens: tuple[int, i
 
 
 def says(*pieces: str, thinking: str = "", finish_reason: str = "stop", tokens: tuple[int, int] = (10, 5)) -> Reply:
-    """Say the pieces, one chunk each, after the thinking. `tokens` are those of the request and of the answer."""
+    """Answer with these pieces of text, one chunk each, after the thinking. `tokens` are those of the request and of
+    the answer."""
     thoughts = [{"reasoning_content": thinking}] if thinking else []
     return _answers([{"role": "assistant"}, *thoughts, *({"content": p} for p in pieces)], finish_reason, tokens)
 
@@ -174,7 +176,7 @@ def is_too_long() -> Reply:
 
 
 def drops_after(*pieces: str) -> Reply:
-    """Say the pieces, then cut the connection in the middle of the answer."""
+    """Answer with the pieces, then close the connection in the middle of the answer."""
 
     async def reply(exchange: Exchange) -> web.StreamResponse:
         response = await _begun(exchange, pieces)
@@ -186,7 +188,7 @@ def drops_after(*pieces: str) -> Reply:
 
 
 def breaks_off_after(*pieces: str) -> Reply:
-    """Say the pieces, then end the answer politely but without a finish reason, as a proxy that gives up does."""
+    """Answer with the pieces, then end the stream without a finish reason, as a proxy that gives up does."""
 
     async def reply(exchange: Exchange) -> web.StreamResponse:
         return await _begun(exchange, pieces)
@@ -195,10 +197,8 @@ def breaks_off_after(*pieces: str) -> Reply:
 
 
 def hangs(*pieces: str) -> Reply:
-    """Say the pieces, if any, and then nothing until the server is released or the client has gone.
-
-    Without pieces not even the HTTP status arrives. When released, the answer ends well.
-    """
+    """Answer with the pieces, if any, and then with nothing until the server is released or the client has gone.
+    Without pieces not even the HTTP status arrives. When released, the answer is completed."""
 
     async def reply(exchange: Exchange) -> web.StreamResponse:
         response = await _begun(exchange, pieces) if pieces else None

@@ -1,4 +1,4 @@
-"""Pages of documentation, held to their word: their programs run, and their links lead somewhere."""
+"""Reads pages of documentation, so that tests can run their programs and follow their links."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 def run(folder: Path, *arguments: str, **environment: str | None) -> subprocess.CompletedProcess[str]:
-    """Run Python in a folder, as a reader would. What the environment says is None is not set there."""
+    """Run Python in a folder, as a reader would. A variable of the environment that is None is removed."""
     changed = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **environment}
     given = {name: value for name, value in changed.items() if value is not None}
     command = [sys.executable, *arguments]
@@ -43,7 +43,7 @@ class Page:
 
     @cached_property
     def blocks(self) -> list[str]:
-        """The blocks of Python, as they stand there."""
+        """The code blocks of Python, in order."""
         return re.findall(r"```python\n(.*?)```", self.text, re.DOTALL)
 
     @cached_property
@@ -54,24 +54,24 @@ class Page:
 
     @cached_property
     def programs(self) -> list[str]:
-        """The other blocks, each of which is whole."""
+        """The other blocks, each of which is a complete program or test file."""
         return [block for block in self.blocks if block not in self.files.values()]
 
     def section(self, title: str) -> str:
-        """What stands below a heading, up to the next one."""
+        """Return the text below a heading, up to the next heading."""
         return self.text.split(f" {title}\n", 1)[1].split("\n#")[0]
 
     def headings(self) -> set[str]:
-        """Its headings, as links name them."""
+        """Return its headings, as links name them."""
         titles: list[str] = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", self.text, flags=re.DOTALL), re.MULTILINE)
         return {f"#{re.sub(r'[^a-z0-9 _-]', '', title.lower()).replace(' ', '-')}" for title in titles}
 
     def links(self) -> list[str]:
-        """Where it leads, within the repository."""
+        """Return its links within the repository."""
         return [link for link in re.findall(r"\]\(([^)\s]+)\)", self.text) if "://" not in link]
 
     def broken_links(self) -> list[str]:
-        """Those of its links that name no file of the repository, or no heading of a page."""
+        """Return the links that name no file of the repository, or no heading of a page."""
         return [link for link in self.links() if not self._leads_somewhere(link)]
 
     def _leads_somewhere(self, link: str) -> bool:

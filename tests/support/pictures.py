@@ -1,4 +1,4 @@
-"""Small pictures: real files of each kind that an image may be, as bytes."""
+"""Small images of each kind, as bytes."""
 
 import struct
 import zlib

@@ -1,4 +1,4 @@
-"""What tests of speech share: the voices of this machine, programs that stand in for one, and an ear."""
+"""The voices of this machine, programs that stand in for one, and a measure of what a sound file holds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WORDS = "The table is booked for two, at half past six."
 
 
 def program(code: str, name: str = "program") -> Voice:
-    """A voice that is this Python program: its text is `text`, and the file to write is `file`, if it is to write."""
+    """A voice that is this Python program. It has the text in `text`, and in `file` the file to write, or None."""
     reads = "import sys, time; text = sys.stdin.read(); file = sys.argv[2] if len(sys.argv) > 2 else None\n"
     return Voice(name, (sys.executable, "-S", "-c", reads + code))
 
@@ -28,7 +28,7 @@ BREAKS = program("sys.exit(1)", "breaks")
 
 
 def voice_that_works(name: str, folder: Path) -> Voice:
-    """The voice of this name, if it works here; else the test is skipped, with the reason."""
+    """Return the voice of this name. Skips the test, with the reason, if the voice does not work here."""
     try:
         voice = next((voice for voice in find_voices() if voice.name == name), None)
     except ConfigurationError:
@@ -41,7 +41,7 @@ def voice_that_works(name: str, folder: Path) -> Voice:
 
 
 def any_voice_that_works(folder: Path) -> Voice:
-    """A voice that works here; else the test is skipped."""
+    """Return a voice that works here. Skips the test if there is none."""
     for name in (ESPEAK, PYTTSX3):
         try:
             return voice_that_works(name, folder)
@@ -51,7 +51,7 @@ def any_voice_that_works(folder: Path) -> Voice:
 
 
 def heard(file: Path) -> tuple[float, float]:
-    """How many seconds a WAV file plays, and how loud it is: the root mean square, where 32767 is full scale."""
+    """Return how many seconds a WAV file plays, and how loud it is: the root mean square, where 32767 is full scale."""
     with wave.open(str(file)) as sound:
         assert (sound.getsampwidth(), sound.getnchannels()) == (2, 1)
         samples = array("h", sound.readframes(sound.getnframes()))
@@ -60,6 +60,6 @@ def heard(file: Path) -> tuple[float, float]:
 
 
 def plays_nothing() -> bool:
-    """Whether this machine has no loudspeaker that espeak-ng finds."""
+    """Whether espeak-ng finds no loudspeaker on this machine."""
     done = subprocess.run([ESPEAK, "a"], capture_output=True)
     return b"error:" in done.stderr

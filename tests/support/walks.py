@@ -1,4 +1,4 @@
-"""Conversations that the real machine went through, step by step, for tests that store them."""
+"""Conversations that the real machine makes step by step, for tests that store them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """A receiver of webhooks to test against: a real server on a real socket, in a thread of its own, so that it outlives
-whatever becomes of the sender. It checks signatures by the letter of the standard, with nothing of turnwise."""
+the sender. It checks signatures by the standard, without code of turnwise."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ CERTIFICATE = Path(__file__).parent.parent / "fixtures" / "certificate-of-127.0.
 
 
 def signature(key: bytes, headers: Mapping[str, str], body: bytes) -> str:
-    """What the header of the signature must be."""
+    """Return the signature that the header must have."""
     signed = b".".join((headers["webhook-id"].encode(), headers["webhook-timestamp"].encode(), body))
     return "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
 
 
 @dataclass(frozen=True)
 class Post:
-    """What came, and how it was answered."""
+    """One post, and the status that it was answered with."""
 
     headers: Mapping[str, str]
     body: bytes
@@ -39,20 +39,21 @@ class Post:
 
     @property
     def id(self) -> str:
-        """The id by which a repeated one is recognised."""
+        """The id by which a repeated post is recognised."""
         return self.headers["webhook-id"]
 
     @property
     def data(self) -> dict[str, Any]:
-        """What the body tells."""
+        """The data in the body."""
         data: dict[str, Any] = json.loads(self.body)["data"]
         return data
 
 
 @dataclass
 class Receiver:
-    """Answers each post: with the next of `answers` while there are any, and then with 204; a number is a status, and
-    None never comes. One that is not signed with its key gets a 401. With `https` it shows `CERTIFICATE`."""
+    """Answers each post with the next of `answers` while there are any, and then with 204. A number is a status; None
+    is never answered. A post that is not signed with the key gets a 401. With `https` the server shows
+    `CERTIFICATE`."""
 
     answers: list[int | None] = field(default_factory=list)
     https: bool = False
@@ -71,7 +72,7 @@ class Receiver:
 
     @property
     def taken(self) -> dict[str, str]:
-        """What was taken, by id: the first of each."""
+        """The texts that were accepted, by id: the first post of each."""
         taken: dict[str, str] = {}
         for post in self.posts:
             if 200 <= post.status < 300:
