@@ -147,8 +147,11 @@ def edges(machine: Machine) -> Iterator[Edge]:
                     yield condition.func
 
 
-def _compile(machine: Machine) -> dict[Key, tuple[Entry, ...]]:
-    """The entries that are tried, in order, for each type of state and event: rows, refusals and no-ops."""
+def compile_table(machine: Machine) -> dict[Key, tuple[Entry, ...]]:
+    """Return the entries that are tried, in order, for each type of state and event: rows, refusals and no-ops.
+
+    Raises `TableFault` if the machine, which `build` made, has no edge for a row. `Pure.`
+    """
     known = {(edge.source, edge.row) for edge in edges(machine)}
     compiled: dict[Key, tuple[Entry, ...]] = {}
     for source, entries in TABLE.items():
@@ -160,7 +163,7 @@ def _compile(machine: Machine) -> dict[Key, tuple[Entry, ...]]:
     return compiled
 
 
-_COMPILED = _compile(MACHINE)
+_COMPILED = compile_table(MACHINE)
 
 
 # --- moving

@@ -39,7 +39,6 @@ KNOWN: dict[str, set[str]] = {
     "tests/persistence/sqlite/test_store.py": {"_database", "_writing"},
     "tests/persistence/sqlite/test_store_contract.py": {"_ACKNOWLEDGE", "_commit_alone", "_database", "_store"},
     "tests/persistence/sqlite/test_writer.py": {"_database", "_worker", "_writing"},
-    "tests/states/test_table.py": {"_compile"},
     "tests/support/engine_scenarios.py": {"_database", "_writing"},
     "tests/support/planted_loops.py": {
         "_dispatch",

@@ -33,24 +33,19 @@ KNOWN_CYCLES: set[frozenset[str]] = {
 }
 KNOWN_ROOMS_WITHOUT_A_SENTENCE = {
     "engine/tracing",
-    "hosts/diagrams",
     "persistence/maintenance",
     "persistence/records",
     "persistence/sqlite",
     "persistence/sqlite/migrations",
 }
-KNOWN_LARGE_ROOMS = {"states/handlers", "engine", "persistence/sqlite", "testing/simulation"}
+KNOWN_LARGE_ROOMS = {"engine", "persistence/sqlite"}
 KNOWN_TEXTS_WITH_NUMBERS = {
-    "CONTRIBUTING.md",
     "__init__.py",
-    "docs/host.md",
-    "effects/dispatcher.py",
     "engine/conversation.py",
     "engine/updates.py",
     "persistence/errors.py",
     "persistence/maintenance/replay.py",
     "persistence/sqlite/lock.py",
-    "persistence/sqlite/log.py",
     "testing/laws/turns.py",
     "testing/store_contract.py",
 }

@@ -390,4 +390,4 @@ def test_a_row_that_the_machine_does_not_know_is_named() -> None:
     nobody = Machine(model=None, states=[], initial=None)
 
     with pytest.raises(TableFault, match=r"^Idle on \w+: the machine does not know this row$"):
-        machine._compile(nobody)
+        machine.compile_table(nobody)
