@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from .effects.tools.tool import Tool, tool
     from .engine.conversation import Conversation
     from .engine.engine import Engine
+    from .engine.projections.turn import Turn
+    from .engine.projections.updates import Update
     from .engine.settings import Settings
-    from .engine.turn import Turn
-    from .engine.updates import Update
     from .persistence.maintenance.replay import Divergence, ReplayReport, replay
     from .states.errors import (
         CompactionFailed,
@@ -80,8 +80,8 @@ _HOMES = {
     "engine.conversation": ("Conversation",),
     "engine.engine": ("Engine",),
     "engine.settings": ("Settings",),
-    "engine.turn": ("Turn",),
-    "engine.updates": ("Update",),
+    "engine.projections.turn": ("Turn",),
+    "engine.projections.updates": ("Update",),
     "persistence.maintenance.replay": ("Divergence", "ReplayReport", "replay"),
     "states.values.acts": ("AgentMail", "Speech", "SubAgents", "WorkComplete"),
     "states.errors": (

@@ -22,6 +22,7 @@ from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 from ..states.effects import AwaitedEffect, Effect, OutgoingEffect
+from ..states.errors import StoreError
 from ..states.events import Answer, EffectFailed, exact
 from ..states.values.failures import FailureKind
 from .clock import Clock
@@ -39,6 +40,9 @@ CLOSING_GRACE = 1.5
 SENDING_GRACE = 5.0
 """Seconds that deliveries get for their first attempt when a conversation closes: enough for a few attempts, or for two
 that hang."""
+
+BROKEN = "Something broke inside the program that runs this conversation."
+"""The failure of an effect whose performer raised an error that is not for people."""
 
 
 @runtime_checkable
@@ -172,9 +176,10 @@ class _Answers:
             self._answer(context.conversation_id, stored)
 
     def failed(self, effect: Any, context: EffectContext, error: BaseException | None) -> None:
-        """A performer has failed."""
+        """A performer has failed, or could not read what was said."""
         logger.error("A performer failed on %s.", effect.type, exc_info=error)
-        self._fail(effect, context, "internal", "Something broke inside the program that runs this conversation.")
+        sentence = error.sentence if isinstance(error, StoreError) else BROKEN
+        self._fail(effect, context, "internal", sentence)
 
     def unavailable(self, effect: Any, context: EffectContext) -> None:
         """There is no performer for this effect."""

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from ..states.errors import EngineClosed
 from .conversation import Conversation
-from .engine import Engine
 
 
 class _Portal:
@@ -86,12 +84,11 @@ class BlockingEngine(_Blocking):
 
 
 @contextmanager
-def open_blocking(url: str | Path, **options: Any) -> Iterator[BlockingEngine]:
-    """An engine that lives in a thread of its own; see `Engine.open` for the options."""
-    engine = Engine.open(url, **options)
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(engine):
+def run_in_thread(engine: AbstractAsyncContextManager[Any]) -> Iterator[BlockingEngine]:
+    """Open the engine on an event loop in a thread of its own, and close it at the end."""
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(engine) as opened:
         way = _Portal(portal)
         try:
-            yield BlockingEngine(way, engine)
+            yield BlockingEngine(way, opened)
         finally:
             way.open = False

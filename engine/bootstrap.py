@@ -1,28 +1,34 @@
-"""What an engine is put together from: the one place that knows which performer carries out which effect."""
+"""The composition root: what an engine is put together from, and what may stand around its ports.
+
+This is the one place that knows which performer carries out which effect.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from inspect import isclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..effects.channels.delivery_dispatcher import DeliveryDispatcher
 from ..effects.channels.performer import DeliveryPerformer
+from ..effects.channels.port import Channel
 from ..effects.clock import Clock
-from ..effects.dispatcher import Performer
-from ..effects.model.litellm.llm import LiteLlm
+from ..effects.dispatcher import InProcessDispatcher, Performer
 from ..effects.model.performers.compaction import CondensePerformer
 from ..effects.model.performers.model import ModelPerformer
 from ..effects.model.performers.model_caller import ModelCaller
 from ..effects.model.performers.summary import SummarizePerformer
 from ..effects.model.performers.verification import VerifyPerformer
-from ..effects.model.port import Llm, name_of
-from ..effects.model.rehearsal.llm import REHEARSAL, RehearsalLlm
-from ..effects.text import is_encodable
 from ..effects.timers import TimerPerformer
 from ..effects.tools.performer import ToolPerformer
 from ..effects.tools.reconciliation import ReconcilePerformer
 from ..effects.tools.registry import ToolRegistry
+from ..persistence.opening import open_store
+from ..persistence.ports import Store
 from ..states.effects import (
     CompactHistory,
     DeliverToUser,
@@ -35,7 +41,9 @@ from ..states.effects import (
     VerifyWork,
 )
 from ..states.errors import ConfigurationError
-from ..states.policy.policy import ModelSpec
+from ..states.events import Answer
+from .models import Models
+from .ports import Dispatcher
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -43,79 +51,129 @@ if TYPE_CHECKING:
 
     from .tracing.tracing import Tracing
 
+T = TypeVar("T")
+
+Performers = Mapping[type[Effect], Performer]
+"""The performer of each kind of effect. An effect without one is answered with a failure."""
+
+DispatcherFactory = Callable[[Performers, Clock, Callable[[str, Answer], None]], Dispatcher]
+"""Makes the dispatcher of an engine from its performers, its clock, and `Engine.answer`."""
+
+STORE_METHODS = ("create", "load", "entries", "claim", "outbox")
+"""Methods of the port `Store` by which an object that is not a store is told from one."""
+
+
+DISPATCHER_METHODS = ("dispatch", "abort", "tried", "stop", "release")
+"""The methods of the port `Dispatcher`."""
+
 
 @dataclass(frozen=True)
-class Models:
-    """The models of an engine, by name, in the order in which they are tried."""
+class PortWrappers:
+    """What stands around the ports of an engine: each function is given what the engine would use, and returns what it
+    is to use instead. `store` is called when the engine opens, the others when it is made."""
 
-    by_name: Mapping[str, Llm]
-    specs: tuple[ModelSpec, ...]
-    """The models as a policy names them, with their windows as far as they are known."""
-
-    @classmethod
-    def of(cls, model: str | ModelSpec | Llm, fallback_models: Iterable[str | ModelSpec | Llm]) -> Models:
-        """The models given, each under its name.
-
-        Raises `ConfigurationError` for one that cannot be asked, and if two share a name.
-        """
-        if isinstance(fallback_models, str) or not isinstance(fallback_models, Iterable):
-            raise ConfigurationError("The models to fall back to are given as a list.")
-        by_name: dict[str, Llm] = {}
-        specs: list[ModelSpec] = []
-        for given in (model, *fallback_models):
-            asked = _model_of(given)
-            spec = _spec_of(asked)
-            if spec.name in by_name:
-                raise ConfigurationError(f"Two models are called {spec.name}.")
-            by_name[spec.name] = asked
-            specs.append(spec)
-        return cls(by_name, tuple(specs))
-
-    def find(self, name: str) -> Llm:
-        """The model of this name. A conversation that waited for a person while the engine was opened with other
-        models ends its turn with the model that it began with, which is made from its name."""
-        return self.by_name[name] if name in self.by_name else _make_model(name)
-
-    def warm(self) -> None:
-        """Load what the models need, ahead of the first request."""
-        for model in self.by_name.values():
-            if isinstance(model, LiteLlm):
-                model.warm()
-
-    def check(self) -> None:
-        """Raises `ConfigurationError` for a model that cannot be asked."""
-        for model in self.by_name.values():
-            if isinstance(model, LiteLlm):
-                model.check()
+    store: Callable[[Store], Store] | None = None
+    performers: Callable[[Performers], Performers] | None = None
+    channels: Callable[[tuple[Channel, ...]], Iterable[Channel]] | None = None
+    dispatcher: Callable[[Dispatcher], Dispatcher] | None = None
 
 
-def _make_model(name: str, window: int | None = None) -> Llm:
-    """The model of this name: the rehearsal model, or one of litellm's."""
-    return RehearsalLlm(window=window) if name == REHEARSAL else LiteLlm(name, window=window)
+_WRAPPERS: ContextVar[tuple[PortWrappers, ...]] = ContextVar("turnwise-port-wrappers", default=())
 
 
-def _model_of(given: str | ModelSpec | Llm) -> Llm:
-    if isinstance(given, str):
-        return _make_model(given)
-    if isinstance(given, ModelSpec):
-        return _make_model(given.name, given.window)
-    if not isinstance(given, Llm):
-        raise ConfigurationError("A model is a name that litellm knows, or an object with the method `complete`.")
+@contextmanager
+def wrapped_ports(wrappers: PortWrappers) -> Iterator[None]:
+    """Wrap the ports of every engine that is opened while this holds, whoever opens it. For test kits that observe or
+    disturb programs which open their own engines."""
+    token = _WRAPPERS.set((*_WRAPPERS.get(), wrappers))
+    try:
+        yield
+    finally:
+        _WRAPPERS.reset(token)
+
+
+def wrap(port: str, given: T) -> T:
+    """Return what an engine uses for this port, a field of `PortWrappers`, in place of what it was given."""
+    for wrappers in _WRAPPERS.get():
+        wrapper = getattr(wrappers, port)
+        if wrapper is not None:
+            given = wrapper(given)
     return given
 
 
-def _spec_of(model: Llm) -> ModelSpec:
-    name = name_of(model)
-    if not name.strip() or not is_encodable(name):
-        raise ConfigurationError("A model needs a name.")
-    window = getattr(model, "window", None)
-    if window is not None and not (type(window) is int and window >= 1):
-        raise ConfigurationError(f"The window of the model {name} is a whole number of tokens, above 0.")
-    return ModelSpec(name=name, window=window)
+# --- checking what was given
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the store of an engine comes from: a URL, or whoever has opened it.
+
+    Raises `ConfigurationError` unless exactly one of them is given.
+    """
+
+    url: str | Path | None
+    store: Store | None
+
+    def __post_init__(self) -> None:
+        if (self.url is None) == (self.store is None):
+            raise ConfigurationError("An engine takes either the URL of a database or an open store.")
+        if self.store is not None and not _implements(self.store, STORE_METHODS):
+            raise ConfigurationError("A store is an object that implements the port `Store`.")
+
+    async def open(self) -> Store:
+        """Return the open store. Raises `StoreError`."""
+        store = self.store
+        if store is None:
+            assert self.url is not None
+            store = await open_store(self.url)
+        return wrap("store", store)
+
+    async def close(self, store: Store) -> None:
+        """Close the store, unless it belongs to whoever has opened it."""
+        if self.store is None:
+            await store.close()
+
+
+def checked_performers(performers: object) -> Performers:
+    """Return performers given by type of effect. Raises `ConfigurationError`."""
+    if performers is None:
+        return {}
+    if not isinstance(performers, Mapping):
+        raise ConfigurationError("Performers are given as a mapping from types of effect.")
+    for kind, performer in performers.items():
+        if not (isclass(kind) and issubclass(kind, Effect)) or isclass(performer) or not callable(performer):
+            raise ConfigurationError("A performer is a function of an effect and its context, under a type of effect.")
+    return performers
+
+
+def checked_dispatcher(dispatcher: Dispatcher | DispatcherFactory | None) -> DispatcherFactory:
+    """Return what makes the dispatcher. Raises `ConfigurationError`."""
+    if dispatcher is None:
+        return InProcessDispatcher
+    if _implements(dispatcher, DISPATCHER_METHODS):
+        given: Any = dispatcher
+        return lambda performers, clock, answer: given
+    if not callable(dispatcher):
+        raise ConfigurationError("A dispatcher is an object that implements the port `Dispatcher`, or makes one.")
+    return dispatcher
+
+
+def _implements(given: object, methods: Iterable[str]) -> bool:
+    return not isclass(given) and all(callable(getattr(given, name, None)) for name in methods)
+
+
+# --- building
+
+
+def build_channels(channels: Iterable[Channel], clock: Clock, tracing: Tracing | None) -> DeliveryDispatcher:
+    """Return the dispatcher of deliveries to these channels. Raises `ConfigurationError`."""
+    if not isinstance(channels, Iterable):
+        raise ConfigurationError("The channels are given as a list.")
+    return DeliveryDispatcher(wrap("channels", tuple(channels)), clock, None if tracing is None else tracing.attempt)
 
 
 def build_tracing(provider: TracerProvider | None) -> Tracing | None:
-    """Spans for a host that asks for them; for others nothing is imported. Raises `ConfigurationError`."""
+    """Return the tracing of a host that asks for it; otherwise nothing is imported. Raises `ConfigurationError`."""
     if provider is None:
         return None
     try:
@@ -127,24 +185,26 @@ def build_tracing(provider: TracerProvider | None) -> Tracing | None:
 
 def build_performers(
     models: Models,
-    registry: ToolRegistry,
-    courier: DeliveryDispatcher,
+    tools: ToolRegistry,
+    deliveries: DeliveryDispatcher,
     clock: Clock,
     settings: Settings,
+    given: Performers,
     tracing: Tracing | None = None,
-) -> Mapping[type[Effect], Performer]:
-    """Who carries out what; the runner answers an effect that nobody carries out with a failure."""
+) -> Performers:
+    """Return the performer of each kind of effect: `given` adds to the built-in ones, or replaces them."""
     asking = ModelCaller(models.find, settings.llm_chat_timeout_sec)
     if tracing is not None:
         asking = tracing.asking(asking)
     performers: dict[type[Effect], Performer] = {
-        RequestLlm: ModelPerformer(asking, registry, clock),
+        RequestLlm: ModelPerformer(asking, tools, clock),
         VerifyWork: VerifyPerformer(asking, clock),
         SummarizeTurn: SummarizePerformer(asking, clock),
         CompactHistory: CondensePerformer(asking, clock),
-        ExecuteTool: ToolPerformer(registry, clock),
-        ReconcileTool: ReconcilePerformer(registry, clock),
+        ExecuteTool: ToolPerformer(tools, clock),
+        ReconcileTool: ReconcilePerformer(tools, clock),
         StartTimer: TimerPerformer(clock),
-        DeliverToUser: DeliveryPerformer(courier),
+        DeliverToUser: DeliveryPerformer(deliveries),
+        **given,
     }
-    return performers if tracing is None else tracing.performers(performers)
+    return wrap("performers", performers if tracing is None else tracing.performers(performers))

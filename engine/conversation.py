@@ -6,7 +6,8 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..states.errors import Refused
 from ..states.events import (
@@ -25,22 +26,43 @@ from ..states.events import (
 )
 from ..states.policy.policy import Policy, WhenBusy
 from ..states.projections.transcript import transcript
-from ..states.states import AwaitingPerson, AwaitingUserResponse, Cancelling, Compacting, State
+from ..states.states import AwaitingPerson, AwaitingUserResponse, Cancelling, Compacting, InTurn, State
 from ..states.step import Step
 from ..states.values.images import Image
 from ..states.values.messages import Message
 from .compaction import failure_of, goes_on
-from .projection import ConversationProjection
+from .projections.projection import ConversationProjection, is_queued
+from .projections.turn import Turn
+from .projections.updates import Update
+from .projections.watcher import Watcher
 from .requests import checked, make
-from .turn import Turn
-from .updates import Update
-from .watching import Watcher
 
 if TYPE_CHECKING:
     from ..persistence.maintenance.replay import ReplayReport
+    from ..persistence.ports import Store
     from ..persistence.records.entry import StoredEntry
-    from .engine import Engine
     from .loop import Loop
+
+
+class ConversationHost(Protocol):
+    """What a handle needs from the engine of its conversation."""
+
+    @property
+    def store(self) -> Store:
+        """The open store. Raises `EngineClosed`."""
+        ...
+
+    def now(self) -> datetime:
+        """Return the current time."""
+        ...
+
+    def with_models(self, policy: Policy) -> Policy:
+        """Return the policy with the models of the engine. Raises `InvalidInput`."""
+        ...
+
+    async def get(self, conversation_id: str) -> Conversation:
+        """Return a handle on a conversation."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -72,8 +94,8 @@ class Conversation:
     now, with nothing changed.
     """
 
-    def __init__(self, engine: Engine, loop: Loop) -> None:
-        self._engine = engine
+    def __init__(self, host: ConversationHost, loop: Loop) -> None:
+        self._host = host
         self._loop = loop
         self._seen = _Seen.of(loop.state)
         self._handing_over = asyncio.Lock()
@@ -92,7 +114,7 @@ class Conversation:
     @property
     def policy(self) -> Policy:
         """The rules that hold now."""
-        return self._loop.memory.context.policy
+        return self._loop.projection.context.policy
 
     # --- asking for something
 
@@ -122,19 +144,24 @@ class Conversation:
         message = make(
             UserMessage,
             event_id=message_id,
-            at=self._engine.now(),
+            at=self._host.now(),
             text=text,
             images=images,
             when_busy=when_busy,
         )
         async with self._handing_over:
-            await self._ask(message)
-        turn = await self._loop.outcomes.of_message(message_id) if wait else self._loop.outcomes.standing(message_id)
-        return self._saw(turn)
+            step = await self._ask(message)
+        if wait:
+            return self._saw(await self._loop.turns.of_message(message_id))
+        if step.ignored or step.ended is not None or not isinstance(step.state, InTurn):
+            return self._saw(await self._loop.turns.now(message_id))
+        if is_queued(message_id, step.state):
+            return Turn(number=0, status="queued")
+        return self._saw(Turn(number=step.state.book.turn, status="running"))
 
     async def withdraw(self, message_id: str) -> None:
         """Take back a message that still waits. Raises `Refused`: `not_waiting` once a turn has taken it."""
-        await self._ask(make(MessageWithdrawn, event_id=_new_id(), at=self._engine.now(), message_id=message_id))
+        await self._ask(make(MessageWithdrawn, event_id=_new_id(), at=self._host.now(), message_id=message_id))
 
     async def answer(
         self,
@@ -150,7 +177,7 @@ class Conversation:
         response = make(
             UserQuestionResponse,
             event_id=_new_id(),
-            at=self._engine.now(),
+            at=self._host.now(),
             answers=answers,
             annotations={} if annotations is None else annotations,
             call_id=self._seen.call_id,
@@ -168,7 +195,7 @@ class Conversation:
         approval = make(
             ToolApproval,
             event_id=_new_id(),
-            at=self._engine.now(),
+            at=self._host.now(),
             call_id=call_id,
             allowed=allowed,
             note=note or "",
@@ -183,7 +210,7 @@ class Conversation:
         `ran`: the model is told that it did; `did_not_run`: that it did not; `again`: the tool runs once more. Raises
         `Refused` with `wrong_state` unless this call is in doubt.
         """
-        resolved = make(DoubtResolved, event_id=_new_id(), at=self._engine.now(), call_id=call_id, verdict=verdict)
+        resolved = make(DoubtResolved, event_id=_new_id(), at=self._host.now(), call_id=call_id, verdict=verdict)
         return await self._turn(await self._ask(resolved))
 
     async def decline(self) -> Turn:
@@ -209,12 +236,12 @@ class Conversation:
 
     async def retry(self) -> Turn:
         """Try the failed turn again, as a turn of its own; waits as `send`."""
-        return await self._turn(await self._ask(make(RetryRequested, event_id=_new_id(), at=self._engine.now())))
+        return await self._turn(await self._ask(make(RetryRequested, event_id=_new_id(), at=self._host.now())))
 
     async def set_policy(self, policy: Policy) -> None:
         """Change the rules, from the next turn on. The models stay those of the engine."""
-        policy = self._engine.with_models(policy)
-        await self._ask(make(PolicyChanged, event_id=_new_id(), at=self._engine.now(), policy=policy))
+        policy = self._host.with_models(policy)
+        await self._ask(make(PolicyChanged, event_id=_new_id(), at=self._host.now(), policy=policy))
 
     async def compact(self) -> None:
         """Have all that was said so far condensed into a summary, which stands in its place in requests from now on;
@@ -222,17 +249,17 @@ class Conversation:
 
         Raises `CompactionFailed` if it could not be done, and `Refused`: `busy` and the like during a turn.
         """
-        step = await self._ask(make(CompactionRequested, event_id=_new_id(), at=self._engine.now()))
+        step = await self._ask(make(CompactionRequested, event_id=_new_id(), at=self._host.now()))
         feed, begun = self._loop.feed, step.state
         assert isinstance(begun, Compacting), "the table rests there whenever it takes this request"
         while goes_on(self._loop.state, begun) and not feed.closed:
-            await feed.beyond(feed.end)
-        if (failure := failure_of(begun, await self.events())) is not None:
+            await feed.changed()
+        if (failure := failure_of(begun, await self._read_entries(begun.book.seq))) is not None:
             raise failure
 
     async def close(self) -> None:
         """End the conversation for good; what runs is cancelled. It can still be read."""
-        step = await self._ask(make(CloseRequested, event_id=_new_id(), at=self._engine.now()))
+        step = await self._ask(make(CloseRequested, event_id=_new_id(), at=self._host.now()))
         if isinstance(step.state, Cancelling):
             await self._turn(step)
 
@@ -247,8 +274,8 @@ class Conversation:
         from ..persistence.maintenance.fork import fork
 
         new_id = _new_id()
-        await fork(self._engine.store, self.id, new_id, at, self._engine.now())
-        return await self._engine.get(new_id)
+        await fork(self._host.store, self.id, new_id, at, self._host.now())
+        return await self._host.get(new_id)
 
     async def dispatch(self, event: Event) -> Step:
         """Hand over an event of your own making, and get the step that it led to. Raises `InvalidInput`."""
@@ -262,7 +289,7 @@ class Conversation:
     async def _turn(self, step: Step) -> Turn:
         """How the turn that this step belongs to ends, or rests for a person."""
         number = step.state.book.turn if step.ended is None else step.ended.turn
-        return self._saw(await self._loop.outcomes.of_turn(number))
+        return self._saw(await self._loop.turns.of_turn(number))
 
     def _saw(self, turn: Turn) -> Turn:
         if turn.number:
@@ -279,7 +306,7 @@ class Conversation:
                 self._seen = _Seen(seq, shown["turn"], shown.get("call_id"))
 
     def _cancel(self, call_id: str | None = None) -> UserCancel:
-        return make(UserCancel, event_id=_new_id(), at=self._engine.now(), turn=self._seen.turn, call_id=call_id)
+        return make(UserCancel, event_id=_new_id(), at=self._host.now(), turn=self._seen.turn, call_id=call_id)
 
     # --- looking
 
@@ -289,7 +316,7 @@ class Conversation:
         Ends when the conversation or its engine is closed. A watcher that is slow loses nothing that is stored.
         Raises `InvalidInput` for an id that is none, or that no update of this conversation has had yet.
         """
-        async for update in Watcher(self._loop, self._engine.store).updates(after):
+        async for update in Watcher(self._loop.projection, self._loop.feed, self._read_entries).updates(after):
             self._was_shown(update)
             yield update
 
@@ -299,17 +326,22 @@ class Conversation:
 
     async def events(self) -> tuple[StoredEntry, ...]:
         """The log as stored, one entry a step."""
-        return await self._engine.store.entries(self.id)
+        return await self._read_entries()
+
+    async def _read_entries(self, after: int = 0, up_to: int | None = None) -> tuple[StoredEntry, ...]:
+        return await self._host.store.entries(self.id, after, up_to)
 
     async def turns(self) -> tuple[Turn, ...]:
         """The turns that have ended, oldest first."""
-        return tuple(ConversationProjection(self._loop.state, await self.events()).turns.values())
+        projection = ConversationProjection(self._loop.state, self._loop.projection.context, self._read_entries)
+        await projection.read()
+        return tuple(projection.turns.values())
 
     async def replay(self) -> ReplayReport:
         """Fold the stored log again, and compare every step with what was stored."""
         from ..persistence.maintenance.replay import replay_conversation
 
-        return await replay_conversation(self._engine.store, self.id)
+        return await replay_conversation(self._host.store, self.id)
 
 
 def _new_id() -> str:

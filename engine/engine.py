@@ -1,103 +1,115 @@
-"""The engine: one database of conversations, the models and the tools that they use."""
+"""The engine: a store of conversations, and the models, tools and channels that they use."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import uuid
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
-from ..effects.channels.delivery_dispatcher import DeliveryDispatcher
 from ..effects.clock import Clock, SystemClock
-from ..effects.dispatcher import InProcessDispatcher, Performer
+from ..effects.dispatcher import Performer
 from ..effects.tools.registry import ToolRegistry
 from ..states.effects import Effect
 from ..states.errors import ConfigurationError, EngineClosed, StoreError, UnknownConversation
 from ..states.events import Answer, Opened
-from ..states.log import LogEntry
 from ..states.machine import begin
 from ..states.policy import presets
 from ..states.policy.policy import ModelSpec, Policy
-from ..states.values.acts import ActKind
-from .bootstrap import Models, build_performers, build_tracing
+from .bootstrap import (
+    DispatcherFactory,
+    Source,
+    build_channels,
+    build_performers,
+    build_tracing,
+    checked_dispatcher,
+    checked_performers,
+    wrap,
+)
 from .conversation import Conversation
-from .deliveries import take_up
-from .history import ConversationHistory
 from .loop import Loop
+from .loop_factory import LoopFactory
+from .models import Models
 from .outbox import OutboxTargets
 from .policy_warnings import policy_warnings
 from .ports import Dispatcher
-from .projection import ConversationProjection
 from .registry import ConversationRegistry
 from .requests import checked_id, checked_policy, make
 from .settings import Settings
+from .take_over import TakeOver
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
     from ..effects.channels.port import Channel
     from ..effects.model.port import Llm
-    from ..persistence.ports import Log, Store
-    from ..persistence.records.outbox import Undelivered
+    from ..persistence.ports import Store
     from ..persistence.records.summary import Summary
     from .blocking import BlockingEngine
-    from .tracing.tracing import Tracing
 
 logger = logging.getLogger("turnwise.engine")
 
-CLAIMED = 100
-"""How many conversations are taken over at once."""
-
 
 class Engine:
-    """Conversations in one database, and what they need to go on. Open it with `Engine.open`.
-
-    One engine at a time may have a database file open for writing.
-    """
+    """Conversations in one store, and what they need to go on. Open it with `Engine.open`."""
 
     loop_type: type[Loop] = Loop
-    """What drives each conversation; a subclass of this engine may have another one."""
+    """What drives each conversation; a subclass may replace it."""
 
     def __init__(
         self,
-        url: str | Path,
+        source: Source,
         models: Models,
-        performers: Mapping[type[Effect], Performer],
-        courier: DeliveryDispatcher,
+        tools: ToolRegistry,
+        *,
+        channels: Iterable[Channel] = (),
         policy: Policy,
+        settings: Settings,
         clock: Clock,
-        tracing: Tracing | None = None,
-        acts: Collection[ActKind] = get_args(ActKind),
+        performers: Mapping[type[Effect], Performer],
+        dispatcher: DispatcherFactory,
+        tracer_provider: TracerProvider | None = None,
     ) -> None:
-        self._url = url
+        self._source = source
         self._models = models
-        self._outbox = OutboxTargets(performers)
-        self._dispatcher: Dispatcher = InProcessDispatcher(performers, clock, self.answer)
-        self._courier = courier
-        self._left: dict[str, list[Undelivered]] = {}
+        self._acts = tools.acts
         self._policy = policy
+        self._settings = settings
         self._clock = clock
-        self._tracing = tracing
-        self._acts = acts
+        self._tracing = build_tracing(tracer_provider)
+        self._deliveries = build_channels(channels, clock, self._tracing)
+        self._performers = build_performers(models, tools, self._deliveries, clock, settings, performers, self._tracing)
+        self._dispatcher: Dispatcher = wrap("dispatcher", dispatcher(self._performers, clock, self.answer))
+        self._take_over = TakeOver(self._deliveries)
+        self._registry = ConversationRegistry(self._load, lambda loop: self._take_over.loop(self.store, loop))
+        self._loops = LoopFactory(
+            self.loop_type,
+            self._dispatcher,
+            OutboxTargets(self._performers),
+            clock,
+            models.specs,
+            self._registry,
+            () if self._tracing is None else (self._tracing,),
+            settings.kept_updates,
+        )
+        self._answering: set[asyncio.Task[None]] = set()
         self._store: Store | None = None
         self._opening: asyncio.Future[None] | None = None
         self._closing: asyncio.Future[None] | None = None
-        self._loops = ConversationRegistry(self._load)
 
     # --- opening and closing
 
     @classmethod
     def open(
         cls,
-        url: str | Path,
+        url: str | Path | None = None,
         *,
+        store: Store | None = None,
         model: str | ModelSpec | Llm = "rehearsal",
         fallback_models: Iterable[str | ModelSpec | Llm] = (),
         tools: Iterable[Callable[..., Any] | str] = (),
@@ -105,9 +117,11 @@ class Engine:
         policy: Policy | None = None,
         settings: Settings | None = None,
         clock: Clock | None = None,
+        performers: Mapping[type[Effect], Performer] | None = None,
+        dispatcher: Dispatcher | DispatcherFactory | None = None,
         tracer_provider: TracerProvider | None = None,
     ) -> Engine:
-        """An engine over the database at `url` (a path, or `sqlite:///path`; `sqlite://` is in memory).
+        """Return an engine over the database at `url` (a path, or `sqlite:///path`; `sqlite://` is in memory).
 
             async with Engine.open("sqlite:///dinner.db", model="openai/gpt-4.1-mini") as engine: ...
 
@@ -117,14 +131,20 @@ class Engine:
         `ModelSpec` is a name together with the model's window, for models that litellm does not list. `tools` are
         functions, `@tool` functions, or names of built-in tools. Everything that is said to the user goes out through
         each of the `channels`, objects of the `Channel` port. `policy` is for conversations created without one; its
-        models are replaced by those given here. `clock` is what it tells the time and waits by: the machine's own, or
-        for tests a `turnwise.testing.ManualClock`. With a `tracer_provider` of OpenTelemetry each turn, model request,
-        run of a tool and attempt to deliver is a span; none is given by itself, not even the program's own,
-        `opentelemetry.trace.get_tracer_provider()`.
+        models are replaced by those given here. `clock` tells the time and waits: by default the clock of the operating
+        system, in tests a `turnwise.testing.ManualClock`. With a `tracer_provider` of OpenTelemetry, each turn, model
+        request, run of a tool and attempt to deliver is a span; the global one,
+        `opentelemetry.trace.get_tracer_provider()`, is used only if you pass it.
 
-        Raises `ConfigurationError` at once for tools and models that cannot be what they are given as, and when it
-        opens, `StoreError` for a database that cannot be used. Whether a model's provider is known and has a key is
-        found by `await engine.check()`, or else by the first turn, which fails and says so.
+        Instead of a URL you may give an open `store`, an object of the `Store` port. It stays yours: close it after the
+        engine. `performers` maps types of effect to what carries them out, in addition to the built-in performers or in
+        place of them. A `dispatcher` replaces the one that runs performers as tasks of the event loop: an object of the
+        `Dispatcher` port, which hands results to `engine.answer`, or a function that makes one of the performers, the
+        clock and `engine.answer`.
+
+        Raises `ConfigurationError` at once for arguments that cannot be what they are given as, and when it opens,
+        `StoreError` for a database that cannot be used. Whether a model's provider is known and has a key is found by
+        `engine.check()`, or else by the first turn, which fails and says so.
         """
         settings = Settings() if settings is None else settings
         policy = presets.assistant() if policy is None else policy
@@ -132,23 +152,30 @@ class Engine:
         for given, kind in ((settings, Settings), (policy, Policy), (clock, Clock)):
             if not isinstance(given, kind):
                 raise ConfigurationError(f"An engine takes {kind.__name__} as its {kind.__name__.lower()}.")
-        models, tracing = Models.of(model, fallback_models), build_tracing(tracer_provider)
-        courier = DeliveryDispatcher(channels, clock, None if tracing is None else tracing.attempt)
-        registry = ToolRegistry(tools)
-        performers = build_performers(models, registry, courier, clock, settings, tracing)
-        return cls(url, models, performers, courier, policy, clock, tracing, registry.acts)
+        return cls(
+            Source(url, store),
+            Models.of(model, fallback_models),
+            ToolRegistry(tools),
+            channels=channels,
+            policy=policy,
+            settings=settings,
+            clock=clock,
+            performers=checked_performers(performers),
+            dispatcher=checked_dispatcher(dispatcher),
+            tracer_provider=tracer_provider,
+        )
 
     @classmethod
-    def open_blocking(cls, url: str | Path, **options: Any) -> AbstractContextManager[BlockingEngine]:
-        """The same engine for programs without an event loop; the options are those of `open`.
+    def open_blocking(cls, url: str | Path | None = None, **options: Any) -> AbstractContextManager[BlockingEngine]:
+        """Return the same engine for programs without an event loop; the options are those of `open`.
 
         with Engine.open_blocking("dinner.db", model="…") as engine:
             conversation = engine.create()
             turn = conversation.send("A table for two")
         """
-        from .blocking import open_blocking
+        from .blocking import run_in_thread
 
-        return open_blocking(url, **options)
+        return run_in_thread(cls.open(url, **options))
 
     async def __aenter__(self) -> Engine:
         self._check_open()
@@ -163,34 +190,9 @@ class Engine:
         return self
 
     async def _open(self) -> None:
-        from ..persistence.opening import open_store
-
-        self._store = await open_store(self._url)
-        threading.Thread(target=self._warm, daemon=True, name="turnwise-warm").start()
-        await self._take_up(self._store)
-
-    async def _take_up(self, store: Store) -> None:
-        """Go on with what an earlier process left in the middle. When this returns, what is in doubt is listed so."""
-        loops: list[Loop] = []
-        while claimed := await store.claim(CLAIMED):
-            for one in await store.outbox(claimed):
-                self._left.setdefault(one.conversation_id, []).append(one)
-            for conversation_id in claimed:
-                try:
-                    loops.append(await self._loops.get(conversation_id))
-                except EngineClosed:
-                    return
-                except UnknownConversation:
-                    continue  # deleted meanwhile
-                except StoreError as error:
-                    logger.warning("The conversation %s cannot be taken up: %s", conversation_id, error)
-        await asyncio.gather(*(loop.handled() for loop in loops))
-
-    def _warm(self) -> None:
-        try:
-            self._models.warm()
-        except Exception:  # whoever asks the model is told
-            logger.warning("The models could not be loaded ahead.", exc_info=True)
+        self._store = await self._source.open()
+        self._models.warm_in_background()
+        await self._take_over.everything(self._store, self._registry)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -201,16 +203,16 @@ class Engine:
         return self.__aenter__().__await__()
 
     async def delivered(self) -> None:
-        """Return when all that was said to users so far has been tried once on every channel: `send` does not wait for
-        that. What a channel did not take is tried again later; the updates of its conversation tell."""
+        """Return when everything that was said to users so far has been tried once on every channel; `send` does not
+        wait for that. What a channel did not take is tried again later, and the updates of its conversation tell."""
         self._check_open()
         await self._dispatcher.tried()
-        await self._courier.wait_until_tried()
+        await self._deliveries.wait_until_tried()
 
     async def close(self) -> None:
-        """Stop driving and let go of the database. What is stored is kept; a conversation that waits for a person goes
-        on when the database is opened again, and so does a turn under way, as after a crash. Tools that run are told to
-        stop, and have a second for it; one that returns all the same has finished, and its result is kept.
+        """Stop driving, and let go of the database. What is stored is kept; a conversation that waits for a person
+        goes on when the database is opened again, and so does a turn under way, as after a crash. Tools that run are
+        told to stop, and have a second for it; one that returns all the same has finished, and its result is kept.
 
         What was said is tried once on every channel before, which takes seconds where one hangs. What has not arrived
         then is tried again when the database is opened again; of a database in memory it is lost.
@@ -226,51 +228,64 @@ class Engine:
             await asyncio.wait([self._opening])  # a lock half taken could not be given back
         store, self._store = self._store, None
         try:
-            await self._loops.close(EngineClosed())
-            await self._courier.close()
+            await self._registry.close(EngineClosed())
+            await self._deliveries.close()
+            if self._answering:
+                await asyncio.wait(self._answering)
             if self._tracing is not None:
                 self._tracing.close()
         finally:
             if store is not None:
-                await store.close()
+                await self._source.close(store)
 
     async def check(self) -> None:
         """Make sure that the models can be asked at all. Raises `ConfigurationError` for a name that litellm does not
-        know, or a provider without a key. Asks nobody; the first call loads litellm, which takes seconds."""
+        know, or a provider without a key. Sends no request; the first call loads litellm, which takes seconds."""
         await asyncio.to_thread(self._models.check)
 
     @property
     def store(self) -> Store:
-        """The open database. Raises `EngineClosed`."""
+        """The open store. Raises `EngineClosed`."""
         if self._store is None:
             raise EngineClosed
         return self._store
 
+    @property
+    def registry(self) -> ConversationRegistry:
+        """The conversations in memory."""
+        return self._registry
+
+    @property
+    def performers(self) -> Mapping[type[Effect], Performer]:
+        """What carries out each type of effect."""
+        return self._performers
+
     def _check_open(self) -> None:
-        """Raise `EngineClosed` if it was closed while the disk worked: nothing would end what is begun now."""
+        """Raise `EngineClosed` if the engine was closed in the meantime: nothing would end what begins now."""
         if self._closing is not None:
             raise EngineClosed
 
     # --- conversations
 
     async def create(self, *, policy: Policy | None = None, system: str = "") -> Conversation:
-        """A new conversation. `system` is its system prompt, `policy` its rules."""
+        """Create a conversation. `system` is its system prompt, `policy` its rules."""
         conversation_id = str(uuid.uuid4())
         policy = self.with_models(self._policy if policy is None else policy)
         opened = make(Opened, event_id=f"opened-{conversation_id}", at=self.now(), system=system, policy=policy)
         step = begin(opened)
-        log = await self.store.create(conversation_id, opened, step)
+        store = self.store
+        log = await store.create(conversation_id, opened, step)
         self._check_open()
-        loop = self._loop(conversation_id, ConversationProjection(step.state, (LogEntry.of(opened, step),)), log)
-        self._loops.add(loop)
+        loop = self._loops.created(store, conversation_id, log, opened, step)
+        self._registry.add(loop)
         return Conversation(self, loop)
 
     async def get(self, conversation_id: str) -> Conversation:
-        """A handle on a conversation. Raises `UnknownConversation`."""
-        return Conversation(self, await self._loops.get(checked_id(conversation_id)))
+        """Return a handle on a conversation. Nothing in it changes by that. Raises `UnknownConversation`."""
+        return Conversation(self, await self._registry.read(checked_id(conversation_id)))
 
     async def list(self) -> tuple[Summary, ...]:
-        """All conversations, newest first."""
+        """Return summaries of all conversations, newest first."""
         return await self.store.list()
 
     async def delete(self, conversation_id: str) -> None:
@@ -283,45 +298,52 @@ class Engine:
 
     async def _delete(self, conversation_id: str) -> None:
         await self.store.delete(conversation_id)
-        await self._loops.drop(conversation_id, UnknownConversation(conversation_id))
-        await self._courier.drop(conversation_id)
+        await self._registry.drop(conversation_id, UnknownConversation(conversation_id))
+        await self._deliveries.drop(conversation_id)
         if self._tracing is not None:
             self._tracing.drop(conversation_id)
+
+    # --- for dispatchers, and for engines that share a store
+
+    def answer(self, conversation_id: str, answer: Answer) -> None:
+        """Hand in the answer to an effect: the door by which a dispatcher's results come back. Returns at once.
+
+        The answer is stored as soon as the conversation gets to it. One that is no longer awaited is dropped, and so is
+        one that comes while the engine closes: its effect is asked for again when the conversation is taken over.
+        """
+        if not self._registry.answer(conversation_id, answer) and self._closing is None:
+            task = asyncio.ensure_future(self._load_and_answer(conversation_id, answer))
+            self._answering.add(task)
+            task.add_done_callback(self._answering.discard)
+
+    async def _load_and_answer(self, conversation_id: str, answer: Answer) -> None:
+        try:
+            loop = await self._registry.read(checked_id(conversation_id))
+            loop.answer(answer)
+            await loop.handled()
+        except (EngineClosed, UnknownConversation, StoreError) as error:
+            logger.warning("An answer for the conversation %s could not be taken: %s", conversation_id, error)
+
+    async def refresh(self, conversation_id: str) -> None:
+        """Follow the steps of a conversation that other engines over the same store have stored, and show them to
+        those who watch it here. Every request does the same when it needs to. Raises `UnknownConversation`."""
+        await (await self._registry.read(checked_id(conversation_id))).catch_up()
 
     # --- for what belongs to this engine
 
     def now(self) -> datetime:
-        """This moment, by the clock of the engine."""
+        """Return the current time, by the clock of the engine."""
         return self._clock.now()
 
-    def answer(self, conversation_id: str, answer: Answer) -> None:
-        """Hand in the answer to an effect: the one door by which a dispatcher's results come back. Returns at once.
-
-        The answer is stored as soon as the conversation gets to it. One that is no longer awaited is dropped.
-        """
-        self._loops.answer(conversation_id, answer)
-
     def with_models(self, policy: Policy) -> Policy:
-        """The policy, with the models of this engine. Raises `InvalidInput` for what is no policy."""
+        """Return the policy with the models of this engine. Raises `InvalidInput` for what is not a policy."""
         policy = checked_policy(policy)
         for sentence in policy_warnings(policy, self._acts):
             logger.warning(sentence)
         return policy.model_copy(update={"models": self._models.specs})
 
     async def _load(self, conversation_id: str) -> Loop:
-        loaded = await self.store.load(conversation_id)
+        store = self.store
+        loaded = await store.load(conversation_id)
         self._check_open()
-        entries = await self.store.entries(conversation_id)
-        memory = ConversationProjection(loaded.state, entries)
-        loop = self._loop(conversation_id, memory, loaded.log)
-        if left := self._left.pop(conversation_id, ()):
-            await take_up(left, entries, loop.effect_context(), self._courier)
-        return loop
-
-    def _loop(self, conversation_id: str, memory: ConversationProjection, log: Log) -> Loop:
-        history = ConversationHistory(memory, partial(self.store.entries, conversation_id))
-        dispatcher, outbox, clock = self._dispatcher, self._outbox, self._clock
-        loops, tracing = self._loops, self._tracing
-        return self.loop_type(
-            conversation_id, memory, log, history, dispatcher, outbox, clock, self._models.specs, loops, tracing
-        )
+        return self._loops.loaded(store, conversation_id, loaded)

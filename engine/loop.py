@@ -6,22 +6,29 @@
           -> dispatcher.dispatch  model requests, tools, timers, deliveries; never before the commit
           -> answers              come back as events, by the same door
 
-That nothing is lost in a crash follows from the order of these lines. If the commit fails, memory and store both stay
+That nothing is lost in a crash follows from the order of these lines. If the append fails, memory and store both stay
 as they were.
+
+Another loop, in this process or in another one, may drive the same conversation over the same store. The log decides
+between them: an append to a log that has moved on is a conflict. The loop then follows the steps that it missed, shows
+them to its watchers, and puts its event to the machine again.
 """
 
 from __future__ import annotations
 
 import logging
 import uuid
+from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack
+from typing import Any
 
 from ..effects.clock import Clock
 from ..effects.context import UNAWAITED, EffectContext, History, LiveKind
 from ..persistence.errors import StorageFailed, StoreConflict
+from ..persistence.ports import Log
 from ..states.effects import ControlEffect, Effect, OutgoingEffect
-from ..states.errors import Refused, StoreError, TurnwiseError
+from ..states.errors import Refused, StoreError, TurnwiseError, UnknownConversation
 from ..states.events import (
     AgentMessage,
     CompactionRequested,
@@ -31,128 +38,225 @@ from ..states.events import (
     RetryRequested,
     UserMessage,
 )
+from ..states.log import LogEntry
 from ..states.machine import transition
 from ..states.policy.policy import ModelSpec
 from ..states.states import Closed, Failed, Idle, State, pending
 from ..states.step import Step
-from .feed import Feed
 from .mailbox import Mailbox
 from .outbox import OutboxTargets
-from .ports import Dispatcher, Keeper, Observer
-from .projection import ConversationProjection
+from .ports import Dispatcher, LoopOwner, Observer
+from .projections.feed import Feed
+from .projections.projection import ConversationProjection
+from .projections.turn_waiters import TurnWaiters
+from .projections.updates import Update
+from .recent_requests import RecentRequests
 from .recovery import reports
-from .turn_waiters import TurnWaiters
-from .updates import Update
-
-if TYPE_CHECKING:
-    from ..persistence.ports import Log
 
 logger = logging.getLogger("turnwise.loop")
 
 _BROKEN = "Something broke inside the program that runs this conversation; ask for the conversation again."
 
+UNCERTAIN = 64
+"""How many events are remembered whose append has failed. One of them may stand in the log all the same; it is found at
+the next conflict, so a few would do."""
+
 
 class Loop:
-    """Drives one conversation. Everything that happens to it goes through `request`; answers come by themselves.
+    """Drives one conversation. Everything that happens to it goes through `request` and `answer`.
 
-    `memory` is the conversation as stored, `feed` what watchers see of it, `outcomes` what callers wait for.
+    `projection` is the conversation as stored, `feed` what watchers see of it, `turns` what callers wait for.
     """
 
     def __init__(
         self,
         conversation_id: str,
-        memory: ConversationProjection,
+        projection: ConversationProjection,
         log: Log,
         history: History,
         dispatcher: Dispatcher,
         outbox: OutboxTargets,
         clock: Clock,
         models: tuple[ModelSpec, ...],
-        keeper: Keeper,
-        observer: Observer | None = None,
+        owner: LoopOwner,
+        observers: Sequence[Observer] = (),
+        kept_updates: int | None = None,
     ) -> None:
         self.conversation_id = conversation_id
-        self.memory = memory
-        self.feed = Feed()
-        self.outcomes = TurnWaiters(memory)
-        self._clock = clock
-        self._models = models
-        self._keeper = keeper
-        self._observer = observer
-        if isinstance(memory.state, Closed):
-            self.feed.close()
-        self._mailbox = Mailbox(self._take)
+        self.projection = projection
+        self.feed = Feed() if kept_updates is None else Feed(kept_updates)
+        self.turns = TurnWaiters(projection)
         self._log = log
         self._history = history
         self._dispatcher = dispatcher
         self._outbox = outbox
+        self._clock = clock
+        self._models = models
+        self._owner = owner
+        self._observers = observers
+        self._mailbox = Mailbox(self._take)
+        self._recent = RecentRequests(log)
+        self._uncertain: deque[Event] = deque(maxlen=UNCERTAIN)
+        self._failure: TurnwiseError | None = None
         self._is_closing = False
+        if isinstance(projection.state, Closed):
+            self.feed.close()
 
     @property
     def state(self) -> State:
         """Where the conversation rests, as stored."""
-        return self.memory.state
+        return self.projection.state
 
-    # --- one step
+    @property
+    def has_ended(self) -> bool:
+        """Whether the loop has failed or is being closed."""
+        return self._failure is not None or self._is_closing
 
-    async def _take(self, event: Event) -> Step:
-        """Handle one event. Raises `Refused`, or a `StoreError` if the step could not be stored.
+    # --- from outside
+
+    async def request(self, event: Event) -> Step:
+        """Have an event handled, after all that came before it. Raises `Refused`, and `StoreError`."""
+        if not self._observers:
+            return await self._mailbox.request(event)
+        with ExitStack() as observed:
+            for observer in self._observers:
+                observed.enter_context(observer.asked(self.conversation_id, event))
+            return await self._mailbox.request(event)
+
+    def answer(self, answer: Event) -> None:
+        """Have the answer to an effect handled, after all that came before it."""
+        self._mailbox.post(answer)
+
+    async def catch_up(self) -> None:
+        """Follow the steps that others have stored, after all that came before. Raises what `request` raises."""
+        await self._mailbox.request(None)
+
+    # --- one event
+
+    async def _take(self, event: Event | None) -> Step:
+        """Handle one event, or with None only catch up. Raises `Refused`, or a `StoreError` if the step could not be
+        stored.
 
         An answer or a report that cannot be taken, for a reason that will not pass, would leave the turn waiting for
-        ever: then the conversation is let go of, and whoever waits for it is told.
+        ever. So the loop fails then, and everybody who waits for the conversation gets the reason.
         """
+        if self._failure is not None:
+            return self._drop(event, self._failure)
         try:
-            return await self._handled(event)
+            if event is None:
+                await self._catch_up()
+                return Step(self.state, ignored=True)
+            return await (self._take_request(event) if isinstance(event, Request) else self._step(event))
         except (Refused, StorageFailed):
             raise
-        except StoreConflict as conflict:
-            self._keeper.lose(self, conflict)
+        except (StoreError, UnknownConversation) as error:
+            self._fail(error)
             raise
         except Exception as error:
             if not isinstance(event, Request):
-                self._keeper.lose(self, error if isinstance(error, TurnwiseError) else StoreError(_BROKEN))
+                self._fail(error if isinstance(error, TurnwiseError) else StoreError(_BROKEN))
             raise
 
-    async def _handled(self, event: Event) -> Step:
-        if isinstance(event, Request) and self.memory.knows(event):
-            return Step(self.state, ignored=True)
-        begins = isinstance(event, UserMessage | AgentMessage | CompactionRequested)
-        if begins or (isinstance(event, RetryRequested) and isinstance(self.state, Failed)):
-            await self._adopt_models()
-        return await self._step(event)
+    def _drop(self, event: Event | None, why: TurnwiseError) -> Step:
+        """The loop has failed, and handles nothing more. Whoever asks for something gets the reason."""
+        if event is None or isinstance(event, Request):
+            raise why
+        return Step(self.state, ignored=True)
 
-    async def _step(self, event: Event) -> Step:
-        step = transition(self.state, event, self.memory.context)
+    async def _take_request(self, request: Request) -> Step:
+        """Handle a request. One that was taken before is ignored, whatever the machine would say to it now."""
+        if self._recent.knows(request):
+            return Step(self.state, ignored=True)
+        try:
+            await self._adopt_models(request)
+            step = await self._step(request)
+        except (Refused, StoreConflict):
+            if await self._recent.was_taken(request):
+                return Step(self.state, ignored=True)
+            raise
         if step.ignored:
-            logger.debug("Nothing to do about %s in %s", event.type, self.state.type)
-            return step
-        await self._log.append(event, step, self._outbox.of(step.effects))
-        if self._observer is not None:
-            self._observer.stepped(self.conversation_id, self.state, event, step)
-        self._publish(self.memory.advance(event, step))
-        self._dispatch(step.effects)
-        if isinstance(step.state, Closed):
-            self.memory.release()
-        self._keeper.keep(self)
+            await self._recent.was_taken(request)  # another request under its id is refused
         return step
 
-    async def _adopt_models(self) -> None:
-        """The engine may have been opened with other models than before; at rest the conversation takes them up."""
-        policy = self.memory.context.policy
-        if policy.models != self._models and isinstance(self.state, Idle | Failed):
+    async def _adopt_models(self, request: Request) -> None:
+        """The engine may have been opened with other models than before: at rest the conversation changes to them."""
+        begins = isinstance(request, UserMessage | AgentMessage | CompactionRequested)
+        policy = self.projection.context.policy
+        if policy.models == self._models or not (begins or isinstance(request, RetryRequested)):
+            return
+        rests = isinstance(self.state, Failed) or (begins and isinstance(self.state, Idle))
+        if rests and not await self._recent.was_taken(request):
             policy = policy.model_copy(update={"models": self._models})
             await self._step(PolicyChanged(event_id=str(uuid.uuid4()), at=self._clock.now(), policy=policy))
 
-    def _publish(self, updates: tuple[Update, ...]) -> None:
-        self.feed.publish(*updates)
-        self.outcomes.tell()
+    async def _step(self, event: Event) -> Step:
+        """Put an event to the machine, as often as others have moved the conversation in the meantime."""
+        while True:
+            step = transition(self.state, event, self.projection.context)
+            if step.ignored:
+                logger.debug("Nothing to do about %s in %s", event.type, self.state.type)
+                return step
+            try:
+                await self._log.append(event, step, self._outbox.of(step.effects))
+            except StorageFailed:
+                self._uncertain.append(event)
+                raise
+            except StoreConflict:
+                if not await self._catch_up():
+                    raise
+            else:
+                self._follow(LogEntry.of(event, step), step, is_own=True)
+                return step
+
+    async def _catch_up(self) -> bool:
+        """Follow the steps that others have stored. Returns whether there were any."""
+        entries = await self._log.catch_up()
+        for entry in entries:
+            step = self._repeat(entry)
+            # An append that was reported as failed may have been stored: then nobody else carries it out.
+            self._follow(entry, step, is_own=entry.event in self._uncertain)
+        return bool(entries)
+
+    def _repeat(self, entry: LogEntry) -> Step:
+        """Return the step that the entry was stored with."""
+        try:
+            step = transition(self.state, entry.event, self.projection.context)
+        except Refused:
+            step = Step(self.state, ignored=True)
+        if step.ignored or step.effects != entry.effects:
+            raise StoreError(f"Step {entry.seq} was made by another version of the state machine.")
+        return step
+
+    def _follow(self, entry: LogEntry, step: Step, *, is_own: bool) -> None:
+        """A step is stored: show it, and have its effects carried out if it is this loop's own. Who stored another one
+        carries out its effects; but those that it stops may run here."""
+        self._uncertain.clear()
+        self._recent.note(entry.event)
+        if is_own:
+            for observer in self._observers:
+                observer.stepped(self.conversation_id, self.state, entry.event, step)
+        self._publish(self.projection.advance(entry, step.state))
+        self._dispatch(step.effects if is_own else [one for one in step.effects if isinstance(one, ControlEffect)])
+        if isinstance(step.state, Closed):
+            self.projection.release()
+        if not self.has_ended:
+            self._owner.moved(self.conversation_id)
+
+    def _publish(self, updates: tuple[Update, ...] | None) -> None:
+        if updates is None:
+            self.feed.skip()
+        else:
+            self.feed.publish(*updates)
+        self.turns.notify()
         if isinstance(self.state, Closed):
             self.feed.close()
 
     def _dispatch(self, effects: Sequence[Effect]) -> None:
-        """Hand the effects of a committed step to the dispatcher. Of a loop that closes only what goes out is begun."""
+        """Hand the effects of a committed step to the dispatcher. While the loop closes, only what goes out starts."""
         if self._is_closing:
             effects = [effect for effect in effects if isinstance(effect, OutgoingEffect)]
+        if not effects:
+            return
         for effect in effects:
             if isinstance(effect, ControlEffect):
                 self._dispatcher.abort(self.conversation_id, effect.effect_id)
@@ -160,35 +264,26 @@ class Loop:
 
     def effect_context(self) -> EffectContext:
         """Return what a performer may look at that carries out an effect of the newest step."""
-        book = self.memory.state.book
+        book, context = self.state.book, self.projection.context
         return EffectContext(
-            self.conversation_id, book.seq, book.turn, self.memory.context, self._history, self._show, self._log
+            self.conversation_id, book.seq, book.turn, context, self._history, self._show_progress, self._log
         )
 
-    def _show(self, effect_id: int, kind: LiveKind, data: dict[str, Any]) -> None:
+    def _show_progress(self, effect_id: int, kind: LiveKind, data: dict[str, Any]) -> None:
         if kind in UNAWAITED or effect_id in pending(self.state):
             self.feed.publish(Update(kind, data))
 
-    # --- from outside
-
-    async def request(self, event: Event) -> Step:
-        """Have an event handled, after all that came before it. Raises `Refused`."""
-        if self._observer is None:
-            return await self._mailbox.request(event)
-        with self._observer.asked(self.conversation_id, event):
-            return await self._mailbox.request(event)
-
-    def answer(self, answer: Event) -> None:
-        """Have the answer to an effect handled, after all that came before it."""
-        self._mailbox.post(answer)
+    def _fail(self, why: TurnwiseError) -> None:
+        if not self.has_ended:
+            self._failure = why
+            self._owner.failed(self.conversation_id, why)
 
     # --- from beginning to end
 
-    def wake(self) -> None:
-        """Take up what another process left in the middle, after the conversation was read from the store."""
+    def take_over(self) -> None:
+        """Report what another process left in the middle, so that the conversation goes on here."""
         for report in reports(self.state, self._clock.now()):
             self._mailbox.post(report)
-        self._keeper.keep(self)
 
     async def handled(self) -> None:
         """Return when all that has happened so far is stored, or the store takes nothing."""
@@ -198,16 +293,16 @@ class Loop:
         """Return when all that was said so far has been tried on every channel."""
         await self._dispatcher.tried(self.conversation_id)
 
-    async def close(self, why: TurnwiseError, *, keeps: bool = True, sends: bool = True) -> None:
-        """Stop driving. What is under way is told to stop; what finishes all the same is stored, if this `keeps`, and
-        what was said goes out, if it `sends`. Everything else is dropped as in a crash.
+    async def close(self, why: TurnwiseError, *, answers: bool = True, deliver: bool = True) -> None:
+        """Stop driving. What is under way is told to stop; what finishes all the same is stored, unless `answers` is
+        false, and what was said is delivered, unless `deliver` is false. Everything else is dropped as in a crash.
 
         Whoever waits, or asks for something later, gets `why`.
         """
         self._mailbox.shut(why)
         self._is_closing = True
-        await self._dispatcher.stop(self.conversation_id, answers=keeps)
-        await self._mailbox.close(keeps=keeps)
-        self.outcomes.close(why)
+        await self._dispatcher.stop(self.conversation_id, answers=answers)
+        await self._mailbox.close(answers=answers)
+        self.turns.close(why)
         self.feed.close()
-        await self._dispatcher.release(self.conversation_id, deliver=sends)
+        await self._dispatcher.release(self.conversation_id, deliver=deliver)

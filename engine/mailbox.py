@@ -1,8 +1,8 @@
 """One door for everything that happens to a conversation, and one event at a time.
 
-Requests and answers wait here in the order in which they came. A request goes back to whoever sent it, with its step
-or an error. An answer belongs to nobody: if it cannot be stored it stays at the head and is tried again until it can,
-and requests meanwhile are refused, so that memory never runs ahead of the store and nothing done is forgotten.
+Requests and answers wait here in the order in which they came. A request goes back to its caller, with its step or an
+error. An answer has no caller: if it cannot be stored, it stays at the head and is tried again until it can be, and
+requests are refused meanwhile, so that memory never runs ahead of the store and no result is lost.
 """
 
 from __future__ import annotations
@@ -22,27 +22,32 @@ from ..states.step import Step
 logger = logging.getLogger("turnwise.mailbox")
 
 FIRST_WAIT, LONGEST_WAIT = 0.05, 5.0
-"""Seconds between attempts to store an answer; doubled each time. Ours."""
+"""Seconds between two attempts to store an answer; doubled each time. A disk that was busy for a moment costs little,
+and one that is full is not asked all the time."""
 
 
-@dataclass
-class _Letter:
-    """An event, or a mark behind those that came before it; and who waits for it."""
+@dataclass(eq=False)
+class _Item:
+    """An event, or None to do what `take` does without one; and the caller that waits for it, if there is one.
+
+    `is_marker`: nothing is to be done; the caller only waits until everything before it is handled.
+    """
 
     event: Event | None
-    future: asyncio.Future[Step | None] | None = None
+    caller: asyncio.Future[Step | None] | None = None
+    is_marker: bool = False
 
     def succeed(self, step: Step | None) -> None:
-        if self.future is not None and not self.future.done():
-            self.future.set_result(step)
+        if self.caller is not None and not self.caller.done():
+            self.caller.set_result(step)
 
     def fail(self, error: BaseException) -> None:
-        if self.future is not None and not self.future.done():
-            self.future.set_exception(error)
+        if self.caller is not None and not self.caller.done():
+            self.caller.set_exception(error)
 
-    def lose(self, error: Exception) -> None:
-        """It was not taken, and will not be: whoever sent it is told, or the log."""
-        if self.future is not None:
+    def give_up(self, error: Exception) -> None:
+        """It was not handled, and will not be: tell its caller, or the log."""
+        if self.caller is not None:
             self.fail(error)
         elif isinstance(error, TurnwiseError):
             logger.error("An answer could not be taken: %s", error.sentence)
@@ -51,104 +56,107 @@ class _Letter:
 
 
 class Mailbox:
-    """Hands events to `take`, one after the other. It holds a task only while it holds an event."""
+    """Hands events to `take`, one after the other. It has a task only while there are events."""
 
-    def __init__(self, take: Callable[[Event], Awaitable[Step]]) -> None:
+    def __init__(self, take: Callable[[Event | None], Awaitable[Step]]) -> None:
         self._take = take
-        self._letters: deque[_Letter] = deque()
+        self._items: deque[_Item] = deque()
         self._draining: asyncio.Task[None] | None = None
-        self._stuck = False
+        self._waits_for_store = False
         self._closed: TurnwiseError | None = None
-        self._over = False
+        self._takes_answers = True
+
+    @property
+    def waits_for_store(self) -> bool:
+        """Whether an answer could not be stored and is about to be tried again."""
+        return self._waits_for_store
 
     def post(self, event: Event) -> None:
-        """Drop an answer in."""
-        if not self._over:
-            self._put(_Letter(event))
+        """Put an answer in. Once the mailbox is closed, it is dropped."""
+        if self._takes_answers:
+            self._put(_Item(event))
 
-    async def request(self, event: Event) -> Step:
-        """Drop a request in and wait for its step. Raises what `take` raises; a caller that is cancelled while it
-        waits leaves the request in the mailbox."""
+    async def request(self, event: Event | None) -> Step:
+        """Put a request in and wait for its step. Raises what `take` raises, and `Refused` while the store takes
+        nothing. If the caller is cancelled while it waits, the request stays in the mailbox."""
         if self._closed is not None:
             raise self._closed
-        if self._stuck:
+        if self._waits_for_store:
             raise Refused("storage")
-        letter = _Letter(event, asyncio.get_running_loop().create_future())
-        self._put(letter)
-        assert letter.future is not None
-        step = await letter.future
-        assert step is not None
+        caller: asyncio.Future[Step | None] = asyncio.get_running_loop().create_future()
+        self._put(_Item(event, caller))
+        step = await caller
+        assert step is not None, "only a marker has no step"
         return step
 
     async def handled(self) -> None:
-        """Return when all that has come in so far is handled, or cannot be."""
-        if self._letters and not self._stuck:
-            mark = _Letter(None, asyncio.get_running_loop().create_future())
-            self._put(mark)
-            assert mark.future is not None
+        """Return when everything that has come in so far is handled, or cannot be."""
+        if self._items and not self._waits_for_store:
+            caller: asyncio.Future[Step | None] = asyncio.get_running_loop().create_future()
+            self._put(_Item(None, caller, is_marker=True))
             with suppress(TurnwiseError):
-                await mark.future
+                await caller
 
     def shut(self, why: TurnwiseError) -> None:
         """Take no more requests: those that wait, and those that come later, fail with `why`."""
         self._closed = why
-        in_hand, waiting = list(self._letters)[:1], list(self._letters)[1:]
-        for letter in waiting:
-            letter.fail(why)
-        self._letters = deque(in_hand + [letter for letter in waiting if letter.future is None])
+        in_hand, waiting = list(self._items)[:1], list(self._items)[1:]
+        for item in waiting:
+            item.fail(why)
+        self._items = deque(in_hand + [item for item in waiting if item.caller is None])
 
-    async def close(self, *, keeps: bool = True) -> None:
-        """Take no more answers either; return when those that have come in are stored, or once more could not be. If
-        not `keeps`, only the event in hand is. To be called after `shut`."""
-        self._over = True
-        if not keeps or self._stuck:
-            self._letters = deque(list(self._letters)[:1])
+    async def close(self, *, answers: bool = True) -> None:
+        """Take no more answers either. Return when those that have come in are stored, or once more could not be;
+        unless `answers`, only the event in hand is finished. To be called after `shut`."""
+        self._takes_answers = False
+        if not answers or self._waits_for_store:
+            self._items = deque(list(self._items)[:1])
         if self._draining is not None:
-            if self._stuck:
+            if self._waits_for_store:
                 self._draining.cancel()
             await asyncio.wait([self._draining])
 
-    def _put(self, letter: _Letter) -> None:
-        self._letters.append(letter)
+    def _put(self, item: _Item) -> None:
+        self._items.append(item)
         if self._draining is None:
             self._draining = asyncio.ensure_future(self._drain())
 
     async def _drain(self) -> None:
         try:
-            while self._letters:
-                await self._deliver(self._letters[0])
-                self._letters.popleft()
+            while self._items:
+                await self._handle(self._items[0])
+                self._items.popleft()
         finally:
             self._draining = None
 
-    async def _deliver(self, letter: _Letter) -> None:
+    async def _handle(self, item: _Item) -> None:
         wait = FIRST_WAIT
         while True:
             try:
-                letter.succeed(None if letter.event is None else await self._take(letter.event))
+                item.succeed(None if item.is_marker else await self._take(item.event))
                 return
             except StorageFailed as error:
-                if letter.future is not None:
-                    letter.fail(_refusal(error))
+                if item.caller is not None:
+                    item.fail(_refusal(error))
                     return
                 logger.warning("An answer could not be stored and is kept: %s", error)
             except Exception as error:
-                letter.lose(error)
+                item.give_up(error)
                 return
             if self._closed is not None:
-                self._letters = deque([letter])  # what came behind it could not be stored either
+                self._items = deque([item])  # what came after it could not be stored either
                 return
-            await self._wait_for_the_store(wait)
+            await self._wait_for_store(wait)
             wait = min(LONGEST_WAIT, 2 * wait)
 
-    async def _wait_for_the_store(self, wait: float) -> None:
-        self._stuck = True
-        answers = [letter for letter in self._letters if letter.future is None]
-        for letter in self._letters:
-            letter.fail(Refused("storage"))
-        self._letters = deque(answers)
+    async def _wait_for_store(self, wait: float) -> None:
+        self._waits_for_store = True
+        answers = [item for item in self._items if item.caller is None]
+        for item in self._items:
+            item.fail(Refused("storage"))
+        self._items = deque(answers)
         await asyncio.sleep(wait)
-        self._stuck = False
+        self._waits_for_store = False
 
 
 def _refusal(error: StorageFailed) -> Refused:

@@ -1,10 +1,10 @@
-"""The ports of a conversation's loop, except for the store, whose ports are defined in `persistence/ports.py`."""
+"""The ports of a conversation's loop. Those of the store are defined in `persistence/ports.py`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ..effects.context import EffectContext
 from ..states.effects import Effect
@@ -12,9 +12,6 @@ from ..states.errors import TurnwiseError
 from ..states.events import Event
 from ..states.states import State
 from ..states.step import Step
-
-if TYPE_CHECKING:
-    from .loop import Loop
 
 
 class Dispatcher(Protocol):
@@ -31,7 +28,7 @@ class Dispatcher(Protocol):
 
     def abort(self, conversation_id: str, effect_id: int) -> None:
         """Stop an effect, also one that has not started yet. A tool or a sub-agent that was stopped must still be
-        answered, with `ToolAborted` or `SubAgentFinished`. An unknown effect is passed over."""
+        answered, with its `acknowledgement`. An unknown effect is passed over."""
         ...
 
     async def tried(self, conversation_id: str | None = None) -> None:
@@ -49,26 +46,27 @@ class Dispatcher(Protocol):
         ...
 
 
-class Keeper(Protocol):
-    """Who holds the loops."""
+class LoopOwner(Protocol):
+    """Holds the loops, and hears from each what decides how long it is held."""
 
-    def keep(self, loop: Loop) -> None:
-        """The loop has gone a step further, or begun."""
+    def moved(self, conversation_id: str) -> None:
+        """The conversation has taken a step."""
         ...
 
-    def lose(self, loop: Loop, why: TurnwiseError) -> None:
-        """The conversation went on elsewhere, or cannot go on here: this loop must end, and be read from the store
-        again."""
+    def failed(self, conversation_id: str, why: TurnwiseError) -> None:
+        """The loop cannot go on, for the reason `why`. It must be closed, and the conversation taken over again by
+        another loop when somebody asks for it."""
         ...
 
 
 class Observer(Protocol):
-    """Who looks on, and changes nothing."""
+    """Sees what happens to the conversations of an engine, and changes nothing. Must not raise."""
 
     def asked(self, conversation_id: str, event: Event) -> AbstractContextManager[None]:
-        """Somebody asks for something, and waits while this holds."""
+        """Return a context that lasts while somebody waits for this request to be handled. What the request fails with
+        is raised in it."""
         ...
 
     def stepped(self, conversation_id: str, before: State, event: Event, step: Step) -> None:
-        """A step was committed, and nothing that it wants has begun yet."""
+        """A step of this engine was committed. Its effects have not started yet."""
         ...

@@ -1,7 +1,10 @@
 """The conversations that an engine has in memory: each once, for as long as somebody needs it.
 
-A loop lives while somebody holds a handle on it, while it waits for something, and for a while after it was asked for
-last; then it is forgotten, and read from the store again when it is asked for.
+A loop lives while somebody holds a handle on it, while it waits for something, and for a while after it was last asked
+for; then it is forgotten, and read from the store again when it is asked for.
+
+Reading a conversation changes and reports nothing. Taking it over is another door: what an earlier process left in the
+middle is reported to the machine, its timers run again, and its deliveries go on.
 """
 
 from __future__ import annotations
@@ -12,100 +15,159 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 from weakref import WeakValueDictionary
 
-from ..states.errors import TurnwiseError
+from ..states.errors import TurnwiseError, UnknownConversation
 from ..states.events import Answer
 from ..states.states import Closed, pending
 from .loop import Loop
 
 RECENT = 64
-"""How many loops are kept although nobody holds them: a server asks for the same few conversations again and again,
-and reading one costs as much as it is long. Ours."""
+"""How many loops are kept although nobody holds them: a server asks for the same few conversations again and again."""
 
 
 class ConversationRegistry:
-    """Loops by the id of their conversation; `load` makes one from the store."""
+    """Loops by the id of their conversation. `load` makes one from the store, and `take_over` has one go on with what
+    an earlier process left."""
 
-    def __init__(self, load: Callable[[str], Awaitable[Loop]]) -> None:
+    def __init__(self, load: Callable[[str], Awaitable[Loop]], take_over: Callable[[Loop], Awaitable[None]]) -> None:
         self._load = load
-        self._loading = asyncio.Lock()
+        self._take_over = take_over
+        self._loading: dict[str, asyncio.Task[Loop]] = {}
         self._loops: WeakValueDictionary[str, Loop] = WeakValueDictionary()
-        self._waiting: set[Loop] = set()
-        self._parting: dict[asyncio.Task[None], Loop] = {}
-        self._ending: dict[str, Loop] = {}
+        self._waiting: dict[str, Loop] = {}
+        self._due: set[str] = set()
+        """Conversations to be taken over as soon as they are asked for."""
+        self._closing: dict[asyncio.Task[None], Loop] = {}
         self._recent: deque[Loop] = deque(maxlen=RECENT)
 
     def __len__(self) -> int:
         return len(self._loops)
 
-    async def get(self, conversation_id: str) -> Loop:
-        """The loop of this conversation, loaded if need be. Raises what `load` raises."""
-        async with self._loading:
-            loop = self._loops.get(conversation_id)
-            if loop is None:
-                loop = await self._load(conversation_id)
-                self.add(loop)
-            elif loop in self._recent:
-                self._recent.remove(loop)
-            self._recent.append(loop)
-            return loop
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """The ids of the conversations that wait for a model, a tool, a timer or the like."""
+        return tuple(self._waiting)
 
-    def answer(self, conversation_id: str, answer: Answer) -> None:
-        """Hand an answer to the loop of this conversation, also to one that is being closed."""
-        loop = self._ending.get(conversation_id) or self._loops.get(conversation_id)
-        if loop is not None:
-            loop.answer(answer)
+    # --- two doors
+
+    async def read(self, conversation_id: str) -> Loop:
+        """Return the loop of this conversation, loaded if need be. Raises what `load` raises.
+
+        Nothing is taken over, unless the conversation was to be before and could not be, or its loop has failed since.
+        """
+        if conversation_id in self._due:
+            return await self.take_over(conversation_id)
+        return await self._get(conversation_id)
+
+    async def take_over(self, conversation_id: str) -> Loop:
+        """Return the loop of this conversation, which goes on with what an earlier process left in the middle. If it
+        cannot be loaded, it is taken over when it is asked for next. Raises what `load` raises."""
+        self._due.add(conversation_id)
+        loop = await self._get(conversation_id)
+        if conversation_id in self._due:
+            self._due.discard(conversation_id)
+            await self._take_over(loop)
+            self.moved(conversation_id)
+        return loop
+
+    async def _get(self, conversation_id: str) -> Loop:
+        loop = self._loops.get(conversation_id)
+        if loop is None:
+            loop = await self._loaded(conversation_id)
+        elif loop in self._recent:
+            self._recent.remove(loop)
+        self._recent.append(loop)
+        return loop
+
+    async def _loaded(self, conversation_id: str) -> Loop:
+        """Load a conversation. Whoever asks for it meanwhile waits for the same load; others do not wait for it."""
+        loading = self._loading.get(conversation_id)
+        if loading is None:
+            loading = asyncio.ensure_future(self._load_and_add(conversation_id))
+            self._loading[conversation_id] = loading
+            loading.add_done_callback(lambda done: self._has_loaded(conversation_id, done))
+        return await asyncio.shield(loading)
+
+    async def _load_and_add(self, conversation_id: str) -> Loop:
+        loop = await self._load(conversation_id)
+        self.add(loop)
+        return loop
+
+    def _has_loaded(self, conversation_id: str, loading: asyncio.Task[Loop]) -> None:
+        del self._loading[conversation_id]
+        if not loading.cancelled():
+            loading.exception()  # retrieved here, in case that nobody waits any longer
 
     def add(self, loop: Loop) -> None:
-        """Take a loop in, and let it go on."""
+        """Take a loop in."""
         self._loops[loop.conversation_id] = loop
-        loop.wake()
 
-    def keep(self, loop: Loop) -> None:
-        """Hold on to a loop while it waits for something. To be called after every step."""
-        if self._loops.get(loop.conversation_id) is not loop:
+    # --- what loops say
+
+    def moved(self, conversation_id: str) -> None:
+        """Hold on to a loop while it waits for something. Called after every step."""
+        loop = self._loops.get(conversation_id)
+        if loop is None:
             return
         if pending(loop.state):
-            self._waiting.add(loop)
+            self._waiting[conversation_id] = loop
         else:
-            self._waiting.discard(loop)
+            self._waiting.pop(conversation_id, None)
         if isinstance(loop.state, Closed):
-            self._part_with(loop, loop.sent())
+            self._forget(loop)
+            self._hold_until(loop, loop.sent())
 
-    def lose(self, loop: Loop, why: TurnwiseError) -> None:
-        """Let go of a loop that cannot go on; who asks for the conversation next gets what is stored."""
-        self._part_with(loop, loop.close(why, keeps=False))
+    def failed(self, conversation_id: str, why: TurnwiseError) -> None:
+        """Close a loop that cannot go on; whoever asks for the conversation next gets what is stored, taken over."""
+        loop = self._loops.get(conversation_id)
+        if loop is not None:
+            if not isinstance(why, UnknownConversation):
+                self._due.add(conversation_id)
+            self._forget(loop)
+            self._hold_until(loop, loop.close(why, answers=False))
+
+    def answer(self, conversation_id: str, answer: Answer) -> bool:
+        """Hand an answer to the loop of this conversation, also to one that is being closed. Returns whether there is
+        one."""
+        closing = (loop for loop in self._closing.values() if loop.conversation_id == conversation_id)
+        loop = self._loops.get(conversation_id) or next(closing, None)
+        if loop is not None:
+            loop.answer(answer)
+        return loop is not None
+
+    # --- the end
 
     async def drop(self, conversation_id: str, why: TurnwiseError) -> None:
         """Stop driving a conversation that is gone: nothing more of it is stored, or goes out. Whoever waits for it
         gets `why`."""
-        loops = {loop for loop in self._all() if loop.conversation_id == conversation_id}
-        await asyncio.gather(*(self._end(loop, why, keeps=False, sends=False) for loop in loops))
+        self._due.discard(conversation_id)
+        loops = [loop for loop in self._all() if loop.conversation_id == conversation_id]
+        await self._close(loops, why, answers=False, deliver=False)
 
-    def _all(self) -> set[Loop]:
-        return {*self._loops.values(), *self._parting.values()}
+    async def close(self, why: TurnwiseError) -> None:
+        """Stop driving all conversations. What still finishes is stored, and what was said in them goes out."""
+        await self._close(self._all(), why)
+        while self._closing:
+            await asyncio.wait(self._closing)
 
-    def _part_with(self, loop: Loop, parting: Coroutine[Any, Any, None]) -> None:
-        """Let go of a loop, but hold on to it until its `parting` is over: what was said in it still goes out."""
-        self._forget(loop)
-        task = asyncio.ensure_future(parting)
-        self._parting[task] = loop
-        task.add_done_callback(self._parting.pop)
+    async def _close(self, loops: list[Loop], why: TurnwiseError, **how: bool) -> None:
+        for loop in loops:
+            self._forget(loop)
+        closing = [self._hold_until(loop, loop.close(why, **how)) for loop in loops]
+        await asyncio.gather(*closing)
+
+    def _all(self) -> list[Loop]:
+        return list(dict.fromkeys([*self._loops.values(), *self._closing.values()]))
+
+    def _hold_until(self, loop: Loop, ending: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Hold on to a loop that is forgotten until it has ended."""
+        task = asyncio.ensure_future(ending)
+        self._closing[task] = loop
+        task.add_done_callback(self._closing.pop)
+        return task
 
     def _forget(self, loop: Loop) -> None:
         if self._loops.get(loop.conversation_id) is loop:
             del self._loops[loop.conversation_id]
-        self._waiting.discard(loop)
+        self._waiting.pop(loop.conversation_id, None)
         if loop in self._recent:
             self._recent.remove(loop)
-
-    async def close(self, why: TurnwiseError) -> None:
-        """Stop driving all conversations. What still finishes is stored, and what was said in them goes out."""
-        await asyncio.gather(*(self._end(loop, why) for loop in self._all()))
-        while self._parting:
-            await asyncio.wait(self._parting)
-
-    async def _end(self, loop: Loop, why: TurnwiseError, **how: bool) -> None:
-        self._forget(loop)
-        self._ending[loop.conversation_id] = loop
-        await loop.close(why, **how)
-        self._ending.pop(loop.conversation_id, None)

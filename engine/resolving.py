@@ -7,8 +7,8 @@ there when it opens the database next.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..states.effects import OutgoingEffect
@@ -18,23 +18,20 @@ from ..states.machine import transition
 from ..states.states import InDoubt, State
 from ..states.step import Step
 from ..states.values.messages import ToolCall
-from .projection import ConversationProjection
+from .projections.history import read_call
 from .recovery import reports
 from .requests import make
 
 if TYPE_CHECKING:
     from ..persistence.ports import LoadedConversation, Store
-    from ..persistence.records.entry import StoredEntry
 
 
 async def calls_in_doubt(store: Store, conversation_id: str, at: datetime) -> tuple[ToolCall, ...]:
-    """The calls of which nobody knows whether they ran, also those that no program has found yet. Stores nothing.
-
-    Raises `UnknownConversation`.
-    """
-    loaded = await store.load(conversation_id)
-    memory, _ = _taken_up(loaded, await store.entries(conversation_id), at)
-    return tuple(memory.transcript.call(call_id) for call_id in _doubtful(memory.state))
+    """Return the calls of which nobody knows whether they ran, also those that no program has reported yet. Stores
+    nothing. Raises `UnknownConversation`."""
+    state, _ = _recover(await store.load(conversation_id), at)
+    read = partial(store.entries, conversation_id)
+    return tuple([await read_call(read, state.round.named(call_id)) for call_id in _doubtful(state)])  # type: ignore[attr-defined]
 
 
 async def resolve(store: Store, conversation_id: str, call_id: str | None, verdict: Resolution, at: datetime) -> State:
@@ -42,16 +39,16 @@ async def resolve(store: Store, conversation_id: str, call_id: str | None, verdi
     the one that has been in doubt for longest.
 
     Raises `UnknownConversation`; `Refused` with `wrong_state` unless this call is in doubt; `InvalidInput` where the
-    turn would end and something would go out to people, which only the program can do that the conversation belongs to.
+    turn would end and something would be delivered, which only the program can do that the conversation belongs to.
     """
     loaded = await store.load(conversation_id)
-    memory, steps = _taken_up(loaded, await store.entries(conversation_id), at)
-    doubtful = _doubtful(memory.state)
+    state, steps = _recover(loaded, at)
+    doubtful = _doubtful(state)
     if not doubtful or call_id not in (None, *doubtful):
         raise Refused("wrong_state")
     event_id = f"resolved-{uuid.uuid4()}"
-    said = make(DoubtResolved, event_id=event_id, at=at, call_id=call_id or doubtful[0], verdict=verdict)
-    steps.append((said, transition(memory.state, said, memory.context)))
+    resolved = make(DoubtResolved, event_id=event_id, at=at, call_id=call_id or doubtful[0], verdict=verdict)
+    steps.append((resolved, transition(state, resolved, loaded.context)))
     if any(isinstance(effect, OutgoingEffect) for _, step in steps for effect in step.effects):
         raise InvalidInput("This ends a turn that has something to deliver; resolve it where the conversation runs.")
     for event, step in steps:
@@ -59,18 +56,17 @@ async def resolve(store: Store, conversation_id: str, call_id: str | None, verdi
     return steps[-1][1].state
 
 
-def _taken_up(
-    loaded: LoadedConversation, entries: Iterable[StoredEntry], at: datetime
-) -> tuple[ConversationProjection, list[tuple[Event, Step]]]:
-    """The conversation taken up after a crash, and the steps by which it was, which are not stored."""
-    memory = ConversationProjection(loaded.state, entries)
+def _recover(loaded: LoadedConversation, at: datetime) -> tuple[State, list[tuple[Event, Step]]]:
+    """Return where the conversation rests once what was in flight is reported, and the steps to there, which are not
+    stored."""
+    state = loaded.state
     steps: list[tuple[Event, Step]] = []
     for report in reports(loaded.state, at):
-        step = transition(memory.state, report, memory.context)
+        step = transition(state, report, loaded.context)
         if not step.ignored:
-            memory.advance(report, step)
+            state = step.state
             steps.append((report, step))
-    return memory, steps
+    return state, steps
 
 
 def _doubtful(state: State) -> tuple[str, ...]:

@@ -11,4 +11,8 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     llm_chat_timeout_sec: float = Field(default=120.0, gt=0, allow_inf_nan=False)
-    """Seconds that one model request may take as a whole, however slowly its pieces come. The number is ours."""
+    """Seconds that one model request may take as a whole, however slowly its pieces come."""
+
+    kept_updates: int = Field(default=1024, ge=1)
+    """How many updates of each conversation are kept for those who watch it, live ones included: several long streamed
+    answers. A watcher that falls further behind reads what it missed from the log."""

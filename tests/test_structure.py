@@ -42,7 +42,7 @@ KNOWN_LARGE_ROOMS = {"engine", "persistence/sqlite"}
 KNOWN_TEXTS_WITH_NUMBERS = {
     "__init__.py",
     "engine/conversation.py",
-    "engine/updates.py",
+    "engine/projections/updates.py",
     "persistence/errors.py",
     "persistence/maintenance/replay.py",
     "persistence/sqlite/lock.py",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias, get_args
 from ...states.effects import AwaitedEffect, ControlEffect, DeliverToUser
 from ...states.events import Event, Request, UserMessage
 from ...states.projections.transcript import Transcript
-from ...states.states import Closed, State
+from ...states.states import State
 from ...states.step import Step
 from ...states.values.turn import TurnStatus
 from .. import laws
@@ -24,8 +24,8 @@ from .watch_record import WatchRecord
 from .world import World
 
 if TYPE_CHECKING:
-    from ...engine.projection import ConversationProjection
-    from ...engine.turn import Turn
+    from ...engine.projections.projection import ConversationProjection
+    from ...engine.projections.turn import Turn
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def memory_follows_the_store(ending: Ending) -> Iterator[str]:
     memory = ending.memory
     if memory.state != ending.state:
         yield f"in memory it is in {memory.state.type}, step {memory.state.book.seq}"
-    elif not isinstance(ending.state, Closed) and memory.transcript != ending.transcript():
+    elif memory.is_read and memory.transcript != ending.transcript():
         yield "in memory other words were said than in the log"
 
 
@@ -182,11 +182,11 @@ def who_called_was_told_the_truth(ending: Ending) -> Iterator[str]:
 def watchers_saw_everything(ending: Ending) -> Iterator[str]:
     """Each watch shows every stored update from its beginning on, once, in order, and nothing else; up to the end, if
     the engine was not closed on the way."""
-    from ...engine.watching import history
+    from ...engine.projections.updates import updates_of_log
 
     if not ending.sights:
         return
-    shown = [(update.position, update.type, update.data) for update in history(row.entry for row in ending.rows)]
+    shown = [(update.position, update.type, update.data) for update in updates_of_log(row.entry for row in ending.rows)]
     for sight in ending.sights:
         seen = [(update.position, update.type, update.data) for update in sight.updates if update.id is not None]
         begin = sight.begin

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from ...states.effects import DeliverToUser
 from ...states.errors import EngineClosed, Refused
@@ -24,6 +25,18 @@ if TYPE_CHECKING:
     from ...engine.conversation import Conversation
     from ...engine.engine import Engine
     from ...engine.loop import Loop
+
+
+class _Unasked:
+    """A model that is never asked: `World` performs the requests."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        self.name = spec.name
+        self.window = spec.window
+
+    async def complete(self, request: Any, show: Any) -> Any:
+        """Never called."""
+        raise AssertionError
 
 
 class EngineHost:
@@ -64,45 +77,32 @@ class EngineHost:
 
         `feed` is how many updates are kept for watchers.
         """
-        engine = self._furnished(models)
-        engine._store = self.store = await self._storage.open()
-        if create is not None:
-            self._id = (await engine.create(policy=create, system="You book tables.")).id
-            self._prepare((await engine.get(self._id))._loop, feed)
-        else:
-            await self._take_up(engine, feed)
-        self._engine = engine
-
-    def _furnished(self, models: tuple[ModelSpec, ...]) -> Engine:
-        """An engine with all that it needs, but for a store."""
         from ...effects.channels.delivery_dispatcher import DeliveryDispatcher
-        from ...effects.channels.performer import DeliveryPerformer
-        from ...engine.bootstrap import Models
+        from ...engine.settings import Settings
 
-        asked: dict[str, Any] = {model.name: model for model in models}  # never asked: `World` performs the requests
         self._world.begun.clear()
-        courier = (self._courier or DeliveryDispatcher)(self._lines, self.clock)
-        performers = self._world.performers()
+        self.store = await self._storage.open()
+        first, *others = map(_Unasked, models)
+        performers = dict(self._world.performers())
         if self._lines:
-            performers = {**performers, DeliverToUser: DeliveryPerformer(courier)}
+            del performers[DeliverToUser]
         for line in self._lines:
             line.engine = self.times_closed
-        return self._type("simulated", Models(asked, models), performers, courier, Policy(), self.clock)
-
-    async def _take_up(self, engine: Engine, feed: int) -> None:
-        """Go on as an engine does when it is opened."""
-        load = engine._loops._load
-
-        async def loading(conversation_id: str) -> Loop:
-            loop = await load(conversation_id)
-            if conversation_id == self._id:
-                self._prepare(loop, feed)
-            return loop
-
-        engine._loops._load = loading
-        assert engine._store is not None
-        await engine._take_up(engine._store)
-        await engine.get(self._id)
+        with patch("turnwise.engine.bootstrap.DeliveryDispatcher", self._courier or DeliveryDispatcher):
+            engine = self._type.open(
+                store=self.store,  # type: ignore[arg-type]
+                model=first,
+                fallback_models=others,
+                performers=performers,
+                channels=self._lines,
+                clock=self.clock,
+                settings=Settings(kept_updates=feed),
+            )
+        await engine
+        if create is not None:
+            self._id = (await engine.create(policy=create, system="You book tables.")).id
+        self._prepare(await engine.registry.read(self._id))
+        self._engine = engine
 
     async def close(self, *, by_crash: bool = False) -> None:
         """Close the engine, whatever it is doing. In a crash nothing more is stored, not even the step in hand; the
@@ -113,10 +113,10 @@ class EngineHost:
             self.notebook.story.tell("host", "dies" if by_crash else "closes the engine")
             if by_crash:
                 await self._die()
-                await engine._loops.drop(self._id, EngineClosed())
-                await engine._courier.drop(self._id)
-            self.store = None
+                await engine.registry.drop(self._id, EngineClosed())
+            store, self.store = self.store, None
             await engine.close()
+            await store.close()  # type: ignore[attr-defined]
             self.notebook.story.tell("host", "is gone" if by_crash else "has closed the engine")
 
     async def _die(self) -> None:
@@ -155,12 +155,10 @@ class EngineHost:
 
     def post(self, answer: Event) -> None:
         """Drop an answer straight into the mailbox, as a performer's comes."""
-        self.loop._mailbox.post(answer)
+        self.loop.answer(answer)
 
-    def _prepare(self, loop: Loop, feed: int) -> None:
-        """Note all requests at its door, and let its feed keep so many updates."""
-        from ...engine.feed import Feed
-
+    def _prepare(self, loop: Loop) -> None:
+        """Note all requests at its door."""
         self._loop = loop
         self.opened_at = self.stored.book.seq
         request = loop.request
@@ -177,5 +175,3 @@ class EngineHost:
             return await self.notebook.door(event, heard(event))
 
         loop.request = door  # type: ignore[method-assign]
-        if not loop.feed.closed:
-            loop.feed = Feed(feed)

@@ -237,7 +237,7 @@ class Simulation:
     def _check(self, engines: int) -> None:
         ending = Ending(
             rows=self._house.rows,
-            memory=self._house.loop.memory,
+            memory=self._house.loop.projection,
             notebook=self._notebook,
             world=self._world,
             sights=[sight for person in self._people for sight in person.sights],

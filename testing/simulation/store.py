@@ -81,6 +81,8 @@ class MemoryLog:
         if step.state.book.seq != len(rows) + 1:
             raise self._conflict(f"step {step.state.book.seq} is to be stored behind step {len(rows)}")
         if (name := named(event)) is not None and name in self._disk.names[self._id]:
+            if isinstance(event, Request):  # the engine asks about a repeated request when it meets this conflict
+                raise self._conflict()
             raise self._conflict(f"{event.type} is to be stored, and {name} is in the log already")
 
     def _add(self, event: Event, step: Step) -> None:
@@ -90,10 +92,11 @@ class MemoryLog:
             self._disk.story.blame(f"{event.type} cannot be stored: {error}")
             raise
 
-    def _conflict(self, sentence: str) -> StoreConflict:
+    def _conflict(self, sentence: str = "") -> StoreConflict:
         from ...persistence.errors import StoreConflict
 
-        self._disk.story.blame(sentence)
+        if sentence:
+            self._disk.story.blame(sentence)
         return StoreConflict("The step does not follow the newest step of its conversation.")
 
 

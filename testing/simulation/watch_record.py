@@ -13,7 +13,7 @@ from .random_source import RandomSource
 
 if TYPE_CHECKING:
     from ...engine.conversation import Conversation
-    from ...engine.updates import Update
+    from ...engine.projections.updates import Update
 
 
 @dataclass(eq=False)
@@ -31,7 +31,7 @@ class WatchRecord:
     @property
     def begin(self) -> tuple[int, int] | None:
         """The place behind which it saw everything; None if it saw nothing."""
-        from ...engine.updates import parse_id
+        from ...engine.projections.updates import parse_id
 
         if self.after is not None:
             return parse_id(self.after)

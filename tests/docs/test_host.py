@@ -13,8 +13,8 @@ import pytest
 
 from turnwise import Engine, ToolContext, Update
 from turnwise.effects.tools.builtin.catalogue import BUILT_IN
-from turnwise.engine.turn import Status
-from turnwise.engine.updates import UpdateType
+from turnwise.engine.projections.turn import Status
+from turnwise.engine.projections.updates import UpdateType
 
 from ..support.openai_server import OpenAiServer, says
 from ..support.pages import Page, run_block, table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from contextlib import closing, nullcontext
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from turnwise import (
     UnknownConversation,
     presets,
 )
+from turnwise.persistence.errors import Damaged
 from turnwise.persistence.records.codec import EncodedStep
 from turnwise.states import UserCancel, UserMessage
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, failure, reply
@@ -40,28 +41,6 @@ class TestTheStoreBelow:
 
             assert "\n" not in refused.value.sentence
             assert (await conversation.send("Hi")).reply == "Still here."
-
-    async def test_a_conversation_that_went_on_elsewhere_is_read_again(
-        self, database: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """The lock keeps other engines out; where it does not hold, the loser learns that it lost, and nothing else."""
-        monkeypatch.setattr("turnwise.persistence.sqlite.database.exclusive_use", lambda address: nullcontext())
-        models = [FunctionLlm(lambda _: reply("Here.")) for _ in range(2)]
-        async with Engine.open(database, model=models[0]) as one, Engine.open(database, model=models[1]) as other:
-            late = await one.create()
-            await (await other.get(late.id)).send("First.")
-
-            with pytest.raises(StoreError) as lost:
-                await late.send("Second.")
-            with pytest.raises(StoreError):
-                await late.send("Again.")
-            again = await one.get(late.id)
-            turn = await again.send("Second.")
-
-            assert "has moved on" in lost.value.sentence
-            assert turn.number == 2
-            assert [message.text for message in await again.transcript()] == ["First.", "Here.", "Second.", "Here."]
-            assert (await again.replay()).divergence is None
 
     async def test_an_answer_that_cannot_be_stored_at_all_leaves_nobody_waiting(
         self, database: Path, monkeypatch: pytest.MonkeyPatch
@@ -204,7 +183,7 @@ class TestWhenTheDiskFails:
             await gate.arrived.wait()
             async with full_disk(engine):
                 gate.opened.set()
-                await until(lambda: conversation._loop._mailbox._stuck)
+                await until(lambda: conversation._loop._mailbox._waits_for_store)
                 with pytest.raises(Refused) as refused:
                     await conversation.cancel()
                 assert conversation.state.type == "llm_requesting"
@@ -287,7 +266,7 @@ class TestADamagedDatabase:
     """What is stored cannot always be read again."""
 
     async def test_one_damaged_conversation_does_not_hold_up_the_others(self, database: Path) -> None:
-        """An engine opens beside a conversation that cannot be read; asked for, it is refused in one sentence."""
+        """An engine opens beside a conversation that cannot be read; whoever looks at it gets one sentence."""
         policy = Policy(questions=Questions(deadline=3600))
         asking = ScriptedLlm([call("ask_user_question", questions=[QUESTION])] * 2)
         async with Engine.open(database, model=asking, tools=["ask_user_question"], policy=policy) as engine:
@@ -300,8 +279,8 @@ class TestADamagedDatabase:
         answering = ScriptedLlm([reply("Booked.")])
         async with Engine.open(database, model=answering, tools=["ask_user_question"]) as engine:
             turn = await (await engine.get(whole.id)).answer({"When?": "6:30 PM"})
-            with pytest.raises(StoreError) as refused:
-                await engine.get(broken.id)
+            with pytest.raises(Damaged) as refused:
+                await (await engine.get(broken.id)).transcript()
 
         assert turn.reply == "Booked."
         assert "\n" not in refused.value.sentence

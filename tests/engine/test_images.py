@@ -10,7 +10,7 @@ import pytest
 
 from turnwise import Conversation, Engine, Image, InvalidInput, Refused, tool
 from turnwise.effects.model.rehearsal.rules import reply_to
-from turnwise.engine.updates import Update
+from turnwise.engine.projections.updates import Update
 from turnwise.hosts.terminal.chat.screen import Screen
 from turnwise.hosts.terminal.commands.show import transcript_lines
 from turnwise.hosts.terminal.output.event_lines import summary

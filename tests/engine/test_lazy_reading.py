@@ -1,20 +1,24 @@
-"""A long conversation takes its next message without its past being read; whoever asks for the past gets all of it."""
+"""A conversation takes its next event without its past being read; whoever asks for the past gets all of it, or an
+error."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 
 from turnwise import Engine
-from turnwise.engine.projection import ConversationProjection
+from turnwise.engine.projections.projection import ConversationProjection
 from turnwise.persistence.errors import Damaged
-from turnwise.persistence.records.codec import decode, encode
-from turnwise.persistence.records.digests import GENESIS
-from turnwise.states import Context, Event, LogEntry
+from turnwise.states import Context, Event, Failed, Idle, LogEntry, Opened, Step, UserMessage, begin, transition
 from turnwise.states.context import CHANGES_CONTEXT
+from turnwise.states.states import Book
 from turnwise.testing import strategies
+from turnwise.testing.clock import NOON
 from turnwise.testing.history import Trace
 from turnwise.testing.scripted import ScriptedLlm, reply
 
@@ -32,29 +36,123 @@ class TestAContext:
         assert isinstance(event, CHANGES_CONTEXT) or context.after(event) is context
 
 
-class TestMemory:
-    """What an engine holds of a conversation that it has just loaded."""
+class TestTheProjection:
+    """What an engine holds of a conversation in memory."""
 
     @given(trace=strategies.traces(max_size=25))
-    def test_comes_to_the_same_however_late_it_is_read(self, trace: Trace) -> None:
-        """Transcript, turns and context are those of a memory that saw each step as it happened."""
+    def test_has_the_same_contents_however_late_it_is_read(self, trace: Trace) -> None:
+        """Transcript, turns and context are those of a projection that followed each step as it happened."""
         taken = [(one.event, one.step) for one in trace if one.step is not None and not one.step.ignored]
         if not taken:
             return
+        entries = [LogEntry.of(event, step) for event, step in taken]
         (opened, begun), *following = taken
-        seen = ConversationProjection(begun.state, [LogEntry.of(opened, begun)])
+        seen = ConversationProjection(begun.state, Context().after(opened), no_log, entries[:1])
         for event, step in following:
-            seen.advance(event, step)
+            seen.advance(LogEntry.of(event, step), step.state)
 
-        late = ConversationProjection(seen.state, [decode(encode(event, step, GENESIS)[0]) for event, step in taken])
+        late = ConversationProjection(seen.state, seen.context, partial(log_of, entries))
+        asyncio.run(late.read())
 
-        assert late.context == seen.context
         assert late.turns == seen.turns
         assert late.transcript == seen.transcript
 
+    async def test_is_read_once_for_all_who_ask(self) -> None:
+        """Whoever asks while it is being read waits for the same reading."""
+        reads: list[tuple[int, int | None]] = []
+        entries = opened_log()
+
+        async def read(after: int = 0, up_to: int | None = None) -> Sequence[LogEntry]:
+            reads.append((after, up_to))
+            await asyncio.sleep(0)
+            return await log_of(entries, after, up_to)
+
+        projection = ConversationProjection(Idle(book=Book(seq=1)), Context(), read)
+        await asyncio.gather(projection.read(), projection.read(), projection.read())
+        await projection.read()
+
+        assert reads == [(0, 1)]
+
+    async def test_follows_the_steps_that_are_stored_while_it_is_read(self) -> None:
+        """The reading goes on until it has reached the newest step."""
+        opened, step = begin_conversation()
+        message = UserMessage(event_id="m1", at=NOON, text="Hi")
+        taken = transition(step.state, message, Context())
+        entries = [LogEntry.of(opened, step), LogEntry.of(message, taken)]
+        reading, release = asyncio.Event(), asyncio.Event()
+
+        async def read(after: int = 0, up_to: int | None = None) -> Sequence[LogEntry]:
+            reading.set()
+            await release.wait()
+            return await log_of(entries, after, up_to)
+
+        projection = ConversationProjection(step.state, Context(), read)
+        asked = asyncio.ensure_future(projection.read())
+        await reading.wait()
+        projection.advance(entries[1], taken.state)
+        release.set()
+        await asked
+
+        assert [said.text for said in projection.transcript.messages] == ["Hi"]
+
+
+class TestWhatPerformersSee:
+    """The effect context: the conversation as of the step that asked for the effect."""
+
+    async def test_a_transcript_does_not_change_when_the_conversation_moves_on(self) -> None:
+        """Neither one that was handed out before the next step, nor one that is asked for after it."""
+        opened, step = begin_conversation()
+        entries = [LogEntry.of(opened, step)]
+        projection = ConversationProjection(step.state, Context().after(opened), partial(log_of, entries), entries)
+        early = await projection.transcript_at(1)
+
+        message = UserMessage(event_id="m1", at=NOON, text="Hi")
+        taken = transition(step.state, message, Context())
+        entries.append(LogEntry.of(message, taken))
+        projection.advance(entries[1], taken.state)
+        late = await projection.transcript_at(1)
+
+        assert early.messages == late.messages == []
+        assert [said.text for said in (await projection.transcript_at(2)).messages] == ["Hi"]
+
+    async def test_a_transcript_that_nobody_holds_is_not_copied(self) -> None:
+        """The next step costs the same whether or not a performer has looked before."""
+        opened, step = begin_conversation()
+        entries = [LogEntry.of(opened, step)]
+        projection = ConversationProjection(step.state, Context().after(opened), no_log, entries)
+        before = projection.transcript
+        await projection.transcript_at(1)
+
+        message = UserMessage(event_id="m1", at=NOON, text="Hi")
+        taken = transition(step.state, message, Context())
+        projection.advance(LogEntry.of(message, taken), taken.state)
+
+        assert projection.transcript is before
+
+
+def begin_conversation() -> tuple[Opened, Step]:
+    """The first event of a conversation, and its step."""
+    opened = Opened(event_id="opened", at=NOON)
+    return opened, begin(opened)
+
+
+def opened_log() -> list[LogEntry]:
+    """A log of one step."""
+    return [LogEntry.of(*begin_conversation())]
+
+
+async def log_of(entries: Sequence[LogEntry], after: int = 0, up_to: int | None = None) -> Sequence[LogEntry]:
+    """Read entries from a list."""
+    return list(entries)[after:up_to]
+
+
+async def no_log(after: int = 0, up_to: int | None = None) -> Sequence[LogEntry]:
+    """Fail: nothing is to be read from the store."""
+    raise AssertionError("the store was read")
+
 
 class TestALogThatANewerTurnwiseWrote:
-    """A step that this turnwise cannot read is reported, and the conversation does not go on without it."""
+    """A step that this turnwise cannot read is reported to whoever looks, and no model is asked without it."""
 
     @pytest.fixture
     async def newer(self, database: Path) -> str:
@@ -71,3 +169,16 @@ class TestALogThatANewerTurnwiseWrote:
             for _ in range(2):
                 with pytest.raises(Damaged, match="Step 3 cannot be read"):
                     await (await engine.get(newer)).send("Are you there?")
+
+    async def test_ends_the_turn_with_a_failure_that_says_so(self, newer: str, database: Path) -> None:
+        """The request cannot be built, so the model is not asked, and the conversation does not wait for it."""
+        change(database, "UPDATE events SET payload = json_set(payload, '$.mood', 'cheerful') WHERE seq = 2")
+        change(database, "UPDATE events SET payload = json_remove(payload, '$.mood') WHERE seq = 3")
+        async with Engine.open(database, model=ScriptedLlm([])) as engine:
+            conversation = await engine.get(newer)
+            await conversation.send("Are you there?", wait=False)
+            while conversation.state.type != "failed":
+                await asyncio.sleep(0.001)
+
+            assert isinstance(conversation.state, Failed)
+            assert "Step 2 cannot be read" in conversation.state.sentence

@@ -278,9 +278,9 @@ class TestHosts:
         with pytest.raises(ConfigurationError):
             Engine.open(database, **options)
 
-    @pytest.mark.parametrize("url", [None, 5, b"x", "", "a\0b", "\ud800.db", "x" * 300 + ".db"])
+    @pytest.mark.parametrize("url", [5, b"x", "", "a\0b", "\ud800.db", "x" * 300 + ".db"])
     async def test_an_address_that_is_none(self, url: Any) -> None:
-        """A file must have a name that the operating system takes."""
+        """A file must have a name that the operating system accepts."""
         with pytest.raises(StoreError):
             await Engine.open(url, model=ScriptedLlm([]))
 
@@ -485,14 +485,14 @@ class TestMoments:
         for conversation in busy:
             await conversation.send("Hi", wait=False)
         await engine.delete(busy[0].id)
-        held = len(engine._loops._waiting)
+        held = len(engine.registry.waiting)
         await engine.close()
 
         gate = Gate()
         async with Engine.open(database, model=FunctionLlm(answers_after(gate, "Hello."), name="scripted")) as engine:
-            taken_up = len(engine._loops._waiting)
+            taken_up = len(engine.registry.waiting)
             gate.opened.set()
-            await until(lambda: not engine._loops._waiting)
+            await until(lambda: not engine.registry.waiting)
 
             assert held == taken_up == 4
 

@@ -97,7 +97,7 @@ async def test_the_voice_assistant_does_not_wait_for_a_missing_channel(tmp_path:
     done = await asyncio.to_thread(ran, "voice_assistant.py", tmp_path, **fake_speaker_environment(tmp_path))
 
     assert done.stdout.endswith("The turn is completed.\n")
-    assert done.stderr.endswith(" is still to be delivered to telephone, which is not there.\n")
+    assert done.stderr.endswith(" still has a delivery for the channel telephone, which this engine does not have.\n")
     assert (done.returncode, done.stderr.count("\n")) == (0, 1)
 
 

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 from turnwise import Engine
 from turnwise.engine.loop import Loop
+from turnwise.engine.projections.updates import Update
+from turnwise.engine.recent_requests import RecentRequests
 from turnwise.engine.recovery import reports
-from turnwise.engine.updates import Update
 from turnwise.persistence.errors import StorageFailed
-from turnwise.states import Effect, Event, ExecuteTool, Failed, Refused, Request, Resumed, Step, transition
+from turnwise.states import Effect, Event, ExecuteTool, Failed, LogEntry, Refused, Request, Resumed, Step, transition
 
 
 def planted(kind: type[Loop]) -> type[Engine]:
@@ -34,11 +35,11 @@ class TakesAnyAnswer(Loop):
     """It does not ask whether anybody waits for an answer."""
 
     async def _step(self, event: Event) -> Step:
-        return await self._carry_out(event, transition(self.state, event, self.memory.context))
+        return await self._carry_out(event, transition(self.state, event, self.projection.context))
 
     async def _carry_out(self, event: Event, step: Step) -> Step:
         await self._log.append(event, step, self._outbox.of(step.effects))
-        self._publish(self.memory.advance(event, step))
+        self._publish(self.projection.advance(LogEntry.of(event, step), step.state))
         self._dispatch(step.effects)
         return step
 
@@ -54,7 +55,7 @@ class DropsAnswers(Loop):
 class GivesUpOnTheDisk(Loop):
     """It forgets an answer that could not be stored."""
 
-    async def _take(self, event: Event) -> Step:
+    async def _take(self, event: Event | None) -> Step:
         try:
             return await super()._take(event)
         except StorageFailed:
@@ -65,11 +66,11 @@ class PerformsFirst(Loop):
     """It begins what is not stored yet."""
 
     async def _step(self, event: Event) -> Step:
-        step = transition(self.state, event, self.memory.context)
+        step = transition(self.state, event, self.projection.context)
         if not step.ignored:
             self._dispatch(step.effects)
             await self._log.append(event, step, self._outbox.of(step.effects))
-            self._publish(self.memory.advance(event, step))
+            self._publish(self.projection.advance(LogEntry.of(event, step), step.state))
         return step
 
 
@@ -77,9 +78,9 @@ class RunsAhead(Loop):
     """Its memory advances before the step is stored."""
 
     async def _step(self, event: Event) -> Step:
-        step = transition(self.state, event, self.memory.context)
+        step = transition(self.state, event, self.projection.context)
         if not step.ignored:
-            updates = self.memory.advance(event, step)
+            updates = self.projection.advance(LogEntry.of(event, step), step.state)
             await self._log.append(event, step, self._outbox.of(step.effects))
             self._publish(updates)
             self._dispatch(step.effects)
@@ -90,13 +91,13 @@ class ShowsFirst(Loop):
     """It shows what is not stored yet."""
 
     async def _step(self, event: Event) -> Step:
-        step = transition(self.state, event, self.memory.context)
+        step = transition(self.state, event, self.projection.context)
         if not step.ignored:
-            before = self.memory.state
-            self._publish(self.memory.advance(event, step))
-            self.memory.state = before
+            before = self.projection.state
+            self._publish(self.projection.advance(LogEntry.of(event, step), step.state))
+            self.projection.state = before
             await self._log.append(event, step, self._outbox.of(step.effects))
-            self.memory.state = step.state
+            self.projection.state = step.state
             self._dispatch(step.effects)
         return step
 
@@ -104,25 +105,33 @@ class ShowsFirst(Loop):
 class PromisesFirst(Loop):
     """It tells who asked before the step is stored."""
 
-    async def _take(self, event: Event) -> Step:
-        step = transition(self.state, event, self.memory.context)
+    async def _take(self, event: Event | None) -> Step:
+        assert event is not None
+        step = transition(self.state, event, self.projection.context)
         self._storing = asyncio.ensure_future(super()._take(event))
         return step
+
+
+class Forgetful(RecentRequests):
+    """It remembers no request, and finds none in the log."""
+
+    async def was_taken(self, request: Request) -> bool:  # noqa: D102
+        return False
 
 
 class ForgetsRequests(Loop):
     """It takes a request again that it took before."""
 
-    async def _take(self, event: Event) -> Step:
-        self.memory._requests.clear()
+    async def _take(self, event: Event | None) -> Step:
+        self._recent = Forgetful(self._log)
         return await super()._take(event)
 
 
 class TakesAnotherForTheSame(Loop):
     """It goes by the id of a request alone, and not by what it says."""
 
-    async def _take(self, event: Event) -> Step:
-        if isinstance(event, Request) and event.event_id in self.memory._requests:
+    async def _take(self, event: Event | None) -> Step:
+        if isinstance(event, Request) and event.event_id in self._recent._recent:
             return Step(self.state, ignored=True)
         return await super()._take(event)
 
@@ -130,9 +139,9 @@ class TakesAnotherForTheSame(Loop):
 class TellsTooFew(Loop):
     """It forgets who waits for a turn that fails."""
 
-    def _publish(self, updates: tuple[Update, ...]) -> None:
+    def _publish(self, updates: tuple[Update, ...] | None) -> None:
         if isinstance(self.state, Failed):
-            self.feed.publish(*updates)
+            self.feed.publish(*(updates or ()))
         else:
             super()._publish(updates)
 
@@ -140,8 +149,8 @@ class TellsTooFew(Loop):
 class ShowsTooLittle(Loop):
     """It shows the last update of each step, and not those before it."""
 
-    def _publish(self, updates: tuple[Update, ...]) -> None:
-        super()._publish(updates[-1:])
+    def _publish(self, updates: tuple[Update, ...] | None) -> None:
+        super()._publish(updates and updates[-1:])
 
 
 class SwallowsFailures(Loop):
@@ -155,25 +164,24 @@ class SwallowsFailures(Loop):
 class SleepsThrough(Loop):
     """It does not take up what was in flight when the engine is opened again."""
 
-    def wake(self) -> None:  # noqa: D102
-        self._keeper.keep(self)
+    def take_over(self) -> None:  # noqa: D102
+        pass
 
 
 class ForgetsTools(Loop):
     """It takes up what was in flight, and does not say which tools were running."""
 
-    def wake(self) -> None:  # noqa: D102
+    def take_over(self) -> None:  # noqa: D102
         for report in reports(self.state, self._clock.now()):
             if isinstance(report, Resumed):
                 self._mailbox.post(report)
-        self._keeper.keep(self)
 
 
 class RunsAllAgain(Loop):
     """Whatever a tool's contract is, it starts the tool again."""
 
-    def wake(self) -> None:  # noqa: D102
-        super().wake()
+    def take_over(self) -> None:  # noqa: D102
+        super().take_over()
         round_ = getattr(self.state, "round", None)
         again = (
             [ExecuteTool(effect_id=one.effect_id, call=round_.call(one.effect_id)) for one in round_.running]

@@ -279,8 +279,8 @@ class TestTheCommand:
         """With a bug in the engine that it simulates."""
         program = (
             "import sys; from turnwise.engine.loop import Loop; from turnwise.testing.simulation.__main__ import main\n"
-            "async def forgetful(self, event): self.memory._requests.clear(); return await taking(self, event)\n"
-            "taking, Loop._take = Loop._take, forgetful\n"
+            "def twice(self, effects): dispatch(self, effects); dispatch(self, effects)\n"
+            "dispatch, Loop._dispatch = Loop._dispatch, twice\n"
             "sys.argv[1:] = ['--seeds', '50']\n"
             "sys.exit(main())"
         )
@@ -288,5 +288,5 @@ class TestTheCommand:
         done = run("-c", program)
 
         assert done.returncode == 1
-        assert "in the log already" in done.stderr
+        assert "is begun twice" in done.stderr
         assert "python -m turnwise.testing.simulation --seed" in done.stderr

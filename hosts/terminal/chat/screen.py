@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from ....engine.updates import Update, UpdateType
+from ....engine.projections.updates import Update, UpdateType
 from ..output.printable import counted, one_line, with_images
 from ..output.writer import DIM, TerminalWriter
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ....engine.conversation import Conversation
-from ....engine.watching import history
+from ....engine.projections.updates import updates_of_log
 from ....states.states import Idle
 from ....states.values.questions import UserQuestion
 from ..chat.dialogue import Dialogue, open_dialogue
@@ -125,7 +125,7 @@ async def _is_answered(conversation: Conversation) -> bool:
 async def _show_log(conversation: Conversation, writer: TerminalWriter) -> None:
     """Write what was stored: the states, the events, and the outcome of a replay."""
     entries = await conversation.events()
-    states = [update.data["type"] for update in history(entries) if update.type == "state_change"]
+    states = [update.data["type"] for update in updates_of_log(entries) if update.type == "state_change"]
     writer.heading("The states it went through")
     writer.line(" → ".join(["idle", *states]))
     writer.heading("The events as stored")

@@ -37,6 +37,7 @@ from ..disk import Disk, Row
 from .driver import Driver, Fate
 from .virtual_thread import Served, ServedWriting
 
+_NAMED = "SELECT seq FROM events WHERE conversation = ? AND event_id = ?"
 _STEPS = f"SELECT {', '.join(EventRow._fields)} FROM events WHERE conversation = ? AND seq > ? ORDER BY seq"
 
 
@@ -139,7 +140,12 @@ class FileStorage:
             self.disk.story.blame(f"step {step.row.seq} was stored without what goes out with it")
 
     def check_outrun(self, position: LogPosition, step: EncodedStep) -> None:
-        """A step that was refused as outrun was outrun by somebody who may."""
+        """A step that was refused as outrun was outrun by somebody who may, or is a request that was taken before."""
+        if (
+            step.row.event_id is not None
+            and self._sight.execute(_NAMED, (position.head.key, step.row.event_id)).fetchone()
+        ):
+            return
         sql = "SELECT id, chain FROM conversations WHERE key = ?"
         conversation_id, chain = self._sight.execute(sql, (position.head.key,)).fetchone()
         if conversation_id not in self.shared or chain == position.head.chain:

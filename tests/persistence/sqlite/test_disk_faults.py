@@ -92,13 +92,13 @@ TROUBLES = pytest.mark.parametrize(
 
 async def check_memory(conversation: Conversation) -> None:
     """Memory is what the store holds, and the log leads there."""
-    memory = conversation._loop.memory
-    loaded = await conversation._engine.store.load(conversation.id)
+    memory = conversation._loop.projection
+    loaded = await conversation._host.store.load(conversation.id)
     assert memory.state == loaded.state
     same = tuple(memory.transcript.messages) == await conversation.transcript()  # too long to be shown in a failure
     assert same
     assert (await conversation.replay()).divergence is None
-    assert (await examine(conversation._engine.store)).findings == ()
+    assert (await examine(conversation._host.store)).findings == ()
 
 
 @TROUBLES
@@ -139,7 +139,7 @@ class TestInTheMiddle:
             await gate.arrived.wait()
             async with trouble(engine, database):
                 gate.opened.set()
-                await until(lambda: conversation._loop._mailbox._stuck)
+                await until(lambda: conversation._loop._mailbox._waits_for_store)
                 with pytest.raises(Refused) as refused:
                     await conversation.send("Are you there?", when_busy="queue")
                 assert conversation.state.type == "llm_requesting"
@@ -168,7 +168,7 @@ class TestInTheMiddle:
             await gate.arrived.wait()
             async with trouble(engine, database):
                 gate.opened.set()
-                await until(lambda: conversation._loop._mailbox._stuck)
+                await until(lambda: conversation._loop._mailbox._waits_for_store)
                 await check_memory(conversation)
 
             assert (await turn).reply == "Paid."
@@ -200,7 +200,7 @@ class TestInTheMiddle:
         await gate.arrived.wait()
         async with trouble(engine, database):
             gate.opened.set()
-            await until(lambda: conversation._loop._mailbox._stuck)
+            await until(lambda: conversation._loop._mailbox._waits_for_store)
             ending = asyncio.ensure_future(engine.close())
             await asyncio.wait([ending], timeout=0.05)
         await ending

@@ -1,7 +1,7 @@
 """The newest updates of a conversation, for any number of watchers at their own pace.
 
-A watcher holds a place in the feed, not a queue of its own, so a slow one neither blocks others nor costs memory. One
-that falls behind the oldest update kept is told so, and reads what it missed from the log.
+A watcher has a position in the feed and no queue of its own, so a slow one neither blocks others nor costs memory. One
+that falls behind the oldest update kept learns so, and reads what it missed from the log.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import deque
 from .updates import Update
 
 CAPACITY = 1024
-"""How many updates are kept, live ones included. Ours: several long streamed answers."""
+"""How many updates are kept, live ones included: several long streamed answers."""
 
 
 class Feed:
@@ -35,22 +35,32 @@ class Feed:
         self._end += len(updates)
         self._wake()
 
+    def skip(self) -> None:
+        """A step was stored whose updates nobody here knows: whoever watches reads them from the log."""
+        self._kept.clear()
+        self._end += 1
+        self._wake()
+
     def close(self) -> None:
         """Nothing more will come."""
         self.closed = True
         self._wake()
 
-    def since(self, place: int) -> tuple[Update, ...] | None:
-        """The updates from this number on, or None if some of them are no longer kept."""
+    def since(self, position: int) -> tuple[Update, ...] | None:
+        """Return the updates from this number on, or None if some of them are not kept."""
         oldest = self._end - len(self._kept)
-        if place < oldest:
+        if position < oldest:
             return None
-        return tuple(self._kept[index] for index in range(place - oldest, len(self._kept)))
+        return tuple(self._kept[index] for index in range(position - oldest, len(self._kept)))
 
-    async def beyond(self, place: int) -> None:
+    async def beyond(self, position: int) -> None:
         """Return when there is an update with this number, or the feed is closed."""
-        while self._end <= place and not self.closed:
+        while self._end <= position and not self.closed:
             await self._changed.wait()
+
+    async def changed(self) -> None:
+        """Return when the next step is stored, the next update is published, or the feed is closed."""
+        await self._changed.wait()
 
     def _wake(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()

@@ -13,24 +13,27 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..states.context import Context
-from ..states.effects import DeliverToUser, ExecuteTool, PersistToolResults
-from ..states.errors import InvalidInput
-from ..states.log import LogEntry
-from ..states.policy.policy import Policy
-from ..states.projections.transcript import Transcript
-from ..states.replies.reply_text import text_of_reply
-from ..states.states import (
+from ...states.context import Context
+from ...states.effects import DeliverToUser, ExecuteTool, PersistToolResults
+from ...states.errors import InvalidInput
+from ...states.events import Opened
+from ...states.log import LogEntry
+from ...states.machine import begin, transition
+from ...states.policy.policy import Policy
+from ...states.projections.transcript import Transcript
+from ...states.replies.reply_text import text_of_reply
+from ...states.states import (
     AwaitingApproval,
     AwaitingUserResponse,
     Compacting,
     Failed,
+    Idle,
     InDoubt,
     LlmRequesting,
     RetryWaiting,
     State,
 )
-from ..states.values.messages import Message
+from ...states.values.messages import Message
 from .turn import Turn
 
 UpdateType = Literal[
@@ -171,6 +174,18 @@ def _came_to(result: Message) -> str:
 def _call(transcript: Transcript, call_id: str) -> dict[str, Any]:
     call = transcript.call(call_id)
     return {"call_id": call_id, "name": call.name, "speaks": "speech" in call.acts}
+
+
+def updates_of_log(entries: Iterable[LogEntry]) -> Iterator[Update]:
+    """All updates of a log. Raises `Refused` if the table no longer takes what it took. `Pure.`"""
+    state: State = Idle()
+    context = Context()
+    said = Transcript()
+    for entry in entries:
+        event = entry.event
+        step = begin(event) if isinstance(event, Opened) else transition(state, event, context)
+        yield from updates_of(entry, state, step.state, said, context)
+        state, context = step.state, context.after(event)
 
 
 def describe(state: State, transcript: Transcript) -> dict[str, Any]:

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..states.policy.policy import Policy
-from ..states.projections.transcript import Transcript
-from ..states.replies.delivery_rules import spoken_and_delivered
-from ..states.replies.reply_text import text_of_reply
-from ..states.states import AwaitingApproval, AwaitingPerson, AwaitingUserResponse, InDoubt, State
-from ..states.values.messages import Said, ToolCall, Usage
-from ..states.values.questions import UserQuestion
-from ..states.values.turn import Delivered, TurnEnded
+from ...states.policy.policy import Policy
+from ...states.projections.transcript import Transcript
+from ...states.replies.delivery_rules import spoken_and_delivered
+from ...states.replies.reply_text import text_of_reply
+from ...states.states import AwaitingApproval, AwaitingPerson, AwaitingUserResponse, InDoubt, State
+from ...states.values.messages import Said, ToolCall, Usage
+from ...states.values.questions import UserQuestion
+from ...states.values.turn import Delivered, TurnEnded
 
 Status = Literal[
     "completed",

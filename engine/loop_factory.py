@@ -1,0 +1,62 @@
+"""Makes the loops of an engine: of conversations that were just created, and of those that are loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from ..effects.clock import Clock
+from ..persistence.ports import LoadedConversation, Log, Store
+from ..states.context import Context
+from ..states.events import Opened
+from ..states.log import LogEntry
+from ..states.policy.policy import ModelSpec
+from ..states.step import Step
+from .loop import Loop
+from .outbox import OutboxTargets
+from .ports import Dispatcher, LoopOwner, Observer
+from .projections.history import ConversationHistory
+from .projections.projection import ConversationProjection, ReadEntries
+
+
+@dataclass(frozen=True)
+class LoopFactory:
+    """What the loops of one engine have in common. `loop_type` is a class of loops."""
+
+    loop_type: type[Loop]
+    dispatcher: Dispatcher
+    outbox: OutboxTargets
+    clock: Clock
+    models: tuple[ModelSpec, ...]
+    owner: LoopOwner
+    observers: Sequence[Observer]
+    kept_updates: int
+
+    def created(self, store: Store, conversation_id: str, log: Log, opened: Opened, step: Step) -> Loop:
+        """Return the loop of a conversation whose first step was just stored."""
+        read = partial(store.entries, conversation_id)
+        entries = (LogEntry.of(opened, step),)
+        projection = ConversationProjection(step.state, Context().after(opened), read, entries)
+        return self._loop(conversation_id, projection, log, read)
+
+    def loaded(self, store: Store, conversation_id: str, loaded: LoadedConversation) -> Loop:
+        """Return the loop of a conversation whose head was read from the store."""
+        read = partial(store.entries, conversation_id)
+        projection = ConversationProjection(loaded.state, loaded.context, read)
+        return self._loop(conversation_id, projection, loaded.log, read)
+
+    def _loop(self, conversation_id: str, projection: ConversationProjection, log: Log, read: ReadEntries) -> Loop:
+        return self.loop_type(
+            conversation_id,
+            projection,
+            log,
+            ConversationHistory(projection, read),
+            self.dispatcher,
+            self.outbox,
+            self.clock,
+            self.models,
+            self.owner,
+            self.observers,
+            self.kept_updates,
+        )

@@ -1,0 +1,73 @@
+"""What was said in a conversation, as performers ask for it: always as of the step that asked for their effect.
+
+Words and calls are found without the transcript where it is not in memory: the log says at which step they stand.
+"""
+
+from __future__ import annotations
+
+import json
+
+from ...effects.context import History
+from ...states.events import AgentMessage, Event, LlmResponse, ToolApproval
+from ...states.projections.transcript import Transcript
+from ...states.values.messages import Heard, Joined, Made, Said, ToolCall
+from ...states.values.round import RoundCall
+from .projection import ConversationProjection, ReadEntries
+
+
+class ConversationHistory:
+    """Fills the port `effects.context.History` for one conversation."""
+
+    def __init__(self, projection: ConversationProjection, read_entries: ReadEntries) -> None:
+        self._projection = projection
+        self._read_entries = read_entries
+
+    async def transcript(self, up_to: int) -> Transcript:
+        """Return the transcript as of the step `up_to`."""
+        return await self._projection.transcript_at(up_to)
+
+    async def call(self, call: RoundCall, up_to: int) -> ToolCall:
+        """Return the call with its arguments as of the step `up_to`, as a person may have edited them."""
+        if self._projection.is_read and self._projection.seq == up_to:
+            return self._projection.transcript.call(call.call_id)
+        return await read_call(self._read_entries, call, up_to)
+
+    async def words(self, said: Said) -> str:
+        """Return the text that `said` stands for."""
+        if self._projection.is_read:
+            return self._projection.transcript.words(said)
+        match said:
+            case Made(text=text):
+                return text
+            case Heard(seq=seq, index=index):
+                return (await self._event(seq)).texts[index]
+            case Joined(parts=parts):
+                return "\n\n".join([await self.words(part) for part in parts])
+
+    async def origin(self, said: Said) -> str:
+        """Return the agent that wrote this; empty for everybody else."""
+        if self._projection.is_read:
+            return self._projection.transcript.origin(said)
+        event = await self._event(said.seq) if isinstance(said, Heard) else None
+        return event.origin if isinstance(event, AgentMessage) else ""
+
+    async def _event(self, seq: int) -> Event:
+        (entry,) = await self._read_entries(seq - 1, seq)
+        return entry.event
+
+
+async def read_call(read_entries: ReadEntries, call: RoundCall, up_to: int | None = None) -> ToolCall:
+    """Return a call of the newest round from the log, with its arguments as of the step `up_to`, or of the newest."""
+    response, *later = await read_entries(call.seq - 1, up_to)
+    assert isinstance(response.event, LlmResponse), "a call refers to the response that asked for it"
+    found = next(one for one in response.event.tool_calls if one.call_id == call.call_id)
+    for entry in later:
+        match entry.event:
+            case ToolApproval(call_id=call_id, arguments=dict(arguments)) if call_id == call.call_id:
+                found = found.replace(arguments=json.dumps(arguments, ensure_ascii=False))
+            case _:
+                pass
+    return found
+
+
+_FILLS: type[History] = ConversationHistory

@@ -1,0 +1,187 @@
+"""What the log says of one conversation, held in memory. It follows the store, never the other way round.
+
+The head is all that the next step needs: the state and the context. It is known as soon as the conversation is loaded,
+and that costs the same however long the log is. The contents, which are the transcript and the turns that have ended,
+are read from the store when somebody asks for them (a model request, a watcher, a caller that waits for a turn), and
+grow with every step from then on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from copy import copy
+from typing import Protocol
+from weakref import ref
+
+from ...states.context import CHANGES_CONTEXT, Context
+from ...states.errors import Refused, StoreError
+from ...states.log import LogEntry
+from ...states.projections.transcript import Transcript
+from ...states.states import Closed, Failed, State
+from .turn import Turn
+from .updates import Update, updates_of
+
+
+class ReadEntries(Protocol):
+    """Returns the entries of one log that follow the step `after`, in order, up to and including the step `up_to`.
+    Raises `StoreError`, in particular `Damaged`, and `UnknownConversation`."""
+
+    async def __call__(self, after: int = 0, up_to: int | None = None) -> Sequence[LogEntry]:
+        """Read the entries."""
+        ...
+
+
+class ConversationProjection:
+    """The state and the context of a conversation, and on request what was said in it."""
+
+    def __init__(
+        self, state: State, context: Context, read_entries: ReadEntries, entries: Sequence[LogEntry] = ()
+    ) -> None:
+        """`entries` is the whole log, for one that need not be read from the store."""
+        self.state = state
+        self.context = context
+        self._read_entries = read_entries
+        self._reading: asyncio.Task[None] | None = None
+        self._contents = _Contents.of(entries) if entries else None
+
+    @property
+    def seq(self) -> int:
+        """The newest step."""
+        return self.state.book.seq
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the contents are in memory; they are up to date then."""
+        return self._contents is not None
+
+    async def read(self) -> None:
+        """Read the contents unless they are in memory. Raises `StoreError` if the log cannot be read, and does so again
+        at each call: nobody is given one half of it."""
+        while self._contents is None:
+            if self._reading is None:
+                self._reading = asyncio.ensure_future(self._read())
+                self._reading.add_done_callback(self._has_read)
+            await asyncio.shield(self._reading)
+
+    async def _read(self) -> None:
+        contents = _Contents.of(())
+        while contents.seq < self.seq:  # steps are stored meanwhile
+            entries = await self._read_entries(contents.seq, self.seq)
+            if not entries:
+                raise StoreError("The log ends before the step in which the conversation rests.")
+            for entry in entries:
+                contents.add(entry)
+        self._contents = contents
+
+    def _has_read(self, reading: asyncio.Task[None]) -> None:
+        self._reading = None
+        if not reading.cancelled():
+            reading.exception()  # retrieved here, in case that nobody waits any longer
+
+    @property
+    def transcript(self) -> Transcript:
+        """What was said. To be asked for once the contents are read."""
+        assert self._contents is not None, "the contents are read first"
+        return self._contents.transcript
+
+    @property
+    def turns(self) -> dict[int, Turn]:
+        """The turns that have ended, by their number. To be asked for once the contents are read."""
+        assert self._contents is not None, "the contents are read first"
+        return self._contents.turns
+
+    async def transcript_at(self, seq: int) -> Transcript:
+        """Return the transcript as of the step `seq`; nothing changes it afterwards. Raises `StoreError`."""
+        await self.read()
+        if self._contents is not None and self._contents.seq == seq:
+            return self._contents.share()
+        transcript = Transcript()
+        for entry in await self._read_entries(0, seq):
+            transcript.add(entry)
+        return transcript
+
+    def advance(self, entry: LogEntry, state: State) -> tuple[Update, ...] | None:
+        """Follow a step that was stored, to the state that it led to. Returns the updates that it shows; None if the
+        contents are not in memory, so that the updates are not known."""
+        before, context = self.state, self.context
+        if isinstance(entry.event, CHANGES_CONTEXT):
+            self.context = context.after(entry.event)
+        self.state = state
+        if self._contents is None:
+            return None
+        self._contents.unshare()
+        updates = updates_of(entry, before, state, self._contents.transcript, context)
+        self._contents.note(entry, self.context)
+        return updates
+
+    def release(self) -> None:
+        """Forget the contents, which a closed conversation needs no more. They can be read again."""
+        self._contents = None
+
+    def turn_of(self, message_id: str) -> int | None:
+        """The turn that took this message, or tried again what took it, whichever came last; None while it waits. The
+        contents must have been read.
+
+        Raises `Refused` once no turn will take it by itself: `withdrawn`, `closed`, or `failed` if the turn before it
+        failed, in which case it still waits.
+        """
+        if message_id in self.transcript.taken:
+            return self.transcript.newest_try(self.transcript.taken[message_id])
+        if isinstance(self.state, Closed):
+            raise Refused("closed")
+        if not is_queued(message_id, self.state):
+            raise Refused("withdrawn")
+        if isinstance(self.state, Failed):
+            raise Refused("failed")
+        return None
+
+
+def is_queued(message_id: str, state: State) -> bool:
+    """Whether this message waits for a turn. `Pure.`"""
+    return any(waiting.event_id == message_id for waiting in getattr(state, "inbox", ()))
+
+
+class _Contents:
+    """The transcript and the ended turns up to the step `seq`."""
+
+    def __init__(self) -> None:
+        self.seq = 0
+        self.transcript = Transcript()
+        self.turns: dict[int, Turn] = {}
+        self._context = Context()
+        self._shared: ref[Transcript] | None = None
+
+    @classmethod
+    def of(cls, entries: Sequence[LogEntry]) -> _Contents:
+        """The contents of these entries, the first of a log."""
+        contents = cls()
+        for entry in entries:
+            contents.add(entry)
+        return contents
+
+    def add(self, entry: LogEntry) -> None:
+        """Follow an entry as it is read from the store."""
+        self.transcript.add(entry)
+        self.note(entry, self._context.after(entry.event))
+
+    def note(self, entry: LogEntry, context: Context) -> None:
+        """Follow an entry that the transcript has; `context` is the one behind it."""
+        self.seq = entry.seq
+        self._context = context
+        if entry.ended is not None:
+            self.turns[entry.ended.turn] = Turn.that_ended(entry.ended, self.transcript, context.policy)
+
+    def share(self) -> Transcript:
+        """Return the transcript for others to read. It has the same lists and dictionaries until `unshare`."""
+        shared = None if self._shared is None else self._shared()
+        if shared is None:
+            shared = copy(self.transcript)
+            self._shared = ref(shared)
+        return shared
+
+    def unshare(self) -> None:
+        """Copy the transcript before it changes, if somebody still reads what was shared."""
+        if self._shared is not None and self._shared() is not None:
+            self.transcript = self.transcript.copy()
+        self._shared = None

@@ -1,0 +1,107 @@
+"""Callers that wait for a turn.
+
+A turn can be returned when it has ended, or when it waits for a person; until then its caller waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from ...states.errors import Refused, StoreError, TurnwiseError
+from ...states.states import AwaitingPerson, InDoubt
+from .projection import ConversationProjection, is_queued
+from .turn import Turn
+
+Find = Callable[[], Turn | None]
+"""Returns a turn, or None as long as it goes on. Raises `Refused` if it will never be there."""
+
+
+@dataclass(frozen=True)
+class _Waiter:
+    find: Find
+    future: asyncio.Future[Turn]
+
+    def is_served(self) -> bool:
+        """Whether the caller has its turn now, or does not wait any more."""
+        if self.future.done():
+            return True
+        try:
+            turn = self.find()
+        except Refused as refused:
+            self.future.set_exception(refused)
+            return True
+        if turn is not None:
+            self.future.set_result(turn)
+        return turn is not None
+
+
+class TurnWaiters:
+    """The callers that wait for turns of one conversation. Whoever advances the projection must call `notify`."""
+
+    def __init__(self, projection: ConversationProjection) -> None:
+        self._projection = projection
+        self._waiters: list[_Waiter] = []
+        self._closed: TurnwiseError | None = None
+
+    async def of_turn(self, number: int) -> Turn:
+        """Wait until this turn has ended or waits for a person, and return it. Raises `StoreError` if the log cannot be
+        read."""
+        return await self._wait_for(partial(self._of_turn, number))
+
+    async def of_message(self, message_id: str) -> Turn:
+        """Wait for the turn that takes this message. Raises `Refused` if none will, by itself."""
+        return await self._wait_for(partial(self._of_message, message_id))
+
+    async def now(self, message_id: str) -> Turn:
+        """Return the turn of this message as it is at this moment."""
+        if is_queued(message_id, self._projection.state):
+            return Turn(number=0, status="queued")
+        await self._read()
+        number = self._projection.turn_of(message_id)
+        if number is None:
+            return Turn(number=0, status="queued")
+        return self._of_turn(number) or Turn(number=number, status="running")
+
+    def notify(self) -> None:
+        """The conversation has moved on: return the turns that can be returned now."""
+        if self._waiters:
+            self._waiters = [waiter for waiter in self._waiters if not waiter.is_served()]
+
+    def close(self, why: TurnwiseError) -> None:
+        """Nothing moves any more: whoever waits, or would have to wait later, gets `why`."""
+        self._closed = why
+        for waiter in self._waiters:
+            if not waiter.future.done():
+                waiter.future.set_exception(why)
+        self._waiters.clear()
+
+    async def _wait_for(self, find: Find) -> Turn:
+        await self._read()
+        if (turn := find()) is not None:
+            return turn
+        if self._closed is not None:
+            raise self._closed
+        waiter = _Waiter(find, asyncio.get_running_loop().create_future())
+        self._waiters.append(waiter)
+        return await waiter.future
+
+    async def _read(self) -> None:
+        try:
+            await self._projection.read()
+        except StoreError:
+            if self._closed is not None:  # the store is closed with the engine
+                raise self._closed from None
+            raise
+
+    def _of_message(self, message_id: str) -> Turn | None:
+        number = self._projection.turn_of(message_id)
+        return None if number is None else self._of_turn(number)
+
+    def _of_turn(self, number: int) -> Turn | None:
+        state = self._projection.state
+        if isinstance(state, AwaitingPerson | InDoubt) and state.turn.number == number:
+            return Turn.that_waits(state, self._projection.transcript, self._projection.context.policy)
+        return self._projection.turns.get(number)

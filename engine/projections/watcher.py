@@ -1,0 +1,79 @@
+"""Watching a conversation: what was missed is read from the log, what is new comes from the feed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+from ...states.errors import InvalidInput, Refused, StoreError
+from .feed import Feed
+from .projection import ConversationProjection, ReadEntries
+from .updates import Update, parse_id, snapshot, updates_of_log
+
+
+class Watcher:
+    """One reader of updates: its position in the feed, and the last stored update that it was given."""
+
+    def __init__(self, projection: ConversationProjection, feed: Feed, read_entries: ReadEntries) -> None:
+        self._projection = projection
+        self._feed = feed
+        self._read_entries = read_entries
+        self._position = feed.end
+        self._last = (0, 0)
+
+    async def updates(self, after: str | None) -> AsyncIterator[Update]:
+        """A snapshot, or all that came after the update `after`; then what comes. Each once, in order."""
+        if after is not None:
+            self._last = self._seen(after)
+        for update in await self._begin(after):
+            yield update
+        while True:
+            try:
+                updates = await self._next()
+            except StoreError:
+                if self._feed.closed:  # the database is closed with the engine
+                    return
+                raise
+            for update in updates:
+                yield update
+            if self._feed.closed and self._feed.end <= self._position:
+                return
+            await self._feed.beyond(self._position)
+
+    def _seen(self, after: str) -> tuple[int, int]:
+        """The position of an update that somebody was shown. Raises `InvalidInput` for one that nobody was shown: a
+        watcher after it would be shown nothing of the steps before it."""
+        seen = parse_id(after)
+        if seen > (self._projection.seq + 1, 0):  # the id of a snapshot of the current state
+            raise InvalidInput(f"This conversation has had no update {seen[0]}.{seen[1]} yet.")
+        return seen
+
+    async def _begin(self, after: str | None) -> tuple[Update, ...]:
+        # From here on the updates of every step are known, and come by the feed.
+        await self._projection.read()
+        return self._new(await self._missed() if after is not None else (await self._snapshot(),))
+
+    async def _next(self) -> tuple[Update, ...]:
+        kept = self._feed.since(self._position)
+        # The feed has everything new from here on; what came before is read, and what is in both is shown once.
+        self._position = self._feed.end
+        return self._new(kept if kept is not None else await self._missed())
+
+    def _new(self, updates: Sequence[Update]) -> tuple[Update, ...]:
+        """Those after the last one given; live ones belong in front of the stored one that follows them."""
+        known = (n for n, update in enumerate(updates) if update.position is not None and update.position <= self._last)
+        shown = tuple(updates[max(known, default=-1) + 1 :])
+        self._last = max((update.position for update in shown if update.position is not None), default=self._last)
+        return shown
+
+    async def _missed(self) -> tuple[Update, ...]:
+        entries = await self._read_entries()
+        try:
+            return tuple(updates_of_log(entries))
+        except Refused:
+            # The log was written under other rules of the table, as a replay says; the current state is known.
+            return (await self._snapshot(),)
+
+    async def _snapshot(self) -> Update:
+        projection = self._projection
+        await projection.read()
+        return snapshot(projection.state, projection.transcript, projection.context.policy)

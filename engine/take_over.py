@@ -1,0 +1,62 @@
+"""Takes over what an earlier process left in the middle: its deliveries, its timers, and whatever else was in flight.
+
+The store says which conversations wait, and hands out each of them once. Taking over only reports and enqueues; the
+loops carry out what follows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ..effects.channels.delivery_dispatcher import DeliveryDispatcher
+from ..states.errors import EngineClosed, StoreError, UnknownConversation
+from .loop import Loop
+from .outbox import take_over_deliveries
+from .registry import ConversationRegistry
+
+if TYPE_CHECKING:
+    from ..persistence.ports import Store
+    from ..persistence.records.outbox import Undelivered
+
+logger = logging.getLogger("turnwise.engine")
+
+BATCH = 64
+"""How many conversations are taken over at once when an engine opens: enough to keep a disk busy, few enough that the
+first of them need not wait for all."""
+
+
+class TakeOver:
+    """Has conversations go on that were left in the middle. `deliveries` goes on with what was said in them."""
+
+    def __init__(self, deliveries: DeliveryDispatcher) -> None:
+        self._deliveries = deliveries
+        self._undelivered: dict[str, list[Undelivered]] = {}
+
+    async def everything(self, store: Store, registry: ConversationRegistry) -> None:
+        """Take over all conversations that wait, a batch at a time. When this returns, calls in doubt are listed so."""
+        while claimed := await store.claim(BATCH):
+            for one in await store.outbox(claimed):
+                self._undelivered.setdefault(one.conversation_id, []).append(one)
+            await asyncio.gather(*(self._conversation(registry, conversation_id) for conversation_id in claimed))
+
+    async def _conversation(self, registry: ConversationRegistry, conversation_id: str) -> None:
+        try:
+            loop = await registry.take_over(conversation_id)
+            await loop.handled()
+        except (EngineClosed, UnknownConversation):
+            pass  # closed or deleted meanwhile
+        except StoreError as error:
+            logger.warning("The conversation %s cannot be taken over: %s", conversation_id, error)
+
+    async def loop(self, store: Store, loop: Loop) -> None:
+        """Have the conversation of this loop go on: first with what it said, then with what it did."""
+        undelivered = self._undelivered.pop(loop.conversation_id, ())
+        read = partial(store.entries, loop.conversation_id)
+        try:
+            await take_over_deliveries(undelivered, read, loop.effect_context(), self._deliveries)
+        except StoreError as error:
+            logger.warning("The deliveries of the conversation %s cannot be read: %s", loop.conversation_id, error)
+        loop.take_over()

@@ -1,0 +1,225 @@
+"""Two engines over one store: the log decides, and each follows what the other has stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from turnwise import Engine
+from turnwise.persistence.opening import open_store
+from turnwise.states import Refused, UnknownConversation
+from turnwise.testing import FunctionLlm, reply
+
+
+@asynccontextmanager
+async def two_engines(left: Any = None, right: Any = None, **options: Any) -> AsyncIterator[tuple[Engine, Engine]]:
+    """Two engines over one store in memory, whose models answer alike unless others are given."""
+    answers = FunctionLlm(lambda _: reply("Here."))
+    store = await open_store("sqlite://")
+    try:
+        async with (
+            Engine.open(store=store, model=left or answers, **options) as one,
+            Engine.open(store=store, model=right or answers, **options) as other,
+        ):
+            yield one, other
+    finally:
+        await store.close()
+
+
+class Held:
+    """A model that answers when it is told to."""
+
+    name = "held"
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.release = asyncio.Event()
+
+    async def complete(self, request: Any, show: Any) -> Any:
+        """Wait, then answer."""
+        self.asked.set()
+        await self.release.wait()
+        return reply("At last.")
+
+
+class TestRequests:
+    """A request that meets a log which has moved on."""
+
+    async def test_it_is_put_to_the_machine_again(self) -> None:
+        """The conversation follows the missed steps, and takes the request after them."""
+        async with two_engines() as (one, other):
+            late = await one.create()
+            await (await other.get(late.id)).send("First.")
+
+            turn = await late.send("Second.")
+
+            assert (turn.number, turn.reply) == (2, "Here.")
+            assert [message.text for message in await late.transcript()] == ["First.", "Here.", "Second.", "Here."]
+            assert (await late.replay()).divergence is None
+
+    async def test_it_may_be_refused_now(self) -> None:
+        """What would have been taken before the other engine moved is refused by the state that it led to."""
+        held = Held()
+        async with two_engines(right=held) as (one, other):
+            late = await one.create()
+            going = asyncio.ensure_future((await other.get(late.id)).send("First."))
+            await held.asked.wait()
+
+            with pytest.raises(Refused) as refused:
+                await late.send("Second.", when_busy="refuse")
+            held.release.set()
+
+            assert refused.value.code == "busy"
+            assert (await going).reply == "At last."
+
+    async def test_the_same_request_is_taken_once(self) -> None:
+        """Sent to both engines under one id, it is in the log once, and both callers get its turn."""
+        async with two_engines() as (one, other):
+            here = await one.create()
+            there = await other.get(here.id)
+            first = await there.send("Hi.", message_id="m1")
+
+            second = await here.send("Hi.", message_id="m1")
+
+            assert first.number == second.number == 1
+            assert [message.text for message in await here.transcript()] == ["Hi.", "Here."]
+
+    async def test_another_request_under_the_same_id_is_refused(self) -> None:
+        """Also where only the other engine has seen the first one."""
+        async with two_engines() as (one, other):
+            here = await one.create()
+            await (await other.get(here.id)).send("Hi.", message_id="m1")
+
+            with pytest.raises(Refused) as refused:
+                await here.send("Something else.", message_id="m1")
+
+            assert refused.value.code == "event_id_reused"
+
+    async def test_a_conversation_that_the_other_deleted_is_unknown(self) -> None:
+        """Nothing can be stored in it any more."""
+        async with two_engines() as (one, other):
+            late = await one.create()
+            await other.delete(late.id)
+
+            with pytest.raises(UnknownConversation):
+                await late.send("Hello?")
+
+
+class TestEffects:
+    """Who commits a step carries out its effects."""
+
+    async def test_a_missed_step_is_not_carried_out_again(self) -> None:
+        """The model is asked by the engine that took the message, and by no other."""
+        asked: list[str] = []
+
+        def model(name: str) -> FunctionLlm:
+            return FunctionLlm(lambda _: (asked.append(name), reply("Here."))[1])
+
+        async with two_engines(model("one"), model("other")) as (one, other):
+            late = await one.create()
+            await (await other.get(late.id)).send("First.")
+            await one.refresh(late.id)
+
+            assert asked == ["other"]
+            assert late.state.type == "idle"
+
+    async def test_a_cancel_by_the_other_stops_what_runs_here(self) -> None:
+        """The engine that runs the effect learns of it with its next step, and tells its dispatcher."""
+        held = Held()
+        async with two_engines(left=held) as (one, other):
+            here = await one.create()
+            going = asyncio.ensure_future(here.send("First."))
+            await held.asked.wait()
+            there = await other.get(here.id)
+            await there.cancel()
+
+            await one.refresh(here.id)
+            turn = await going
+
+            assert turn.status == "cancelled"
+            assert here.state.type == "idle"
+
+    async def test_an_answer_that_was_overtaken_is_ignored(self) -> None:
+        """The answer to an effect that the other engine has cancelled meets a log that has moved on."""
+        held = Held()
+        async with two_engines(left=held) as (one, other):
+            here = await one.create()
+            going = asyncio.ensure_future(here.send("First."))
+            await held.asked.wait()
+            await (await other.get(here.id)).cancel()
+            held.release.set()
+
+            turn = await going
+
+            assert turn.status == "cancelled"
+            assert (await here.replay()).divergence is None
+
+    async def test_opening_a_second_engine_takes_nothing_over_that_was_claimed(self) -> None:
+        """To read a conversation changes and reports nothing: only what the store hands out is taken over."""
+        held = Held()
+        async with two_engines(left=held) as (one, other):
+            here = await one.create()
+            going = asyncio.ensure_future(here.send("First."))
+            await held.asked.wait()
+            before = await here.events()
+
+            there = await other.get(here.id)
+            assert there.state.type == "llm_requesting"
+            await asyncio.sleep(0)
+
+            assert await there.events() == before
+            held.release.set()
+            assert (await going).reply == "At last."
+
+
+class TestWatchers:
+    """Who watches in one engine sees what the other has stored."""
+
+    async def test_missed_steps_are_shown_once_and_in_order(self) -> None:
+        """The ids of the updates are those of the log, whoever stored the steps."""
+        async with two_engines() as (one, other):
+            here = await one.create()
+            seen: list[Any] = []
+
+            async def watch(conversation: Any, into: list[Any]) -> None:
+                async for update in conversation.updates():
+                    if update.id is not None:
+                        into.append(update)
+
+            watching = asyncio.ensure_future(watch(here, seen))
+            await asyncio.sleep(0.01)
+            await (await other.get(here.id)).send("First.")
+            await here.send("Second.")
+            await here.close()
+            await watching
+
+            from turnwise.engine.projections.updates import updates_of_log
+
+            logged = list(updates_of_log(await here.events()))
+            assert [(update.id, update.type) for update in seen if update.type != "snapshot"] == [
+                (update.id, update.type) for update in logged
+            ]
+
+    async def test_a_caller_that_waits_gets_a_turn_that_the_other_ended(self) -> None:
+        """A message that waits here is taken and answered there."""
+        held = Held()
+        async with two_engines(right=held) as (one, other):
+            here = await one.create()
+            there = await other.get(here.id)
+            first = asyncio.ensure_future(there.send("First."))
+            await held.asked.wait()
+            queued = asyncio.ensure_future(here.send("Second.", when_busy="queue"))
+            while not getattr(here.state, "inbox", ()):
+                await asyncio.sleep(0.001)
+
+            held.release.set()
+            await first
+            while not queued.done():
+                await one.refresh(here.id)
+                await asyncio.sleep(0.001)
+
+            assert (await queued).reply == "At last."
