@@ -15,7 +15,7 @@ from .port import Channel, Delivery, NotTaken
 
 logger = logging.getLogger("turnwise.channels")
 
-ATTEMPT = 2.0
+ATTEMPT_TIMEOUT = 2.0
 """Seconds that one attempt may take. A tool that starts behind a delivery waits at most that long, and `GRACE`."""
 
 GRACE = 0.5
@@ -26,7 +26,7 @@ async def attempt(channel: Channel, delivery: Delivery) -> str | None:
     """Try once. Returns None if the channel has taken the delivery, otherwise a sentence that says why not."""
     task = asyncio.ensure_future(_error_of(channel, delivery))
     try:
-        await asyncio.wait({task}, timeout=ATTEMPT)
+        await asyncio.wait({task}, timeout=ATTEMPT_TIMEOUT)
         is_in_time = task.done()
     finally:
         if not task.done():
@@ -37,7 +37,7 @@ async def attempt(channel: Channel, delivery: Delivery) -> str | None:
     if error is None:
         return None
     if not is_in_time:
-        return f"The channel {channel.name} did not take a delivery within {ATTEMPT:g} s."
+        return f"The channel {channel.name} did not take a delivery within {ATTEMPT_TIMEOUT:g} s."
     if isinstance(error, NotTaken) and (reason := _sentence_of(error)):
         return reason
     logger.warning("The channel %s failed on a delivery.", channel.name, exc_info=error)

@@ -22,7 +22,7 @@ from ...states.values.value import later
 from ..clock import Clock
 from ..receipts import Receipts
 from ..text import encodable
-from .attempt import ATTEMPT, GRACE, attempt
+from .attempt import ATTEMPT_TIMEOUT, GRACE, attempt
 from .port import Channel, Delivery
 
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
@@ -35,7 +35,7 @@ MOST_DOUBLINGS = 6
 Attempt = Callable[[Channel, Delivery], Awaitable[str | None]]
 """Makes one attempt. Returns None if the channel has taken the delivery, otherwise a sentence that says why not."""
 
-LAST_ATTEMPT = ATTEMPT + GRACE
+CLOSING_TIMEOUT = ATTEMPT_TIMEOUT + GRACE
 """Seconds that deliveries which were never tried get when the engine closes: as long as one attempt takes at most."""
 
 CLOSING_GRACE = 1.0
@@ -104,7 +104,7 @@ class DeliveryDispatcher:
     async def close(self) -> None:
         """Stop delivering, once each delivery was tried. Those that have not arrived stay in the outbox."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self.wait_until_tried(), LAST_ATTEMPT)
+            await asyncio.wait_for(self.wait_until_tried(), CLOSING_TIMEOUT)
         await self._stop(list(self._workers))
 
     def _enqueue(self, target: str, pending: PendingDelivery) -> asyncio.Event:

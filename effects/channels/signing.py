@@ -1,4 +1,4 @@
-"""Signs webhooks, so that receivers can tell them from requests of strangers.
+"""Signs webhooks, so that receivers can recognise forged requests.
 
 The scheme is that of Standard Webhooks 1.0.0 (https://www.standardwebhooks.com): HMAC-SHA256 over the id, the time of
 the attempt and the body, with a secret that both sides know. There are libraries for receivers in most languages.
@@ -37,7 +37,7 @@ class WebhookSecret:
     def headers(self, key: str, timestamp: int, body: bytes) -> Mapping[str, str]:
         """The headers that sign this body. `key` is its id, and `timestamp` the time of the attempt in Unix seconds.
         `Pure.`"""
-        # Dots separate the parts of the signed text, so the id must hold none: another split could have the same text.
+        # Dots separate the signed parts. With a dot in an id two different messages could have the same signature.
         id_ = quote(key, safe="/").replace(".", "%2E")
         signature = hmac.digest(self._key, f"{id_}.{timestamp}.".encode() + body, sha256)
         return {

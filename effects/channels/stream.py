@@ -1,8 +1,9 @@
 """Delivers to subscribers in the same program, such as the connection of a web page.
 
-There may be any number of subscribers. Each has a memory of its own and reads at its own pace. The memory is limited,
-so that a subscriber that stops reading does not exhaust the program's. If its memory is full, the oldest deliveries are
-dropped, and the subscriber learns how many; it can read them from `Conversation.updates`, which misses nothing.
+There may be any number of subscribers. Each has a buffer of its own and reads at its own pace. The buffer is limited,
+so that a subscriber that stops reading does not exhaust the program's memory. If its buffer is full, the oldest
+deliveries are dropped, and the subscriber learns how many; it can read them from `Conversation.updates`, which misses
+nothing.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from weakref import WeakSet
 from ...states.errors import ConfigurationError, TurnwiseError
 from .port import Delivery
 
-MEMORY = 256
+BUFFER_SIZE = 256
 """How many deliveries wait for a subscriber that does not read: more than a user would want to hear at once."""
 
 
 class Lagged(TurnwiseError):
-    """A subscriber read too slowly, and the oldest `missed` deliveries in its memory were dropped. Continue iterating
+    """A subscriber read too slowly, and the oldest `missed` deliveries in its buffer were dropped. Continue iterating
     for the others."""
 
     def __init__(self, missed: int) -> None:
@@ -32,7 +33,7 @@ class Lagged(TurnwiseError):
 class StreamChannel:
     """A channel to subscribe to.
 
-    A delivery has arrived when it is in the memory of every subscriber; without subscribers it has arrived at once. All
+    A delivery has arrived when it is in the buffer of every subscriber; without subscribers it has arrived at once. All
     subscribers must run in the event loop of the engine.
     """
 
@@ -41,25 +42,26 @@ class StreamChannel:
         # A subscriber that was forgotten without being closed must not collect deliveries for ever.
         self._subscriptions: WeakSet[Subscription] = WeakSet()
 
-    def subscribe(self, conversation_id: str | None = None, *, memory: int = MEMORY) -> Subscription:
-        """Subscribe from now on to one conversation, or to all of them, with a memory for so many deliveries.
+    def subscribe(self, conversation_id: str | None = None, *, memory: int = BUFFER_SIZE) -> Subscription:
+        """Subscribe from now on to one conversation, or to all of them, with a buffer for so many (`memory`)
+        deliveries.
 
-        Raises `ConfigurationError` for a memory of less than one delivery.
+        Raises `ConfigurationError` for a buffer of less than one delivery.
         """
         given: object = memory
         if not isinstance(given, int) or given < 1:
-            raise ConfigurationError("The memory of a subscriber holds at least one delivery.")
+            raise ConfigurationError("The buffer of a subscriber holds at least one delivery.")
         subscription = Subscription(conversation_id, memory)
         self._subscriptions.add(subscription)
         return subscription
 
     async def deliver(self, delivery: Delivery) -> None:
-        """Put it into the memory of every subscriber. Does not wait for any of them."""
+        """Put it into the buffer of every subscriber. Does not wait for any of them."""
         for subscription in tuple(self._subscriptions):
             subscription.offer(delivery)
 
     def close(self) -> None:
-        """End all subscriptions. Each still yields what is in its memory."""
+        """End all subscriptions. Each still yields what is in its buffer."""
         for subscription in tuple(self._subscriptions):
             subscription.close()
 
@@ -79,7 +81,7 @@ class Subscription:
         self._closed = False
 
     def offer(self, delivery: Delivery) -> None:
-        """Put a delivery into the memory if it belongs to a conversation of this subscriber."""
+        """Put a delivery into the buffer if it belongs to a conversation of this subscriber."""
         if self._closed or self._conversation_id not in (None, delivery.conversation_id):
             return
         self._missed += len(self._waiting) == self._waiting.maxlen
@@ -87,7 +89,7 @@ class Subscription:
         self._changed.set()
 
     def close(self) -> None:
-        """Take no more deliveries. The iteration ends after those in the memory."""
+        """Take no more deliveries. The iteration ends after those in the buffer."""
         self._closed = True
         self._changed.set()
 

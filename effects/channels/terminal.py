@@ -27,7 +27,7 @@ class TerminalChannel:
         """Print it. Raises OSError if nobody reads the output any more, and ValueError if it is closed."""
         output = self._output or sys.stdout
         if output is None:
-            raise OSError("There is no stdout to write on.")
+            raise OSError("The program has no stdout.")
         output.write(f"{_encodable(printable(delivery.text), getattr(output, 'encoding', None))}\n")
         output.flush()
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from ...states.errors import ConfigurationError
 from ..clock import Clock, SystemClock
-from .attempt import ATTEMPT
+from .attempt import ATTEMPT_TIMEOUT
 from .port import Delivery, NotTaken
 from .signing import WebhookSecret
 
@@ -43,7 +43,8 @@ class WebhookChannel:
 
     async def deliver(self, delivery: Delivery) -> None:
         """Post it. Raises `NotTaken` for any answer but 2xx, and an error of httpx if there is no answer."""
-        import httpx  # a tenth of a second, which only programs that post should pay
+        # Imported here, because it takes a tenth of a second that programs without webhooks need not spend.
+        import httpx
 
         body = _body(delivery)
         signature = self._secret.headers(delivery.key, int(self._clock.now().timestamp()), body)
@@ -55,7 +56,7 @@ class WebhookChannel:
         # Each delivery has a connection of its own: deliveries are rare, and the channel works in any event loop. Only
         # the status of the answer is read: its body may be endless, broken, or far larger than its compressed form.
         async with (
-            httpx.AsyncClient(timeout=ATTEMPT, verify=self._certificates) as client,
+            httpx.AsyncClient(timeout=ATTEMPT_TIMEOUT, verify=self._certificates) as client,
             client.stream("POST", url, auth=login, content=body, headers=headers) as answer,
         ):
             if not answer.is_success:

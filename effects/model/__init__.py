@@ -1,5 +1,5 @@
 """Language models: the port behind which they stand, and everything around a request to one.
 
-`request/` builds requests, `litellm/` and `rehearsal/` fill the port, `performers/` carry out the effects that need a
-model.
+`request/` builds requests, `litellm/` and `rehearsal/` implement the port, `performers/` carry out the effects that
+need a model.
 """

@@ -14,7 +14,7 @@ logger = logging.getLogger("turnwise.model")
 
 SENTENCES: dict[FailureKind, str] = {
     "rate_limit": "The model's provider takes no more requests for now.",
-    "server_error": "The model's provider has trouble of its own.",
+    "server_error": "The model's provider reported an internal error.",
     "timeout": "The model took too long to answer.",
     "network": "The connection to the model failed.",
     "malformed_response": "The model's provider sent an answer that cannot be read.",

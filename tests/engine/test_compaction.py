@@ -212,7 +212,9 @@ class TestInTheMiddleOfATurn:
             turn = await conversation.send("Go on")
 
             assert (failed.status, state) == ("failed", "failed")
-            assert failed.failure == "Condensing the conversation failed: The model's provider has trouble of its own."
+            assert (
+                failed.failure == "Condensing the conversation failed: The model's provider reported an internal error."
+            )
             assert turn.reply == "Booked."
             assert_stand_in_order(text_of(server.requests[5]), "Somewhere quiet", "In Kyoto", "Go on")
             assert_stand_in_order(text_of(server.requests[6]), SUMMARY, "Go on")
@@ -459,8 +461,8 @@ class TestByHand:
     """`Conversation.compact()`."""
 
     async def test_everything_is_condensed(self, database: Path) -> None:
-        """It returns when the summary is stored; the next request holds it and the new message, no more; the
-        transcript holds everything."""
+        """It returns when the summary is stored; the next request holds it and the new message, no more; the transcript
+        holds everything."""
         async with talk(database, [says("Which town?"), says(SUMMARY), says("Booked.")]) as (conversation, server):
             await conversation.send("Somewhere quiet")
             await conversation.compact()

@@ -283,7 +283,7 @@ class TestTheNextProcess:
     ) -> None:
         """At least once: nobody knows whether it arrived."""
         monkeypatch.setattr(dispatcher, "SENDING_GRACE", 0)  # as long as a process has that is told to end
-        monkeypatch.setattr(delivery_dispatcher, "LAST_ATTEMPT", 0)
+        monkeypatch.setattr(delivery_dispatcher, "CLOSING_TIMEOUT", 0)
         gate, clock = Gate(), ManualClock()
         stuck = RecordingChannel(lambda delivery: gate(), name="line")
         llm = ScriptedLlm([call("talk", text="a"), reply("…")])
@@ -546,7 +546,7 @@ class TestLeaving:
         self, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """And what has not arrived is kept."""
-        monkeypatch.setattr(attempt, "ATTEMPT", 0.02)
+        monkeypatch.setattr(attempt, "ATTEMPT_TIMEOUT", 0.02)
         hangs, channel = RecordingChannel(lambda delivery: asyncio.Event().wait(), name="hangs"), self.slow()
 
         async with Engine.open(database, model=ScriptedLlm([reply("a")]), channels=[hangs, channel]) as engine:

@@ -40,11 +40,12 @@ OnEnd = Callable[[Delivery, Outcome], object]
 Reword = Callable[[str], Awaitable[str]]
 """Rewords a text to be spoken. `Rewording` has a model do so."""
 
-REWORDING = 10.0
+REWORDING_TIMEOUT = 10.0
 """Seconds that rewording a text may take. A listener would rather hear the original text than wait longer."""
 
 LOOP_GRACE = 1.0
-"""Seconds after the end of that time until the event loop, which keeps it, counts as closed."""
+"""Seconds that the speaking thread waits longer than `REWORDING_TIMEOUT`. The event loop ends the rewording in time,
+unless it is closed."""
 
 
 @dataclass(eq=False)
@@ -86,7 +87,7 @@ class SpeechChannel:
         voices: Sequence[Voice] | None = None,
     ) -> None:
         if iscoroutinefunction(on_end):
-            raise ConfigurationError("What is called as on_end must be a plain function: nobody awaits it.")
+            raise ConfigurationError("on_end must be a plain function, because its result is not awaited.")
         self.name = name
         self._into = None if into is None else Path(into)
         self._on_end = on_end
@@ -159,7 +160,7 @@ class SpeechChannel:
     async def _try_to_reword(self, reword: Reword, text: str) -> str:
         """The reworded text without markup; empty if there is none in time."""
         try:
-            async with asyncio.timeout(REWORDING):
+            async with asyncio.timeout(REWORDING_TIMEOUT):
                 return make_speakable(await reword(text), self._code)
         except Exception:
             logger.warning("The channel %s speaks a delivery as it was written.", self.name, exc_info=True)
@@ -204,7 +205,7 @@ class SpeechChannel:
         reworded = ""
         if utterance.rewording is not None:
             with suppress(BaseException):  # a function of the application may raise anything; this thread goes on
-                reworded = utterance.rewording.result(REWORDING + LOOP_GRACE)
+                reworded = utterance.rewording.result(REWORDING_TIMEOUT + LOOP_GRACE)
         return reworded or make_speakable(utterance.delivery.text, self._code)
 
     def _speak_with(self, voice: Voice, utterance: _Utterance, text: str) -> str | None:

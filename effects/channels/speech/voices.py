@@ -28,7 +28,7 @@ TIMEOUT, TIMEOUT_PER_CHARACTER = 30.0, 0.2
 """Seconds that a voice may take for a text before it counts as hung. Speech takes less than 0.1 s per character."""
 
 _PHONEMES = re.compile(r"\[(?=\[)")
-"""Two brackets together, which to espeak-ng begin phonemes instead of words."""
+"""Two opening brackets, after which espeak-ng reads phonemes instead of words."""
 
 _FAILED = re.compile(r"^error:", re.IGNORECASE)
 """How espeak-ng reports a failure to play; its exit code is 0 nevertheless."""
@@ -65,7 +65,7 @@ def speak(process: subprocess.Popen[bytes], text: str) -> str | None:
     except subprocess.TimeoutExpired:
         terminate(process)
         process.communicate()
-        return "it did not come to an end, and was cut off"
+        return "it did not finish in time and was terminated"
     lines = [line for line in printable(errors.decode(errors="replace")).splitlines() if line.strip()]
     failures = [line for line in lines if _FAILED.match(line)]
     if process.returncode == 0 and not failures:
@@ -89,7 +89,7 @@ def find_voices() -> tuple[Voice, ...]:
     if program:
         voices.append(Voice(ESPEAK, (program, "--stdin", "-b", "1")))
     if not voices:
-        raise ConfigurationError(f"There is nothing here to speak with: install {_what_to_install()}.")
+        raise ConfigurationError(f"No speech engine is installed: install {_what_to_install()}.")
     return tuple(voices)
 
 

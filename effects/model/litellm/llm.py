@@ -46,7 +46,9 @@ class LiteLlm:
 
     def __init__(self, name: str, *, window: int | None = None, **options: Any) -> None:
         if reserved := sorted(_RESERVED & options.keys()):
-            raise ConfigurationError(f"LiteLlm chooses by itself what litellm gets as {' and '.join(reserved)}.")
+            raise ConfigurationError(
+                f"These options of litellm are set by turnwise and cannot be given: {', '.join(reserved)}."
+            )
         self.name = name
         self._window = window
         self._options = options

@@ -1,4 +1,5 @@
 """Carry out the effects that need a model: requests, checks, summaries and compaction.
 
-Here it is decided what is asked, of which model and how often. Nothing here knows by what an `Llm` is filled.
+This package decides what is asked, which model is asked, and how often. It does not know which implementation of `Llm`
+answers.
 """

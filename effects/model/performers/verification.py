@@ -2,7 +2,7 @@
 
 It is asked in a request of its own, without tools, and answers with a verdict. What the user receives depends on the
 policy: under `explicit_response` it is what was said by tool, not what the model wrote beside it. A user who asked for
-a text must receive that text, not the news that it was read.
+a text must receive that text, not a report that the assistant read it.
 """
 
 from __future__ import annotations

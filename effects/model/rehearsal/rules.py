@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....states.policy.texts import Texts
-from ..request.context_assembly import SUMMARY
+from ..request.context_assembly import SUMMARY_TITLE
 from ..request.request_builder import RESULT_IMAGES
 from .guesses import choice_in, fill_parameters, find_first_mention, list_unfilled, options_in
 
@@ -25,7 +25,7 @@ INTRODUCTION = (
 CONDENSED = "Something was said before; a rehearsal does not remember what."
 """The summary that the model writes of a long history. Rules cannot tell what matters in it, and say so."""
 
-_CONDENSED_MESSAGE = f"{SUMMARY}\n{CONDENSED}"
+_CONDENSED_MESSAGE = f"{SUMMARY_TITLE}\n{CONDENSED}"
 """How the message begins that stands in place of a history for which this model wrote the summary."""
 
 _IMAGE_NOTE = re.compile(r"\s*\(\d+ images?: see below\.\)\Z")

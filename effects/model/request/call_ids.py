@@ -29,7 +29,7 @@ class CallIds:
         return assigned
 
     def absorb(self, later: CallIds) -> None:
-        """Add the ids that `later`, made with these as its `earlier` ones, has assigned."""
+        """Add the ids that `later` has assigned, which was made with `earlier=self`."""
         self._used |= later._used
         self._next_number = later._next_number
 

@@ -20,10 +20,10 @@ from ....states.projections.transcript import Transcript
 from ....states.values.mail import text_for_model
 from ....states.values.messages import Joined, Made, Message
 
-MEMORY = "Relevant conversation history:"
+MEMORY_TITLE = "Relevant conversation history:"
 """The title above what was found in older conversations."""
 
-SUMMARY = "Summary of the conversation so far:"
+SUMMARY_TITLE = "Summary of the conversation so far:"
 """The title above the summary that stands in place of condensed messages."""
 
 
@@ -47,7 +47,7 @@ class SpeakingTools:
 
 NO_SPEAKING_TOOLS = SpeakingTools()
 
-RESPOND = "respond_to_user"
+RESPOND_PLACEHOLDER = "respond_to_user"
 """The name by which nudges refer to the tool for speaking at the end of the turn, which may have another name."""
 
 
@@ -77,7 +77,7 @@ def _system_message(effect: RequestLlm, context: Context, transcript: Transcript
     guidance = _guidance(speaking, context.policy.texts) if is_guided else ()
     prompts = (profile.prompt for profile in profiles)
     found = "" if effect.memory is None or effect.plain else transcript.words(effect.memory)
-    memory = f"{MEMORY}\n{found}" if found.strip() else ""
+    memory = f"{MEMORY_TITLE}\n{found}" if found.strip() else ""
     return "\n\n".join(part for part in (context.system, *prompts, *guidance, memory) if part.strip())
 
 
@@ -100,9 +100,9 @@ def _history(effect: RequestLlm, context: Context, transcript: Transcript, turn:
         messages = list(of_turn(transcript.messages, first))
     else:
         if transcript.condensed is not None:
-            preface = [Message(role="user", text=f"{SUMMARY}\n{transcript.condensed.summary}")]
+            preface = [Message(role="user", text=f"{SUMMARY_TITLE}\n{transcript.condensed.summary}")]
         messages = transcript.current
-    if transcript.is_verbatim:  # looking at each message would cost more the longer the conversation is
+    if transcript.is_verbatim:  # no message needs rewriting, so none is looked at: the cost must not grow
         return (*preface, *messages)
     return (*preface, *(_as_read(message, context) for message in messages))
 
@@ -120,7 +120,10 @@ def _as_read(message: Message, context: Context) -> Message:
 def _nudge(effect: RequestLlm, transcript: Transcript, speaking: SpeakingTools) -> Iterator[Message]:
     """The reminder to the model, as the last message. Texts of the machine name the tool as it is offered."""
     if effect.nudge is not None:
-        name = speaking.respond or speaking.talk or RESPOND
+        name = speaking.respond or speaking.talk or RESPOND_PLACEHOLDER
         parts = effect.nudge.parts if isinstance(effect.nudge, Joined) else (effect.nudge,)
-        named = (Made(text=part.text.replace(RESPOND, name)) if isinstance(part, Made) else part for part in parts)
+        named = (
+            Made(text=part.text.replace(RESPOND_PLACEHOLDER, name)) if isinstance(part, Made) else part
+            for part in parts
+        )
         yield Message(role="user", text=transcript.words(Joined(parts=tuple(named))))

@@ -27,8 +27,8 @@ _MISTRAL = re.compile(r"(?:mi|mini|dev|magi|code)stral|(?:mi|pi|vo)xtral", re.IG
 
 
 def arrange(messages: Iterable[WireMessage], model: str) -> Iterator[WireMessage]:
-    """The messages with neighbours of one role merged, and with a message of the assistant between a result and a
-    user's message if the model of this name requires it. `Pure.`"""
+    """The messages with consecutive messages of one role merged, and with a message of the assistant between a result
+    and a user's message if the model of this name requires it. `Pure.`"""
     needs_separator = _MISTRAL.search(model) is not None
     previous_role = ""
     for message in _merge(messages):
@@ -60,8 +60,8 @@ def _merge(messages: Iterable[WireMessage]) -> Iterator[WireMessage]:
 
 
 def _can_merge(first: WireMessage, second: WireMessage) -> bool:
-    """Whether two messages become one. That would move sealed thinking, so it is left to litellm, which knows the order
-    for the providers that seal."""
+    """Whether two messages become one. False if one of them holds sealed thinking: merging would move it, and litellm
+    merges these messages itself."""
     is_sealed = "thinking_blocks" in first or "thinking_blocks" in second
     return first["role"] == second["role"] != "tool" and not is_sealed
 

@@ -44,8 +44,8 @@ def build_request(
     were called earlier are listed as removed, and none may be called.
 
     Images are sent as parts of a user's message. Images of results stand in one such message behind the last result of
-    their round, since some providers refuse them in results; a text names the tool that returned them. Neighbours of
-    one role become one message. `Pure.`
+    their round, since some providers refuse them in results; a text names the tool that returned them. Consecutive
+    messages of one role are merged. `Pure.`
     """
     segment = write_segment(messages, CallIds(), effect.model, turn)
     return compose_request(effect, system, segment, OfferedTools(tools))
@@ -107,24 +107,24 @@ def legal_name(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class _Entry:
+class _MessageWithResults:
     """A message with the result of each of its calls."""
 
     message: Message
     results: list[Message | None]
 
 
-def _pair_results(messages: Sequence[Message]) -> list[_Entry]:
+def _pair_results(messages: Sequence[Message]) -> list[_MessageWithResults]:
     """Pair each result with the latest call of its id that has none yet. A result without a call is left out."""
-    entries: list[_Entry] = []
-    open_calls: dict[str, deque[tuple[_Entry, int]]] = {}
+    entries: list[_MessageWithResults] = []
+    open_calls: dict[str, deque[tuple[_MessageWithResults, int]]] = {}
     for message in messages:
         if message.role == "tool":
             if waiting := open_calls.get(message.tool_call_id or ""):
                 entry, index = waiting.popleft()
                 entry.results[index] = message
             continue
-        entry = _Entry(message, [None] * len(message.tool_calls))
+        entry = _MessageWithResults(message, [None] * len(message.tool_calls))
         entries.append(entry)
         for call in message.tool_calls:
             open_calls[call.call_id] = deque()
@@ -133,7 +133,7 @@ def _pair_results(messages: Sequence[Message]) -> list[_Entry]:
     return entries
 
 
-def _write(entry: _Entry, call_ids: CallIds, model: str, turn: int) -> Iterator[WireMessage]:
+def _write(entry: _MessageWithResults, call_ids: CallIds, model: str, turn: int) -> Iterator[WireMessage]:
     """The messages that an entry is sent as; none if it is empty."""
     message = entry.message
     if message.role == "user":
@@ -164,7 +164,7 @@ def _content(message: Message) -> str | list[WireMessage]:
     return [*parts_of(message.text), *map(_image, message.images)]
 
 
-def _images_of(entry: _Entry, index: int, call_id: str) -> Iterator[WireMessage]:
+def _images_of(entry: _MessageWithResults, index: int, call_id: str) -> Iterator[WireMessage]:
     """The images of one result, behind a text that names the tool; empty if there are none."""
     result = entry.results[index]
     if result is not None and result.images:

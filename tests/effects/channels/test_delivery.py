@@ -159,7 +159,7 @@ class TestDelivery:
         self, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """An attempt ends after two seconds, whatever the channel does."""
-        monkeypatch.setattr(attempt, "ATTEMPT", 0.02)
+        monkeypatch.setattr(attempt, "ATTEMPT_TIMEOUT", 0.02)
         channel = RecordingChannel(lambda delivery: asyncio.Event().wait())
         llm = ScriptedLlm([call("talk", text="a"), reply("…")])
 
@@ -172,7 +172,7 @@ class TestDelivery:
         self, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """It delays neither the turn nor the next delivery."""
-        monkeypatch.setattr(attempt, "ATTEMPT", 0.01)
+        monkeypatch.setattr(attempt, "ATTEMPT_TIMEOUT", 0.01)
         monkeypatch.setattr(attempt, "GRACE", 0.01)
         over = asyncio.Event()
 

@@ -154,7 +154,7 @@ async def test_it_is_posted_again_until_it_is_taken(database: Path) -> None:
 
 async def test_a_receiver_that_does_not_answer_times_out(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The turn does not wait for it, and the delivery stays in the outbox."""
-    monkeypatch.setattr(attempt, "ATTEMPT", 0.3)
+    monkeypatch.setattr(attempt, "ATTEMPT_TIMEOUT", 0.3)
     with Receiver([None]) as receiver:
         channel = WebhookChannel(receiver.url, SECRET)
         llm = ScriptedLlm([call("talk", text="a"), reply("…")])

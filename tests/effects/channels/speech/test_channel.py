@@ -400,7 +400,7 @@ class TestSpeaking:
         self, answer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """S20: whatever the model does."""
-        monkeypatch.setattr(speech, "REWORDING", 0.05 if answer == "hangs" else 10.0)
+        monkeypatch.setattr(speech, "REWORDING_TIMEOUT", 0.05 if answer == "hangs" else 10.0)
         answers = [asyncio.get_running_loop().create_future() if answer == "hangs" else answer]
         channel = SpeechChannel(into=tmp_path, code="", reword=Rewording(ScriptedLlm(answers)), voices=[WRITES])
 

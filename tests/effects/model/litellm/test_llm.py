@@ -406,7 +406,10 @@ class TestCheck:
         with pytest.raises(ConfigurationError) as caught:
             LiteLlm("openai/gpt-4.1-mini", stream=False, num_retries=3, temperature=0.0)
 
-        assert caught.value.sentence == "LiteLlm chooses by itself what litellm gets as num_retries and stream."
+        assert (
+            caught.value.sentence
+            == "These options of litellm are set by turnwise and cannot be given: num_retries, stream."
+        )
 
     def test_a_missing_key_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The sentence says which environment variable to set."""

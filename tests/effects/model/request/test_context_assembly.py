@@ -8,7 +8,7 @@ from turnwise.effects.clock import SystemClock
 from turnwise.effects.model.performers.model import ModelPerformer
 from turnwise.effects.model.performers.model_caller import ModelCaller
 from turnwise.effects.model.port import ModelAnswer, ModelRequest
-from turnwise.effects.model.request.context_assembly import MEMORY, SUMMARY
+from turnwise.effects.model.request.context_assembly import MEMORY_TITLE, SUMMARY_TITLE
 from turnwise.effects.model.request.request_builder import build_request
 from turnwise.effects.tools.registry import ToolRegistry
 from turnwise.states import (
@@ -87,7 +87,7 @@ class TestTheSystemMessage:
 
         flow.breaks(RecallMemory)
 
-        assert MEMORY not in flow.framed().system
+        assert MEMORY_TITLE not in flow.framed().system
 
     def test_an_unknown_profile_adds_nothing(self) -> None:
         """J2: the first profile is used."""
@@ -105,14 +105,14 @@ class TestTheSystemMessage:
         flow = self.begun("You like sushi.")
         flow.model_calls("search")
         flow.tool_ends("search")
-        assert flow.framed().system.count(MEMORY) == 1
+        assert flow.framed().system.count(MEMORY_TITLE) == 1
         flow.model_says("Sushi, then.")
 
         flow.begins("And now?", block="You had sushi.")
 
-        assert flow.framed().system.count(MEMORY) == 1
+        assert flow.framed().system.count(MEMORY_TITLE) == 1
         assert "You like sushi." not in flow.framed().system
-        assert not any("You like" in message.text or MEMORY in message.text for message in flow.transcript)
+        assert not any("You like" in message.text or MEMORY_TITLE in message.text for message in flow.transcript)
 
 
 class TestRecentDialogue:
@@ -412,7 +412,7 @@ class TestACondensedHistory:
         messages = self.condensed().framed().messages
 
         assert [(message.role, message.text) for message in messages] == [
-            ("user", f"{SUMMARY}\nThey said one."),
+            ("user", f"{SUMMARY_TITLE}\nThey said one."),
             ("user", "Two"),
             ("assistant", ""),
             ("tool", TEXTS.no_room),
@@ -438,7 +438,7 @@ class TestACondensedHistory:
 
         flow.history_is_condensed("They said more.")
 
-        assert sent(flow) == [f"{SUMMARY}\nThey said more.", "Two"]
+        assert sent(flow) == [f"{SUMMARY_TITLE}\nThey said more.", "Two"]
 
 
 class TestPurity:
@@ -476,6 +476,6 @@ class TestPurity:
             await perform(effect, context)
 
         first, plain = received
-        assert first.messages[0]["content"] == f"{SYSTEM}\n\n{MEMORY}\nYou like sushi."
+        assert first.messages[0]["content"] == f"{SYSTEM}\n\n{MEMORY_TITLE}\nYou like sushi."
         assert [tool["function"]["name"] for tool in first.tools] == ["search"]
         assert (plain.messages[0]["content"], plain.tools) == (SYSTEM, ())

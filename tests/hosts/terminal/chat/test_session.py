@@ -73,7 +73,7 @@ class TestSpeech:
 
         done = run("chat", "--speak", cwd=tmp_path, PATH=str(empty))
 
-        assert_one_sentence(done, "There is nothing here to speak with: install ")
+        assert_one_sentence(done, "No speech engine is installed: install ")
 
     def test_ctrl_c_at_the_prompt_cuts_it_off(self, tmp_path: Path) -> None:
         """When the turn is over and speech is not, the first Ctrl-C silences it, and the line being typed is kept."""
