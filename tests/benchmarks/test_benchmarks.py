@@ -1,4 +1,4 @@
-"""The benchmarks run. What they measure hangs on the machine, so no figure of theirs that is a time is looked at."""
+"""The benchmarks run. Times depend on the machine, so no test looks at a figure that is a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DURABLE_TURN, STARTUP = BENCHMARKS / "durable_turn.py", BENCHMARKS / "startup.py
 
 
 def figures(benchmark: Path, *arguments: str) -> list[str]:
-    """The lines that the benchmark prints."""
+    """Run a benchmark and return the lines that it prints."""
     command = [sys.executable, str(benchmark), "--quick", *arguments]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=200)
 
@@ -24,7 +24,7 @@ def figures(benchmark: Path, *arguments: str) -> list[str]:
 
 
 def test_each_part_says_what_it_measured(tmp_path: Path) -> None:
-    """A figure with an aim stands beside it, and nothing is left in the folder."""
+    """Each figure with an aim says whether it was met, and no file is left in the folder."""
     lines = figures(DURABLE_TURN, "long", "size", "many", "ready", "answer", "--folder", str(tmp_path))
 
     aims = [line for line in lines if "at least" in line or "at most" in line]
@@ -35,7 +35,7 @@ def test_each_part_says_what_it_measured(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace counts")
 def test_a_turn_waits_for_the_disk_once_for_each_step(tmp_path: Path) -> None:
-    """Each of the four steps is on the disk before anything is done about it, and nothing else waits for the disk."""
+    """Each of the four steps is synced to the disk once, and nothing else is."""
     (line,) = figures(DURABLE_TURN, "syncs", "--folder", str(tmp_path))
 
     assert "4.00 syncs" in line or "not counted" in line
@@ -43,7 +43,7 @@ def test_a_turn_waits_for_the_disk_once_for_each_step(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
 def test_the_commands_start_on_a_terminal() -> None:
-    """Each line that has an aim says whether it was met, and the baseline stands at the end."""
+    """Each line that has an aim says whether it was met, and the last line has the baseline."""
     lines = figures(STARTUP)
 
     aims = [line for line in lines if "at most" in line]
@@ -54,7 +54,7 @@ def test_the_commands_start_on_a_terminal() -> None:
 
 @pytest.mark.parametrize("benchmark", [DURABLE_TURN, STARTUP], ids=lambda path: path.stem)
 def test_a_part_that_does_not_exist(benchmark: Path) -> None:
-    """One sentence."""
+    """The command exits with one sentence."""
     ran = subprocess.run([sys.executable, str(benchmark), "speed"], capture_output=True, text=True, timeout=200)
 
     assert ran.returncode == 2

@@ -18,7 +18,7 @@ class TestCommand:
     """`python docs/generate.py`."""
 
     def test_what_it_writes_is_fresh(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        """A page just written passes the check, and neither says a word."""
+        """A page that was just written passes the check, and neither prints anything."""
         page = tmp_path / "machine.md"
 
         statuses = main([str(page)]), main(["--check", str(page)])
@@ -28,7 +28,7 @@ class TestCommand:
         assert capsys.readouterr() == ("", "")
 
     def test_a_file_with_the_marker_keeps_its_words(self, tmp_path: Path) -> None:
-        """Where the marker stands, the overview takes the place of the picture below it, and all else stays."""
+        """The overview replaces the diagram below the marker, and everything else stays."""
         readme = tmp_path / "README.md"
         readme.write_text(f"Before.\n\n{PICTURE}\n```mermaid\nold\n```\n\nAfter.\n", encoding="utf-8")
 
@@ -45,7 +45,8 @@ class TestCommand:
     def test_a_stale_page_fails_the_check(
         self, content: bytes | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """A page that is not what the table gives, or not there, exits 1 with one sentence that says what to do."""
+        """If a page is missing, or differs from what is generated, the command exits with 1 and one sentence that says
+        what to do."""
         page = tmp_path / "machine.md"
         if content is not None:
             page.write_bytes(content)
@@ -58,7 +59,7 @@ class TestCommand:
     def test_a_page_that_cannot_be_written_is_told_in_a_sentence(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """A folder that is not there gives a sentence, and no traceback."""
+        """For a folder that does not exist it prints a sentence without a traceback."""
         page = tmp_path / "nowhere" / "machine.md"
 
         status = main([str(page)])
@@ -68,7 +69,7 @@ class TestCommand:
 
     @pytest.mark.parametrize("seed", ["1", "2"])
     def test_another_process_makes_the_same_pages(self, seed: str) -> None:
-        """The pages of the repository are up to date, however a process happens to order its sets."""
+        """The pages of the repository are up to date, in whatever order a process iterates over its sets."""
         command = [sys.executable, str(ROOT / "docs" / "generate.py"), "--check"]
 
         done = subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True)

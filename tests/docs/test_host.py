@@ -1,4 +1,4 @@
-"""The page about host programs tells the truth: its programs run, and what it lists is what there is."""
+"""The page about host programs: its programs run, and its lists are those of the code."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ LOCAL = "http://127.0.0.1:8080/v1"
 
 @pytest.mark.parametrize("program", [program for program in PAGE.programs if program is not ASKS_A_SERVER])
 def test_its_programs_run(program: str, tmp_path: Path) -> None:
-    """Each block is a whole program that ends well; what it claims it asserts."""
+    """Each block is a complete program that succeeds and asserts what it claims."""
     ran = run_block(tmp_path, program)
 
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
 async def test_a_local_server_is_asked_as_it_says(tmp_path: Path) -> None:
-    """The program for a server of one's own asks one, at that address."""
+    """The program for a server of one's own sends its request to that address."""
     async with OpenAiServer([says("Hello from here.")]) as server:
         ran = await asyncio.to_thread(run_block, tmp_path, ASKS_A_SERVER.replace(LOCAL, server.url))
 
@@ -46,7 +46,7 @@ async def test_a_local_server_is_asked_as_it_says(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("variable", ["OPENAI_BASE_URL", "OPENAI_API_BASE"])
 async def test_the_address_may_stand_in_the_environment(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of the two variables that the page names leads to the server, with the key beside it."""
+    """Each of the two variables that the page names sets the address, and the key is sent with it."""
     assert variable in PAGE.section("Models")
     async with OpenAiServer([says("Hello from here.")]) as server:
         monkeypatch.setenv(variable, server.url)
@@ -58,13 +58,13 @@ async def test_the_address_may_stand_in_the_environment(variable: str, monkeypat
 
 
 def test_its_updates_are_those_of_the_code() -> None:
-    """The table of updates is that in the docstring of `Update`, and both name all types."""
+    """The table of updates is the one in the docstring of `Update`, and both name all types."""
     assert table(PAGE.text, "type") == table(inspect.getdoc(Update) or "", "type")
     assert list(table(PAGE.text, "type")) == list(get_args(UpdateType))
 
 
 def test_its_statuses_are_those_of_the_code() -> None:
-    """The table of turns says of each status what to do."""
+    """The table of turns says what to do for each status."""
     named = [status for row in table(PAGE.text, "`turn.status`") for status in re.findall(r"\w+", row)]
 
     assert sorted(named) == sorted(get_args(Status))
@@ -78,7 +78,7 @@ def test_what_a_tool_may_know_is_listed() -> None:
 
 
 def test_its_presets_bring_the_tools_that_their_rules_ask_for() -> None:
-    """Beside each preset stand built-in tools, and they are all tools that speak or claim."""
+    """The page names built-in tools for each preset, and all of them speak or claim."""
     rows = table(PAGE.section("What reaches the user"), "preset")
     tools = {tool for wanted, _ in rows.values() for tool in re.findall(r'`"(\w+)"`', wanted)}
 

@@ -1,4 +1,4 @@
-"""The README tells the truth: its programs run, its picture is the table's, its links lead somewhere."""
+"""The README: its programs run, its diagram is the table's, and its links lead somewhere."""
 
 import signal
 import subprocess
@@ -17,7 +17,7 @@ PROGRAMS = [block for block in README.blocks if block not in FRAGMENTS]
 
 @pytest.mark.parametrize(("program", "shown"), [*zip(PROGRAMS, ["6:30 PM", "llm_requesting"], strict=True)])
 def test_its_programs_run(program: str, shown: str, tmp_path: Path) -> None:
-    """Each Python block is a whole program that ends well and prints what it should."""
+    """Each Python block is a complete program that succeeds and prints what it should."""
     ran = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=200)
 
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -51,7 +51,7 @@ asyncio.run(main(sys.argv[1]))
 
 
 def test_a_question_outlives_its_process(tmp_path: Path) -> None:
-    """P19: the lines that answer a question in another process, after the one that it was asked in was killed."""
+    """P19: a question that was asked in a process that was killed is answered in another one."""
     (fragment,) = FRAGMENTS
     (tmp_path / "dinner.py").write_text(PROGRAMS[0].replace("asyncio.run(main())\n", ""), encoding="utf-8")
 
@@ -69,7 +69,7 @@ def test_a_question_outlives_its_process(tmp_path: Path) -> None:
 
 
 def test_its_program_is_the_example() -> None:
-    """`examples/dinner.py` is the host program, under a line that says what it is."""
+    """`examples/dinner.py` is the host program, below a line that describes it."""
     example = (ROOT / "examples" / "dinner.py").read_text(encoding="utf-8")
 
     assert example.partition("\n\n")[2] == PROGRAMS[0]

@@ -1,4 +1,4 @@
-"""The page about testing tells the truth: its programs run, its planted bug is found, and its mended version passes."""
+"""The page about testing: its programs run, its planted fault is found, and its corrected version passes."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ WHEREVER = pytest.mark.parametrize(
 
 
 def told(text: str) -> list[tuple[str, str]]:
-    """What a program lets happen: the type of each event, and what became of it. On a build server, pytest's summary of
-    a failure repeats all of it."""
+    """The types of the events that a printed program takes, each with its outcome. On a build server, pytest's summary
+    of a failure repeats all of it, so that part is left out."""
     failure, *_ = text.split("= short test summary info =")
     return re.findall(r"history\.take\((\w+)\(.*\)  # (.+)", failure)
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """The files on the page, in a folder, with the bug."""
+    """The files on the page, in a folder, with the planted fault."""
     for name, block in PAGE.files.items():
         if name.endswith(".py"):
             (tmp_path / name).write_text(block, encoding="utf-8")
@@ -44,12 +44,12 @@ def project(tmp_path: Path) -> Path:
 
 
 def mend(project: Path) -> None:
-    """Do what the page says about the bug."""
+    """Correct the fault as the page says."""
     (project / "panel.py").write_text(PAGE.files["panel.py, mended"], encoding="utf-8")
 
 
 def search(project: Path, seed: int, machine: Machine) -> list[tuple[str, str]]:
-    """Search for the bug as the page says, and tell what was found; it is saved in a folder of this seed."""
+    """Search for the fault as the page says, and return what was found, which is saved in a folder of this seed."""
     options = ["--hypothesis-profile=deep", f"--hypothesis-seed={seed}", "--tb=native"]
     folder = f"fixtures-{seed}"
     found = run_tests(project, *options, "test_panel.py", TURNWISE_FIXTURES=folder, **machine)
@@ -59,8 +59,8 @@ def search(project: Path, seed: int, machine: Machine) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("program", PAGE.programs)
 def test_its_programs_run(program: str, tmp_path: Path) -> None:
-    """Each block that is no file of the example is whole: a program that ends well, or tests that pass, with no more
-    than what the extra `testing` brings."""
+    """Each block that is not a file of the example is a program that succeeds, or a test file that passes, with nothing
+    but what the extra `testing` installs."""
     ran = run_block(tmp_path, program)
 
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -68,8 +68,8 @@ def test_its_programs_run(program: str, tmp_path: Path) -> None:
 
 @WHEREVER
 def test_its_planted_bug_is_found_and_kept_from_coming_back(machine: Machine, project: Path) -> None:
-    """Each search finds the bug, by one way or another, and soon one by the way that stands on the page. What that one
-    saved, and the program on the page, fail until the bug is mended; then everything passes."""
+    """Each search finds the fault; one of the first ten finds it by the events that are on the page. The fixture that
+    it saved, and the program on the page, fail until the fault is corrected; then everything passes."""
     pasted = OUTPUT[OUTPUT.index("from datetime") : OUTPUT.index("Saved as")]
     (project / "test_pasted.py").write_text(pasted, encoding="utf-8")
 
@@ -109,8 +109,8 @@ def test_search(number):
     ids=["the page's", "ours"],
 )
 def test_a_deep_search_goes_by_its_seed(conftest: str, option: str, machine: Machine, tmp_path: Path) -> None:
-    """One seed tries the same each time, and another something else, on a build server, too. Ours reads from the
-    environment how long to look."""
+    """The same seed tries the same examples, and another seed tries others, on a build server too. This project's
+    profile takes the number of examples from the environment."""
     (tmp_path / "conftest.py").write_text(conftest)
     (tmp_path / "test_search.py").write_text(SEARCH)
     tried: list[str] = []
@@ -125,8 +125,8 @@ def test_a_deep_search_goes_by_its_seed(conftest: str, option: str, machine: Mac
 
 @WHEREVER
 def test_our_own_profiles_make_a_search_repeatable(machine: Machine, tmp_path: Path) -> None:
-    """`conftest.py`, which the page holds up as an example: one seed tries the same each time, a deep search chooses
-    another, and where something fails stands which it was."""
+    """`conftest.py`, which the page shows as an example: the same seed tries the same examples, each deep search
+    chooses another seed, and a failure prints it."""
     (tmp_path / "conftest.py").write_text(OURS)
     (tmp_path / "test_search.py").write_text(SEARCH)
     tried: list[str] = []

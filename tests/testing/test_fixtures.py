@@ -1,7 +1,5 @@
-"""What went wrong once is kept as a file, and tried again with every change.
-
-Each file in `fixtures/` is a shrunk failure of a machine with a fault in it (`planted`).
-"""
+"""A failure that was found once is saved as a file, and replayed with every change. Each file in `fixtures/` is a
+shrunk failure of a machine with a planted fault (`planted_machines`)."""
 
 from __future__ import annotations
 
@@ -58,14 +56,14 @@ class TestOurOwn:
 
     @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
     def test_what_went_wrong_once_goes_well(self, path: Path) -> None:
-        """Every law holds, and each event comes to what is recorded."""
+        """Every law holds, and each event has the recorded outcome."""
         assert replay_trace(path)
 
     @pytest.mark.parametrize(("name", "fault"), FOUND.items(), ids=FOUND)
     def test_each_finds_the_fault_that_it_came_from(
         self, name: str, fault: Transition, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A file that no longer failed on the faulty machine would keep nothing from coming back."""
+        """On the faulty machine, each file still fails."""
         plant(monkeypatch, fault)
 
         with pytest.raises((LawBroken, KeyError)):
@@ -73,7 +71,7 @@ class TestOurOwn:
 
 
 def conversation() -> Conversation:
-    """Somebody spoke, cancelled twice and closed, and spoke once more."""
+    """A message, two cancels, a close, and one more message."""
     conversation = Conversation()
     conversation.says("寿司?\u2028")
     conversation.cancels()
@@ -94,7 +92,7 @@ class TestTheFile:
 
     @given(traces(max_size=12))
     def test_events_are_read_as_they_were_written(self, tmp_path_factory: pytest.TempPathFactory, trace: Trace) -> None:
-        """Any trace, and what was saved is replayed without a word."""
+        """Any trace can be saved, loaded and replayed."""
         path = tmp_path_factory.getbasetemp() / "any.json"
 
         save_trace(trace, path)
@@ -103,7 +101,8 @@ class TestTheFile:
         replay_trace(path, stays_closed)
 
     def test_it_can_be_read_by_people(self, tmp_path: Path) -> None:
-        """Version, note and events, one field to a line; what became of each in a word or two; any script as it is."""
+        """It has a version, a note and the events with one field to a line, the outcome of each in a word or two, and
+        texts in any script unescaped."""
         text = saved(tmp_path).read_text(encoding="utf-8")
 
         assert text.startswith('{\n  "format": 1,\n  "note": "Said after the end",\n  "events": [\n')
@@ -112,7 +111,7 @@ class TestTheFile:
         assert became == ["idle", "llm_requesting", "idle", "ignored", "closed", "refused: closed"]
 
     def test_the_same_trace_is_the_same_file(self, tmp_path: Path) -> None:
-        """A file that is written again shows no difference where there is none."""
+        """Saving it again changes nothing."""
         path = saved(tmp_path)
         before = path.read_bytes()
 
@@ -121,13 +120,13 @@ class TestTheFile:
         assert path.read_bytes() == before
 
     def test_folders_that_are_missing_are_made(self, tmp_path: Path) -> None:
-        """The first failure of a project needs no preparation."""
+        """So the first failure of a project needs no preparation."""
         save_trace(conversation().history, tmp_path / "tests" / "fixtures" / "trace.json")
 
         assert load_trace(tmp_path / "tests" / "fixtures" / "trace.json")
 
     def test_a_trace_without_events_is_none(self, tmp_path: Path) -> None:
-        """It would pass every test."""
+        """It is refused, since it would pass every test."""
         with pytest.raises(ValueError, match="at least 1 item"):
             save_trace((), tmp_path / "trace.json")
 
@@ -145,7 +144,7 @@ class TestTheFile:
         ],
     )
     def test_a_broken_or_foreign_file_is_told_in_a_sentence(self, content: str, fault: str, tmp_path: Path) -> None:
-        """By an error of turnwise's own that says which file, and where in it."""
+        """An error of turnwise says which file it is, and where in it."""
         path = tmp_path / "trace.json"
         path.write_text(content)
 
@@ -158,13 +157,13 @@ class TestTheFile:
 
     @pytest.mark.parametrize("name", ["missing.json", "."])
     def test_a_file_that_is_not_there_is_told_too(self, name: str, tmp_path: Path) -> None:
-        """The same for all that the system says no to."""
+        """So it is for other errors of the operating system."""
         with pytest.raises(TurnwiseError, match=r"^The trace .* cannot be read: [A-Z][\w ]+\.$"):
             replay_trace(tmp_path / name)
 
 
 def rewritten(path: Path, old: str, new: str) -> Path:
-    """A file in which something else is recorded once."""
+    """The file with one replacement in its text."""
     text = path.read_text(encoding="utf-8")
     assert old in text
     path.write_text(text.replace(old, new, 1), encoding="utf-8")
@@ -189,14 +188,14 @@ class TestReplay:
     def test_what_comes_to_something_else_is_told(
         self, recorded: str, other: str, sentence: str, tmp_path: Path
     ) -> None:
-        """The type of the state, the code of a refusal, and whether an event was ignored are compared."""
+        """The type of the state, the code of a refusal, and whether the event was ignored are compared."""
         path = rewritten(saved(tmp_path), f'"became": "{recorded}"', f'"became": "{other}"')
 
         with pytest.raises(TraceDiverged, match=sentence):
             replay_trace(path)
 
     def test_the_laws_are_checked(self, tmp_path: Path) -> None:
-        """All of them, or those given; a law of a host's own is one of them."""
+        """All of them, or those that are given, among them laws of a host."""
 
         def nobody_closes(history: History) -> None:
             assert not isinstance(history.newest.event, CloseRequested)
@@ -205,7 +204,7 @@ class TestReplay:
             replay_trace(saved(tmp_path), nobody_closes)
 
     def test_an_event_alone_may_come_to_anything(self, tmp_path: Path) -> None:
-        """A failure is saved without what its last event came to, for that was wrong."""
+        """A failure is saved without the outcome of its last event, since that was wrong."""
         *before, last = conversation().history.observations
         save_trace((*before, last.event), tmp_path / "trace.json")
 
@@ -214,7 +213,7 @@ class TestReplay:
         assert len(trace) == 6
 
     def test_it_is_recorded_anew_where_rules_change_on_purpose(self, tmp_path: Path) -> None:
-        """Then the file holds what the events come to now; its note stays."""
+        """The file then has the outcomes of today, and keeps its note."""
         path = rewritten(saved(tmp_path), '"became": "ignored"', '"became": "failed"')
 
         rerecord_trace(path)
@@ -224,14 +223,14 @@ class TestReplay:
 
 
 class ByType(ConversationMachine):
-    """A conversation under the default policy that is held to one law: little is left to shrink."""
+    """A conversation under the default policy that is checked against one law, so that little has to be shrunk."""
 
     policies = st.just(Policy())
     laws = (takes_answers_by_their_effect,)
 
 
 def fail(machine: type[ConversationMachine], *phases: Phase) -> LawBroken:
-    """What a test of this machine fails with, where answers are taken by their type."""
+    """The error of a test of this machine, where answers are accepted by their type."""
     found = settings(derandomize=True, database=None, phases=[Phase.generate, *phases])
     with pytest.MonkeyPatch.context() as faulty:
         plant(faulty, takes_answers_by_their_type)
@@ -244,7 +243,8 @@ class TestAFailureIsSaved:
     """`ConversationMachine` saves what broke a law."""
 
     def test_the_smallest_is_what_is_left(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Many failures are saved on the way; at the end the folder holds the one that is printed, and it is short."""
+        """Many failures are saved during the search; at the end the folder has the one that is printed, and it is
+        short."""
         written: list[int] = []
 
         class Watched(ByType):
@@ -266,7 +266,7 @@ class TestAFailureIsSaved:
         assert any(program in note for note in broken.__notes__)
 
     def test_it_goes_well_once_the_fault_is_mended(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The folder may be named by the environment; the file is a test from then on."""
+        """The environment may name the folder; from then on the file is a test."""
         monkeypatch.setenv("TURNWISE_FIXTURES", str(tmp_path / "new"))
 
         fail(ByType)
@@ -275,7 +275,7 @@ class TestAFailureIsSaved:
         assert replay_trace(path)[-1].step is None
 
     def test_a_folder_that_cannot_be_written_hides_no_failure(self, tmp_path: Path) -> None:
-        """The law is what is reported; beside it stands why there is no file."""
+        """The broken law is reported, with the reason why there is no file."""
         (tmp_path / "taken").write_text("")
 
         class Nowhere(ByType):
@@ -286,7 +286,7 @@ class TestAFailureIsSaved:
         assert any(note.startswith(f"It could not be saved in {tmp_path / 'taken'}: ") for note in broken.__notes__)
 
     def test_what_lay_there_stays(self, tmp_path: Path) -> None:
-        """A failure that somebody saved before, and perhaps wrote a note to, is not written over."""
+        """A failure that was saved before, perhaps with a note, is not overwritten."""
         failures, again = Failures(), Failures()
         trace = conversation().history.observations
         broken = raised()
@@ -301,7 +301,7 @@ class TestAFailureIsSaved:
         assert "Mind the cancel" in kept.read_text(encoding="utf-8")
 
     def test_two_faults_are_two_files(self, tmp_path: Path) -> None:
-        """What fails elsewhere is another failure."""
+        """A failure at another place has a file of its own."""
         failures = Failures()
         trace = conversation().history.observations
 
@@ -312,7 +312,7 @@ class TestAFailureIsSaved:
 
 
 def raised() -> LawBroken:
-    """A law that was broken here."""
+    """A law that is broken here."""
     try:
         raise LawBroken("one thing")
     except LawBroken as broken:
@@ -320,7 +320,7 @@ def raised() -> LawBroken:
 
 
 def raised_elsewhere() -> LawBroken:
-    """A law that was broken elsewhere."""
+    """A law that is broken at another place."""
     try:
         raise LawBroken("another")
     except LawBroken as broken:
@@ -328,7 +328,7 @@ def raised_elsewhere() -> LawBroken:
 
 
 def test_events_that_were_saved_can_happen_to_a_host(tmp_path: Path) -> None:
-    """`ConversationMachine.take`: also a conversation that lives elsewhere is held to what went wrong once."""
+    """`ConversationMachine.take`: a host's conversation can be checked with a saved failure too."""
     machine = ConversationMachine()
 
     for event in load_trace(saved(tmp_path)):

@@ -1,4 +1,4 @@
-"""A clock that a test moves by hand, and an engine that keeps time by it."""
+"""A clock that a test moves, and an engine that uses it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
 
 class Sleepers:
-    """Tasks that sleep, and the order and the times in which they woke, in seconds after `NOON`."""
+    """Tasks that sleep; records the order and the times in which they woke, in seconds after `NOON`."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
         self.woke: list[tuple[str, float]] = []
 
     def sleep(self, name: str, *seconds: float) -> asyncio.Task[None]:
-        """Sleep for each of these times, one after the other."""
+        """Start a task that sleeps until each of these times, one after the other."""
         return asyncio.ensure_future(self._sleep(name, seconds))
 
     async def _sleep(self, name: str, naps: tuple[float, ...]) -> None:
@@ -49,14 +49,14 @@ def sleepers(clock: ManualClock) -> Sleepers:
 
 
 class TestTime:
-    """What the clock shows."""
+    """The time that the clock tells."""
 
     def test_it_is_a_clock_of_the_engine(self, clock: ManualClock) -> None:
-        """It fills the port."""
+        """It implements the port."""
         assert isinstance(clock, Clock)
 
     def test_it_starts_where_a_test_says_and_tells_the_time_in_utc(self) -> None:
-        """A moment in another zone is the same moment."""
+        """A start in another time zone is converted."""
         start = datetime(2026, 6, 1, 14, tzinfo=timezone(timedelta(hours=2)))
 
         clock = ManualClock(start=start)
@@ -65,7 +65,7 @@ class TestTime:
         assert clock.now().tzinfo is UTC
 
     async def test_it_moves_only_when_it_is_moved(self, clock: ManualClock) -> None:
-        """By seconds, or to a moment; both to the microsecond."""
+        """By seconds, or to a time; both to the microsecond."""
         await clock.advance(1.5)
         await clock.advance(0)
         by_seconds = clock.now()
@@ -75,14 +75,14 @@ class TestTime:
         assert clock.now() == NOON + timedelta(days=1, microseconds=1)
 
     async def test_it_stops_at_the_end_of_the_calendar(self, clock: ManualClock) -> None:
-        """More seconds than there are moments lead to the last one."""
+        """More seconds than that move it to the last possible time."""
         await clock.advance(1e308)
 
         assert clock.now() == datetime.max.replace(tzinfo=UTC)
 
     @pytest.mark.parametrize("seconds", [-1.0, -1e-9, float("nan")])
     async def test_it_does_not_run_backwards(self, clock: ManualClock, seconds: float) -> None:
-        """One plain sentence, and it shows what it showed."""
+        """It raises an error with one sentence and keeps its time."""
         with pytest.raises(ValueError, match=r"^A clock does not run backwards\.$"):
             await clock.advance(seconds)
         with pytest.raises(ValueError, match=r"^A clock does not run backwards\.$"):
@@ -91,7 +91,7 @@ class TestTime:
         assert clock.now() == NOON
 
     async def test_a_moment_needs_a_time_zone(self, clock: ManualClock) -> None:
-        """A moment that could be meant in any zone is refused."""
+        """A time without a zone is refused."""
         naive = NOON.replace(tzinfo=None)
 
         with pytest.raises(ValueError, match=r"^A moment needs a time zone\.$"):
@@ -103,10 +103,10 @@ class TestTime:
 
 
 class TestSleepers:
-    """Who sleeps until when."""
+    """Tasks that wait for the clock."""
 
     async def test_a_sleeper_wakes_when_it_is_due_and_no_sooner(self, clock: ManualClock, sleepers: Sleepers) -> None:
-        """And the clock shows that moment, however far it is moved."""
+        """The clock shows the time that it was due at, however far it is moved."""
         sleepers.sleep("a", 10)
 
         await clock.advance(9.999999)
@@ -119,7 +119,7 @@ class TestSleepers:
     async def test_sleepers_wake_in_the_order_in_which_they_are_due(
         self, clock: ManualClock, sleepers: Sleepers
     ) -> None:
-        """Each at its own moment, whoever fell asleep first."""
+        """Each at its own time, in whatever order they began to sleep."""
         sleepers.sleep("late", 30)
         sleepers.sleep("early", 10)
         sleepers.sleep("between", 20)
@@ -131,7 +131,7 @@ class TestSleepers:
     async def test_those_due_together_wake_in_the_order_in_which_they_fell_asleep(
         self, clock: ManualClock, sleepers: Sleepers
     ) -> None:
-        """Also where one of them fell asleep at another time."""
+        """Even if they began to sleep at different times."""
         sleepers.sleep("first", 10)
         await clock.advance(4)
         for name in ("second", "third"):
@@ -142,7 +142,7 @@ class TestSleepers:
         assert sleepers.woke == [("first", 10), ("second", 10), ("third", 10)]
 
     async def test_one_that_falls_asleep_again_wakes_again(self, clock: ManualClock, sleepers: Sleepers) -> None:
-        """All that is due within an advance happens in it, in order, with others between."""
+        """Everything that becomes due during `advance` happens in it, in order, with other sleepers in between."""
         sleepers.sleep("often", 10, 10, 10, 10)
         sleepers.sleep("once", 25)
 
@@ -152,7 +152,7 @@ class TestSleepers:
         assert clock.sleepers == (NOON + timedelta(seconds=40),)
 
     async def test_what_a_sleeper_sets_off_happens_at_its_moment(self, clock: ManualClock) -> None:
-        """Tasks that were woken run on before time moves further, through a chain of others."""
+        """Tasks that were woken run, through a chain of others, before the clock moves on."""
         seen: list[datetime] = []
 
         async def relay(links: int) -> None:
@@ -172,7 +172,7 @@ class TestSleepers:
         assert seen == [NOON + timedelta(seconds=10)]
 
     async def test_a_sleeper_that_is_cancelled_is_forgotten(self, clock: ManualClock, sleepers: Sleepers) -> None:
-        """The others sleep on, and nobody wakes in its place."""
+        """The others sleep on, and no other task wakes in its place."""
         cancelled = sleepers.sleep("cancelled", 10)
         sleepers.sleep("stays", 10)
         await clock.until_asleep(2)
@@ -189,7 +189,7 @@ class TestSleepers:
     async def test_a_sleeper_may_be_cancelled_by_one_that_wakes_with_it(
         self, clock: ManualClock, sleepers: Sleepers
     ) -> None:
-        """Both are due; the first one awake stops the second."""
+        """If both are due, the first to wake can cancel the second."""
 
         async def stops() -> None:
             await clock.sleep_until(NOON + timedelta(seconds=10))
@@ -204,7 +204,7 @@ class TestSleepers:
         assert sleepers.woke == []
 
     async def test_what_is_past_is_not_waited_for(self, clock: ManualClock) -> None:
-        """Nobody has to move the clock."""
+        """A time in the past needs no advance."""
         async with asyncio.timeout(60):
             await clock.sleep_until(NOON)
             await clock.sleep_until(NOON - timedelta(days=1))
@@ -212,7 +212,7 @@ class TestSleepers:
         assert clock.sleepers == ()
 
     async def test_a_test_can_wait_until_somebody_sleeps(self, clock: ManualClock, sleepers: Sleepers) -> None:
-        """So that it moves the clock neither too soon nor by guess."""
+        """So that it advances the clock neither too early nor by a guess."""
         waiting = asyncio.ensure_future(clock.until_asleep(2))
         sleepers.sleep("one", 10)
         await clock.until_asleep()
@@ -225,10 +225,10 @@ class TestSleepers:
 
 
 class TestAnEngineThatKeepsTimeByIt:
-    """Hours pass in no time, over a real database."""
+    """Hours of the clock take no real time, over a real database."""
 
     async def test_a_question_waits_until_its_deadline_and_no_longer(self, database: Path, clock: ManualClock) -> None:
-        """Ten minutes for an answer (case P39): a second before they are over it is still asked."""
+        """Case P39: with a deadline of ten minutes, it is still open a second before that."""
         llm = ScriptedLlm([call("ask_user_question", questions=[QUESTION]), reply("I take 6:30 PM.")])
         policy = Policy(questions=Questions(deadline=600.0))
         began = time.monotonic()
@@ -254,7 +254,7 @@ class TestAnEngineThatKeepsTimeByIt:
         assert time.monotonic() - began < 60
 
     async def test_a_failed_request_backs_off_and_is_sent_again(self, database: Path, clock: ManualClock) -> None:
-        """P11: after one hour, then after two; nobody waits for them."""
+        """P11: after one hour, then after two, without waiting."""
         llm = ScriptedLlm([failure("server_error"), failure("rate_limit"), reply("At last.")])
         policy = Policy(retry=Retry(attempts=3, base=3_600.0, factor=2.0, cap=86_400.0))
         requests: list[int] = []
@@ -275,7 +275,7 @@ class TestAnEngineThatKeepsTimeByIt:
         assert time.monotonic() - began < 60
 
     async def test_a_deadline_outlives_the_engine(self, database: Path, clock: ManualClock) -> None:
-        """Opened again an hour late, the engine finds the question's time over."""
+        """An engine that is opened an hour later finds that the deadline has passed."""
         llm = ScriptedLlm([call("ask_user_question", questions=[QUESTION]), reply("I take 6:30 PM.")])
         policy = Policy(questions=Questions(deadline=600.0))
         async with Engine.open(database, model=llm, tools=["ask_user_question"], clock=clock) as engine:
@@ -291,6 +291,6 @@ class TestAnEngineThatKeepsTimeByIt:
         assert [turn.reply for turn in turns] == ["I take 6:30 PM."]
 
     def test_what_is_no_clock_is_refused(self) -> None:
-        """Bad configuration: one sentence, at once."""
+        """A wrong configuration is refused with one sentence, at once."""
         with pytest.raises(ConfigurationError, match="takes Clock as its clock"):
             Engine.open("sqlite://", clock="noon")  # type: ignore[arg-type]

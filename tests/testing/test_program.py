@@ -1,4 +1,4 @@
-"""A failure is told as a short program, which does again what happened."""
+"""A failure is printed as a short program that repeats what happened."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ seen: list[Observation] = []
 
 
 def remember(history: History) -> None:
-    """A law of a host's own, which nothing breaks."""
+    """A law of a host, which is never broken."""
     seen[:] = history.observations
 
 
@@ -57,7 +57,7 @@ def told(trace: Trace) -> list[object]:
 
 
 def two_tools(**rules: Any) -> Conversation:
-    """A person spoke, cancelled and spoke again; the model calls two tools."""
+    """A message, a cancel and another message; then the model calls two tools."""
     conversation = Conversation(**rules)
     conversation.says()
     conversation.cancels()
@@ -71,20 +71,20 @@ class TestTheProgram:
 
     @given(traces())
     def test_it_does_again_what_happened(self, trace: Trace) -> None:
-        """Whatever happened: the program comes to the same states, effects, refusals and endings."""
+        """Whatever happened, the program leads to the same states, effects, refusals and endings."""
         run(as_program(trace, remember))
 
         assert told(tuple(seen)) == told(trace)
 
     @given(events())
     def test_it_says_exactly_what_an_event_said(self, event: Event) -> None:
-        """Every event, also at the ends of the calendar and with texts that break programs."""
+        """For every event, with times at the ends of the calendar and texts that need escaping."""
         run(as_program((event,), remember))
 
         assert seen[0].event == event
 
     def test_it_is_one_line_an_event_and_says_only_what_is_unusual(self) -> None:
-        """What a person reads: no defaults, moments in seconds from the first event, what became of each behind it."""
+        """It omits defaults, writes times in seconds from the first event, and adds each outcome as a comment."""
         conversation = two_tools(parallel=2)
         conversation.history.take(UserMessage(event_id="more", at=conversation.now, text='He said "no"'))
         conversation.history.take(LlmResponse(effect_id=1, at=conversation.now, content="Too late"))
@@ -94,7 +94,7 @@ class TestTheProgram:
         assert program == PROGRAM
 
     def test_a_moment_far_away_is_written_out(self) -> None:
-        """Years in seconds would say nothing, and lose the last digits."""
+        """In seconds it would be unreadable and lose digits."""
         opened = Opened(event_id="opened", at=NOON)
         message = UserMessage(event_id="late", at=NOON.replace(year=9999, microsecond=1), text="Hello")
 
@@ -103,14 +103,14 @@ class TestTheProgram:
         assert "at=datetime(9999, 6, 1, 12, 0, 0, 1, tzinfo=UTC)" in program
 
     def test_without_a_law_it_checks_them_all(self) -> None:
-        """A trace that nothing is wrong with can be written down too."""
+        """A trace that breaks no law can be written as a program too."""
         program = as_program(two_tools().history.observations)
 
         run(program)
         assert program.endswith("    check_laws(history.observations)\n")
 
     def test_a_law_that_cannot_be_imported_must_be_brought_along(self) -> None:
-        """The program names it, and imports only what it can."""
+        """The program names the law and imports only what it can."""
 
         def nothing_happens(history: History) -> None:
             raise AssertionError
@@ -157,10 +157,10 @@ def program_in(broken: Exception) -> str:
 
 
 class TestAFailure:
-    """Where a law is broken, the failure tells by what."""
+    """A broken law raises an error that shows the program."""
 
     def test_it_shows_the_program(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The program fails as the conversation did, and ends well once the fault is mended."""
+        """The program fails as the conversation did, and succeeds when the fault is corrected."""
         events = [each.event for each in two_tools().history.observations]
 
         with monkeypatch.context() as faulty:
@@ -173,7 +173,7 @@ class TestAFailure:
         run(program_in(broken.value))
 
     def test_what_a_law_of_your_own_raises_gets_it_too(self) -> None:
-        """A host's law may use `assert`, or break by itself."""
+        """A host's law may use `assert`, or raise by accident."""
 
         def is_short(history: History) -> None:
             assert len(history.log) < 4
@@ -184,7 +184,7 @@ class TestAFailure:
         assert program_in(broken.value) == as_program(two_tools().history.observations[:4], is_short)
 
     def test_outside_of_hypothesis_it_is_told_as_it_happened(self) -> None:
-        """Somebody wrote these events down on purpose."""
+        """Without shrinking, since somebody chose these events."""
         broken = LawBroken("")
 
         trace = tell(broken, two_tools().history.observations, remember)
@@ -192,7 +192,7 @@ class TestAFailure:
         assert trace == tuple(two_tools().history.observations)
 
     def test_nothing_is_cut_short(self) -> None:
-        """A program too long to be read is left out as a whole: half of it would show another conversation."""
+        """A program that is too long is omitted completely: a part of it would show another conversation."""
         conversation = two_tools()
         conversation.history.take(UserMessage(event_id="long", at=conversation.now, text="x" * MAX_SHOWN))
         broken = LawBroken("")
@@ -205,15 +205,15 @@ class TestAFailure:
 
 
 def takes_nothing_back_and_allows_nothing(history: History) -> None:
-    """A law that a conversation breaks with a withdrawal and an approval."""
+    """A law that a withdrawal or an approval breaks."""
     assert not (history.withdrawn and history.allowed)
 
 
 class TestMadeShorter:
-    """`shrink_trace`: what Hypothesis leaves, and what really happened, without what does not matter."""
+    """`shrink_trace` removes from a trace what does not matter for its failure."""
 
     def test_what_does_not_matter_goes(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A turn that was cancelled, words, arguments and rules go; answers follow the effects that they answer."""
+        """A cancelled turn, texts, arguments and rules are removed; answers keep referring to their effects."""
         events = [each.event for each in two_tools(when_busy="queue").history.observations]
         plant(monkeypatch, runs_one_too_many)
         trace = trace_of(events)
@@ -231,7 +231,7 @@ class TestMadeShorter:
         ]
 
     def test_an_answer_ends_what_waits_for_it_where_the_rest_is_gone(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The request that a retry made goes with the failure before it; then its response answers the first."""
+        """A retry's request is removed with the failure before it; its response then answers the first request."""
         conversation = Conversation()
         conversation.says()
         conversation.model_fails("internal")
@@ -245,7 +245,7 @@ class TestMadeShorter:
         assert [each.event.type for each in shortest] == ["opened", "user_message", "llm_response"]
 
     def test_ids_stay_those_of_what_they_name(self) -> None:
-        """A withdrawal takes back its message and an approval allows its call, also where both have shorter ids."""
+        """A withdrawal still names its message and an approval its call, when both ids are shortened."""
         conversation = Conversation(when_busy="queue")
         conversation.says()
         conversation.model_says("Hello")
@@ -270,7 +270,7 @@ class TestMadeShorter:
         assert events[5].call_id == events[4].tool_calls[0].call_id == "call-1"
 
     def test_an_event_that_cannot_happen_stays_the_last(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Where a handler crashes there is no law to ask; the same crash is what must stay."""
+        """If a handler raises, the same exception must remain."""
         plant(monkeypatch, crashes)
         conversation = two_tools()
         stopped = ToolAborted(effect_id=conversation.running("find"), at=conversation.now)
@@ -281,7 +281,7 @@ class TestMadeShorter:
         assert shortest[-1].effect_id == 2
 
     def test_what_breaks_nothing_stays_as_it_is(self) -> None:
-        """There is nothing to find."""
+        """A trace that breaks no law is not changed."""
         trace = tuple(two_tools().history.observations)
 
         assert shrink_trace(trace, pairs_calls_with_results) == trace

@@ -1,4 +1,5 @@
-"""The doubles of a model, as a host's own tests meet them: what they answer, and what they say when they cannot."""
+"""The doubles of a model, as a host's own tests use them: what they answer, and what they say when they have no
+answer."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ RULES = presets.explicit_response().replace(summarize=True)
 
 
 async def say(text: str, llm: ScriptedLlm, database: Path, policy: Policy = RULES) -> Conversation:
-    """A conversation with that model, in which this was said."""
+    """Send this text in a new conversation with that model."""
     async with Engine.open(database, model=llm, tools=TOOLS, policy=policy) as engine:
         conversation = await engine.create()
         await conversation.send(text)
@@ -41,12 +42,12 @@ class TestWhatARequestIsFor:
         llm.assert_finished()
 
     def test_a_request_of_ones_own_is_the_conversation_s(self) -> None:
-        """Nobody has to say so."""
+        """`converse` is the default."""
         assert ModelRequest("m", ({"role": "user", "content": "Hi"},)).purpose == "converse"
 
 
 class TestAScriptThatHasRunOut:
-    """P33: who looks for the request that was forgotten is told which it was."""
+    """P33: the error says which request the script has no answer for."""
 
     @pytest.mark.parametrize(
         ("script", "sentence"),
@@ -58,7 +59,7 @@ class TestAScriptThatHasRunOut:
         ids=["work", "check", "summary"],
     )
     async def test_it_says_what_was_asked_for(self, script: list[object], sentence: str, database: Path) -> None:
-        """The number counts all requests from 1."""
+        """Requests are counted from 1."""
         llm = ScriptedLlm(script)  # type: ignore[arg-type]
 
         await say("Read me my note.", llm, database)
@@ -68,7 +69,7 @@ class TestAScriptThatHasRunOut:
         assert str(failed.value).startswith(sentence)
 
     async def test_the_turn_says_so_too(self, database: Path) -> None:
-        """The sentence is the failure of the turn, so a test that prints the turn shows it."""
+        """The error is the failure of the turn, so a test that prints the turn shows it."""
         conversation = await say("Hi", llm := ScriptedLlm([]), database, Policy())
 
         assert conversation.state.type == "failed"
@@ -78,7 +79,7 @@ class TestAScriptThatHasRunOut:
         assert len(llm.requests) == 1
 
     async def test_answers_that_are_left_are_told(self, database: Path) -> None:
-        """The other way round: nobody asked for these."""
+        """`assert_finished` reports answers that were not requested."""
         await say("Hi", llm := ScriptedLlm(["Hello.", "And?"]), database, Policy())
 
         with pytest.raises(AssertionError, match="1 answers of the script were never asked for"):
@@ -89,7 +90,7 @@ class TestAnswers:
     """`calls` and `verdict`."""
 
     def test_calls_are_one_answer(self) -> None:
-        """All of them in one response, in order, beside the text."""
+        """The calls are in one response, in order, with the text."""
         answer = calls(call("find_table", party=2), call("find_taxi"), text="One moment.")
 
         assert [(made.name, made.arguments) for made in answer.tool_calls] == [
@@ -107,19 +108,19 @@ class TestAnswers:
         ],
     )
     def test_a_verdict_is_read_as_it_was_given(self, given: object, read: Verdict) -> None:
-        """S11: what the kit writes is what the check reads."""
+        """S11: the verifier reads what `verdict` writes."""
         assert read_verdict(getattr(given, "content", "")) == read
 
     def test_a_verdict_is_no_more_than_a_text(self) -> None:
-        """So it can stand wherever a model answers."""
+        """So it can be used wherever a model answers."""
         assert verdict(True) == reply('{"passed": true, "reason": "", "missing": []}')
 
 
 class TestWithoutHypothesis:
-    """The extra `testing` is needed for what makes conversations up, and for nothing else."""
+    """The extra `testing` is needed only for what generates conversations."""
 
     def test_it_is_told_by_its_extra(self, tmp_path: Path) -> None:
-        """P33: each name of the kit can be had, or says in a sentence what to install."""
+        """P33: each name of the kit can be imported, or says in a sentence what to install."""
         program = """
 import sys
 sys.modules["hypothesis"] = None

@@ -1,4 +1,4 @@
-"""The page about the machine answers for every state and every event."""
+"""The page about the machine has an answer for every state and every event."""
 
 import re
 from functools import cache
@@ -17,18 +17,18 @@ from ...support.table_reading import JUNCTIONS, PAIRS, entries, guard, name, pai
 
 @cache
 def page() -> str:
-    """The page around a picture that is not there."""
+    """The page around an empty diagram."""
     return markdown("")
 
 
 def section(title: str) -> str:
-    """What stands below a heading."""
+    """The text below a heading."""
     return page().split(f"\n### {title}\n")[1].split("\n#")[0]
 
 
 @cache
 def cells(title: str) -> dict[str, list[tuple[str, str]]]:
-    """What the table of a section says, by event: what comes of it, and in words."""
+    """The table of a section, by event: outcome and description."""
     found: dict[str, list[tuple[str, str]]] = {}
     events: list[str] = []
     for line in re.findall(r"^\| (?!event|---)(.*) \|$", section(title), flags=re.MULTILINE):
@@ -41,7 +41,8 @@ def cells(title: str) -> dict[str, list[tuple[str, str]]]:
 
 
 def answered(state: type[State], event: type[Event]) -> list[tuple[str, str]]:
-    """What a reader finds about a pair: in the state's own table, in that of any busy state, or that it is ignored."""
+    """What a reader finds about a state and an event: in the state's table, in the table of all busy states, or that
+    the event is ignored."""
     own, text = cells(state.__name__), section(state.__name__)
     alike = re.search(r"^As \[any busy state\]\(#any-busy-state\): (.+)\.$", text, flags=re.MULTILINE)
     if event.__name__ in own:
@@ -54,7 +55,7 @@ def answered(state: type[State], event: type[Event]) -> list[tuple[str, str]]:
 
 
 def outcome(entry: Entry) -> str:
-    """What the page must say about one entry, apart from its guard."""
+    """What the page must say about an entry, apart from its guard."""
     match entry:
         case Row():
             return "stays" if entry.to is SAME else f"→ {name(entry.to)}"
@@ -68,7 +69,7 @@ class TestPage:
     """`markdown()`."""
 
     def test_it_shows_the_full_picture(self) -> None:
-        """The page holds the picture that it is given."""
+        """The page contains the diagram that it is given."""
         assert "```mermaid\nflowchart LR\n```\n" in markdown("flowchart LR\n")
 
     @pytest.mark.parametrize(("state", "event"), PAIRS, ids=pair_name)
@@ -81,7 +82,7 @@ class TestPage:
 
     @pytest.mark.parametrize(("state", "event"), PAIRS, ids=pair_name)
     def test_every_row_is_told_in_words(self, state: type[State], event: type[Event]) -> None:
-        """Beside each row stands the first sentence of what its handler says about itself."""
+        """Each row shows the first sentence of its handler's docstring."""
         for entry, (_, words) in zip(entries(state, event), answered(state, event), strict=False):
             handler = entry.then if isinstance(entry, Row) else None
 
@@ -90,7 +91,7 @@ class TestPage:
 
     @pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.__name__)
     def test_every_event_is_explained(self, event: type[Event]) -> None:
-        """Each event has a sentence, below the kind that it is of."""
+        """Each event has a sentence, below its family."""
         kind = "Requests" if event in REQUESTS else "Reports" if event in REPORTS else "Answers"
         explained = page().split(f"**{kind}**")[1].split("\n\n")[1]
 
@@ -98,14 +99,14 @@ class TestPage:
 
     @pytest.mark.parametrize("junction", JUNCTIONS, ids=lambda junction: junction.name)
     def test_every_junction_lists_its_branches(self, junction: Junction) -> None:
-        """Below the name of a junction stand its branches, in the order in which they are asked."""
+        """Below the name of a junction are its branches, in the order in which they are tried."""
         branches = re.findall(r"^- (?:(\[\w+\]) )?→ \[(\w+)\]", section(junction.name), flags=re.MULTILINE)
 
         siblings = len(junction.branches)
         assert branches == [(guard(branch, siblings), name(branch.to)) for branch in junction.branches]
 
     def test_every_name_in_brackets_is_explained(self) -> None:
-        """Each guard that the page names, and each reason that it sends the reader to, has a sentence."""
+        """Each guard and each reason that the page names has a sentence."""
         named = set(re.findall(r"\[(\w+)\](?!\()", page())) - {"else"} | set(re.findall(r"see `(\w+)`", page()))
 
         explained = re.findall(r"^- `(\w+)`: [A-Z].*\.$", page().split("## Guards and reasons")[1], flags=re.MULTILINE)
@@ -113,11 +114,11 @@ class TestPage:
         assert sorted(explained) == sorted(named)
 
     def test_every_link_leads_to_a_heading(self) -> None:
-        """Whoever follows a name comes to its section."""
+        """Each link within the page leads to a section."""
         headings = {title.lower().replace(" ", "-") for title in re.findall(r"^#+ (.+)$", page(), flags=re.MULTILINE)}
 
         assert set(re.findall(r"\]\(#([^)]+)\)", page())) <= headings
 
     def test_the_page_in_the_tree_is_fresh(self) -> None:
-        """`docs/machine.md` is what the table gives."""
+        """`docs/machine.md` is what is generated from the table."""
         assert (ROOT / "docs" / "machine.md").read_text(encoding="utf-8") == markdown(mermaid()), "run `make docs`"

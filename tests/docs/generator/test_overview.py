@@ -1,4 +1,4 @@
-"""The picture for newcomers shows only ways that the machine can take."""
+"""The diagram for newcomers shows only transitions that the machine can make."""
 
 import re
 
@@ -12,18 +12,18 @@ from ...support.table_reading import BUSY, TABLE, WAITING_FOR_A_PERSON, name
 
 
 def roads() -> list[tuple[str, str, str, list[str]]]:
-    """Where from, how drawn, where to, and the names on it."""
+    """The arrows: source, style, target, and the events on it."""
     found = re.findall(r"^ {4}(\w+) (<?-->)(?:\|(.+)\|)? (\w+)$", overview(), flags=re.MULTILINE)
     return [(source, line, target, label.split("<br>") if label else []) for source, line, label, target in found]
 
 
 def stops(edge: Edge) -> list[str]:
-    """The nodes that a way through the machine passes, its first state included."""
+    """The nodes that an edge of the machine passes, its source included."""
     return [edge.source.__name__, *(name(step.to) for step in (edge.row, *edge.branches) if step.to is not SAME)]
 
 
 def events_between(source: str, target: str) -> set[str]:
-    """The events on which the machine can come from one node to another without a rest between them."""
+    """The events on which the machine can come from one node to another without a state in between."""
     found = set()
     for edge in edges(MACHINE):
         passed = stops(edge)
@@ -37,7 +37,7 @@ class TestOverview:
     """`overview()`: the picture for newcomers."""
 
     def test_every_state_is_shown(self) -> None:
-        """Every state is one box, something leads to it, and something leads on, except from the end."""
+        """Every state is one box with an arrow to it and, except for the last, an arrow from it."""
         named = re.findall(r"^ {4}(\w+)\(\[\1\]\)(?::::person)?$", overview(), flags=re.MULTILINE)
         both = [(target, source) for source, line, target, _ in roads() if line == "<-->"]
         steps = {(source, target) for source, _, target, _ in roads()} | set(both)
@@ -47,7 +47,7 @@ class TestOverview:
         assert set(named) - {source for source, _ in steps} == {Closed.__name__}
 
     def test_every_arrow_is_a_way_of_the_machine(self) -> None:
-        """On every event that an arrow names, the machine can go from its one end to its other."""
+        """On each event that an arrow names, the machine can go from one end to the other."""
         for source, line, target, label in roads():
             there, back = events_between(source, target), events_between(target, source)
             possible = there | back if line == "<-->" else there
@@ -57,19 +57,19 @@ class TestOverview:
             assert set(label) - {"…"} <= possible, (source, target)
 
     def test_it_says_nothing_of_guards_and_crashes(self) -> None:
-        """Arrows are labelled with events, and not with reports."""
+        """Arrows name events, and no reports."""
         names = {one for *_, label in roads() for one in label}
 
         assert names <= {event.__name__ for event in EVENTS if event not in REPORTS} | {"…"}
 
     def test_what_busy_states_share_is_drawn_once(self) -> None:
-        """A cancel leads on from any busy state, and is drawn nowhere else."""
+        """A cancel is possible in every busy state, so it is drawn once."""
         cancelled = [(source, target) for source, _, target, label in roads() if "UserCancel" in label]
 
         assert cancelled == [("AnyBusyState", "Cancelling")]
 
     def test_the_words_beside_it_hold(self) -> None:
-        """All states but three are busy, and what `Idle` takes `Failed` takes too, though it is not drawn there."""
+        """All states but three are busy, and `Failed` takes whatever `Idle` takes, though it is not drawn there."""
         leading = {
             state: {(row.event, name(row.to)) for row in TABLE[state] if isinstance(row, Row) and row.to is not SAME}
             for state in (Idle, Failed)
@@ -79,9 +79,9 @@ class TestOverview:
         assert leading[Idle] < leading[Failed]
 
     def test_the_states_in_which_a_person_can_act_are_marked(self) -> None:
-        """Where a person can move it on, the overview is yellow."""
+        """States in which a person can act are yellow."""
         assert set(re.findall(r"^ {4}(\w+)\(.*:::person$", overview(), flags=re.MULTILINE)) == WAITING_FOR_A_PERSON
 
     def test_it_fits_a_newcomer(self) -> None:
-        """It is small enough to be taken in: not many more arrows than states."""
+        """It has few more arrows than states."""
         assert len(roads()) <= 2 * len(STATES)

@@ -1,4 +1,4 @@
-"""The tables of rules and presets in docs/host.md say what the code says."""
+"""The tables of rules and presets in docs/host.md are those of the code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KINDS = {
 
 
 def written(value: object) -> str:
-    """How a default stands in the table."""
+    """A default as it is written in the table."""
     if isinstance(value, tuple) and value:
         return '`(ModelSpec(name="default"),)`'
     if isinstance(value, Value):
@@ -40,11 +40,11 @@ class TestTheTablesOfRules:
     """The two tables that `docs/generator/rules_page.py` writes into docs/host.md."""
 
     def test_the_page_in_the_tree_is_fresh(self) -> None:
-        """What is made in docs/host.md is what the code gives."""
+        """The tables in docs/host.md are what is generated from the code."""
         assert main(["--check", str(PAGE.path)]) == 0, "run `make docs`"
 
     def test_every_rule_says_what_it_means(self) -> None:
-        """Each field of the rules has a row, and in it a sentence and its default."""
+        """Each field of the policy has a row with a sentence and its default."""
         rows = table(PAGE.text, "rule")
 
         for prefix, kind in KINDS.items():
@@ -55,7 +55,7 @@ class TestTheTablesOfRules:
         assert rows == {}
 
     def test_a_preset_is_made_of_the_rules_that_stand_beside_it(self) -> None:
-        """Whoever writes down what the table says has the same rules as the preset."""
+        """A policy with the rules in the table equals the preset."""
         names = {**vars(turnwise_policy), "Texts": Texts}
         for name, (_, changed) in table(PAGE.section("Rules"), "preset").items():
             rules = ", ".join(re.findall(r"`([^`]+)`", changed))
@@ -63,7 +63,7 @@ class TestTheTablesOfRules:
             assert eval(f"Policy({rules})", names) == eval(f"presets.{name}", {"presets": presets})
 
     def test_what_stands_around_a_table_stays(self, tmp_path: Path) -> None:
-        """Writing a page again changes what is made, and nothing else, also where the table ends the page."""
+        """Generating a table again changes nothing else on the page, even if the table ends it."""
         page = tmp_path / "page.md"
         page.write_text(f"Before.\n\n{PRESETS}\n| old |\n\nBetween.\n\n{RULES}\n| old |\n", encoding="utf-8")
 
