@@ -1,4 +1,4 @@
-"""The page about extending turnwise tells the truth: its programs run, and its changes of the machine work as it says."""
+"""The page about extending turnwise: its programs run, and its changes of the machine work."""
 
 from __future__ import annotations
 

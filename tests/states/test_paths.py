@@ -1,4 +1,4 @@
-"""The way that an event takes through the table: its entry, and the branches behind it, are those that a step takes."""
+"""The way that an event takes through the table: `entry_for` and `branches_for` name the rows that a step takes."""
 
 from datetime import timedelta
 
@@ -32,7 +32,7 @@ MESSAGE = UserMessage(event_id="1", at=NOON, text="Hello")
 
 
 def told(moment: Moment) -> Conversation:
-    """A conversation in which this came to pass, and then a message, a cancel and a close."""
+    """A conversation to which this happened, and then a message, a cancel and a close."""
     conversation = moment()
     for happens in (conversation.says, conversation.cancels, conversation.closes):
         try:
@@ -43,40 +43,40 @@ def told(moment: Moment) -> Conversation:
 
 
 def edges_behind(row: Row, state: State) -> list[Edge]:
-    """The ways that begin with this row of this state."""
+    """The edges that begin with this row of this state."""
     return [edge for edge in EDGES if edge.row is row and edge.source is type(state)]
 
 
 class TestTheEntry:
-    """`entry_for`: what of the table an event meets."""
+    """`entry_for` returns the entry of the table that an event takes."""
 
     def test_a_request_that_is_taken_meets_a_row(self) -> None:
-        """The row of the state in which it happens."""
+        """A request that is taken takes a row of the current state."""
         entry = entry_for(Idle(), MESSAGE, Context())
 
         assert isinstance(entry, Row)
         assert entry in TABLE[Idle] and entry.event is UserMessage
 
     def test_a_refusal_is_an_entry(self) -> None:
-        """It says why."""
+        """A refused request takes a refusal, which holds the reason."""
         entry = entry_for(Closed(), MESSAGE, Context())
 
         assert isinstance(entry, Refusal)
         assert entry in TABLE[Closed]
 
     def test_what_does_nothing_is_an_entry(self) -> None:
-        """A cancel where everything is over."""
+        """A cancel of a closed conversation takes a no-op."""
         assert isinstance(entry_for(Closed(), UserCancel(event_id="1", at=NOON), Context()), NoOp)
 
     def test_an_answer_that_nobody_waits_for_meets_nothing(self) -> None:
-        """Neither where nothing is in flight, nor where something else is."""
+        """An answer takes no entry if nothing is in flight, or only another effect."""
         late = LlmFailed(effect_id=99, at=NOON, kind="timeout", sentence="Too late.")
 
         assert entry_for(Idle(), late, Context()) is None
         assert entry_for(requesting().state, late, Context()) is None
 
     def test_the_guards_of_the_entries_see_state_event_and_context(self) -> None:
-        """The same cancel does nothing, or stops the turn, by the turn that it names."""
+        """The same cancel takes a no-op or a row, depending on the turn that it names."""
         state = executing().state
 
         early, now = (entry_for(state, UserCancel(event_id="1", at=NOON, turn=turn), Context()) for turn in (0, 1))
@@ -85,22 +85,22 @@ class TestTheEntry:
 
 
 class TestTheBranches:
-    """`branches_for`: which way is taken behind the entry."""
+    """`branches_for` returns the branches that an event takes behind its row."""
 
     @pytest.mark.parametrize("happens", [MESSAGE, UserCancel(event_id="1", at=NOON)])
     def test_what_takes_no_row_takes_no_branches(self, happens: Event) -> None:
-        """A refusal, and what does nothing."""
+        """A refusal and a no-op have no branches."""
         assert branches_for(Closed(), happens, Context()) == ()
 
     def test_what_is_ignored_takes_no_branches(self) -> None:
-        """An answer that nobody waits for."""
+        """An answer that nobody waits for has no branches."""
         late = LlmFailed(effect_id=99, at=NOON, kind="timeout", sentence="Too late.")
 
         assert branches_for(requesting().state, late, Context()) == ()
 
     @pytest.mark.parametrize(("seconds", "end"), [(1, LlmRequesting), (60, Idle)])
     def test_the_guards_of_the_branches_see_the_event(self, seconds: int, end: type[State]) -> None:
-        """The same result asks the model again, or ends the turn, by the moment at which it comes."""
+        """The same result leads to the model or to the end of the turn, depending on the time of the event."""
         conversation = Conversation(limits=Limits(seconds=60))
         conversation.says()
         conversation.model_calls("a")
@@ -114,8 +114,8 @@ class TestTheBranches:
 
 @pytest.mark.parametrize("moment", IN_TURN, ids=lambda moment: moment.__name__)
 def test_entry_and_branches_are_those_of_the_step(moment: Moment) -> None:
-    """Wherever a conversation was: refused, ignored, or from junction to junction to where the step rests, along the
-    one way that the library's machine knows for it."""
+    """In every conversation, an event that is refused or ignored takes no branches, and any other takes the one edge of
+    the library's machine that ends in the state of the step."""
     for seen in told(moment).history.observations[1:]:
         entry = entry_for(seen.before, seen.event, seen.context)
         branches = branches_for(seen.before, seen.event, seen.context)

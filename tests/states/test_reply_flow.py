@@ -1,4 +1,5 @@
-"""The reply flow in pure form: a profile, a recall, eight requests, and a reply whatever fails. No engine, no store."""
+"""The rules of the reply flow, without an engine: a profile, a search in older conversations, eight requests, and a
+reply to every failure."""
 
 from datetime import timedelta
 from typing import Any
@@ -46,19 +47,19 @@ SECRETIVE = Profile(name="secretive", recall=False)
 
 
 def routed(**rules: Any) -> Flow:
-    """The reply flow with two profiles to choose from."""
+    """A reply flow with two profiles to choose from."""
     return Flow(reply_flow(), **{"profiles": (COOK, GUIDE), **rules})
 
 
 def begun(**rules: Any) -> Flow:
-    """The reply flow in its first model request."""
+    """A reply flow in its first model request."""
     flow = Flow(reply_flow(), **rules)
     flow.begins("How is the weather?")
     return flow
 
 
 def worked(**rules: Any) -> Flow:
-    """The reply flow after a tool has given its result."""
+    """A reply flow after a tool has given its result."""
     flow = begun(**rules)
     flow.model_calls("search")
     flow.tool_ends("search", "18 degrees")
@@ -66,16 +67,16 @@ def worked(**rules: Any) -> Flow:
 
 
 def search(call_id: str, arguments: str = '{"query": "weather"}', **facts: Any) -> ToolCall:
-    """A call of a search under an id of its own."""
+    """A search call with an id of its own."""
     return call("search", call_id=call_id, arguments=arguments, **facts)
 
 
 class TestTheProfile:
-    """J2: the router chooses, or the first profile holds."""
+    """J2: the router chooses the profile, or the first profile holds."""
 
     @pytest.mark.parametrize(("chosen", "profile"), [("guide", "guide"), ("cook", "cook")])
     def test_the_turn_goes_on_with_the_profile_that_is_chosen(self, chosen: str, profile: str) -> None:
-        """J2: a valid name → that profile."""
+        """J2: a profile that the policy knows is used by the turn."""
         flow = routed()
         flow.says()
         assert flow.wanted() == [PersistMessage, SelectProfile]
@@ -87,7 +88,7 @@ class TestTheProfile:
 
     @pytest.mark.parametrize("chosen", ["nobody", "", "GUIDE", " guide"])
     def test_an_unknown_name_means_the_first_profile(self, chosen: str) -> None:
-        """J2: an unknown name → the fallback profile; the turn goes on."""
+        """J2: a name that the policy does not know stands for the first profile, and the turn goes on."""
         flow = routed()
 
         flow.begins(profile=chosen)
@@ -96,7 +97,7 @@ class TestTheProfile:
 
     @pytest.mark.parametrize("kind", ["timeout", "internal", "authentication"])
     def test_without_a_router_that_answers_the_first_profile_holds(self, kind: str) -> None:
-        """J2: the router raises or times out → the fallback profile; the turn goes on."""
+        """J2: if the router fails or times out, the first profile holds, and the turn goes on."""
         flow = routed()
         flow.says()
 
@@ -115,7 +116,7 @@ class TestTheProfile:
         ],
     )
     def test_where_there_is_no_choice_nobody_is_asked(self, rules: dict[str, Any], profile: str) -> None:
-        """J2: one profile, or no routing → no router call."""
+        """J2: with one profile, or without routing, the router is not asked."""
         flow = Flow(reply_flow(), **rules)
 
         flow.says()
@@ -124,7 +125,7 @@ class TestTheProfile:
         assert flow.rests_in(MemoryRecalling).turn.profile == profile
 
     def test_each_turn_chooses_anew(self) -> None:
-        """The profile of one turn is not that of the next, which begins with the first one again."""
+        """The next turn begins with the first profile again, whatever this one chose."""
         flow = routed()
         flow.begins(profile="guide")
         flow.model_says("This way.")
@@ -134,7 +135,7 @@ class TestTheProfile:
         assert flow.rests_in(ProfileSelecting).turn.profile == "cook"
 
     def test_what_the_router_cost_counts(self) -> None:
-        """The cost of a turn is that of all it asked for."""
+        """The cost of the router is part of the cost of the turn."""
         cost = Usage(input_tokens=5, output_tokens=1)
         flow = routed()
         flow.says()
@@ -146,7 +147,7 @@ class TestTheProfile:
         assert flow.ended.usage == cost + cost + cost
 
     def test_a_cancel_after_the_router_failed_ends_the_turn(self) -> None:
-        """J2, P8: what is in flight is stopped, and what comes late changes nothing."""
+        """J2, P8: a cancel aborts the model request that follows, and a late answer changes nothing."""
         flow = routed()
         flow.says()
         router = flow.flying(SelectProfile)
@@ -161,7 +162,7 @@ class TestTheProfile:
         assert flow.happens(ProfileSelected, effect_id=router, profile="guide").ignored
 
     def test_a_cancel_stops_the_router(self) -> None:
-        """P8 for the router: nothing of the turn is left."""
+        """P8: a cancel aborts the router, and the turn ends."""
         flow = routed()
         flow.says()
 
@@ -173,10 +174,12 @@ class TestTheProfile:
 
 
 class TestMemory:
-    """J3, J4: what of the past belongs to the turn is looked for, and the turn goes on without."""
+    """J3, J4: the turn looks for what belongs to it in older conversations, and goes on without it if nothing is
+    found."""
 
     def test_what_was_found_belongs_to_every_request_of_the_turn(self) -> None:
-        """J4, J5: the answer that holds the block is named by each request, and by none of the next turn."""
+        """J4, J5: every request of the turn refers to the answer that holds the block, and no request of the next turn
+        does."""
         flow = Flow(reply_flow())
         flow.begins(block="You like sushi.")
         flow.model_calls("search")
@@ -190,7 +193,7 @@ class TestMemory:
         assert memories == [["You like sushi."], ["You like sushi."], []]
 
     def test_the_search_knows_the_profile_and_how_far_back_to_look(self) -> None:
-        """J3, J4: the effect says for which profile, whether to search, and how many seconds back."""
+        """J3, J4: the effect holds the profile, whether to search, and how many seconds to look back."""
         flow = routed()
         flow.says()
         flow.router_chooses("guide")
@@ -202,7 +205,7 @@ class TestMemory:
 
     @pytest.mark.parametrize("kind", ["timeout", "internal"])
     def test_without_a_recall_the_turn_goes_on(self, kind: str) -> None:
-        """J4: the extraction fails → no block, the turn goes on."""
+        """J4: if the search fails, the turn goes on without a block."""
         flow = Flow(reply_flow())
         flow.says()
 
@@ -212,7 +215,8 @@ class TestMemory:
         assert flow.requests()[-1].memory is None
 
     def test_a_profile_that_may_not_recall_only_looks_back_some_minutes(self) -> None:
-        """J4: not allowed for the profile → nothing is searched; J3: recent dialogue belongs to it all the same."""
+        """J3, J4: for a profile that may not recall nothing is searched, but the dialogue of the last minutes is still
+        fetched."""
         flow = routed(profiles=(COOK, SECRETIVE))
         flow.says()
         flow.router_chooses("secretive")
@@ -223,7 +227,8 @@ class TestMemory:
         assert (recall.search, recall.recent) == (False, 300.0)
 
     def test_where_nothing_is_to_be_found_nothing_is_looked_for(self) -> None:
-        """J4: a profile that may not recall, in a conversation that knows its whole past → no search at all."""
+        """J4: for a profile that may not recall, in a conversation whose requests hold its whole history, no search is
+        made."""
         flow = routed(profiles=(COOK, SECRETIVE), dialogue="transcript")
         flow.says()
 
@@ -232,7 +237,7 @@ class TestMemory:
         flow.rests_in(LlmRequesting)
 
     def test_a_profile_that_may_recall_searches(self) -> None:
-        """J4: the same rules, the other profile."""
+        """J4: under the same rules, a profile that may recall searches."""
         flow = routed(profiles=(COOK, SECRETIVE), dialogue="transcript")
         flow.says()
 
@@ -243,7 +248,7 @@ class TestMemory:
         assert (recall.search, recall.recent) == (True, None)
 
     def test_each_request_says_when_it_is_made(self) -> None:
-        """J6: fresh context tells the moment of the request, so each request has its own."""
+        """J6: each request holds its own time, for fresh context."""
         flow = begun()
         first = flow.now
         flow.model_calls("search")
@@ -255,7 +260,8 @@ class TestMemory:
         assert flow.now > first + timedelta(minutes=5)
 
     def test_the_last_minutes_are_never_condensed(self) -> None:
-        """J3: a window that is full, or that the model says is full, condenses nothing where little is sent anyhow."""
+        """J3: where a request holds the last minutes only, a full window does not lead to a compaction, even if the
+        model reports it."""
         window = 100
         flow = begun(models=(ModelSpec(name="only", window=window),), on_failure="fail")
         full = Usage(input_tokens=window)
@@ -273,10 +279,11 @@ class TestMemory:
 
 
 class TestResults:
-    """J7, J9: every call of a response is answered."""
+    """J7, J9: every call of a response has a result."""
 
     def test_results_and_errors_are_written_in_the_common_shape(self) -> None:
-        """J7: `{role: "tool", tool_call_id, content}`, errors as "Error: <message>", every call answered."""
+        """J7: each result is a message `{role: "tool", tool_call_id, content}`, an error is "Error: <message>", and no
+        call is left without one."""
         flow = begun(parallel=3)
         flow.model_calls("a", call("b", fault="There is no tool called b."), "c")
         flow.tool_breaks("c", "It took too long.")
@@ -294,7 +301,7 @@ class TestResults:
         ]
 
     def test_a_tool_outside_the_profile_does_not_run(self) -> None:
-        """J9: a fault like any other: an error result, not run, and the turn goes on."""
+        """J9: a call of a tool outside the profile does not run and gets an error result, and the turn goes on."""
         fault = "shell is not available here"
         flow = begun()
 
@@ -307,10 +314,10 @@ class TestResults:
 
 
 class TestRepeats:
-    """J8: a call that was made before is not made again."""
+    """J8: a call that was made before does not run again."""
 
     def after(self, *arguments: str, window: int = 3) -> Flow:
-        """A flow in which the model has searched with these arguments, request by request."""
+        """A flow in which the model has searched with these arguments, one request after the other."""
         flow = begun(repeats=Repeats(window=window))
         for number, written in enumerate(arguments):
             flow.model_calls(search(f"earlier {number}", written))
@@ -331,7 +338,8 @@ class TestRepeats:
         ],
     )
     def test_the_same_call_is_not_run_again(self, earlier: str, later: str) -> None:
-        """J8: same name and same arguments, key order aside → not run, and the result says to reuse the earlier one."""
+        """J8: a call with the same name and the same arguments, in any order of keys, does not run; its result says to
+        reuse the earlier one."""
         flow = self.after(earlier)
 
         flow.model_calls(search("again", later))
@@ -354,7 +362,7 @@ class TestRepeats:
         ],
     )
     def test_other_arguments_run(self, earlier: str, later: str) -> None:
-        """J8: other arguments → run."""
+        """J8: a call with other arguments runs."""
         flow = self.after(earlier)
 
         flow.model_calls(search("again", later))
@@ -362,7 +370,7 @@ class TestRepeats:
         assert flow.tools() == ["search"]
 
     def test_another_tool_with_the_same_arguments_runs(self) -> None:
-        """J8: the name belongs to the call."""
+        """J8: a call of another tool with the same arguments runs."""
         flow = self.after("{}")
 
         flow.model_calls(call("other", arguments="{}"))
@@ -370,14 +378,15 @@ class TestRepeats:
         assert flow.tools() == ["other"]
 
     def test_the_three_searches_of_the_seed_all_run(self) -> None:
-        """J8: three searches in a row, each for something else."""
+        """J8: three searches in a row, each for something else, all run."""
         flow = self.after('{"query": "comparison"}', '{"query": "price"}', '{"query": "reviews"}', window=8)
 
         assert list(flow.results().values()) == ["18 degrees"] * 3
 
     @pytest.mark.parametrize(("between", "runs"), [(0, False), (1, False), (2, True)])
     def test_a_call_is_remembered_over_so_many_requests(self, between: int, runs: bool) -> None:
-        """J8: within the last two requests of the turn; the one before those may be made again."""
+        """J8: with a window of two, a call is remembered over the last two requests of the turn; one made before them
+        runs again."""
         flow = self.after("{}", *(f'{{"n": {number}}}' for number in range(between)), window=2)
 
         flow.model_calls(search("again", "{}"))
@@ -385,7 +394,7 @@ class TestRepeats:
         assert (flow.tools() == ["search"]) == runs
 
     def test_a_request_without_calls_counts_among_them(self) -> None:
-        """J8: the last n requests of the turn, whatever came of them."""
+        """J8: the window counts requests, also those without calls."""
         flow = self.after("{}", window=1)
         flow.model_says("", thinking="What now?")
 
@@ -394,7 +403,7 @@ class TestRepeats:
         assert flow.tools() == ["search"]
 
     def test_a_repeat_that_did_not_run_is_no_call_to_remember(self) -> None:
-        """J8: the earlier result moves out of reach, and then the call runs."""
+        """J8: a repeated call does not extend the memory: when the first one leaves the window, the call runs."""
         flow = self.after("{}", window=2)
         for number in range(2):
             flow.model_calls(search(f"again {number}", "{}"))
@@ -404,7 +413,8 @@ class TestRepeats:
         assert flow.tools() == ["search"]
 
     def test_the_same_call_twice_in_one_response_runs_once(self) -> None:
-        """J8: the second gets its result at once, the first runs; both are answered, in order."""
+        """J8: of two equal calls in one response the first runs and the second has its result at once; both results
+        stand in order."""
         flow = begun()
 
         flow.model_calls(search("one"), search("two"), search("three", '{"query": "news"}'))
@@ -419,7 +429,7 @@ class TestRepeats:
 
     @pytest.mark.parametrize("acting", [asking, responding, talking, completing, mailing, spawning])
     def test_calls_that_act_always_run(self, acting: Any) -> None:
-        """J8, B10: what is said, asked or written twice is meant twice."""
+        """J8, B10: calls that speak, ask or write always run, since what is said twice is meant twice."""
         flow = begun()
         flow.model_calls(acting("act", call_id="one"))
         flow.tool_ends("one")
@@ -430,7 +440,7 @@ class TestRepeats:
         assert flow.tools() == ["act"]
 
     def test_a_faulty_call_keeps_its_fault(self) -> None:
-        """J8: what never ran has no earlier result to reuse."""
+        """J8: a repeated call with a fault gets the fault as its result, since there is no earlier result to reuse."""
         flow = begun()
         flow.model_calls(search("one", fault="query is missing"))
 
@@ -440,7 +450,7 @@ class TestRepeats:
         assert flow.tools() == ["search"]
 
     def test_a_new_turn_remembers_nothing(self) -> None:
-        """J8: of the turn; tomorrow the weather is another."""
+        """J8: calls are remembered within a turn; the same call in the next turn runs."""
         flow = self.after('{"query": "weather"}')
         flow.model_says("18 degrees.")
         flow.begins("And now?")
@@ -450,7 +460,7 @@ class TestRepeats:
         assert flow.tools() == ["search"]
 
     def test_without_a_window_every_call_runs(self) -> None:
-        """The rule is the reply flow's: elsewhere a repeated call is a call."""
+        """Under rules without a window a repeated call runs."""
         flow = Flow()
         flow.says()
         flow.model_calls(search("one"), search("two"))
@@ -460,7 +470,7 @@ class TestRepeats:
 
     @given(st.text(max_size=30), st.integers(1, 4))
     def test_whatever_is_written_as_arguments_is_known_again(self, arguments: str, window: int) -> None:
-        """J8: arguments that are no object, or no JSON, do not crash."""
+        """J8: arguments that are no object or no JSON are compared too, without an error."""
         flow = self.after(arguments, window=window)
 
         flow.model_calls(search("again", arguments))
@@ -469,10 +479,10 @@ class TestRepeats:
 
 
 class TestThinking:
-    """J10: a response that only thinks is not shown, and the turn goes on."""
+    """J10: a response that holds only thinking is not shown, and the turn goes on."""
 
     def test_a_thought_is_followed_up_and_never_shown(self) -> None:
-        """J10: not in the reply, not handed over; the next request is an ordinary one."""
+        """J10: the thinking is neither in the reply nor delivered, and the next request is an ordinary one."""
         flow = begun()
 
         flow.model_says("", thinking="I should look it up.")
@@ -486,7 +496,7 @@ class TestThinking:
         assert [request.nudge for request in flow.requests()] == [None] * 3
 
     def test_thoughts_and_calls_go_back_within_the_turn(self) -> None:
-        """J10: to the same model, in later requests of this turn, and in none of the next."""
+        """J10: thinking is sent back to the same model in later requests of the turn, and not in the next turn."""
         seal = {"type": "thinking", "thinking": "Look it up.", "signature": "c2VhbA=="}
         flow = begun(dialogue="transcript")
         flow.model_calls("search", thinking="Look it up.", opaque=(seal,), model="default")
@@ -503,7 +513,7 @@ class TestThinking:
         assert thoughts() == [None]
 
     def test_a_model_that_only_thinks_ends(self) -> None:
-        """J10, J11: asked once more it thinks again; that counts as saying nothing."""
+        """J10, J11: a model that only thinks a second time has said nothing, and the turn ends."""
         flow = begun()
 
         flow.model_says("", thinking="Hm.")
@@ -514,11 +524,12 @@ class TestThinking:
 
 
 class TestEmptyResponses:
-    """J11, J20: after tool results a silent model is asked in other words, and then the turn ends."""
+    """J11, J20: after tool results, an empty response leads to another request in other words, and then to the end of
+    the turn."""
 
     @pytest.mark.parametrize("content", ["", " \n", "TOOL search weather"])
     def test_an_empty_first_response_ends_with_no_reply(self, content: str) -> None:
-        """J11: empty on the first request without tools → ends with no reply."""
+        """J11: an empty response to the first request, before any tool, ends the turn without a reply."""
         flow = begun()
 
         flow.model_says(content)
@@ -529,7 +540,7 @@ class TestEmptyResponses:
         assert len(flow.requests()) == 1
 
     def test_after_results_the_fallback_prompt_is_given_once(self) -> None:
-        """J11: empty after tool results → the fallback prompt once; empty again → a defined ending."""
+        """J11: an empty response after tool results leads to the fallback prompt; a second one ends the turn."""
         flow = worked(plain_retry=0)
 
         flow.model_says("")
@@ -541,7 +552,7 @@ class TestEmptyResponses:
         assert len(flow.requests()) == 3
 
     def test_text_after_the_fallback_prompt_is_the_reply(self) -> None:
-        """J11: that is what it is for; the prompt itself is gone with its request."""
+        """J11: a text after the fallback prompt is the reply, and the prompt is not part of the dialogue."""
         flow = worked()
         flow.model_says("")
 
@@ -552,7 +563,7 @@ class TestEmptyResponses:
         assert TEXTS.fallback not in [message.text for message in flow.transcript]
 
     def test_so_many_empty_responses_in_a_row_come_first(self) -> None:
-        """J11: n in a row; until then the same request is made again."""
+        """J11: the fallback prompt follows n empty responses in a row; until then the same request is sent again."""
         flow = worked(empty=Empty(in_a_row=3))
 
         nudges = []
@@ -563,7 +574,7 @@ class TestEmptyResponses:
         assert nudges == [None, None, TEXTS.fallback]
 
     def test_calls_in_between_are_not_empty(self) -> None:
-        """J11: in a row: a response that calls tools begins the count anew."""
+        """J11: a response that calls tools resets the count of empty responses."""
         flow = worked(empty=Empty(in_a_row=2))
         flow.model_says("")
         flow.model_calls("look")
@@ -574,7 +585,7 @@ class TestEmptyResponses:
         assert flow.nudge() is None
 
     def test_after_calls_the_fallback_prompt_is_not_given_again(self) -> None:
-        """J11: once in a turn."""
+        """J11: the fallback prompt is given once in a turn."""
         flow = worked(plain_retry=0)
         flow.model_says("")
         flow.model_calls("look")
@@ -586,7 +597,7 @@ class TestEmptyResponses:
         flow.rests_in(Idle)
 
     def test_no_prompt_goes_beyond_the_limit(self) -> None:
-        """J11: never more than the limit."""
+        """J11: the fallback prompt is not given if no request is left."""
         flow = worked(limits=Limits(requests=2, last="plain"))
 
         flow.model_says("")
@@ -595,7 +606,8 @@ class TestEmptyResponses:
         assert len(flow.requests()) == 2
 
     def test_a_defined_ending_may_be_a_sentence(self) -> None:
-        """J11: by policy; the assistant's rules have one, the reply flow's none."""
+        """J11: the policy decides whether the turn ends with a sentence: the assistant's preset has one, the reply flow
+        has none."""
         flow = Flow()
         flow.says()
 
@@ -604,7 +616,7 @@ class TestEmptyResponses:
         assert flow.delivered() == [TEXTS.ending]
 
     def test_what_was_said_beside_a_call_is_no_reply(self) -> None:
-        """J20: nothing after the results → ends with no reply, though something was said on the way."""
+        """J20: a text beside an earlier call is no reply: the turn ends without one."""
         flow = begun()
         flow.model_calls("search", content="Let me look.")
         flow.tool_ends("search")
@@ -616,7 +628,8 @@ class TestEmptyResponses:
         assert flow.ended.final_content is None
 
     def test_the_plain_retry_comes_after_the_fallback_prompt(self) -> None:
-        """J20: no text after the fallback prompt → one plain request: no tools, system and user text only."""
+        """J20: an empty response to the fallback prompt leads to one plain request, with only the system prompt and the
+        user's text and without tools."""
         flow = worked()
         flow.model_says("")
 
@@ -627,7 +640,7 @@ class TestEmptyResponses:
 
     @pytest.mark.parametrize(("content", "reply"), [("It is sunny.", ["It is sunny."]), ("", []), ("TOOL x", [])])
     def test_the_plain_retry_is_the_last_word(self, content: str, reply: list[str]) -> None:
-        """J20: text → the reply; empty → ends with no reply."""
+        """J20: a text in response to the plain request is the reply; an empty response ends the turn without one."""
         flow = worked()
         flow.model_says("")
         flow.model_says("")
@@ -639,7 +652,7 @@ class TestEmptyResponses:
         assert len(flow.requests()) == 4
 
     def test_the_plain_retry_counts_against_the_limit(self) -> None:
-        """J20: counts against the limit."""
+        """J20: the plain request counts against the limit of requests."""
         flow = worked(limits=Limits(requests=3, last="plain"))
         flow.model_says("")
 
@@ -649,7 +662,8 @@ class TestEmptyResponses:
         assert [request.plain for request in flow.requests()] == [False, False, False]
 
     def test_a_call_in_answer_to_the_plain_request_is_a_call(self) -> None:
-        """J20: a model that calls although no tools are offered is not refused: what follows is ordinary again."""
+        """J20: a call in response to the plain request runs, although no tools were offered, and the turn goes on as
+        usual."""
         flow = worked()
         flow.model_says("")
         flow.model_says("")
@@ -662,10 +676,11 @@ class TestEmptyResponses:
 
 
 class TestTheLimit:
-    """J12: eight requests, exactly."""
+    """J12: a turn has exactly eight requests."""
 
     def test_eight_responses_that_only_call_are_eight_requests(self) -> None:
-        """J12: the eighth like the others; what it calls is not run; the stated ending; a valid history."""
+        """J12: the eighth request is like the others; the calls in its response do not run, the turn ends with the
+        stated text, and the history is valid."""
         flow = begun()
 
         for number in range(1, 9):
@@ -682,7 +697,7 @@ class TestTheLimit:
         assert flow.roles() == ["user", *["assistant", "tool"] * 8, "assistant"]
 
     def test_the_next_turn_has_eight_requests_again(self) -> None:
-        """J12, P34: counted anew with every message."""
+        """J12, P34: the requests are counted anew with every message."""
         flow = begun(limits=Limits(requests=1, last="plain"))
         flow.model_calls("search")
 
@@ -692,7 +707,7 @@ class TestTheLimit:
         assert flow.delivered() == [TEXTS.limit, "Sunny."]
 
     def test_the_eighth_may_answer(self) -> None:
-        """J12: it is a request like the others."""
+        """J12: a text in response to the eighth request is the reply."""
         flow = begun(limits=Limits(requests=2, last="plain"))
         flow.model_calls("search")
         flow.tool_ends("search")
@@ -702,7 +717,7 @@ class TestTheLimit:
         assert (flow.ended.status, flow.delivered()) == ("completed", ["Sunny."])
 
     def test_with_answer_now_the_last_request_goes_without_tools(self) -> None:
-        """J12: `last="answer_now"`."""
+        """J12: with `last="answer_now"` the last request is sent without tools."""
         flow = begun(limits=Limits(requests=2, last="answer_now"))
         flow.model_calls("search")
 
@@ -711,7 +726,7 @@ class TestTheLimit:
         assert [request.tool_choice for request in flow.requests()] == ["auto", "none"]
 
     def test_a_call_that_is_repeated_is_a_request_all_the_same(self) -> None:
-        """J8, J12: a model that repeats one call comes to the limit like any other."""
+        """J8, J12: a model that repeats one call reaches the limit like any other."""
         flow = begun()
         flow.model_calls(search("call 1"))
         flow.tool_ends("call 1")
@@ -725,7 +740,7 @@ class TestTheLimit:
 
 
 class TestTheMarker:
-    """J13: lines of the model's tool protocol are not for people."""
+    """J13: lines of the model's tool protocol are removed from the text for people."""
 
     @pytest.mark.parametrize(
         ("content", "reply"),
@@ -743,25 +758,26 @@ class TestTheMarker:
         ],
     )
     def test_a_line_that_begins_with_the_marker_is_removed(self, content: str, reply: str) -> None:
-        """J13: lines that begin with it go; a marker mid-sentence stays, and so does a longer word."""
+        """J13: a line that begins with the marker is removed; a marker within a line stays, and so does a longer
+        word."""
         assert text_of_reply(content, reply_flow()) == reply
 
     def test_a_marker_may_be_a_sign(self) -> None:
-        """A marker that ends in no letter stands before anything."""
+        """A marker that does not end in a letter may be followed by anything."""
         assert text_of_reply("@@search\n@@ look\n@ home", Policy(marker="@@")) == "@ home"
         assert text_of_reply("TOOL: a\nTOOL:b\nTOOL c", Policy(marker="TOOL:")) == "TOOL c"
 
     def test_a_marker_may_be_one_letter(self) -> None:
-        """J13: it is a word like any other, so a longer one stays."""
+        """J13: a marker of one letter is a word too: a longer word that begins with it stays."""
         assert text_of_reply("T: search\nToday", Policy(marker="T")) == "Today"
 
     @given(st.text())
     def test_without_a_marker_nothing_is_removed(self, content: str) -> None:
-        """J13: the rule is the reply flow's."""
+        """J13: without a marker the text stays as it is."""
         assert text_of_reply(content, Policy()) == content
 
     def test_a_reply_of_markers_alone_is_no_reply(self) -> None:
-        """J13: if nothing remains → the fallback."""
+        """J13: a text of which nothing is left is an empty response."""
         flow = worked()
 
         flow.model_says("TOOL: search\nTOOL: search again")
@@ -769,7 +785,7 @@ class TestTheMarker:
         assert flow.nudge() == TEXTS.fallback
 
     def test_a_reply_with_markers_ends_the_turn(self) -> None:
-        """J13: what remains is the reply."""
+        """J13: what is left of the text is the reply."""
         flow = worked()
 
         flow.model_says("TOOL: search\nIt is sunny.")
@@ -779,10 +795,10 @@ class TestTheMarker:
 
 
 class TestFailures:
-    """J16: a defined end, whatever fails."""
+    """J16: every failure ends the turn in a defined way."""
 
     def test_a_model_that_never_answers_leaves_a_reply(self) -> None:
-        """J16: it times out on every attempt → a defined error reply, and then Idle."""
+        """J16: if every attempt times out, the turn ends with an error reply and rests in Idle."""
         flow = begun()
 
         for _ in range(2):
@@ -797,7 +813,7 @@ class TestFailures:
         assert flow.roles() == ["user", "assistant"]
 
     def test_by_policy_it_rests_in_failed(self) -> None:
-        """J16: Idle or Failed by policy."""
+        """J16: the policy decides whether a failed turn rests in Idle or in Failed."""
         flow = begun(on_failure="fail")
 
         flow.model_fails("authentication")
@@ -806,7 +822,7 @@ class TestFailures:
         assert flow.delivered() == []
 
     def test_what_was_said_before_the_failure_stays_unsaid(self) -> None:
-        """J16, S8: the error is all that reaches the user."""
+        """J16, S8: of a failed turn only the error reaches the user."""
         flow = begun()
         flow.model_calls("search", content="Let me look.")
         flow.tool_ends("search")
@@ -816,7 +832,7 @@ class TestFailures:
         assert flow.delivered() == [f"{TEXTS.error} The model is not well."]
 
     def test_the_next_message_is_answered(self) -> None:
-        """J16: the conversation goes on."""
+        """J16: the message after a failed turn is answered."""
         flow = begun()
         flow.model_fails("authentication")
 
@@ -827,7 +843,7 @@ class TestFailures:
 
 
 class TestPlans:
-    """J21: what looks like a plan is content like any other."""
+    """J21: a plan in the model's text is ordinary text."""
 
     @pytest.mark.parametrize(
         "plan",
@@ -838,7 +854,7 @@ class TestPlans:
         ],
     )
     def test_a_plan_in_the_content_is_not_executed(self, plan: str) -> None:
-        """J21: it is plain content: it ends the turn and is the reply."""
+        """J21: a text that looks like a plan ends the turn and is the reply."""
         flow = begun()
 
         flow.model_says(plan)
@@ -849,10 +865,10 @@ class TestPlans:
 
 
 class TestRecentRules:
-    """J3: the window of the rule is the window of the search."""
+    """J3: the number of seconds in the rule is used by the search."""
 
     def test_the_window_is_a_setting(self) -> None:
-        """J3: `dialogue_window_sec`."""
+        """J3: `dialogue_window_sec` is stored as the seconds of `Recent`."""
         flow = Flow(reply_flow(), dialogue=Recent(seconds=60))
 
         flow.says()

@@ -1,4 +1,4 @@
-"""What a tool says for the end of the turn: who hears it, when, and what becomes of the model's own text (seed 000)."""
+"""Speech for the end of the turn: what reaches the user, when, and what happens to the model's own text."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ BOTH_RULES = pytest.mark.parametrize(
 
 
 def working(**rules: Any) -> Conversation:
-    """A conversation under `explicit_response`, whose model was asked something."""
+    """A conversation under `explicit_response`, whose model has been asked."""
     conversation = Conversation(presets.explicit_response(), **rules)
     conversation.says("Read me it")
     return conversation
@@ -57,10 +57,10 @@ def completes(conversation: Conversation, summary: str = "All is done.") -> None
 
 
 class TestWhatReachesTheUser:
-    """Said by tool, delivered at the end of the turn."""
+    """Speech is delivered at the end of the turn."""
 
     def test_what_was_said_is_delivered_once_when_the_work_is_done(self) -> None:
-        """S1: respond("A"), then complete → "A" delivered exactly once, apart from `final_content`."""
+        """S1: one speech and a claim deliver the speech exactly once, apart from `final_content`."""
         conversation = working()
 
         says_by_tool(conversation, "A")
@@ -74,7 +74,7 @@ class TestWhatReachesTheUser:
         assert conversation.words(conversation.ended.final_content) == ["Read it aloud."]
 
     def test_what_the_model_wrote_stays_its_final_content(self) -> None:
-        """S1: `final_content` is unchanged: the text of the model, and not what was said by tool."""
+        """S1: `final_content` is the text of the model, and not what was said by tool."""
         conversation = working()
         conversation.model_calls(responding(), completing(), content="Reading it to the user.")
 
@@ -86,7 +86,7 @@ class TestWhatReachesTheUser:
         assert conversation.delivered() == ["A"]
 
     def test_without_speech_the_final_text_is_the_reply(self) -> None:
-        """S2: never called → the reply falls back to `final_content`."""
+        """S2: if the tool was never called, the reply is `final_content`."""
         conversation = working(nudges=0)
 
         conversation.model_says("Seven tweets, read aloud.")
@@ -97,7 +97,8 @@ class TestWhatReachesTheUser:
 
     @BOTH_RULES
     def test_of_two_speeches_in_one_response(self, speech: SpeechRules, heard: list[str]) -> None:
-        """S3: `last`: B delivered, both recorded in order; `each`: A then B, in call order."""
+        """S3: under `last` the second of two speeches is delivered, under `each` both are, in call order; both are
+        recorded."""
         conversation = working(speech=speech)
         conversation.model_calls(responding("a"), responding("b"))
         conversation.tool_responds("a", "A")
@@ -111,7 +112,7 @@ class TestWhatReachesTheUser:
 
     @BOTH_RULES
     def test_of_two_speeches_in_two_responses(self, speech: SpeechRules, heard: list[str]) -> None:
-        """S3: one response or two, the rule is the same."""
+        """S3: the rule is the same for speeches in two responses."""
         conversation = working(speech=speech)
         says_by_tool(conversation, "A", "a")
         says_by_tool(conversation, "B", "b")
@@ -122,7 +123,7 @@ class TestWhatReachesTheUser:
 
     @BOTH_RULES
     def test_of_two_speeches_in_one_result(self, speech: SpeechRules, heard: list[str]) -> None:
-        """S3: a host's tool may say two things at once; they stand in its order."""
+        """S3: an application's tool may say two things in one result; they keep its order."""
         conversation = working(speech=speech)
         conversation.model_calls(responding())
         conversation.tool_responds("respond", "A", "B")
@@ -133,7 +134,7 @@ class TestWhatReachesTheUser:
 
     @BOTH_RULES
     def test_the_last_is_the_last_in_call_order(self, speech: SpeechRules, heard: list[str]) -> None:
-        """S14: tools in parallel → "last" is last in call order, not last to finish."""
+        """S14: with tools in parallel, `last` means the last in call order, not the last to finish."""
         conversation = working(speech=speech, parallel=2)
         conversation.model_calls(responding("a"), responding("b"))
         conversation.tool_responds("b", "B")
@@ -144,7 +145,7 @@ class TestWhatReachesTheUser:
         assert conversation.delivered() == heard
 
     def test_two_conversations_do_not_hear_each_other(self) -> None:
-        """S14: two conversations at once → no cross-talk."""
+        """S14: nothing said in one conversation is delivered in another one."""
         one, other = working(), working()
         says_by_tool(one, "To one")
         says_by_tool(other, "To the other")
@@ -155,7 +156,7 @@ class TestWhatReachesTheUser:
         assert (one.delivered(), other.delivered()) == (["To one"], ["To the other"])
 
     def test_speech_beside_a_work_tool_does_not_end_the_turn(self) -> None:
-        """S4: the turn goes on; what was said is not erased before completion."""
+        """S4: a speech beside a work tool does not end the turn, and is still delivered at its end."""
         conversation = working()
         conversation.model_calls(responding(), "work")
         conversation.tool_responds("respond", "A")
@@ -168,7 +169,7 @@ class TestWhatReachesTheUser:
         assert conversation.delivered() == ["A"]
 
     def test_the_reply_is_what_was_said_in_this_turn(self) -> None:
-        """S5: respond in request 1, complete alone in request 3 → the reply is what was said in this turn."""
+        """S5: a speech in the first request and a claim in the third give a reply that is the speech."""
         conversation = working()
         says_by_tool(conversation, "A")
         conversation.model_calls("work")
@@ -180,7 +181,7 @@ class TestWhatReachesTheUser:
         assert conversation.delivered() == ["A"]
 
     def test_what_an_earlier_turn_said_is_never_used_again(self) -> None:
-        """S5: the second turn says nothing by tool, so it has its final text and not the words of the first."""
+        """S5: a turn without speech has its final text as its reply, not the speech of the turn before."""
         conversation = working(nudges=0)
         says_by_tool(conversation, "A")
         completes(conversation)
@@ -192,7 +193,7 @@ class TestWhatReachesTheUser:
         assert conversation.ended.user_response == ()
 
     def test_a_status_text_never_takes_the_place_of_the_readback(self) -> None:
-        """S6: "read me it" → a full readback is spoken; a later "Work was already marked complete" is not delivered."""
+        """S6: the speech is delivered, and a later text such as "Work was already marked complete" is not."""
         conversation = working()
         says_by_tool(conversation, "Tweet one. Tweet two. Tweet three.")
         conversation.model_calls(completing())
@@ -209,7 +210,7 @@ class TestWhatReachesTheUser:
         ]
 
     def test_a_status_text_beside_a_claim_that_does_not_count_is_not_delivered_either(self) -> None:
-        """S6: the claim stood beside a failing call, so the model goes on, with the status text."""
+        """S6: nor is such a text delivered if the claim stood beside a failing call."""
         conversation = working(nudges=0)
         conversation.model_calls(responding(), completing(), "save")
         conversation.tool_responds("respond", "The readback")
@@ -222,7 +223,7 @@ class TestWhatReachesTheUser:
 
     @pytest.mark.parametrize("name", ["respond_to_user", "speak_to_user", "x:respond_to_user", "announce"])
     def test_any_tool_may_speak_whatever_its_name(self, name: str) -> None:
-        """S16, the pure part: the machine knows no names, only what a tool declares and does."""
+        """S16: a tool of any name may speak if it declares that; the machine knows no names."""
         conversation = working()
 
         says_by_tool(conversation, "A", name)
@@ -231,7 +232,7 @@ class TestWhatReachesTheUser:
         assert conversation.delivered() == ["A"]
 
     def test_a_tool_that_does_not_declare_it_may_not_speak(self) -> None:
-        """Any other act than those declared is an error result, and none of it is carried out."""
+        """An act that the tool did not declare gives an error result, and none of its acts is carried out."""
         conversation = working(nudges=0)
         conversation.model_calls("work")
 
@@ -242,7 +243,7 @@ class TestWhatReachesTheUser:
         assert conversation.delivered() == ["Done."]
 
     def test_the_words_of_a_tool_that_failed_are_not_said(self) -> None:
-        """An error result does nothing but be read."""
+        """The acts of an error result are not carried out."""
         conversation = working(nudges=0)
         conversation.model_calls(responding())
 
@@ -252,7 +253,8 @@ class TestWhatReachesTheUser:
         assert conversation.delivered() == ["I could not speak."]
 
     def test_an_answer_in_text_and_speech_are_both_for_the_user_where_text_is_the_reply(self) -> None:
-        """`text="reply"`: what was said by tool first, then the text; `user_response` holds the first alone."""
+        """Under `text="reply"` both the speech and the text are delivered, in this order; `user_response` holds the
+        speech alone."""
         conversation = Conversation()
         conversation.says()
         says_by_tool(conversation, "A")
@@ -265,11 +267,12 @@ class TestWhatReachesTheUser:
 
 
 class TestSpeechWithoutText:
-    """Case S7: under `empty="error"` nothing is said, and the model learns why."""
+    """S7: under `empty="error"` speech without text is an error result."""
 
     @pytest.mark.parametrize("text", ["", "  ", "\n\t", "TOOL find()\n TOOL look()"])
     def test_it_is_an_error(self, text: str) -> None:
-        """S7: text "" or blanks → error result, nothing recorded; so it is with lines that are for nobody (J13)."""
+        """S7, J13: an empty text, blanks, or lines with the marker alone give an error result, and nothing is
+        recorded."""
         conversation = working(nudges=0, marker="TOOL")
         conversation.model_calls(responding())
 
@@ -280,7 +283,7 @@ class TestSpeechWithoutText:
         assert conversation.rests_in(LlmRequesting).turn.said == ()
 
     def test_what_was_said_before_is_kept(self) -> None:
-        """S7: the empty one takes nothing away."""
+        """S7: an empty speech does not replace an earlier one."""
         conversation = working()
         says_by_tool(conversation, "A", "a")
         says_by_tool(conversation, " ", "b")
@@ -290,7 +293,7 @@ class TestSpeechWithoutText:
         assert conversation.delivered() == ["A"]
 
     def test_a_claim_beside_it_does_not_count(self) -> None:
-        """S7, S9: the call failed, so the work is not complete."""
+        """S7, S9: a claim beside an empty speech does not count, since that call failed."""
         conversation = working()
         conversation.model_calls(responding(), completing())
         conversation.tool_responds("respond", "")
@@ -300,7 +303,7 @@ class TestSpeechWithoutText:
         assert conversation.rests_in(LlmRequesting).turn.claim is None
 
     def test_where_empty_speech_is_allowed_it_is_delivered(self) -> None:
-        """S7 under the other rule: `empty="deliver"`."""
+        """S7: under `empty="deliver"` an empty speech is delivered."""
         conversation = working(speech=SpeechRules(empty="deliver"))
 
         says_by_tool(conversation, "")
@@ -311,10 +314,10 @@ class TestSpeechWithoutText:
 
 
 class TestStoppedTurns:
-    """What a cancelled or a failed turn has said stays in the record, and reaches nobody."""
+    """Speech of a cancelled or failed turn stays in the record and is not delivered."""
 
     def test_a_cancelled_turn_delivers_nothing(self) -> None:
-        """S8: cancel → nothing is delivered; S21: what was said is kept in the record, undelivered."""
+        """S8, S21: a cancelled turn delivers nothing; its speech is recorded as undelivered."""
         conversation = working()
         says_by_tool(conversation, "A")
 
@@ -325,7 +328,7 @@ class TestStoppedTurns:
         assert [message.undelivered for message in conversation.transcript if message.role == "tool"] == [True]
 
     def test_a_cancelled_check_delivers_nothing(self) -> None:
-        """S8: the work was claimed, and the person did not wait for the verdict."""
+        """S8: a turn that is cancelled during the check of its claim delivers nothing."""
         conversation = working()
         conversation.model_calls(responding(), completing())
         conversation.tool_responds("respond", "A")
@@ -338,7 +341,7 @@ class TestStoppedTurns:
         assert conversation.ended.status == "cancelled"
 
     def test_speech_that_comes_after_the_cancel_stays_in_the_record(self) -> None:
-        """S8: a tool that had truly finished keeps its result; nothing of it is delivered."""
+        """S8: a tool that had finished keeps its result, but its speech is not delivered."""
         conversation = working()
         conversation.model_calls(responding())
         conversation.cancels()
@@ -350,7 +353,7 @@ class TestStoppedTurns:
         assert conversation.delivered() == []
 
     def test_a_failed_turn_delivers_nothing(self) -> None:
-        """S8, S21: the turn rests in Failed, and what was said is undelivered."""
+        """S8, S21: a turn that rests in Failed delivers nothing of its speech."""
         conversation = working(on_failure="fail")
         says_by_tool(conversation, "A")
 
@@ -361,7 +364,7 @@ class TestStoppedTurns:
         assert conversation.ended.user_response == ()
 
     def test_a_turn_that_ends_with_an_error_reply_delivers_that_alone(self) -> None:
-        """S8: where a failure is a reply, the user learns of it, and hears nothing of what was said before it."""
+        """S8: a turn that ends with an error reply delivers only that reply."""
         conversation = working(on_failure="reply")
         says_by_tool(conversation, "A")
 
@@ -372,7 +375,7 @@ class TestStoppedTurns:
         assert (conversation.ended.status, conversation.ended.user_response) == ("failed", ())
 
     def test_a_closed_conversation_delivers_nothing(self) -> None:
-        """S8: closing ends the turn as a cancel does."""
+        """S8: a turn that is ended by a close delivers nothing."""
         conversation = working()
         says_by_tool(conversation, "A")
 
@@ -382,7 +385,7 @@ class TestStoppedTurns:
         assert conversation.delivered() == []
 
     def test_a_failed_turn_that_is_tried_again_does_not_say_it_after_all(self) -> None:
-        """S5, S8: the words of a failed turn are of an earlier turn."""
+        """S5, S8: a retry does not deliver the speech of the failed turn."""
         conversation = working(on_failure="fail", nudges=0)
         says_by_tool(conversation, "A")
         conversation.model_fails("authentication")
@@ -394,10 +397,10 @@ class TestStoppedTurns:
 
 
 class TestEndingsThatDeliver:
-    """Case S21: a turn that ends by limit delivers what was said; until its end nobody hears anything."""
+    """S21: a turn that ends at a limit delivers what was said; nothing is delivered before its end."""
 
     def test_until_the_turn_ends_nothing_is_delivered(self) -> None:
-        """S21: until the turn ends no channel receives anything."""
+        """S21: speech for the end of the turn is not delivered before the turn ends."""
         conversation = working()
         says_by_tool(conversation, "A", "a")
         says_by_tool(conversation, "B", "b")
@@ -409,7 +412,7 @@ class TestEndingsThatDeliver:
         assert all(entry.ended is None for entry in conversation.history.log)
 
     def test_a_turn_at_its_limit_delivers_what_was_said(self) -> None:
-        """S21: the words said by tool, and not the sentence about the limit."""
+        """S21: at the limit the speech is delivered, and not the sentence about the limit."""
         conversation = working(limits=Limits(requests=2))
         says_by_tool(conversation, "A")
 
@@ -420,7 +423,7 @@ class TestEndingsThatDeliver:
         assert conversation.words(conversation.ended.final_content) == [TEXTS.limit]
 
     def test_a_turn_at_its_limit_that_said_nothing_delivers_its_ending(self) -> None:
-        """S2, S21: the reply falls back to `final_content`."""
+        """S2, S21: at the limit a turn without speech delivers its `final_content`."""
         conversation = working(limits=Limits(requests=1))
 
         conversation.model_calls("work")
@@ -428,7 +431,7 @@ class TestEndingsThatDeliver:
         assert conversation.delivered() == [TEXTS.limit]
 
     def test_once_the_tokens_are_spent_what_was_said_is_delivered(self) -> None:
-        """S21: any limit will do; the claim that stands in the last response is not taken any more."""
+        """S21: a turn whose tokens are used up delivers its speech; a claim in the last response is not taken."""
         conversation = working(limits=Limits(tokens=100))
         says_by_tool(conversation, "A")
 
@@ -439,10 +442,11 @@ class TestEndingsThatDeliver:
 
 
 class TestNudges:
-    """Case S10: text without tools does not complete the work; the model is reminded, twice at most."""
+    """S10: text without tools does not complete the work; the model is reminded, twice at most."""
 
     def test_text_without_tools_is_answered_with_a_nudge(self) -> None:
-        """S10: the nudge names `respond_to_user` first and then `mark_work_complete`."""
+        """S10: a text without tools leads to a nudge that names `respond_to_user` first and then
+        `mark_work_complete`."""
         conversation = working()
 
         conversation.model_says("I have read it.")
@@ -453,7 +457,7 @@ class TestNudges:
         assert nudge.index("respond_to_user") < nudge.index("mark_work_complete") < nudge.index("Otherwise")
 
     def test_the_nudge_is_a_setting(self) -> None:
-        """S10: its text is a setting."""
+        """S10: the policy words the nudge."""
         conversation = working(texts=Texts(nudge="Fertig?"))
 
         conversation.model_says("I have read it.")
@@ -461,7 +465,7 @@ class TestNudges:
         assert conversation.nudge() == "Fertig?"
 
     def test_after_two_nudges_the_turn_ends_with_the_text(self) -> None:
-        """S10: at most 2, then a defined ending with the fallback text: the model's own, since nothing was said."""
+        """S10: after two nudges a turn without speech ends with the model's own text."""
         conversation = working()
         conversation.model_says("One")
         conversation.model_says("Two")
@@ -474,7 +478,7 @@ class TestNudges:
         assert [request.nudge is None for request in conversation.requests()] == [True, False, False]
 
     def test_after_two_nudges_what_was_said_is_delivered(self) -> None:
-        """S10, S21: where something was said by tool, the text stays in the record."""
+        """S10, S21: after two nudges a turn with speech delivers the speech, and the text stays in the record."""
         conversation = working()
         says_by_tool(conversation, "A")
 
@@ -484,7 +488,7 @@ class TestNudges:
         assert conversation.delivered() == ["A"]
 
     def test_the_nudges_of_a_turn_are_counted_together(self) -> None:
-        """S10: work between them does not make them more."""
+        """S10: nudges are counted over the whole turn, also with tools between them."""
         conversation = working()
         conversation.model_says("One")
         conversation.model_calls("work")
@@ -497,7 +501,7 @@ class TestNudges:
         conversation.rests_in(Idle)
 
     def test_a_nudge_is_ephemeral(self) -> None:
-        """S10: in the request, never in the transcript or the next turn's request."""
+        """S10: a nudge is in its request, and neither in the transcript nor in the next turn's request."""
         conversation = working()
         conversation.model_says("One")
         says_by_tool(conversation, "A")
@@ -510,7 +514,7 @@ class TestNudges:
         assert conversation.nudge() is None
 
     def test_a_request_that_is_sent_again_is_nudged_again(self) -> None:
-        """S10: the same request after a failure tells the same."""
+        """S10: a retry of a request holds its nudge again."""
         conversation = working()
         conversation.model_says("One")
 
@@ -520,7 +524,7 @@ class TestNudges:
         assert conversation.nudge() == TEXTS.nudge
 
     def test_an_empty_response_is_nudged_like_a_text(self) -> None:
-        """S10: nothing at all is no claim either."""
+        """S10: an empty response leads to a nudge too."""
         conversation = working()
 
         conversation.model_says("")
@@ -528,7 +532,7 @@ class TestNudges:
         assert conversation.nudge() == TEXTS.nudge
 
     def test_with_the_last_request_gone_there_is_no_nudge(self) -> None:
-        """S10: at the end of the budget the turn ends at once, with its text."""
+        """S10: if no request is left, the turn ends at once with its text."""
         conversation = working(limits=Limits(requests=1))
 
         conversation.model_says("One")
@@ -541,7 +545,8 @@ class TestNudges:
         ids=["tokens", "cost"],
     )
     def test_a_response_that_spends_the_budget_is_not_nudged(self, limits: Limits, usage: Usage) -> None:
-        """S10: what this very response cost counts: the turn ends with its text, not with a sentence of ours."""
+        """S10: a response whose own cost uses up the budget ends the turn with its text, without the sentence about the
+        limit."""
         conversation = working(limits=limits)
 
         conversation.model_says("One", usage=usage)
@@ -550,7 +555,7 @@ class TestNudges:
         assert conversation.roles() == ["user", "assistant"]
 
     def test_a_text_that_was_cut_off_is_not_nudged(self) -> None:
-        """P41: it ends the turn with `truncated`, though the rules would want more of it."""
+        """P41: a text that was cut off ends the turn as truncated, without a nudge."""
         conversation = working()
 
         conversation.model_says("To be conti", finish_reason="length")
@@ -559,7 +564,7 @@ class TestNudges:
         assert conversation.delivered() == ["To be conti"]
 
     def test_a_message_that_steers_in_meets_the_nudge(self) -> None:
-        """S10, P37: the message enters, and the model is reminded all the same."""
+        """S10, P37: a steered message enters the next request together with the nudge."""
         conversation = working(when_busy="steer")
         conversation.says("Louder, please")
 
@@ -571,24 +576,24 @@ class TestNudges:
 
 
 class TestAClaimWithNothingSaid:
-    """Case S17: the model is asked once for the answer; no summary is invented."""
+    """S17: after a claim without an answer the model is asked once for the answer; no summary is invented."""
 
     def claimed(self, **rules: Any) -> Conversation:
-        """The work is claimed, and the user has heard nothing."""
+        """A conversation whose model claims that the work is complete without having said anything."""
         conversation = working(**rules)
         conversation.model_calls(completing())
         conversation.tool_claims(summary="Read it aloud.")
         return conversation
 
     def test_the_model_is_asked_for_the_answer(self) -> None:
-        """S17: one more request, which says what is missing."""
+        """S17: one more request asks for the missing answer."""
         conversation = self.claimed()
 
         assert conversation.wanted() == [PersistToolResults, RequestLlm]
         assert conversation.nudge() == TEXTS.answer_missing
 
     def test_who_has_answered_by_then_is_not_asked_again(self) -> None:
-        """S17: nothing is left but the check, whether the model says that it is done or says nothing."""
+        """S17: a model that has answered is not asked again, whether it then writes a text or nothing."""
         for words in ("It is done.", ""):
             conversation = working()
             conversation.model_calls(completing())
@@ -603,7 +608,7 @@ class TestAClaimWithNothingSaid:
             conversation.rests_in(Verifying)
 
     def test_a_text_to_fall_back_to_is_an_answer_too(self) -> None:
-        """S2, S17: asked for the answer once, the model may say nothing: its text is checked, and then delivered."""
+        """S2, S17: if the model says nothing when asked, its earlier text is checked and delivered."""
         conversation = working()
         conversation.model_calls(completing(), content="The answer is 42.")
         conversation.tool_claims()
@@ -616,7 +621,8 @@ class TestAClaimWithNothingSaid:
         assert conversation.delivered() == ["The answer is 42."]
 
     def test_speech_in_the_next_round_completes_the_turn(self) -> None:
-        """S17: a claim in one round, speech in the next: the claim once made stays, and is checked with the speech."""
+        """S17: a claim in one round and speech in the next complete the turn; the claim is checked together with the
+        speech."""
         conversation = self.claimed()
 
         says_by_tool(conversation, "A")
@@ -628,7 +634,7 @@ class TestAClaimWithNothingSaid:
         assert (conversation.ended.status, conversation.delivered()) == ("completed", ["A"])
 
     def test_a_text_in_answer_completes_the_turn(self) -> None:
-        """S17, S2: what the model answers in plain text is the reply."""
+        """S17, S2: a plain text as the answer is the reply."""
         conversation = self.claimed()
 
         conversation.model_says("Seven tweets.")
@@ -637,7 +643,7 @@ class TestAClaimWithNothingSaid:
         assert (conversation.ended.status, conversation.delivered()) == ("completed", ["Seven tweets."])
 
     def test_it_is_asked_once(self) -> None:
-        """S17: a second claim without an answer is taken; its own summary is the last resort, and none is made up."""
+        """S17: a second claim without an answer is taken, and its own summary is delivered."""
         conversation = self.claimed()
 
         completes(conversation, "Still read aloud.")
@@ -647,7 +653,7 @@ class TestAClaimWithNothingSaid:
         assert conversation.delivered() == ["Still read aloud."]
 
     def test_an_answer_that_was_cut_off_says_so(self) -> None:
-        """P41: the turn ends with `truncated`, by this way too."""
+        """P41: an answer that was cut off ends the turn as truncated."""
         conversation = self.claimed()
 
         conversation.model_says("Seven twe", finish_reason="length")
@@ -656,7 +662,7 @@ class TestAClaimWithNothingSaid:
         assert (conversation.ended.status, conversation.ended.truncated) == ("completed", True)
 
     def test_with_the_budget_spent_nobody_is_asked(self) -> None:
-        """S17: without a request left the claim is checked as it is."""
+        """S17: if no request is left, the claim is checked as it is."""
         conversation = working(limits=Limits(seconds=2))
         conversation.model_calls(completing())
 
@@ -665,7 +671,7 @@ class TestAClaimWithNothingSaid:
         conversation.rests_in(Verifying)
 
     def test_text_that_is_the_reply_counts_as_an_answer(self) -> None:
-        """S17 where `text="reply"`: the user hears the text beside the claim, so nothing is missing."""
+        """S17: under `text="reply"` the text beside the claim is the answer, so the model is not asked."""
         conversation = Conversation(ends_on="work_complete", verify=0)
         conversation.says()
         conversation.model_calls(completing(), content="Seven tweets.")
@@ -676,10 +682,10 @@ class TestAClaimWithNothingSaid:
 
 
 class TestTheNextTurn:
-    """Case S19: the model knows what the user heard."""
+    """S19: in the next turn the model can see what the user received."""
 
     def test_history_shows_what_was_said_as_said(self) -> None:
-        """S19: the call with its words stands in the transcript, and its result is not marked."""
+        """S19: the call with its words is in the transcript, and its result is not marked."""
         conversation = working()
         conversation.model_calls(responding(arguments='{"text": "A"}'))
         conversation.tool_responds("respond", "A")
@@ -691,7 +697,7 @@ class TestTheNextTurn:
         assert (call_.tool_calls[0].arguments, result.text, result.undelivered) == ('{"text": "A"}', "done", False)
 
     def test_what_the_policy_did_not_choose_is_marked(self) -> None:
-        """S19: of two, the last was heard; the first says that it was not."""
+        """S19: of two speeches the result of the first says that the user did not receive it."""
         conversation = working()
         says_by_tool(conversation, "A", "a")
         says_by_tool(conversation, "B", "b")
@@ -702,7 +708,7 @@ class TestTheNextTurn:
         assert marks == {"a": True, "b": False, "complete": False}
 
     def test_a_delivery_says_where_its_words_stand(self) -> None:
-        """Text stands once, in the event that brought it: a delivery is a reference."""
+        """A delivery refers to the text in the event that brought it."""
         conversation = working()
         says_by_tool(conversation, "A")
         step = conversation.state.book.seq
@@ -713,7 +719,7 @@ class TestTheNextTurn:
         assert delivered.said == Heard(seq=step, index=1)
 
     def test_a_fault_is_not_speech(self) -> None:
-        """A call that never ran says nothing and is not marked."""
+        """The result of a call that never ran is not marked as undelivered."""
         conversation = working(nudges=0)
         conversation.model_calls(responding(fault="text is required"))
 
@@ -724,7 +730,8 @@ class TestTheNextTurn:
 
 
 def test_a_claim_may_stand_before_the_speech_of_its_round() -> None:
-    """S4, S9: the round is judged when all of it has ended: [complete, respond] says as much as [respond, complete]."""
+    """S4, S9: a claim before the speech of its round counts like one behind it, since the round is judged when all of
+    it has ended."""
     conversation = working()
     conversation.model_calls(completing(), responding())
     conversation.tool_claims()
@@ -737,7 +744,7 @@ def test_a_claim_may_stand_before_the_speech_of_its_round() -> None:
 
 
 def test_one_tool_may_speak_and_claim() -> None:
-    """A host's tool that answers and is done: both acts of one result count, in its order."""
+    """A tool's result may hold a speech and a claim; both are carried out, in order."""
     conversation = working()
     conversation.model_calls(call("finish", acts=("speech", "work_complete")))
 

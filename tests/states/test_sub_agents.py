@@ -1,4 +1,4 @@
-"""Work handed to sub-agents: each outcome reaches the model once, in whatever order they finish (seed 002)."""
+"""Work that is handed to sub-agents: each outcome reaches the model once, in whatever order they finish."""
 
 from itertools import permutations
 from typing import Any
@@ -37,7 +37,7 @@ TEXTS = Texts()
 
 
 def spawned(*tasks: str, behind: tuple[str, ...] = (), **rules: Any) -> Conversation:
-    """A conversation that waits for sub-agents with these tasks; the calls `behind` stand behind the spawn."""
+    """A conversation that waits for sub-agents with these tasks; the calls `behind` stand behind the spawning call."""
     conversation = Conversation(**rules)
     conversation.says("Look into it")
     conversation.model_calls(spawning(), *behind)
@@ -47,16 +47,16 @@ def spawned(*tasks: str, behind: tuple[str, ...] = (), **rules: Any) -> Conversa
 
 
 def parts(*outcomes: tuple[str, str]) -> str:
-    """The result of a call whose sub-agents came to this: how each ended, and what it said."""
+    """The result of a call whose sub-agents ended like this: the status and the text of each."""
     numbered = enumerate(outcomes, start=1)
     return "\n\n".join(f"Sub-agent {number} ({status}):\n\n{text}" for number, (status, text) in numbered)
 
 
 class TestWaiting:
-    """Case P24: children finish in any order; each outcome reaches the model exactly once."""
+    """P24: sub-agents finish in any order, and each outcome reaches the model exactly once."""
 
     def test_each_task_is_a_sub_agent_of_its_own(self) -> None:
-        """Effects exactly: one spawn for each task, each with an id of its own, and the deadline."""
+        """The effects are exactly one spawn for each task, each with its own id, and the deadline."""
         conversation = spawned("north", "south")
 
         assert conversation.wanted() == [SpawnSubAgent, SpawnSubAgent, StartTimer]
@@ -79,7 +79,8 @@ class TestWaiting:
         assert conversation.errors() == []
 
     def test_what_runs_and_what_has_finished_is_what_was_spawned(self) -> None:
-        """P24, law 14: pending + finished = spawned, at every step."""
+        """P24, law 14: in every step, the sub-agents that work and those that have finished are all that were
+        spawned."""
         conversation = spawned("a", "b", "c")
 
         for task in ("b", "a"):
@@ -89,7 +90,7 @@ class TestWaiting:
             assert len(finished) + len(conversation.children()) == 3
 
     def test_one_that_finishes_twice_counts_once(self) -> None:
-        """P24: twice → the second is ignored, while others work and afterwards."""
+        """P24: the second outcome of a sub-agent is ignored, while others work and afterwards."""
         conversation = spawned("a", "b")
         first = conversation.working("a")
         conversation.child_finishes("a", "of a")
@@ -102,14 +103,14 @@ class TestWaiting:
 
     @pytest.mark.parametrize("effect_id", [0, 1, 99])
     def test_one_that_nobody_spawned_is_ignored(self, effect_id: int) -> None:
-        """P24: unknown → ignored; so is one that finishes before its parent has begun to wait for anything."""
+        """P24: an outcome of an unknown sub-agent is ignored, also before the conversation waits for any."""
         conversation = Conversation()
         conversation.says()
 
         assert conversation.happens(SubAgentFinished, effect_id=effect_id, outcome="?").ignored
 
     def test_how_each_ended_is_told(self) -> None:
-        """A result with a failure in it is an error; the others keep what they found."""
+        """The result says how each sub-agent ended; it is an error if one of them failed."""
         conversation = spawned("a", "b", "c")
         conversation.child_finishes("a", "of a")
         conversation.child_finishes("b", "It broke off.", status="failed")
@@ -121,7 +122,7 @@ class TestWaiting:
         assert conversation.errors() == ["spawn"]
 
     def test_one_that_cannot_be_started_failed(self) -> None:
-        """Its sentence is its outcome; being the last, it ends the wait."""
+        """The outcome of a sub-agent that could not be started is the reason; as the last outcome it ends the wait."""
         conversation = spawned("a")
 
         conversation.breaks(SpawnSubAgent, "unavailable", "Nobody is free.")
@@ -130,7 +131,7 @@ class TestWaiting:
         assert conversation.results() == {"spawn": parts(("failed", "Nobody is free."))}
 
     def test_what_they_cost_is_the_turns(self) -> None:
-        """The usage of the turn holds theirs, and the limits count it."""
+        """The cost of the sub-agents is part of the turn's and counts against its limits."""
         conversation = spawned("a", limits=Limits(tokens=10))
 
         conversation.child_finishes("a", usage=Usage(output_tokens=10))
@@ -140,7 +141,7 @@ class TestWaiting:
         assert conversation.ended.usage == Usage(output_tokens=10)
 
     def test_an_outcome_may_be_empty(self) -> None:
-        """It is told as it is."""
+        """An empty outcome is part of the result."""
         conversation = spawned("a")
 
         conversation.child_finishes("a", "")
@@ -148,7 +149,7 @@ class TestWaiting:
         assert conversation.results() == {"spawn": "Sub-agent 1 (completed):\n\n"}
 
     def test_a_claim_beside_one_that_failed_does_not_count(self) -> None:
-        """S9: a call that came to no good."""
+        """S9: a claim beside a sub-agent that failed does not count."""
         conversation = Conversation(presets.explicit_response())
         conversation.says()
         conversation.model_calls(responding(), spawning(), completing())
@@ -162,11 +163,11 @@ class TestWaiting:
 
 
 class TestAmongOtherCalls:
-    """Case P24: also when the spawn was not the last call, and when two spawns stood in one response."""
+    """P24: the spawning call may stand anywhere among other calls."""
 
     @pytest.mark.parametrize("parallel", [1, 3])
     def test_calls_behind_it_wait(self, parallel: int) -> None:
-        """P24: what stands before it ends first, what stands behind it runs when all have finished."""
+        """P24: the calls before it end first, and those behind it run when all sub-agents have finished."""
         conversation = Conversation(parallel=parallel)
         conversation.says()
         conversation.model_calls("before", spawning(), "behind")
@@ -183,7 +184,7 @@ class TestAmongOtherCalls:
         conversation.rests_in(LlmRequesting)
 
     def test_two_spawns_in_one_response(self) -> None:
-        """P24: one after the other; each has its own result with its own outcomes."""
+        """P24: two spawning calls run one after the other, each with its own outcomes in its own result."""
         conversation = Conversation(parallel=3)
         conversation.says()
         conversation.model_calls(spawning("one"), spawning("two"))
@@ -203,7 +204,7 @@ class TestAmongOtherCalls:
         assert len(conversation.requests()) == 2
 
     def test_the_deadline_of_the_first_does_not_end_the_second(self) -> None:
-        """P26: each spawn has a timer of its own."""
+        """P26: each spawning call has a deadline of its own."""
         conversation = Conversation()
         conversation.says()
         conversation.model_calls(spawning("one"), spawning("two"))
@@ -218,7 +219,7 @@ class TestAmongOtherCalls:
         assert conversation.children() == ["b"]
 
     def test_a_spawn_in_each_of_two_rounds(self) -> None:
-        """The children of an earlier round do not count in the next one."""
+        """The sub-agents of an earlier round are not part of the next round."""
         conversation = spawned("a")
         conversation.child_finishes("a", "of a")
         conversation.model_calls(spawning("again"))
@@ -229,7 +230,7 @@ class TestAmongOtherCalls:
         assert conversation.results()["again"] == parts(("completed", "of b"))
 
     def test_a_tool_that_may_not_spawn_does_not(self) -> None:
-        """It must declare it and be exclusive; or none of it is carried out."""
+        """A tool that does not declare sub-agents, or is not exclusive, starts none and gets an error result."""
         undeclared, shared = Conversation(), Conversation()
         for conversation, made in (
             (undeclared, call("work", exclusive=True)),
@@ -244,7 +245,7 @@ class TestAmongOtherCalls:
         assert undeclared.children() == shared.children() == []
 
     def test_a_tool_does_not_spawn_beside_another_act(self) -> None:
-        """A result that spawns does nothing else: its own result is what the children come to."""
+        """A result that spawns and carries another act is an error, since the outcomes would be its result."""
         conversation = Conversation()
         conversation.says()
         conversation.model_calls(call("work", exclusive=True, acts=("children", "speech")))
@@ -255,7 +256,7 @@ class TestAmongOtherCalls:
         assert conversation.rests_in(LlmRequesting).turn.said == ()
 
     def test_a_spawn_that_failed_spawns_nothing(self) -> None:
-        """An error result does nothing but be read."""
+        """An error result starts no sub-agents."""
         conversation = Conversation()
         conversation.says()
         conversation.model_calls(spawning())
@@ -266,7 +267,7 @@ class TestAmongOtherCalls:
         assert conversation.results() == {"spawn": "No."}
 
     def test_a_person_who_speaks_meanwhile_waits(self) -> None:
-        """P37: a steered message enters before the next request."""
+        """P37: a message that is steered in meanwhile enters before the next request."""
         conversation = spawned("a", when_busy="steer")
         conversation.says("and quickly")
 
@@ -277,10 +278,11 @@ class TestAmongOtherCalls:
 
 
 class TestTime:
-    """Case P26: a child never holds its parent beyond the deadline."""
+    """P26: a sub-agent never holds its parent beyond the deadline."""
 
     def test_at_the_deadline_the_turn_goes_on_without_the_rest(self) -> None:
-        """P26: those that work are stopped; the result says who came late, and keeps what the others found."""
+        """P26: at the deadline the sub-agents that still work are stopped; the result says who came too late and keeps
+        the other outcomes."""
         conversation = spawned("a", "b")
         conversation.child_finishes("a", "of a")
         late = conversation.working("b")
@@ -293,7 +295,7 @@ class TestTime:
         assert conversation.errors() == ["spawn"]
 
     def test_one_that_finishes_after_the_deadline_is_ignored(self) -> None:
-        """P24: after a timeout → ignored; the model has read that it came late."""
+        """P24: an outcome after the deadline is ignored."""
         conversation = spawned("a")
         late = conversation.working("a")
         conversation.timer_rings()
@@ -301,7 +303,7 @@ class TestTime:
         assert conversation.happens(SubAgentFinished, effect_id=late, outcome="of a").ignored
 
     def test_the_deadline_is_a_setting(self) -> None:
-        """P26: `sub_agent_deadline`, half an hour by default; None waits for ever."""
+        """P26: `sub_agent_deadline` is half an hour by default; None waits for ever."""
         patient, default = spawned("a", sub_agent_deadline=None), spawned("a")
 
         deadline = default.rests_in(AwaitingSubAgents).deadline
@@ -311,10 +313,11 @@ class TestTime:
 
 
 class TestCancelling:
-    """A person stops a turn whose sub-agents work."""
+    """A person cancels a turn whose sub-agents work."""
 
     def test_all_that_work_are_told_to_stop(self) -> None:
-        """P26: effects exactly: each child is stopped, the old deadline taken back, a short one armed."""
+        """P26: the effects are exactly a cancel of each sub-agent, an abort of the old deadline, and a short
+        deadline."""
         conversation = spawned("a", "b", "c")
         conversation.child_finishes("b", "of b")
         working = [conversation.working(task) for task in ("a", "c")]
@@ -327,7 +330,8 @@ class TestCancelling:
         assert conversation.stopped() == [*working, deadline]
 
     def test_what_they_came_to_until_then_is_kept(self) -> None:
-        """P24: after cancel → each outcome once: those that had finished, those that stop, with how they ended."""
+        """P24: after the cancel each outcome is in the result once, of those that had finished and of those that
+        stop."""
         conversation = spawned("a", "b", behind=("later",))
         conversation.child_finishes("a", "of a")
         conversation.cancels()
@@ -340,7 +344,7 @@ class TestCancelling:
         assert conversation.ended.status == "cancelled"
 
     def test_the_turn_ends_with_the_last_that_stops(self) -> None:
-        """P24: in any order; an effect that fails counts as well."""
+        """P24: the turn ends when the last sub-agent has stopped, in any order; one that fails counts as stopped."""
         conversation = spawned("a", "b")
         conversation.cancels()
         conversation.child_finishes("b", "of b")
@@ -352,7 +356,8 @@ class TestCancelling:
         assert conversation.results() == {"spawn": parts(("failed", "It is gone."), ("completed", "of b"))}
 
     def test_one_that_ignores_the_cancel_is_not_waited_for(self) -> None:
-        """P26: a child that ignores cancel never holds its parent beyond the deadline; later it is ignored."""
+        """P26: a sub-agent that ignores the cancel is not awaited beyond the deadline, and its late outcome is
+        ignored."""
         conversation = spawned("a", cancel_deadline=5.0)
         late = conversation.working("a")
         conversation.cancels()
@@ -365,7 +370,7 @@ class TestCancelling:
         assert conversation.happens(SubAgentFinished, effect_id=late, outcome="of a").ignored
 
     def test_a_tool_that_would_spawn_after_the_cancel_does_not(self) -> None:
-        """Cancelling: children are not spawned."""
+        """A tool that returns sub-agents after the cancel starts none."""
         conversation = Conversation()
         conversation.says()
         conversation.model_calls(spawning())
@@ -378,7 +383,7 @@ class TestCancelling:
         assert conversation.results() == {"spawn": TEXTS.cancelled}
 
     def test_the_second_of_two_spawns_is_skipped(self) -> None:
-        """P24: two spawns in one response, cancelled during the first."""
+        """P24: a cancel during the first of two spawning calls skips the second."""
         conversation = Conversation()
         conversation.says()
         conversation.model_calls(spawning("one"), spawning("two"))
@@ -391,7 +396,7 @@ class TestCancelling:
         assert conversation.children() == []
 
     def test_the_first_of_two_spawns_keeps_its_outcomes(self) -> None:
-        """P24: cancelled during the second."""
+        """P24: a cancel during the second of two spawning calls keeps the outcomes of the first."""
         conversation = Conversation()
         conversation.says()
         conversation.model_calls(spawning("one"), spawning("two"))
@@ -408,7 +413,7 @@ class TestCancelling:
         }
 
     def test_a_close_stops_them_too(self) -> None:
-        """As a cancel, and then the conversation ends."""
+        """A close stops the sub-agents like a cancel, and then the conversation ends."""
         conversation = spawned("a")
         conversation.closes()
         conversation.rests_in(Cancelling)
@@ -418,7 +423,7 @@ class TestCancelling:
         conversation.rests_in(Closed)
 
     def test_a_close_while_they_stop_is_kept_in_mind(self) -> None:
-        """Cancelling, then a close: the conversation ends when they have stopped."""
+        """A close after a cancel ends the conversation once the sub-agents have stopped."""
         conversation = spawned("a")
         conversation.cancels()
         conversation.closes()
@@ -429,22 +434,22 @@ class TestCancelling:
 
 
 class TestBeingOne:
-    """Case P25: a sub-agent answers the turn that started it, once."""
+    """P25: a sub-agent reports to the turn that started it, once."""
 
     def child(self, **rules: Any) -> Conversation:
-        """A sub-agent at work."""
+        """A sub-agent that works."""
         conversation = Conversation(presets.sub_agent(), role="sub_agent", **rules)
         conversation.says("Look north")
         return conversation
 
     def notice(self, conversation: Conversation) -> tuple[str, list[str]]:
-        """How the parent is told that it ended, which must be once."""
+        """The one report that the parent gets when the turn ends."""
         effects = [effect for entry in conversation.history.log for effect in entry.effects]
         (notice,) = (effect for effect in effects if isinstance(effect, NotifyParent))
         return notice.status, conversation.words(notice.said)
 
     def test_its_text_is_its_result(self) -> None:
-        """P25: effects exactly: the text, then the notice; no user hears it."""
+        """P25: the effects are exactly the text and the report; nothing is delivered to a user."""
         conversation = self.child()
 
         conversation.model_says("Three houses.")
@@ -454,7 +459,8 @@ class TestBeingOne:
         assert conversation.delivered() == []
 
     def test_the_last_request_of_n_goes_out_without_tools(self) -> None:
-        """P25: a child at its limit of n requests gets one last request without tools; its text is its result."""
+        """P25: at its limit a sub-agent has one last request without tools, and the text of the response is its
+        result."""
         conversation = self.child(limits=Limits(requests=3))
         for _ in range(2):
             conversation.model_calls("look")
@@ -466,7 +472,7 @@ class TestBeingOne:
         assert self.notice(conversation) == ("completed", ["Three houses."])
 
     def test_no_text_is_a_failure(self) -> None:
-        """P25: no text → failure; our sentence about the limit says why."""
+        """P25: a sub-agent without a text failed; the policy's sentence about the limit says why."""
         conversation = self.child(limits=Limits(requests=1))
 
         conversation.model_calls("look")
@@ -475,7 +481,7 @@ class TestBeingOne:
         assert self.notice(conversation) == ("failed", [TEXTS.limit])
 
     def test_its_last_text_is_its_result_though_it_goes_on_calling(self) -> None:
-        """P25: the last text is what it wrote last, in whichever response."""
+        """P25: the result is the text that it wrote last, in whichever response."""
         conversation = self.child(limits=Limits(requests=2))
         conversation.model_calls("look", content="Two houses so far.")
         conversation.tool_ends("look")
@@ -485,7 +491,7 @@ class TestBeingOne:
         assert self.notice(conversation) == ("incomplete", ["Two houses so far."])
 
     def test_an_empty_answer_is_a_failure(self) -> None:
-        """P25, P30: no text at all."""
+        """P25, P30: a sub-agent that ends with an empty response failed."""
         conversation = self.child()
 
         conversation.model_says("")
@@ -493,7 +499,7 @@ class TestBeingOne:
         assert self.notice(conversation) == ("failed", [TEXTS.ending])
 
     def test_a_failure_is_told_with_its_reason(self) -> None:
-        """P25, J16: the preset ends with a reply that says why."""
+        """P25, J16: a failed turn of a sub-agent reports its reason."""
         conversation = self.child()
         conversation.model_calls("look", content="I look.")
         conversation.tool_ends("look")
@@ -503,7 +509,7 @@ class TestBeingOne:
         assert self.notice(conversation) == ("failed", [f"{TEXTS.error} The model is not well."])
 
     def test_a_failure_that_rests_is_told_too(self) -> None:
-        """P25: however it ended."""
+        """P25: a turn that rests in Failed is reported too."""
         conversation = self.child(on_failure="fail")
 
         conversation.model_fails("authentication")
@@ -511,7 +517,7 @@ class TestBeingOne:
         assert self.notice(conversation) == ("failed", [])
 
     def test_a_cancel_is_told(self) -> None:
-        """P25: cancelled is cancelled, whatever it had written."""
+        """P25: a cancelled turn is reported as cancelled, whatever it had written."""
         conversation = self.child()
         conversation.model_calls("look", content="I look.")
         conversation.cancels()
@@ -522,7 +528,7 @@ class TestBeingOne:
         assert self.notice(conversation) == ("cancelled", [])
 
     def test_a_close_is_told(self) -> None:
-        """P25: its conversation ends in the middle of the turn."""
+        """P25: a turn that a close ends is reported as cancelled."""
         conversation = self.child()
 
         conversation.closes()
@@ -530,7 +536,7 @@ class TestBeingOne:
         assert self.notice(conversation) == ("cancelled", [])
 
     def test_a_claim_is_its_result_where_it_wrote_nothing(self) -> None:
-        """The summary of its work, in its own words."""
+        """The result of a sub-agent that wrote no text is the summary in its claim."""
         conversation = self.child(ends_on="work_complete")
         conversation.model_calls(completing())
         conversation.tool_claims(summary="Counted three.")
@@ -541,7 +547,8 @@ class TestBeingOne:
         assert self.notice(conversation) == ("completed", ["Counted three."])
 
     def test_a_summary_for_display_is_not_its_result(self) -> None:
-        """S12: the parent reads what the sub-agent wrote, and is told when the turn is left."""
+        """S12: the result is what the sub-agent wrote and not the summary for display; the report is sent when the turn
+        is left."""
         conversation = self.child(summarize=True)
         conversation.model_says("Three houses, one of them red.")
         assert NotifyParent not in conversation.wanted()
@@ -553,7 +560,7 @@ class TestBeingOne:
 
     @pytest.mark.parametrize("role", ["foreground", "background"])
     def test_nobody_else_tells_a_parent(self, role: str) -> None:
-        """P25: only a sub-agent was started by a turn."""
+        """P25: agents of other roles report to nobody."""
         conversation = Conversation(role=role)
         conversation.says()
 
@@ -563,13 +570,13 @@ class TestBeingOne:
 
 
 class TestWhatASubAgentMayCall:
-    """Case P20: what is denied is the result of the call, and the sub-agent goes on."""
+    """P20: a call that its role does not allow gets an error result, and the sub-agent goes on."""
 
     @pytest.mark.parametrize(
         "made", [asking("ask_user_question"), spawning("spawn_agents")], ids=lambda made: made.name
     )
     def test_a_denied_call_is_an_error_result(self, made: ToolCall) -> None:
-        """P20: "ask_user_question is not available to sub-agents"; the same holds for `spawn_agents`."""
+        """P20: "ask_user_question is not available to sub-agents", and likewise for `spawn_agents`."""
         conversation = Conversation(presets.sub_agent(), role="sub_agent")
         conversation.says("Look north")
         fault = role_fault(made.name, "sub_agent", depth=1)

@@ -1,4 +1,4 @@
-"""The table keeps its promises, and what it is made of fits together (law 15)."""
+"""Law 15: the table obeys its rules, and its guards and handlers fit their rows."""
 
 import ast
 import inspect
@@ -64,7 +64,7 @@ WALKS = Path(__file__).parent.parent / "fixtures" / "walks.txt"
 
 
 def junctions() -> Iterator[Junction]:
-    """Every junction of the table."""
+    """Every junction of the table, once for each branch that is taken there."""
     for edge in EDGES:
         target = edge.row.to
         for taken in edge.branches:
@@ -82,19 +82,19 @@ def used() -> set[Function]:
 
 
 def public(module: ModuleType) -> list[Function]:
-    """The public functions that are written in a module."""
+    """The public functions that a module defines."""
     functions = [function for name, function in vars(module).items() if not name.startswith("_")]
     return [f for f in functions if inspect.isfunction(f) and f.__module__ == module.__name__]
 
 
 def names_in(module: ModuleType) -> set[str]:
-    """The names that the code of a module uses, decorators included, imports left out."""
+    """The names that the code of a module uses, decorators included and imports left out."""
     nodes = ast.walk(ast.parse(inspect.getsource(module)))
     return {getattr(node, "id", None) or getattr(node, "attr", "") for node in nodes}
 
 
 def modules_of_functions() -> list[ModuleType]:
-    """The modules of the guards, of the handlers of every state, and of those of the junctions."""
+    """The modules of the guards, the handlers and the junctions."""
     rooms = [import_module(f"turnwise.states.{room}") for room in ("guards", "handlers", "junctions")]
     return [
         import_module(module.name)
@@ -104,17 +104,18 @@ def modules_of_functions() -> list[ModuleType]:
 
 
 def members(annotation: Any) -> tuple[Any, ...]:
-    """The types that a union allows."""
+    """The types in a union."""
     return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
 
 
 def accepted_states(annotation: Any) -> tuple[type[State], ...]:
-    """The states that `StepBuilder[…]`, or a union of them, stands for."""
+    """The states for which `StepBuilder[…]`, or a union of them, stands."""
     return tuple(state for draft in members(annotation) for state in members(get_args(draft)[0]))
 
 
 def parts(edge: Edge) -> Iterator[tuple[Row | Branch, type[State] | None]]:
-    """The row of an edge and its branches, each with the state that it must return: only the last one does."""
+    """The row of an edge and its branches, each with the state that its handler must return; only the last one returns
+    a state."""
     chain: list[Row | Branch] = [edge.row, *edge.branches]
     for part in chain[:-1]:
         yield part, None
@@ -122,13 +123,13 @@ def parts(edge: Edge) -> Iterator[tuple[Row | Branch, type[State] | None]]:
 
 
 def stays(handler: Function) -> bool:
-    """Whether this handler leaves the state as it is, wherever it stands: then it may speak of several states by one
-    name, such as `Busy`."""
+    """Whether this handler leaves the state as it is in all of its rows. Then its annotation may name several states by
+    a base class, such as `Busy`."""
     return {part.to for edge in EDGES for part, _ in parts(edge) if part.then is handler} == {SAME}
 
 
 def name_of(function: Function) -> str:
-    """How to speak of a function."""
+    """The name of a function, with its module."""
     return f"{function.__module__.removeprefix('turnwise.states.')}.{function.__name__}"
 
 
@@ -137,20 +138,20 @@ HANDLERS = sorted({part.then for edge in EDGES for part, _ in parts(edge) if par
 
 @st.composite
 def situations(draw: st.DrawFn) -> Situation:
-    """Any state, an event that meets it there, and a context in which it can."""
+    """Any state, an event that it may meet, and a context in which it can rest."""
     state = draw(states())
     return state, draw(events_for(state) | events()), draw(contexts_for(state))
 
 
 class TestTheTable:
-    """What `build` does not check, because it is a matter of the whole table."""
+    """Rules about the table as a whole, which `build` does not check."""
 
     def test_it_speaks_of_every_state(self) -> None:
-        """Terminal states are listed too."""
+        """Every state is in the table, terminal states too."""
         assert set(TABLE) == set(STATES)
 
     def test_every_state_can_be_reached(self) -> None:
-        """Law 15: from Idle, along the edges."""
+        """Law 15: every state can be reached from Idle."""
         reached: set[type[State]] = {Idle}
         while more := {edge.to for edge in EDGES if edge.source in reached} - reached:
             reached |= more
@@ -171,18 +172,19 @@ class TestTheTable:
         assert idle == []
 
     def test_the_table_uses_nothing_from_elsewhere(self) -> None:
-        """Its guards, handlers and reasons are public functions of guards/, handlers/ and junctions/."""
+        """The guards, handlers and reasons of the table are public functions of guards/, handlers/ and junctions/."""
         functions = {function for module in modules_of_functions() for function in public(module)}
 
         assert sorted(map(name_of, used() - functions)) == []
 
 
 class TestHandlersFitTheirRows:
-    """A handler's annotations say what the table says, so mypy's word about it counts."""
+    """The annotations of a handler say the same as the table, so that mypy's verdict counts."""
 
     @pytest.mark.parametrize("handler", HANDLERS, ids=name_of)
     def test_a_handler_returns_the_state_that_its_rows_lead_to(self, handler: Function) -> None:
-        """Law 15: exactly the states of all rows and branches that name it; None before a junction."""
+        """Law 15: a handler returns exactly the states of the rows and branches that name it, and None before a
+        junction."""
         wanted = {to or type(None) for edge in EDGES for part, to in parts(edge) if part.then is handler}
 
         annotated = members(get_type_hints(handler)["return"])
@@ -191,12 +193,13 @@ class TestHandlersFitTheirRows:
         assert all(member in wanted or stays(handler) for member in annotated)
 
     def test_every_edge_ends_with_a_handler(self) -> None:
-        """The last handler on every way returns the state, so there must be one."""
+        """The last choice on every way has a handler, which returns the state."""
         assert [edge for edge in EDGES for part, to in parts(edge) if to is not None and part.then is None] == []
 
     @pytest.mark.parametrize("function", sorted(used(), key=name_of), ids=name_of)
     def test_a_function_accepts_what_its_rows_bring(self, function: Function) -> None:
-        """Law 15: its `StepBuilder[…]` and its event take every state and event with which the table calls it."""
+        """Law 15: the `StepBuilder[…]` and the event of a function accept every state and event with which the table
+        calls it."""
         draft, event, context = list(get_type_hints(function).values())[:3]
         brought = {
             (edge.source, edge.row.event)
@@ -217,21 +220,21 @@ class TestHandlersFitTheirRows:
 
 
 class TestABrokenTable:
-    """`build` refuses it, with a sentence that says where."""
+    """`build` refuses a broken table, with a sentence that says where it is broken."""
 
     def broken(self, entries: Iterable[Entry], state: type[State] = Idle) -> str:
-        """Why a table whose entries for `state` are these cannot be built."""
+        """The reason why a table with these entries for `state` cannot be built."""
         table: Table = {**TABLE, state: tuple(entries)}
         with pytest.raises(TableFault) as fault:
             build(table)
         return str(fault.value)
 
     def without(self, event: type[Event], state: type[State] = Idle) -> list[Entry]:
-        """The entries of a state, but for those of one event."""
+        """The entries of a state without those for one event."""
         return [entry for entry in TABLE[state] if entry.event is not event]
 
     def test_a_row_behind_one_without_a_guard_is_shadowed(self) -> None:
-        """Law 15: no row that can never be taken."""
+        """Law 15: a row that can never be taken is refused."""
         rows = lines(on(UserMessage, to=SAME), on(UserMessage, to=SAME))
 
         assert self.broken([*rows, *self.without(UserMessage)]) == (
@@ -239,28 +242,28 @@ class TestABrokenTable:
         )
 
     def test_a_last_row_with_a_guard_lets_events_fall_through(self) -> None:
-        """Law 15: the last row for an event has no guard."""
+        """Law 15: a last row with a guard is refused."""
         rows = on(UserMessage, to=SAME, when=is_closing)
 
         assert "Idle on UserMessage: the last choice has a guard" in self.broken([*rows, *self.without(UserMessage)])
 
     def test_a_request_that_nothing_is_said_about_falls_through(self) -> None:
-        """Every state takes, refuses or ignores every request."""
+        """A state without an entry for some request is refused."""
         assert "Idle on UserMessage" in self.broken(self.without(UserMessage))
 
     def test_a_state_that_nothing_is_said_about_takes_no_request(self) -> None:
-        """A state must stand in the table."""
+        """A state that is not in the table is refused."""
         with pytest.raises(TableFault, match="Closed on Opened"):
             build({state: entries for state, entries in TABLE.items() if state is not Closed})
 
     def test_an_answer_that_is_waited_for_must_be_taken(self) -> None:
-        """An awaited answer that no row takes is a fault of the table."""
+        """A state without a row for an answer that it can wait for is refused."""
         rows = self.without(LlmResponse, LlmRequesting)
 
         assert "LlmRequesting on LlmResponse" in self.broken(rows, LlmRequesting)
 
     def test_an_answer_that_is_never_waited_for_has_no_row(self) -> None:
-        """Such a row would never be asked."""
+        """A row for an answer that the state never waits for is refused."""
         rows = [*on(RetryDue, to=SAME), *TABLE[Idle]]
 
         assert self.broken(rows) == "Idle on RetryDue: a state of this type never waits for this"
@@ -274,13 +277,13 @@ class TestABrokenTable:
         ],
     )
     def test_branches_are_held_to_the_same(self, branches: list[Branch], fault: str) -> None:
-        """Law 15: the last branch is unguarded, and none before it is."""
+        """Law 15: a junction needs a last branch without a guard, and no such branch before it."""
         rows = on(UserMessage, to=junction("AGAIN", *branches))
 
         assert fault in self.broken([*rows, *self.without(UserMessage)])
 
     def test_junctions_do_not_lead_in_a_circle(self) -> None:
-        """Law 15: a junction that leads back to itself would never come to rest."""
+        """Law 15: a junction that leads back to itself is refused."""
         circle = junction("CIRCLE")
         object.__setattr__(circle, "branches", (branch(to=junction("BETWEEN", branch(to=circle))),))
 
@@ -289,14 +292,14 @@ class TestABrokenTable:
         )
 
     def test_refusals_and_no_ops_count_as_rows(self) -> None:
-        """A row behind a refusal without a guard is shadowed as well."""
+        """A row behind a refusal without a guard is shadowed and refused."""
         rows = lines(refuse(UserMessage, why="busy"), nothing(UserMessage))
 
         assert "shadows" in self.broken([*rows, *self.without(UserMessage)])
 
 
 def entry_for(state: State, event: Event, context: Context) -> Entry:
-    """The first entry for this event whose guard says yes: what the table promises, in two lines."""
+    """The first entry for this event whose guard says yes, found without the compiled table."""
     entries = [entry for entry in TABLE[type(state)] if entry.event is type(event)]
     return next(
         entry for entry in entries if entry.when is None or entry.when(StepBuilder(state, event), event, context)
@@ -304,18 +307,18 @@ def entry_for(state: State, event: Event, context: Context) -> Entry:
 
 
 def taken_edge(state: State, event: Event, context: Context) -> Edge:
-    """The first edge of the library's machine that says yes."""
+    """The first edge of the library's machine whose condition holds."""
     fired = SimpleNamespace(args=(state, event, context))
     ways = MACHINE.get_transitions(event.type, state.type)
     return next(way.conditions[0].func for way in ways if way.conditions[0].func(fired))
 
 
 class TestTheTwoMachines:
-    """`transition` and the machine of the `transitions` library make the same choice."""
+    """`transition` and the machine of the `transitions` library choose the same rows."""
 
     @given(situations())
     def test_they_choose_the_same(self, situation: Situation) -> None:
-        """For every step that `transition` takes, firing the library's machine takes the same row to the same state."""
+        """For every step of `transition`, firing the library's machine takes the same row to the same state."""
         state, event, _ = situation
         cursor = SimpleNamespace(state=state.type)
         try:
@@ -331,7 +334,7 @@ class TestTheTwoMachines:
 
     @pytest.mark.parametrize(("seconds", "end"), [(1, "llm_requesting"), (60, "idle")])
     def test_they_see_the_moment_of_an_event(self, seconds: int, end: str) -> None:
-        """The same result asks the model again, or ends the turn, once the time of the turn is over."""
+        """Both let the same result lead to the model, or end the turn once its time is over."""
         conversation = Conversation(limits=Limits(seconds=60))
         conversation.says()
         conversation.model_calls("a")
@@ -346,7 +349,7 @@ class TestTheTwoMachines:
 
     @given(situations())
     def test_what_no_row_takes_the_library_does_not_know(self, situation: Situation) -> None:
-        """Where a state only refuses, does nothing or never waits, the library's machine has no edge at all."""
+        """For an event that a state only refuses, drops or never waits for, the library's machine has no edge."""
         state, event, _ = situation
         cursor = SimpleNamespace(state=state.type)
         if any(isinstance(entry, Row) and entry.event is type(event) for entry in TABLE[type(state)]):
@@ -358,7 +361,7 @@ class TestTheTwoMachines:
 
 @pytest.mark.xdist_group("walks")
 class TestNothingIsHidden:
-    """Law 15, by trial: no guard swallows what another waits for."""
+    """Law 15: every entry and every branch can be taken by some event."""
 
     @pytest.mark.parametrize(
         ("kind", "place"),
@@ -369,7 +372,7 @@ class TestNothingIsHidden:
         ],
     )
     def test_every_entry_is_the_first_for_something(self, kind: type[State], place: int) -> None:
-        """Each row, refusal and no-op of each state is met by some event."""
+        """Some event takes each row, refusal and no-op of each state."""
         assert (kind, place) in survey().entries
 
     @pytest.mark.parametrize(
@@ -381,12 +384,12 @@ class TestNothingIsHidden:
         ],
     )
     def test_every_branch_is_taken_by_something(self, asked: Junction, place: int) -> None:
-        """Each way out of each junction."""
+        """Some event takes each branch of each junction."""
         assert (asked.name, place) in survey().branches
 
 
 def test_a_row_that_the_machine_does_not_know_is_named() -> None:
-    """Law 15: the two machines hold the same rows, or nothing starts."""
+    """Law 15: a table with a row that the library's machine does not have cannot be compiled."""
     nobody = Machine(model=None, states=[], initial=None)
 
     with pytest.raises(TableFault, match=r"^Idle on \w+: the machine does not know this row$"):

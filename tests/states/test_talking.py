@@ -1,4 +1,4 @@
-"""An agent whose text is its thinking: the user hears what a tool says, at once, and nothing else (seed 004)."""
+"""An agent whose text is its thinking: the user receives what a tool says, at once, and nothing else."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ TEXTS = Texts()
 
 
 def talking_agent(**rules: Any) -> Conversation:
-    """A conversation under `talk`, whose model was asked something."""
+    """A conversation under `talk`, whose model has been asked."""
     conversation = Conversation(presets.talk(), **rules)
     conversation.says("Clean up, and tell me how it goes")
     return conversation
@@ -45,10 +45,10 @@ def talks(conversation: Conversation, text: str, call_id: str = "talk") -> None:
 
 
 class TestTextIsThought:
-    """Case B1: assistant text is never delivered."""
+    """B1: the model's text is never delivered."""
 
     def test_the_text_of_the_model_is_not_delivered(self) -> None:
-        """B1: neither the text beside a call nor the one that ends the turn."""
+        """B1: neither a text beside a call nor the text that ends the turn is delivered."""
         conversation = talking_agent()
         conversation.model_calls(talking(), content="I will greet them first.")
         conversation.tool_talks("talk", "Hello")
@@ -59,7 +59,7 @@ class TestTextIsThought:
         assert conversation.words(conversation.ended.final_content) == ["That went well."]
 
     def test_no_ending_of_ours_is_delivered_either(self) -> None:
-        """B1: a sentence about the limit is no talk."""
+        """B1: the policy's sentence about the limit is not delivered."""
         conversation = talking_agent(limits=Limits(requests=1))
 
         conversation.model_calls("bash")
@@ -68,7 +68,7 @@ class TestTextIsThought:
         assert (conversation.ended.status, conversation.ended.silent) == ("incomplete", True)
 
     def test_the_last_text_ends_the_turn(self) -> None:
-        """B7: text without calls ends the turn, and no nudge is spent on it."""
+        """B7: a text without calls ends the turn, without a nudge."""
         conversation = talking_agent()
         talks(conversation, "Hello")
 
@@ -79,7 +79,7 @@ class TestTextIsThought:
         assert conversation.wanted() == [PersistMessage]
 
     def test_the_number_of_requests_is_bounded(self) -> None:
-        """B7: a model that talks for ever is stopped at the limit; what it said stays said."""
+        """B7: a model that goes on talking is stopped at the limit; what it said stays delivered."""
         conversation = talking_agent(limits=Limits(requests=3))
 
         while not isinstance(conversation.state, Idle):
@@ -93,11 +93,12 @@ class TestTextIsThought:
 
 
 class TestOrder:
-    """Case B2: what is said before a tool runs is handed over before it runs."""
+    """B2: what is said before a tool runs is delivered before it runs."""
 
     @pytest.mark.parametrize("parallel", [1, 3])
     def test_talk_work_talk_in_one_response(self, parallel: int) -> None:
-        """B2: talk("a"), bash, talk("b"): a's delivery stands before the start of bash, b's after its end."""
+        """B2: for talk, bash and talk in one response, the first delivery stands before the start of bash, and the
+        second after its end."""
         conversation = talking_agent(parallel=parallel)
 
         conversation.model_calls(talking("a"), "bash", talking("b"))
@@ -113,7 +114,7 @@ class TestOrder:
         assert conversation.delivered() == ["I clean up now.", "It is clean."]
 
     def test_talk_work_talk_in_three_responses(self) -> None:
-        """B2: the same, one call a response."""
+        """B2: the order is the same in three responses with one call each."""
         conversation = talking_agent()
 
         talks(conversation, "I clean up now.")
@@ -125,7 +126,7 @@ class TestOrder:
         assert conversation.delivered() == ["I clean up now.", "It is clean."]
 
     def test_deliveries_of_a_turn_are_numbered(self) -> None:
-        """Each delivery says the how-manieth of its turn it is; the next turn counts from 1 again."""
+        """Deliveries are numbered within their turn, and the next turn counts from 1 again."""
         conversation = talking_agent()
         talks(conversation, "a")
         talks(conversation, "b")
@@ -139,7 +140,7 @@ class TestOrder:
         assert numbers == [(1, 1), (1, 2), (2, 1)]
 
     def test_one_result_may_say_several_things(self) -> None:
-        """Each in its order, each a delivery of its own."""
+        """Several speeches in one result are delivered one by one, in order."""
         conversation = talking_agent()
         conversation.model_calls(talking())
 
@@ -149,7 +150,8 @@ class TestOrder:
         assert conversation.delivered() == ["a", "b"]
 
     def test_a_tool_that_is_not_exclusive_may_not_talk(self) -> None:
-        """The order in which people hear must not hang on which tool was faster."""
+        """A tool that is not exclusive may not speak at once, since the order must not depend on which tool was
+        faster."""
         conversation = talking_agent(parallel=2)
         conversation.model_calls(responding(), "bash")
 
@@ -160,7 +162,7 @@ class TestOrder:
         assert conversation.tools() == ["bash"]
 
     def test_talk_and_speech_for_the_end_keep_apart(self) -> None:
-        """`each`: what is for the end of the turn follows then, after all that was said at once."""
+        """Under `each`, speech for the end of the turn follows everything that was said at once."""
         conversation = talking_agent()
         conversation.model_calls(responding())
         conversation.tool_responds("respond", "In the end")
@@ -172,7 +174,7 @@ class TestOrder:
         assert conversation.words(*conversation.ended.user_response) == ["At once", "In the end"]
 
     def test_the_same_text_twice_is_two_deliveries(self) -> None:
-        """B10: what is said twice is meant twice."""
+        """B10: the same text said twice is delivered twice."""
         conversation = talking_agent()
         conversation.model_calls(
             talking("a", arguments='{"message": "Hm"}'), talking("b", arguments='{"message": "Hm"}')
@@ -187,7 +189,7 @@ class TestOrder:
         assert len({delivered.effect_id for delivered in conversation.ended.deliveries}) == 2
 
     def test_the_same_text_twice_is_not_a_repeated_call(self) -> None:
-        """B10 where calls are remembered (J8): speech is exempt."""
+        """B10, J8: speech is never a repeated call."""
         conversation = talking_agent(repeats=presets.reply_flow().repeats)
         talks(conversation, "Hm", "a")
 
@@ -197,7 +199,7 @@ class TestOrder:
 
 
 class TestWords:
-    """What is said arrives as it was said."""
+    """Texts are delivered unchanged."""
 
     @pytest.mark.parametrize(
         "text",
@@ -212,7 +214,7 @@ class TestWords:
         ],
     )
     def test_a_text_arrives_byte_by_byte(self, text: str) -> None:
-        """B3: quotes, backslashes, newlines, emoji, JSON-looking text arrive byte-identical."""
+        """B3: quotes, backslashes, newlines, emoji and text that looks like JSON are delivered unchanged."""
         conversation = talking_agent()
 
         talks(conversation, text)
@@ -221,7 +223,7 @@ class TestWords:
 
     @pytest.mark.parametrize("text", ["", "  \n"])
     def test_an_empty_message_is_delivered(self, text: str) -> None:
-        """B5: delivered in this preset; the model reads that it was."""
+        """B5: in this preset an empty text is delivered, and the model reads that it was."""
         conversation = talking_agent()
 
         talks(conversation, text)
@@ -230,7 +232,7 @@ class TestWords:
         assert conversation.results() == {"talk": "done"}
 
     def test_an_empty_message_is_refused_elsewhere(self) -> None:
-        """B5: refused in others."""
+        """B5: in other presets an empty text is an error result."""
         conversation = Conversation()
         conversation.says()
 
@@ -240,17 +242,17 @@ class TestWords:
         assert conversation.results() == {"talk": TEXTS.nothing_said}
 
     def test_the_acknowledgement_is_a_setting(self) -> None:
-        """B11: default "Message delivered to user"; the tool's performer reads it from the policy."""
+        """B11: the acknowledgement is a text of the policy, "Message delivered to user" by default."""
         assert Texts().acknowledgement == "Message delivered to user"
         assert presets.talk().texts.acknowledgement == "Message delivered to user"
         assert presets.talk().speech.never_fail
 
 
 class TestSilentTurns:
-    """Case B6: a turn without any talk."""
+    """B6: a turn in which nothing is said."""
 
     def test_nothing_is_delivered(self) -> None:
-        """B6: nothing delivered, `TurnEnded(silent=True)`."""
+        """B6: nothing is delivered, and the turn is silent."""
         conversation = talking_agent()
 
         conversation.model_says("They did not ask for anything.")
@@ -259,7 +261,7 @@ class TestSilentTurns:
         assert (conversation.ended.silent, conversation.ended.status) == (True, "completed")
 
     def test_a_turn_that_talked_is_not_silent(self) -> None:
-        """B6: one delivery is enough, an empty one too."""
+        """B6: a turn with one delivery, even an empty one, is not silent."""
         conversation = talking_agent()
         talks(conversation, "")
 
@@ -268,7 +270,7 @@ class TestSilentTurns:
         assert not conversation.ended.silent
 
     def test_by_policy_the_model_is_nudged(self) -> None:
-        """B6: by policy a nudge, at most `nudges` of them; then the turn ends as it is."""
+        """B6: if the policy says so, the model is reminded up to `nudges` times, and then the turn ends as it is."""
         conversation = talking_agent(silent="nudge")
 
         conversation.model_says("Thinking.")
@@ -281,7 +283,7 @@ class TestSilentTurns:
         assert len(conversation.requests()) == 3
 
     def test_a_nudge_that_helped_ends_with_the_next_text(self) -> None:
-        """B6: nudged, the model talks."""
+        """B6: if the model talks after a nudge, its next text ends the turn."""
         conversation = talking_agent(silent="nudge")
         conversation.model_says("Thinking.")
         talks(conversation, "Hello")
@@ -292,7 +294,7 @@ class TestSilentTurns:
         assert conversation.delivered() == ["Hello"]
 
     def test_by_policy_the_text_is_the_fallback(self) -> None:
-        """B6: by policy the last text is delivered, if nothing was said."""
+        """B6: if the policy says so, the last text is delivered when nothing was said."""
         silent, talked = talking_agent(silent="fallback"), talking_agent(silent="fallback")
         talks(talked, "Hello")
 
@@ -304,7 +306,7 @@ class TestSilentTurns:
         assert silent.ended.user_response == ()
 
     def test_the_nudge_about_silence_waits_for_the_end_of_the_turn(self) -> None:
-        """B6: a response with calls is no silent end."""
+        """B6: a response with calls does not lead to a nudge."""
         conversation = talking_agent(silent="nudge")
 
         conversation.model_calls("bash", content="Working.")
@@ -313,7 +315,7 @@ class TestSilentTurns:
         assert conversation.nudge() is None
 
     def test_nothing_at_all_ends_silently_too(self) -> None:
-        """B6, P30: a thought that is not written down ends the turn like any other, and no words are made up."""
+        """B6, P30: an empty response ends the turn silently, and no text is made up."""
         conversation = talking_agent()
 
         conversation.model_says("")
@@ -325,7 +327,7 @@ class TestSilentTurns:
 
     @pytest.mark.parametrize("thinking", ["", "They know it now."])
     def test_who_has_talked_may_end_without_a_word(self, thinking: str) -> None:
-        """B7: there is nothing left to say, so nobody is asked to say it."""
+        """B7: a model that has talked may end the turn with an empty response."""
         conversation = talking_agent()
         conversation.model_calls(talking())
         conversation.tool_talks("talk", "Good day.")
@@ -337,7 +339,7 @@ class TestSilentTurns:
         assert len(conversation.requests()) == 2
 
     def test_who_only_thinks_goes_on_where_something_is_missing(self) -> None:
-        """Nothing was said yet; or something was, where a text is the answer."""
+        """A response with only thinking leads to another request, unless everything that is wanted was said."""
         silent = talking_agent()
         answering = Conversation()
         answering.says()
@@ -351,7 +353,7 @@ class TestSilentTurns:
             assert conversation.nudge() is None
 
     def test_a_sub_agent_is_asked_for_words(self) -> None:
-        """P25, J11: its text is its result, however it may talk."""
+        """P25, J11: a sub-agent is asked for a text, since its text is its result."""
         conversation = Conversation(presets.talk(), role="sub_agent")
         conversation.says()
         conversation.model_calls("look")
@@ -363,10 +365,10 @@ class TestSilentTurns:
 
 
 class TestStopped:
-    """Case B8: delivered stays delivered, the rest is skipped, paired."""
+    """B8: what was delivered stays delivered, and every call that is left gets a result."""
 
     def test_a_cancel_between_two_talks(self) -> None:
-        """B8: a was said; bash is stopped; b is skipped."""
+        """B8: a cancel after the first of three calls stops the second and skips the third."""
         conversation = talking_agent()
         conversation.model_calls(talking("a"), "bash", talking("b"))
         conversation.tool_talks("a", "I clean up now.")
@@ -382,7 +384,7 @@ class TestStopped:
         assert (conversation.ended.status, conversation.ended.silent) == ("cancelled", False)
 
     def test_a_cancel_before_the_talk_ran(self) -> None:
-        """B8: its tool stops without a word."""
+        """B8: a talk that is stopped before it ran delivers nothing."""
         conversation = talking_agent()
         conversation.model_calls(talking())
         conversation.cancels()
@@ -393,7 +395,7 @@ class TestStopped:
         assert conversation.results() == {"talk": TEXTS.cancelled}
 
     def test_a_talk_that_had_truly_finished_is_delivered(self) -> None:
-        """Cancelling keeps the real result of what had truly finished, with what it said at once."""
+        """A talk that had finished before it was told to stop keeps its result and is delivered."""
         conversation = talking_agent()
         conversation.model_calls(talking("a"), talking("b"))
         conversation.cancels()
@@ -406,7 +408,7 @@ class TestStopped:
         assert [m.undelivered for m in conversation.transcript if m.role == "tool"] == [False, False]
 
     def test_a_failure_after_a_talk_keeps_it_delivered(self) -> None:
-        """S8: what was delivered stays delivered."""
+        """S8: what was delivered before a failure stays delivered."""
         conversation = talking_agent()
         talks(conversation, "Hello")
 
@@ -417,7 +419,8 @@ class TestStopped:
         assert conversation.delivered() == ["Hello"]
 
     def test_a_deadline_in_the_middle_of_a_talk(self) -> None:
-        """B8: a talk that ignores the cancel is not waited for; what it says later is not heard."""
+        """B8: a talk that ignores the cancel is not awaited beyond the deadline, and what it says later is not
+        delivered."""
         conversation = talking_agent()
         conversation.model_calls(talking())
         late = conversation.running("talk")
@@ -433,10 +436,10 @@ class TestStopped:
 
 
 class TestReplay:
-    """Case B9: replay delivers nothing and shows the deliveries in order."""
+    """B9: a replay delivers nothing and shows the deliveries in order."""
 
     def test_the_log_tells_the_deliveries_in_order(self) -> None:
-        """B9: the same events lead to the same deliveries, under the same ids, and to the same words."""
+        """B9: the same events lead to the same deliveries, with the same ids and the same words."""
         conversation = talking_agent()
         talks(conversation, "a", "a")
         talks(conversation, "b", "b")
@@ -455,7 +458,7 @@ class TestTalkBesideOtherCalls:
     """A talk keeps its place among calls of every kind."""
 
     def test_beside_a_question(self) -> None:
-        """B2: what is said before a question is heard before it is asked."""
+        """B2: what is said before a question is delivered before it is asked."""
         conversation = talking_agent()
         conversation.model_calls(talking(), asking())
 
@@ -466,7 +469,7 @@ class TestTalkBesideOtherCalls:
         assert conversation.asked() and conversation.delivered() == ["One question:"]
 
     def test_beside_a_call_that_must_be_allowed(self) -> None:
-        """B2: what is said before an approval is heard before it is asked for; what stands behind waits."""
+        """B2: what is said before an approval is delivered before it is asked for; the calls behind it wait."""
         conversation = talking_agent()
         conversation.model_calls(talking("a"), call("pay", approval=True), talking("b"))
 
@@ -479,7 +482,7 @@ class TestTalkBesideOtherCalls:
         assert (conversation.tools(), conversation.delivered()) == (["b"], ["I would pay now."])
 
     def test_beside_a_fault(self) -> None:
-        """B4, the pure part: a call with a fault says nothing, and the other is heard."""
+        """B4: a talk with a fault delivers nothing, and the other one is delivered."""
         conversation = talking_agent()
         conversation.model_calls(talking("a", fault="Invalid input."), talking("b"))
 
@@ -490,7 +493,7 @@ class TestTalkBesideOtherCalls:
         assert conversation.results() == {"a": "Invalid input.", "b": "done"}
 
     def test_a_tool_that_is_no_talk_may_say_something(self) -> None:
-        """The machine knows no names: a host's exclusive tool says a thing at once when it has done its work."""
+        """An application's exclusive tool may speak at once when it has done its work."""
         conversation = talking_agent()
         conversation.model_calls(call("light", exclusive=True, acts=("speech",)))
 

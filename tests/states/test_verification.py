@@ -1,4 +1,4 @@
-"""Claims that the work is complete: which of them count, and what a check makes of them (seed 000)."""
+"""Claims that the work is complete: which of them count, and what follows from their check."""
 
 from typing import Any, get_args
 
@@ -42,7 +42,7 @@ TEXTS = Texts()
 
 
 def working(**rules: Any) -> Conversation:
-    """A conversation under `explicit_response`, whose model was asked something."""
+    """A conversation under `explicit_response`, whose model has been asked."""
     conversation = Conversation(presets.explicit_response(), **rules)
     conversation.says("Read me it")
     return conversation
@@ -64,16 +64,17 @@ def checked(**rules: Any) -> Conversation:
 
 
 class TestWhatCountsAsAClaim:
-    """Case S9."""
+    """S9: which claims count."""
 
     def test_a_claim_after_good_calls_is_checked(self) -> None:
-        """S9: the round is over and every call came to good; effects exactly: the result, then the check."""
+        """S9: a claim in a round whose calls all succeeded is checked; the effects are exactly the result and the
+        check."""
         conversation = checked()
 
         assert conversation.wanted() == [PersistToolResults, VerifyWork]
 
     def test_a_claim_beside_a_call_that_failed_does_not_count(self) -> None:
-        """S9: → not complete: the model is asked again, and has to claim anew."""
+        """S9: a claim beside a call that failed does not count; the model is asked again and has to claim anew."""
         conversation = working()
         conversation.model_calls(responding(), completing(), "save")
         conversation.tool_responds("respond", "A")
@@ -86,7 +87,7 @@ class TestWhatCountsAsAClaim:
 
     @pytest.mark.parametrize("parallel", [1, 3])
     def test_it_does_not_matter_which_came_first(self, parallel: int) -> None:
-        """S9: the failing call may stand before the claim, and may end before it or after it."""
+        """S9: the failing call may stand before the claim, and may end before or after it."""
         conversation = working(parallel=parallel)
         conversation.model_calls("save", completing())
         for name in ("complete", "save") if parallel > 1 else ("save", "complete"):
@@ -98,7 +99,7 @@ class TestWhatCountsAsAClaim:
         assert conversation.rests_in(LlmRequesting).turn.claim is None
 
     def test_a_claim_beside_a_fault_does_not_count(self) -> None:
-        """S9: a call that never ran, for its fault, failed as well."""
+        """S9: a claim beside a call with a fault does not count."""
         conversation = working()
         conversation.model_calls(completing(), call("gone", fault="There is no tool called gone."))
 
@@ -107,7 +108,7 @@ class TestWhatCountsAsAClaim:
         assert conversation.rests_in(LlmRequesting).turn.claim is None
 
     def test_a_claim_beside_a_denied_call_does_not_count(self) -> None:
-        """S9: what a person did not allow is not done."""
+        """S9: a claim beside a call that a person denied does not count."""
         conversation = working()
         conversation.model_calls(completing(), call("pay", approval=True))
         conversation.tool_claims()
@@ -117,7 +118,7 @@ class TestWhatCountsAsAClaim:
         assert conversation.rests_in(LlmRequesting).turn.claim is None
 
     def test_a_claim_beside_a_question_that_was_declined_counts(self) -> None:
-        """S9: the model may go on by its own judgment, so nothing failed."""
+        """S9: a claim beside a declined question counts, since nothing failed."""
         conversation = working(questions={"cancel": "resume"})
         conversation.model_calls(responding(), asking(), completing())
         conversation.tool_responds("respond", "A")
@@ -129,7 +130,7 @@ class TestWhatCountsAsAClaim:
         conversation.rests_in(Verifying)
 
     def test_a_claim_that_counted_for_nothing_may_be_made_again(self) -> None:
-        """S9: in the next round, where nothing fails."""
+        """S9: a claim that did not count may be made again in the next round."""
         conversation = working()
         conversation.model_calls(completing(), "save")
         conversation.tool_claims()
@@ -140,7 +141,8 @@ class TestWhatCountsAsAClaim:
         conversation.rests_in(Verifying)
 
     def test_a_claim_that_was_made_before_outlives_a_round_that_fails(self) -> None:
-        """S17, S9: claimed, then asked for the answer; the answer's round fails, and the next one says it."""
+        """S17, S9: a claim that waits for its answer still counts if the round with the answer fails and the next one
+        succeeds."""
         conversation = working()
         conversation.model_calls(completing())
         conversation.tool_claims(summary="Read it aloud.")
@@ -155,23 +157,23 @@ class TestWhatCountsAsAClaim:
 
     @pytest.mark.parametrize("summary", ["", " \n"])
     def test_a_summary_must_say_something(self, summary: str) -> None:
-        """S9: a blank summary is no claim: the act cannot be made, so its tool gives an error result."""
+        """S9: a claim with a blank summary cannot be made, so its tool gives an error result."""
         with pytest.raises(ValidationError, match="must not be empty"):
             WorkComplete(summary=summary)
 
     @pytest.mark.parametrize("confidence", [-0.1, 1.1, float("nan"), float("inf"), "sure"])
     def test_a_confidence_lies_between_0_and_1(self, confidence: Any) -> None:
-        """S9: a confidence that is no number in 0..1 → error result."""
+        """S9: a claim whose confidence is not a number between 0 and 1 cannot be made."""
         with pytest.raises(ValidationError):
             WorkComplete(summary="Done.", confidence=confidence)
 
     @pytest.mark.parametrize("confidence", [None, 0, 1, 0.5])
     def test_a_summary_alone_will_do(self, confidence: Any) -> None:
-        """S9: a call with the summary alone passes."""
+        """S9: a claim needs no confidence."""
         assert WorkComplete(summary="Done.", confidence=confidence).confidence == confidence
 
     def test_of_two_claims_the_last_in_the_round_counts(self) -> None:
-        """Two claims in one round are one claim."""
+        """Of two claims in one round the last one counts."""
         conversation = working()
         conversation.model_calls(responding(), completing("a"), completing("b"))
         conversation.tool_responds("respond", "A")
@@ -183,7 +185,7 @@ class TestWhatCountsAsAClaim:
         assert isinstance(check, VerifyWork) and conversation.words(check.claim) == ["Second"]
 
     def test_where_text_ends_a_turn_a_claim_ends_it_too(self) -> None:
-        """A claim is a claim under every rule; without verification the turn is complete."""
+        """Under `ends_on="text"` a claim ends the turn too."""
         conversation = Conversation()
         conversation.says()
         conversation.model_calls(completing(), content="Here you are.")
@@ -194,7 +196,7 @@ class TestWhatCountsAsAClaim:
         assert (conversation.ended.status, conversation.delivered()) == ("completed", ["Here you are."])
 
     def test_without_verification_a_claim_is_taken_at_its_word(self) -> None:
-        """`verify=0`: nothing is checked."""
+        """With `verify=0` a claim is not checked."""
         conversation = working(verify=0)
 
         claims(conversation)
@@ -205,11 +207,12 @@ class TestWhatCountsAsAClaim:
 
 
 class TestTheCheck:
-    """Case S11."""
+    """S11: the check of a claim."""
 
     @pytest.mark.parametrize(("keep", "deliverable"), [("each", ["A", "B"]), ("last", ["B"])])
     def test_the_verifier_sees_what_was_said(self, keep: str, deliverable: list[str]) -> None:
-        """S3, S11: what was said is the deliverable, in call order; of what is not kept the user hears nothing."""
+        """S3, S11: the deliverable is the speech that will be delivered, in call order, and not the speech that is
+        dropped."""
         conversation = working(speech=SpeechRules(keep=keep))
         conversation.model_calls(responding("a"), responding("b"), completing())
         conversation.tool_responds("a", "A")
@@ -223,7 +226,7 @@ class TestTheCheck:
         assert conversation.words(*check.deliverable) == deliverable
 
     def test_a_claim_that_holds_ends_the_turn(self) -> None:
-        """S11: passed → delivered, completed."""
+        """S11: a claim that holds completes the turn, and the speech is delivered."""
         conversation = checked()
 
         conversation.verifier_says(True)
@@ -233,7 +236,7 @@ class TestTheCheck:
         assert (conversation.ended.status, conversation.ended.failure) == ("completed", None)
 
     def test_why_it_does_not_hold_goes_back_to_the_model(self) -> None:
-        """S11: its reason and what is missing go back to the model, in passing."""
+        """S11: the next request holds the reason and what is missing."""
         conversation = checked()
 
         conversation.verifier_says(False, "Two tweets are missing.", "tweet 3", "tweet 5")
@@ -244,7 +247,7 @@ class TestTheCheck:
         assert conversation.delivered() == []
 
     def test_a_check_that_breaks_counts_as_a_failure(self) -> None:
-        """S11: the model is told why, and may try again."""
+        """S11: a check that could not be made counts as failed, and the model may try again."""
         conversation = checked()
 
         conversation.breaks(VerifyWork, sentence="The verifier took too long.")
@@ -253,7 +256,8 @@ class TestTheCheck:
         assert conversation.rests_in(LlmRequesting).turn.rejections == 1
 
     def test_where_nobody_can_check_the_turn_ends_at_once(self) -> None:
-        """Another claim could not be checked either: incomplete, with the reason; what was said is delivered (S21)."""
+        """S21: if no verifier is available, the turn ends as incomplete with the reason, and what was said is
+        delivered."""
         conversation = checked()
 
         conversation.breaks(VerifyWork, "unavailable", "There is nobody to check it.")
@@ -263,7 +267,8 @@ class TestTheCheck:
         assert (conversation.ended.status, conversation.delivered()) == ("incomplete", ["A"])
 
     def test_after_five_failures_the_turn_ends_as_incomplete(self) -> None:
-        """S11: after 5 failures the turn ends as incomplete with the reason; S21: what was said is delivered."""
+        """S11, S21: after five failed checks the turn ends as incomplete with the reason, and what was said is
+        delivered."""
         conversation = working()
         for number in range(5):
             claims(conversation, say=f"Readback {number}")
@@ -276,7 +281,7 @@ class TestTheCheck:
         assert conversation.delivered() == ["Readback 4"]
 
     def test_the_fifth_check_may_still_pass(self) -> None:
-        """S11: four failures and a success is a completed turn."""
+        """S11: four failed checks and one that passes complete the turn."""
         conversation = working()
         for _ in range(4):
             claims(conversation)
@@ -288,7 +293,7 @@ class TestTheCheck:
         assert (conversation.ended.status, conversation.delivered()) == ("completed", ["A"])
 
     def test_with_one_failure_allowed_the_first_is_the_last(self) -> None:
-        """`verify=1`: a check that breaks ends the turn with its sentence."""
+        """With `verify=1` a check that could not be made ends the turn with its sentence."""
         conversation = checked(verify=1)
 
         conversation.breaks(VerifyWork, sentence="The verifier took too long.")
@@ -297,7 +302,8 @@ class TestTheCheck:
         assert conversation.ended.failure == Failure(kind="unverified", sentence="The verifier took too long.")
 
     def test_a_text_after_a_failed_check_is_nudged_as_any_other(self) -> None:
-        """S10, S11: the claim is gone, so text alone does not end the turn; why it did not hold is still told."""
+        """S10, S11: after a failed check a text alone does not end the turn; the next request holds the nudge and the
+        reason."""
         conversation = checked()
         conversation.verifier_says(False, "Not yet.")
 
@@ -306,7 +312,7 @@ class TestTheCheck:
         assert conversation.nudge() == f"Not yet.\n\n{TEXTS.nudge}"
 
     def test_why_it_does_not_hold_is_told_until_the_next_claim(self) -> None:
-        """S11: to mend it may take several requests; a new claim is judged for itself."""
+        """S11: every request holds the reason until the model claims again."""
         conversation = checked()
         conversation.verifier_says(False, "Tea is missing.")
         assert conversation.nudge() == "Tea is missing."
@@ -322,7 +328,7 @@ class TestTheCheck:
         assert conversation.nudge() == "Milk is missing."
 
     def test_a_plain_request_holds_nothing_of_it(self) -> None:
-        """J20: the system prompt and what the user said, also where a claim was made in vain before."""
+        """J20: a plain request does not hold the reason."""
         conversation = working(plain_retry=1, nudges=0, ends_on="text")
         claims(conversation)
         conversation.verifier_says(False, "Tea is missing.")
@@ -333,7 +339,7 @@ class TestTheCheck:
         assert (request.plain, request.nudge) == (True, None)
 
     def test_what_the_check_cost_is_counted(self) -> None:
-        """The usage of the turn holds the check's."""
+        """The cost of the check is part of the turn's."""
         conversation = checked()
 
         conversation.verifier_says(True, usage=Usage(input_tokens=7))
@@ -341,7 +347,8 @@ class TestTheCheck:
         assert conversation.ended.usage == Usage(input_tokens=7)
 
     def test_with_the_requests_spent_a_failed_check_ends_the_turn(self) -> None:
-        """S11: no request is left for mending it: incomplete, with the reason and not with a sentence of ours."""
+        """S11: if no request is left, a failed check ends the turn as incomplete with the reason, not with the sentence
+        about the limit."""
         conversation = working(limits=Limits(requests=2))
         claims(conversation)
         conversation.verifier_says(False, "Not yet.")
@@ -356,7 +363,7 @@ class TestTheCheck:
         ids=["tokens", "cost"],
     )
     def test_a_check_that_spends_the_budget_ends_the_turn_with_its_reason(self, limits: Limits, usage: Usage) -> None:
-        """S11, law 12: nothing new is started; the reason is not lost on the way."""
+        """S11, law 12: a check that uses up the budget ends the turn with its reason, and nothing new is started."""
         conversation = checked(limits=limits)
 
         conversation.verifier_says(False, "Not yet.", usage=usage)
@@ -366,7 +373,8 @@ class TestTheCheck:
         assert conversation.delivered() == ["A"]
 
     def test_with_the_time_spent_a_claim_is_still_checked(self) -> None:
-        """The check is no request of the model: without it the claim could only be believed or dropped."""
+        """A claim is checked even if the time of the turn is used up, since the check is no model request of the
+        turn."""
         conversation = working(limits=Limits(seconds=3))
         claims(conversation)
         conversation.rests_in(Verifying)
@@ -376,7 +384,7 @@ class TestTheCheck:
         assert conversation.ended.failure == Failure(kind="unverified", sentence="Not yet.")
 
     def test_what_was_said_outlives_condensing(self) -> None:
-        """S4, P21: the calls that said it are condensed, and it is delivered all the same."""
+        """S4, P21: speech is delivered even if the calls that said it were compacted."""
         conversation = working(models=(ModelSpec(name="small", window=1_000),))
         conversation.model_calls(responding(), completing(), usage=Usage(input_tokens=899))
         conversation.tool_responds("respond", "A")
@@ -394,7 +402,7 @@ class TestTheCheck:
         assert conversation.delivered() == ["A"]
 
     def test_a_request_that_fails_tells_the_reason_again(self) -> None:
-        """S11: sent again, and sent after condensing, it tells the same."""
+        """S11: a retry, and a request after a compaction, hold the reason again."""
         conversation = checked()
         conversation.verifier_says(False, "Not yet.")
 
@@ -407,7 +415,7 @@ class TestTheCheck:
         assert conversation.nudge() == "Not yet."
 
     def test_a_message_meanwhile_begins_the_next_turn(self) -> None:
-        """Steered or queued: the turn ends first, so it begins the next one."""
+        """A message that waits during a check that passes begins the next turn, whether it was queued or steered."""
         conversation = checked(when_busy="steer")
         conversation.says("And the replies?")
 
@@ -418,7 +426,7 @@ class TestTheCheck:
         assert conversation.delivered() == ["A"]
 
     def test_a_message_meanwhile_steers_into_the_next_try(self) -> None:
-        """P37: if the check fails, the message enters with the reason."""
+        """P37: if the check fails, a steered message enters the next request together with the reason."""
         conversation = checked(when_busy="steer")
         conversation.says("And the replies?")
 
@@ -429,7 +437,7 @@ class TestTheCheck:
         assert conversation.nudge() == "Not yet."
 
     def test_a_message_meanwhile_is_refused_by_default(self) -> None:
-        """P2: busy is busy."""
+        """P2: by default a message during the check is refused as busy."""
         conversation = checked()
 
         with pytest.raises(Refused, match="busy with the turn"):
@@ -437,10 +445,10 @@ class TestTheCheck:
 
 
 class TestStoppingTheCheck:
-    """A person does not wait for the verdict."""
+    """A person stops the check."""
 
     def test_a_cancel_stops_the_check(self) -> None:
-        """S8: the turn is cancelled, nothing is delivered, the verdict comes too late."""
+        """S8: the turn is cancelled, nothing is delivered, and the late verdict is ignored."""
         conversation = checked()
         check = conversation.flying(VerifyWork)
 
@@ -452,7 +460,7 @@ class TestStoppingTheCheck:
         assert (conversation.ended.status, conversation.delivered()) == ("cancelled", [])
 
     def test_a_close_stops_the_check(self) -> None:
-        """The conversation ends with the turn."""
+        """A close stops the check, and the conversation ends with the turn."""
         conversation = checked()
 
         conversation.closes()
@@ -461,7 +469,7 @@ class TestStoppingTheCheck:
         assert (conversation.ended.status, conversation.wanted()) == ("cancelled", [Abort])
 
     def test_a_late_cancel_changes_nothing(self) -> None:
-        """P40: it names an earlier turn."""
+        """P40: a cancel that names an earlier turn changes nothing."""
         conversation = checked()
 
         assert conversation.cancels(turn=0).ignored
@@ -469,24 +477,24 @@ class TestStoppingTheCheck:
 
 
 class TestSummarizing:
-    """Case S12: a summary for display."""
+    """S12: a summary for display."""
 
     def summarized(self, **rules: Any) -> Conversation:
-        """A conversation whose turn has come to its end, and is summarized."""
+        """A conversation whose turn has ended and is being summarized."""
         conversation = checked(summarize=True, **rules)
         conversation.verifier_says(True)
         conversation.rests_in(Summarizing)
         return conversation
 
     def test_what_was_said_is_delivered_before_the_summary(self) -> None:
-        """S12: effects exactly: the delivery, then the summary; the turn is not left yet."""
+        """S12: the effects are exactly the delivery and then the summary, and the turn is not left yet."""
         conversation = self.summarized()
 
         assert conversation.wanted() == [DeliverToUser, SummarizeTurn]
         assert conversation.step.ended is None
 
     def test_a_summary_changes_the_final_content_only(self) -> None:
-        """S12: what reached the user stays what it was."""
+        """S12: the summary replaces `final_content` and nothing else."""
         conversation = self.summarized()
 
         conversation.summary_comes("It was read aloud.", usage=Usage(input_tokens=3))
@@ -499,7 +507,7 @@ class TestSummarizing:
 
     @pytest.mark.parametrize("summary", [None, "", " "])
     def test_without_a_summary_the_turn_ends_as_it_was(self, summary: str | None) -> None:
-        """S12: one that failed, or says nothing, changes nothing."""
+        """S12: a summary that failed or is blank changes nothing."""
         conversation = self.summarized()
 
         if summary is None:
@@ -512,7 +520,7 @@ class TestSummarizing:
         assert conversation.words(conversation.ended.final_content) == ["All is done."]
 
     def test_a_cancel_ends_the_summary_only(self) -> None:
-        """S12: the turn had come to its end: it is completed, and what was delivered stays delivered."""
+        """S12: a cancel stops the summary; the turn is completed and what was delivered stays delivered."""
         conversation = self.summarized()
         summary = conversation.flying(SummarizeTurn)
 
@@ -523,7 +531,7 @@ class TestSummarizing:
         assert (conversation.ended.status, conversation.delivered()) == ("completed", ["A"])
 
     def test_a_close_ends_the_summary_only(self) -> None:
-        """S12: the turn is completed, and the conversation closed."""
+        """S12: a close stops the summary; the turn is completed and the conversation closed."""
         conversation = self.summarized()
 
         conversation.closes()
@@ -533,11 +541,11 @@ class TestSummarizing:
         assert (conversation.ended.status, conversation.delivered()) == ("completed", ["A"])
 
     def test_a_late_cancel_does_not_end_the_summary(self) -> None:
-        """P40: it names an earlier turn."""
+        """P40: a cancel that names an earlier turn does not stop the summary."""
         assert self.summarized().cancels(turn=0).ignored
 
     def test_a_message_meanwhile_begins_the_next_turn(self) -> None:
-        """The step that leaves the turn begins the next."""
+        """The step that leaves the turn begins the next one with the message that waited."""
         conversation = self.summarized(when_busy="queue")
         conversation.says("And the replies?")
 
@@ -547,7 +555,7 @@ class TestSummarizing:
         assert conversation.rests_in(LlmRequesting).turn.number == 2
 
     def test_a_cancel_lets_a_waiting_message_begin_its_turn(self) -> None:
-        """What waits is not cancelled with the summary."""
+        """A cancel of the summary does not cancel a message that waits."""
         conversation = self.summarized(when_busy="queue")
         conversation.says("And the replies?")
 
@@ -557,7 +565,7 @@ class TestSummarizing:
         assert conversation.rests_in(LlmRequesting).turn.number == 2
 
     def test_only_a_turn_that_ended_well_is_summarized(self) -> None:
-        """Incomplete, failed and cancelled turns are not."""
+        """Incomplete, failed and cancelled turns are not summarized."""
         incomplete, failed, cancelled = (working(summarize=True) for _ in range(3))
 
         for _ in range(3):
@@ -568,7 +576,7 @@ class TestSummarizing:
         assert [each.state.type for each in (incomplete, failed, cancelled)] == ["idle", "failed", "idle"]
 
     def test_a_text_that_ends_a_turn_is_summarized_as_well(self) -> None:
-        """`summarize` with `ends_on="text"`: the text is delivered, then the summary takes its place on display."""
+        """With `ends_on="text"` the text is delivered, and the summary replaces it on display."""
         conversation = Conversation(summarize=True)
         conversation.says()
         conversation.model_says("A long story.")
@@ -581,7 +589,7 @@ class TestSummarizing:
 
 
 def test_a_talk_at_once_counts_as_said() -> None:
-    """S17 for a tool that speaks at once: the user has heard it, so nothing is missing; the verifier sees it too."""
+    """S17: speech that was delivered at once counts as the answer, and the verifier sees it."""
     conversation = working()
     conversation.model_calls(talking(), completing())
     conversation.tool_talks("talk", "A")
@@ -595,7 +603,7 @@ def test_a_talk_at_once_counts_as_said() -> None:
 
 
 def test_a_failure_before_the_check_is_a_failure() -> None:
-    """A claim that was made does not turn a failed turn into a good one."""
+    """A turn that fails after a claim has failed."""
     conversation = working(on_failure="fail")
     conversation.model_calls(completing())
     conversation.tool_claims()
@@ -607,7 +615,8 @@ def test_a_failure_before_the_check_is_a_failure() -> None:
 
 
 def test_an_ending_of_ours_is_no_claim() -> None:
-    """S17, J11: nothing came of asking for the answer, twice: a defined ending, and no summary is invented."""
+    """S17, J11: a claim without an answer, followed by empty responses, ends the turn with the policy's sentence, and
+    no summary is invented."""
     conversation = working()
     conversation.model_calls(completing())
     conversation.tool_claims()
@@ -620,7 +629,7 @@ def test_an_ending_of_ours_is_no_claim() -> None:
 
 
 def test_a_rejected_claim_is_the_content_of_the_turn_that_it_ends() -> None:
-    """S21: what was claimed; the model's answer, if it gave one."""
+    """S21: a turn that ends by a rejected claim has the model's text as its content, or else the claim."""
     silent, answered = checked(verify=1), working(verify=1)
     answered.model_calls(completing())
     answered.tool_claims()
@@ -634,7 +643,7 @@ def test_a_rejected_claim_is_the_content_of_the_turn_that_it_ends() -> None:
 
 
 def test_a_check_that_fails_is_paid_for_as_well() -> None:
-    """What it used counts, and the model goes on."""
+    """The cost of a failed check counts, and the model goes on."""
     conversation = checked()
     conversation.verifier_says(False, "Nothing was read.", usage=Usage(input_tokens=3))
     conversation.rests_in(LlmRequesting)
@@ -645,7 +654,7 @@ def test_a_check_that_fails_is_paid_for_as_well() -> None:
 
 
 def test_where_texts_are_replies_a_claim_alone_is_not_an_answer() -> None:
-    """S17: nothing was said yet, so the model is asked for it."""
+    """S17: under `text="reply"` a claim alone is no answer, so the model is asked for one."""
     conversation = working(text="reply")
     conversation.model_calls(completing())
 
@@ -656,7 +665,7 @@ def test_where_texts_are_replies_a_claim_alone_is_not_an_answer() -> None:
 
 
 def test_a_request_that_is_told_something_keeps_its_tools() -> None:
-    """S11: only the last one of a voice assistant is sent bare."""
+    """S11: a request with the reason of a failed check keeps its tools."""
     conversation = checked()
 
     conversation.verifier_says(False, "Nothing was read.")
@@ -681,8 +690,8 @@ def test_a_request_that_is_told_something_keeps_its_tools() -> None:
 def test_what_is_checked_is_what_the_user_receives(
     rules: dict[str, Any], role: Role, relays: bool, moments: list[str], text: str
 ) -> None:
-    """S2, S3, S11, D7: under whatever rules, whether words of the model wait, are out already or are missing. An agent
-    without a user hands its result to another."""
+    """S2, S3, S11, D7: under all rules, what is checked is what the user receives by the end of the turn; an agent
+    without a user is also checked by its result."""
     conversation = Conversation(role=role, ends_on="work_complete", verify=1, summarize=False, **rules)
     conversation.agent_says("Rice is cheap.", audience="user") if relays else conversation.says("Read me it")
     speeches = [call(f"say-{place}", acts=("speech",), exclusive=when == "now") for place, when in enumerate(moments)]
