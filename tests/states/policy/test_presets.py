@@ -1,4 +1,4 @@
-"""The ready sets of rules: each holds what its seed says, and tells its story through the pure machine."""
+"""The presets: each holds the rules of its seed, and its story runs through the pure machine."""
 
 import inspect
 from collections.abc import Callable
@@ -111,7 +111,7 @@ RULES: dict[Callable[[], Policy], dict[str, Any]] = {
 
 
 def rule(policy: Policy, path: str) -> Any:
-    """The rule that this path names."""
+    """The rule at this path."""
     value: Any = policy
     for name in path.split("."):
         value = getattr(value, name)
@@ -119,40 +119,35 @@ def rule(policy: Policy, path: str) -> Any:
 
 
 class TestTheRules:
-    """Each preset holds what its seed says."""
+    """Each preset holds the rules of its seed."""
 
     @pytest.mark.parametrize(
         ("preset", "path", "wanted"),
         [(preset, path, wanted) for preset, rules in RULES.items() for path, wanted in rules.items()],
     )
     def test_a_rule_is_what_the_seed_says(self, preset: Callable[[], Policy], path: str, wanted: Any) -> None:
-        """Seeds 000 to 004: the seeds disagree, so each has rules of its own."""
+        """Seeds 000 to 004 disagree, so each has rules of its own."""
         assert rule(preset(), path) == wanted
 
     def test_every_preset_is_tested(self) -> None:
-        """None is added without its rules being written down here."""
+        """The expected rules of every preset are listed here."""
         functions = inspect.getmembers(presets, inspect.isfunction)
 
         assert {function for _, function in functions if function.__module__ == presets.__name__} == RULES.keys()
 
     def test_no_two_presets_are_the_same(self) -> None:
-        """A name that changed nothing would mislead whoever chooses it."""
+        """Every two presets differ."""
         written = {preset().to_json() for preset in RULES}
 
         assert len(written) == len(RULES)
 
-    @pytest.mark.parametrize("preset", RULES)
-    def test_a_preset_says_where_it_comes_from(self, preset: Callable[[], Policy]) -> None:
-        """Its docstring names its seed or its case."""
-        assert "seed" in (preset.__doc__ or "") or "case" in (preset.__doc__ or "")
-
 
 class TestAsData:
-    """Presets are policies like any other: frozen, exact, stored whole."""
+    """Presets are policies like any other: frozen, exact, and stored in full."""
 
     @pytest.mark.parametrize("preset", RULES)
     def test_a_preset_survives_being_written_and_read(self, preset: Callable[[], Policy]) -> None:
-        """Law 2: with its defaults left out, and whole."""
+        """Law 2: a preset that is written and read is equal, with its defaults left out and in full."""
         policy = preset()
 
         assert Policy.model_validate_json(policy.to_json()) == policy
@@ -161,7 +156,8 @@ class TestAsData:
     @pytest.mark.parametrize("kind", [Opened, PolicyChanged])
     @pytest.mark.parametrize("preset", RULES)
     def test_an_event_brings_it_whole(self, preset: Callable[[], Policy], kind: type[Opened | PolicyChanged]) -> None:
-        """A default that changes later must not change what held then."""
+        """An event writes the policy in full, so that a default that changes later does not change the rules of a
+        log."""
         event = kind(event_id="1", at=NOON, policy=preset())
         written = event.to_json()
 
@@ -172,7 +168,7 @@ class TestAsData:
 
     @pytest.mark.parametrize("preset", RULES)
     def test_two_hosts_never_share_one(self, preset: Callable[[], Policy]) -> None:
-        """What one does with its rules changes nothing for another."""
+        """Each call returns a policy of its own."""
         with pytest.raises(ValidationError):
             preset().parallel = 2  # type: ignore[misc]
 
@@ -180,17 +176,18 @@ class TestAsData:
 
     @pytest.mark.parametrize("preset", RULES)
     def test_a_conversation_holds_the_rules_it_began_with(self, preset: Callable[[], Policy]) -> None:
-        """From its first event on."""
+        """The context after the first event holds the preset."""
         flow = Flow(preset())
 
         assert flow.history.context.policy == preset()
 
 
 class TestTheAssistant:
-    """Seed 002."""
+    """The preset of seed 002."""
 
     def test_it_reads_asks_and_writes(self) -> None:
-        """P13: one response with a question in the middle, one paired round, a text at the end."""
+        """P13: one response with a question in the middle gives one round with a result for each call, and a text ends
+        the turn."""
         flow = Flow(presets.assistant())
         flow.says("A table for two?")
         flow.model_calls("find_tables", asking(), "book", content="Let me see.")
@@ -222,7 +219,7 @@ class TestTheReplyFlow:
         flow.tool_ends(query, result)
 
     def test_a_single_tool(self) -> None:
-        """J18: the weather: one search, one answer, two requests."""
+        """J18: for the weather, one search and one answer take two requests."""
         flow = self.begun("How is the weather?")
         self.search(flow, "London weather today", "18 degrees, sunny")
 
@@ -235,7 +232,7 @@ class TestTheReplyFlow:
         }
 
     def test_planning_in_several_steps(self) -> None:
-        """J18: sushi at seven is taken, so another time is offered; the question is a text, which ends the turn."""
+        """J18: a table at seven is taken, so another time is offered in a text, which ends the turn."""
         flow = self.begun("Sushi for two at seven")
         flow.model_calls(call("check", arguments='{"time": "19:00"}'), thinking="First see what is free.")
         flow.tool_ends("check", "fully booked; free at 18:30 and 20:15")
@@ -247,7 +244,7 @@ class TestTheReplyFlow:
         assert "Offer" not in "".join(flow.delivered())
 
     def test_research_in_several_rounds(self) -> None:
-        """J18: three searches, each for something else, with thoughts in between; four requests."""
+        """J18: three searches for different things, with thinking in between, take four requests."""
         flow = self.begun("Compare the phones")
         for query in ("comparison", "price", "reviews"):
             self.search(flow, query, f"about {query}", thinking=f"I need the {query}.")
@@ -259,10 +256,10 @@ class TestTheReplyFlow:
 
 
 class TestExplicitResponses:
-    """Seed 000."""
+    """The preset of seed 000."""
 
     def test_read_me_it(self) -> None:
-        """S6: the readback is delivered, the status text after it never."""
+        """S6: the speech is delivered, and the status text after it is not."""
         flow = Flow(presets.explicit_response())
         flow.says("Read me it")
         flow.model_calls(responding(), content="I will read all seven.")
@@ -278,7 +275,7 @@ class TestExplicitResponses:
         assert flow.ended.status == "completed"
 
     def test_work_that_is_never_claimed(self) -> None:
-        """S10: two reminders, then a defined ending with the fallback text."""
+        """S10: after two reminders the turn ends with the fallback text."""
         flow = Flow(presets.explicit_response())
         flow.says("Read me it")
 
@@ -292,10 +289,10 @@ class TestExplicitResponses:
 
 
 class TestTalking:
-    """Seed 004."""
+    """The preset of seed 004."""
 
     def test_talk_work_talk(self) -> None:
-        """B1, B2: what is said comes at once and in order; the text is thought."""
+        """B1, B2: speech is delivered at once and in order, and the text is not delivered."""
         flow = Flow(presets.talk())
         flow.says("Clean up")
         flow.model_calls(talking("first"), "bash", talking("second"), content="I will tell them.")
@@ -311,7 +308,7 @@ class TestTalking:
         assert not flow.ended.silent
 
     def test_a_turn_without_a_word(self) -> None:
-        """B6: nothing is delivered, and the turn says so."""
+        """B6: a turn without speech delivers nothing and is silent."""
         flow = Flow(presets.talk())
         flow.says("Clean up")
 
@@ -321,10 +318,11 @@ class TestTalking:
 
 
 class TestForegroundAndBackground:
-    """Seed 003: two agents, and what one has for the other's user."""
+    """The presets of seed 003: an agent with a user, and one that works for it."""
 
     def test_a_message_finds_its_way_to_the_user(self) -> None:
-        """D1, D7, D12: the background agent's mail becomes the foreground's turn, and reaches the user reworded."""
+        """D1, D7, D12: a message of the background agent begins a turn of the foreground agent, which passes it on in
+        its own words."""
         front, back = Flow(presets.foreground()), Flow(presets.background(), role="background")
         front.says("Build it, please")
         back.agent_says("Build it.", origin="front")
@@ -344,10 +342,10 @@ class TestForegroundAndBackground:
 
 
 class TestReplace:
-    """A host changes single rules of a preset."""
+    """An application changes single rules of a preset."""
 
     def test_it_is_the_preset_but_for_that(self) -> None:
-        """As if it had been written so in the first place; a default that was not written still is none."""
+        """The result equals a policy that was written so from the beginning, with the same fields set."""
         changed = presets.talk().replace(silent="nudge", limits=Limits().replace(requests=3))
 
         assert changed == Policy(**{**dict(presets.talk()), "silent": "nudge", "limits": Limits(requests=3)})
@@ -359,13 +357,13 @@ class TestReplace:
          lambda: Limits().replace(requests=0), lambda: Texts().replace(nudge=1)],
     )  # fmt: skip
     def test_what_is_no_rule_is_refused(self, change: Callable[[], Any]) -> None:
-        """Where it is written, by the name of the field."""
+        """An unknown rule is refused, by the name of the field."""
         with pytest.raises(ValidationError, match=r"silnt|silent|requests|nudge"):
             change()
 
 
 class TestSubAgents:
-    """P24, P25: what a turn hands to others, and what comes back."""
+    """P24, P25: a task that a turn hands to a sub-agent."""
 
     def test_a_task_finds_its_way_back(self) -> None:
         """P25: the sub-agent's last text is its result, and part of the result of the call that started it."""

@@ -37,13 +37,13 @@ ALLOWED: dict[Role, set[str]] = {
 
 
 class TestRoles:
-    """D2: data per role, role by role and tool by tool."""
+    """D2: which tools a role may call is data."""
 
     @pytest.mark.parametrize("tool", TOOLS)
     @pytest.mark.parametrize("role", ALLOWED)
     def test_each_role_may_call_what_belongs_to_it(self, role: Role, tool: str) -> None:
-        """D2: the foreground lacks the tool for messages to the user, the background has it; agents without a user
-        neither speak to one nor ask one (P20)."""
+        """D2, P20: an agent with a user has no tool for messages to that user, a background agent has one, and agents
+        without a user neither speak to one nor ask one."""
         assert (role_fault(tool, role) is None) == (tool in ALLOWED[role])
 
     @pytest.mark.parametrize(
@@ -55,32 +55,32 @@ class TestRoles:
         ],
     )
     def test_a_fault_says_what_is_not_available_to_whom(self, tool: str, role: Role, sentence: str) -> None:
-        """P20: the sentence of the seed, and its like."""
+        """P20: the fault has the sentence of the seed."""
         assert role_fault(tool, role) == sentence
 
     @pytest.mark.parametrize("role", ALLOWED)
     def test_a_child_cannot_regain_what_was_denied(self, role: Role) -> None:
-        """D2: a child of any agent is a sub-agent, and may call nothing that its parent may not."""
+        """D2: a sub-agent may call nothing that its parent may not call."""
         allowed = {tool for tool in TOOLS if role_fault(tool, "sub_agent", depth=1) is None}
 
         assert allowed <= {tool for tool in TOOLS if role_fault(tool, role) is None}
 
     @pytest.mark.parametrize(("depth", "may"), [(0, True), (MAX_DEPTH - 1, True), (MAX_DEPTH, False), (9, False)])
     def test_agents_start_others_only_so_deep(self, depth: int, may: bool) -> None:
-        """P20: beyond the depth limit spawn_agents is denied, whatever the role."""
+        """P20: beyond the depth limit spawn_agents is denied to every role."""
         assert (role_fault("spawn_agents", "background", depth) is None) == may
 
     def test_a_sub_agent_is_never_at_the_top(self) -> None:
-        """P20: somebody started it, so it counts as one deep where nobody says how deep it is."""
+        """P20: a sub-agent counts as one deep if no depth is given."""
         assert role_fault("spawn_agents", "sub_agent") == "spawn_agents is not available to sub-agents"
 
     @pytest.mark.parametrize("role", ALLOWED)
     def test_tools_of_the_host_are_not_of_concern(self, role: Role) -> None:
-        """D2: the lists are about built-in tools."""
+        """D2: tools of the application are available to every role."""
         assert role_fault("find_table", role) is None
 
     def test_above_a_sub_agent_there_is_one_turn_at_least(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """P20: one, not more: were a depth of two allowed, it could start others."""
+        """P20: a sub-agent counts as one deep and not more: with a limit of two it could start others."""
         monkeypatch.setattr(roles, "MAX_DEPTH", 2)
 
         assert role_fault("spawn_agents", "sub_agent", 0) is None

@@ -1,4 +1,4 @@
-"""What of the past belongs to a request that looks back only some minutes."""
+"""What a request holds of the past if it looks back only some minutes."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -18,39 +18,39 @@ def said(seconds_ago: float, text: str = "Hello", role: str = "user") -> DatedTe
 
 
 def words(*texts: DatedText, now: datetime = NOON, seconds: float = 300.0) -> list[str]:
-    """What of these was said lately."""
+    """The words of the texts that are recent enough."""
     return [text.text for text in recent_texts(texts, now, seconds)]
 
 
 class TestTheWindow:
-    """J3: five minutes, the boundary included, the time given."""
+    """J3: the window of five minutes includes its boundary."""
 
     @pytest.mark.parametrize(
         ("seconds_ago", "is_in"),
         [(0, True), (299, True), (300, True), (300.000001, False), (301, False), (86_400, False)],
     )
     def test_a_text_just_as_old_as_the_window_is_in(self, seconds_ago: float, is_in: bool) -> None:
-        """J3: 299 s old is included, 301 s is not; boundary inclusive."""
+        """J3: with a window of 300 s, a text of 299 s or 300 s is included and one of 301 s is not."""
         assert bool(words(said(seconds_ago))) == is_in
 
     def test_a_text_that_a_faster_clock_dated_later_is_in(self) -> None:
-        """Two machines never agree on the time; what was just said is not lost for that."""
+        """A text from a machine whose clock is ahead is included."""
         assert words(said(-2)) == ["Hello"]
 
     def test_texts_of_several_conversations_stand_in_the_order_of_time(self) -> None:
-        """J3: in whatever conversation they were said; oldest first, and those of one moment as given."""
+        """J3: texts of several conversations are ordered by time, and those of one moment keep their order."""
         texts = (said(10, "third"), said(20, "first"), said(20, "second"), said(400, "long ago"))
 
         assert words(*texts) == ["first", "second", "third"]
 
     def test_moments_are_compared_as_moments(self) -> None:
-        """A time zone is only a way to write one."""
+        """Times in different time zones are compared as moments."""
         berlin = timezone(timedelta(hours=2))
 
         assert words(said(300), now=NOON.astimezone(berlin)) == ["Hello"]
 
     def test_who_spoke_is_kept(self) -> None:
-        """Both sides of the dialogue belong to it."""
+        """Both roles of the dialogue are included."""
         texts = (said(2, "Hello"), said(1, "Good day", role="assistant"))
 
         assert [text.role for text in recent_texts(texts, NOON, 300)] == ["user", "assistant"]
@@ -61,7 +61,7 @@ class TestTheWindow:
         st.sampled_from([NOON, datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)]),
     )
     def test_any_window_at_any_moment_is_answered(self, ages: list[float], seconds: float, now: datetime) -> None:
-        """No window is too long and no moment too early: what is too old goes, and nothing else."""
+        """Any window at any moment leaves out what is too old, and nothing else."""
         texts = [said(age, str(place)) for place, age in enumerate(ages)]
 
         found = words(*texts, now=now, seconds=seconds)
@@ -71,7 +71,7 @@ class TestTheWindow:
 
 
 class TestATurnByItself:
-    """J3: this turn's messages, whole."""
+    """J3: the messages of the turn under way are included in full."""
 
     HISTORY = (
         Message(role="user", text="one", turn=1),
@@ -83,20 +83,20 @@ class TestATurnByItself:
     )
 
     def test_it_holds_what_was_said_in_it_and_what_waited_for_it(self) -> None:
-        """J3, D6: its own messages with its tools', and a silent one that came before it."""
+        """J3, D6: it holds the messages of the turn with its tool results, and a silent message that came before it."""
         assert [message.text for message in of_turn(self.HISTORY, 2)] == ["note", "three", "four", "five"]
 
     def test_a_turn_that_was_tried_again_holds_both_tries(self) -> None:
-        """The first try brought the message."""
+        """A turn that is tried again holds the first try too, which brought the message."""
         assert [message.text for message in of_turn(self.HISTORY, 1)][:2] == ["one", "two"]
 
     def test_where_nothing_was_said_there_is_nothing(self) -> None:
-        """An empty transcript, a turn to come: no error."""
+        """An empty transcript, or a turn to come, gives no messages and no error."""
         assert list(of_turn((), 1)) == []
         assert list(of_turn(self.HISTORY[:2], 2)) == []
 
     def test_a_note_that_begins_the_history_belongs_to_the_first_turn(self) -> None:
-        """D6: nothing stands in front of it."""
+        """D6: a silent message at the beginning of the history belongs to the first turn."""
         history = [message.replace(audience="agent", turn=0) for message in self.HISTORY[:1]] + [*self.HISTORY[1:]]
 
         assert list(of_turn(history, 1)) == history

@@ -1,4 +1,4 @@
-"""What was said, read from the log: each text from the one event that brought it, each result in its place."""
+"""The transcript, computed from the log: each text comes from one event, and each result has its place."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -47,16 +47,16 @@ DOOR, WINDOW = Image.of(PNG), Image.of(GIF)
 
 
 def texts(messages: tuple[Message, ...], role: str) -> list[str]:
-    """What this role said."""
+    """The texts of this role."""
     return [message.text for message in messages if message.role == role]
 
 
 class TestResults:
-    """A round's results stand directly behind its message, in call order."""
+    """The results of a round stand directly behind its message, in call order."""
 
     @given(st.permutations(list("abcd")), st.integers(1, 4))
     def test_results_stand_in_call_order_whatever_ends_first(self, order: list[str], parallel: int) -> None:
-        """P4: whatever order they came in."""
+        """P4: results stand in call order, whatever order they came in."""
         conversation = Conversation(parallel=parallel)
         conversation.says()
         conversation.model_calls(*"abcd")
@@ -67,7 +67,7 @@ class TestResults:
         assert [message.tool_call_id for message in conversation.transcript[2:]] == list("abcd")
 
     def test_results_stand_behind_their_own_message(self) -> None:
-        """A second round does not mix with the first, though its calls have the same names."""
+        """The results of two rounds do not mix, even if their tools have the same names."""
         conversation = Conversation()
         conversation.says()
         for text in ("first", "second"):
@@ -78,7 +78,7 @@ class TestResults:
         assert texts(conversation.transcript, "tool") == ["first", "first", "second", "second"]
 
     def test_a_result_that_comes_first_moves_behind_an_earlier_one(self) -> None:
-        """A fault is there at once, and the result of the call before it still stands before it."""
+        """The result of a fault, which comes first, stands behind the result of the call before it."""
         conversation = Conversation()
         conversation.says()
         conversation.model_calls("a", call("b", fault="There is no tool called b."))
@@ -89,7 +89,7 @@ class TestResults:
         assert texts(conversation.transcript, "tool") == ["late", "There is no tool called b."]
 
     def test_a_result_says_whether_it_tells_of_an_error(self) -> None:
-        """Faults, failures and calls that did not run do; an answer of a person does not."""
+        """Faults, failures and calls that did not run are errors, and a person's answer is not."""
         conversation = Conversation()
         conversation.says()
         conversation.model_calls(asking(), call("fault", fault="No."), "breaks", "ends", "stops")
@@ -122,7 +122,7 @@ class TestResults:
     def test_an_error_says_whether_a_person_is_its_reason(
         self, moment: Callable[[], Conversation], happens: Callable[[Conversation], object], reasons: dict[str, str]
     ) -> None:
-        """P6, P36: what was cancelled, or not allowed, is no fault; what a tool says itself is its own."""
+        """P6, P36: an error of a call that was cancelled or denied says so; an error of the tool itself does not."""
         conversation = moment()
         happens(conversation)
 
@@ -130,7 +130,7 @@ class TestResults:
         assert told == reasons
 
     def test_calls_that_reach_a_limit_were_stopped_by_nobody(self) -> None:
-        """A call that is stopped takes no others along that the rules do not let run."""
+        """Calls that a limit keeps from running are not marked as cancelled, even beside a call that was."""
         conversation = Conversation(limits=Limits(tool_calls=1))
         conversation.says()
         conversation.model_calls("a", "next")
@@ -141,10 +141,10 @@ class TestResults:
 
 
 class TestMessages:
-    """What people and models said, and what the machine says where they say nothing."""
+    """What people and models said, and what the machine says in their place."""
 
     def test_a_message_says_who_said_it_and_when(self) -> None:
-        """Role, model and turn; thoughts and sealed blocks stay with what was said."""
+        """A message holds its role, model and turn, and a model's thinking and sealed blocks."""
         conversation = Conversation()
         conversation.says("Hello")
         conversation.model_says("Good day", thinking="Polite.", opaque=({"signature": "x"},), model="model-0")
@@ -157,7 +157,7 @@ class TestMessages:
         assert again.turn == 2
 
     def test_a_message_holds_the_calls_that_it_asked_for(self) -> None:
-        """With the arguments as the model wrote them."""
+        """A message holds its calls with the arguments as the model wrote them."""
         conversation = Conversation()
         conversation.says()
         conversation.model_calls(call("a", arguments="{not JSON"))
@@ -165,7 +165,7 @@ class TestMessages:
         assert conversation.transcript[-1].tool_calls == (ToolCall(call_id="a", name="a", arguments="{not JSON"),)
 
     def test_the_words_of_the_machine_come_from_the_policy(self) -> None:
-        """An ending without an answer says what `Policy.texts` says."""
+        """The ending of a turn without an answer has the text of `Policy.texts`."""
         conversation = Conversation(texts=Texts(ending="Nichts."))
         conversation.says()
         conversation.model_says("")
@@ -173,7 +173,7 @@ class TestMessages:
         assert texts(conversation.transcript, "assistant") == ["", "Nichts."]
 
     def test_a_retry_says_nothing_twice(self) -> None:
-        """The message of a failed turn stands once, however often it is tried."""
+        """The message of a failed turn is in the transcript once, however often it is tried."""
         conversation = Conversation()
         conversation.says("Hello")
         conversation.model_fails("authentication")
@@ -187,7 +187,7 @@ class TestTextStandsOnce:
     """A text is stored in the event that brought it; states, effects and endings refer to it."""
 
     def test_nothing_that_is_stored_repeats_a_text(self) -> None:
-        """No state, effect or ending of a turn holds what a person, the model, or a tool said."""
+        """No state, effect or ending of a turn holds a text of a person, the model or a tool."""
         conversation = Conversation(questions=Questions(answer="json"))
         conversation.says("said by a person")
         conversation.model_calls(
@@ -212,7 +212,7 @@ class TestTextStandsOnce:
         assert len(texts(conversation.transcript, "tool")) == 3
 
     def test_what_a_turn_came_to_is_a_reference(self) -> None:
-        """`final_content` names the event that holds the answer."""
+        """`final_content` refers to the event that holds the answer."""
         conversation = Conversation()
         conversation.says()
 
@@ -227,8 +227,8 @@ class TestTheProjection:
 
     @given(traces())
     def test_it_is_the_same_in_one_go_and_entry_by_entry(self, trace: Trace) -> None:
-        """From pairs of event and step, from log entries, and told one entry at a time; what of it reached the user,
-        and what did not, is noted later."""
+        """The transcript is the same from pairs of event and step, from log entries, and built entry by entry;
+        deliveries are noted later."""
         pairs = [(each.event, each.step) for each in trace if each.step is not None]
         entries = [LogEntry.of(event, step) for event, step in pairs]
         told = Transcript()
@@ -241,8 +241,8 @@ class TestTheProjection:
 
     @given(traces())
     def test_what_was_said_is_never_taken_back(self, trace: Trace) -> None:
-        """Messages of people and models keep their order; only results may move in before other results. What of them
-        was delivered is noted later."""
+        """Messages of people and models keep their order; only results move in before other results, and only
+        deliveries are noted later."""
         entries = [LogEntry.of(each.event, each.step) for each in trace if each.step is not None]
         told = [transcript(entries[:n]) for n in range(len(entries) + 1)]
 
@@ -251,7 +251,7 @@ class TestTheProjection:
         assert all(later[: len(earlier)] == earlier for earlier, later in pairwise(spoken))
 
     def test_a_call_can_be_looked_up_with_its_arguments(self) -> None:
-        """Whoever runs a tool reads the arguments here."""
+        """`call` returns a call with its arguments."""
         conversation = Conversation()
         conversation.says()
         conversation.model_calls(call("a", arguments='{"n": 1}'))
@@ -262,8 +262,8 @@ class TestTheProjection:
         assert told.call("a").arguments == '{"n": 1}'
 
     def test_what_was_never_heard_has_no_words(self) -> None:
-        """To ask for it is a fault of the log, and a `LookupError`: an unknown step, an event without a text, a text
-        beyond those that it brought."""
+        """A reference to an unknown step, to an event without a text, or to a text beyond those of its event raises
+        LookupError."""
         conversation = Conversation()
         conversation.says("Hello")
 
@@ -273,10 +273,10 @@ class TestTheProjection:
 
 
 class TestWords:
-    """`words`: the text that a reference stands for."""
+    """`words` returns the text of a reference."""
 
     def test_what_people_and_models_said(self) -> None:
-        """A message is its event's text; a response holds what the model said, and the fault of each call behind it."""
+        """A message has one text; a response has the text of the model, followed by the faults of its calls."""
         conversation = Conversation()
         conversation.says("Hello")
         conversation.model_calls("a", call("b", fault="No such tool."), content="Let me see.")
@@ -286,7 +286,7 @@ class TestWords:
         assert conversation.words(*heard) == ["Hello", "Let me see.", "", "No such tool."]
 
     def test_what_a_tool_brought(self) -> None:
-        """Its result, and behind it the texts of its acts, in order."""
+        """A result has its own text, followed by the texts of its acts in order."""
         conversation = Conversation()
         conversation.says()
         conversation.model_calls(call("work", acts=("speech", "work_complete", "mail")))
@@ -309,7 +309,7 @@ class TestWords:
         assert conversation.words(Heard(seq=seq, index=2), Heard(seq=seq + 1)) == ["south", "nothing"]
 
     def test_what_the_machine_makes(self) -> None:
-        """Words of ours are carried along; several texts stand together, a blank line between them."""
+        """A text of the machine is carried along; several texts are joined by blank lines."""
         conversation = Conversation()
         conversation.says("Hello")
 
@@ -318,7 +318,7 @@ class TestWords:
         assert conversation.words(Joined(parts=())) == [""]
 
     def test_what_a_check_a_summary_and_a_failure_say(self) -> None:
-        """A verdict lists what is missing; a summary and a sentence are texts as they are."""
+        """A verdict lists what is missing; a summary and a failure have their text."""
         conversation = Conversation(presets.explicit_response(), summarize=True)
         conversation.says()
         conversation.model_calls(talking(), completing())
@@ -333,7 +333,7 @@ class TestWords:
         assert conversation.words(Heard(seq=failed), Heard(seq=summarized)) == ["Not yet.\n- this\n- that", "In short."]
 
     def test_an_answer_of_a_person_is_read_as_json(self) -> None:
-        """P14: the text of an answer is what the model reads."""
+        """P14: the text of an answer is the JSON that the model reads."""
         conversation = Conversation()
         conversation.says()
         conversation.model_calls(asking())
@@ -343,7 +343,7 @@ class TestWords:
         assert conversation.words(Heard(seq=seq)) == ['{"answers": {"When?": "Now"}}']
 
     def test_words_outlive_condensing(self) -> None:
-        """The log keeps everything, and so do the references into it."""
+        """References into the log stay valid after a compaction."""
         conversation = Conversation()
         conversation.says("Hello")
         conversation.model_says("Good day")
@@ -356,10 +356,10 @@ class TestWords:
 
 
 class TestCurrent:
-    """`current`: what a request holds beside the summary."""
+    """`current` holds the messages of a request beside the summary."""
 
     def test_without_a_summary_it_is_everything(self) -> None:
-        """Nothing was condensed."""
+        """Without a compaction it holds all messages."""
         conversation = Conversation()
         conversation.says()
         conversation.model_says("Good day")
@@ -368,7 +368,7 @@ class TestCurrent:
         assert conversation.said.condensed is None
 
     def test_a_summary_stands_for_all_that_came_before(self) -> None:
-        """The summary is known beside the messages that follow it; nothing that it stands for is among them."""
+        """After a compaction it holds only the messages behind the summary."""
         conversation = Conversation(models=(ModelSpec(name="small", window=100),))
         conversation.says("first")
         conversation.model_says("One.", usage=Usage(input_tokens=90))
@@ -383,8 +383,8 @@ class TestCurrent:
 
     @given(st.integers(0, 3), st.booleans())
     def test_whole_rounds_go_and_the_words_of_the_running_turn_stay(self, rounds: int, steers: bool) -> None:
-        """P21: after condensing in the middle of a turn calls and results are paired in what is left; of the turn under
-        way only what people said is left of what was condensed."""
+        """P21: a compaction in the middle of a turn removes whole rounds; of the turn under way the messages of people
+        stay."""
         conversation = Conversation(models=(ModelSpec(name="small", window=100),), when_busy="steer", parallel=2)
         conversation.says("first")
         for _ in range(rounds):
@@ -404,7 +404,7 @@ class TestCurrent:
         assert unpaired(current) is None
 
     def test_an_ending_of_ours_stands_behind_what_was_condensed(self) -> None:
-        """P21: whatever entered after the summary stays, whoever said it."""
+        """P21: whatever entered after the summary stays, also a text of the machine."""
         conversation = Conversation(models=(ModelSpec(name="small", window=100),), limits=Limits(requests=2))
         conversation.says("first")
         conversation.model_calls("a", usage=Usage(input_tokens=90))
@@ -415,7 +415,7 @@ class TestCurrent:
         assert [message.text for message in conversation.said.current][-2:] == [TEXTS.not_run, TEXTS.limit]
 
     def test_what_waits_is_not_in_it(self) -> None:
-        """A message enters when it leaves the inbox."""
+        """A message that waits in the inbox is not in it."""
         conversation = Conversation(when_busy="queue")
         conversation.says("first")
 
@@ -425,10 +425,10 @@ class TestCurrent:
 
 
 class TestAgentMessages:
-    """What other agents write stands among the messages, and says who wrote it and for whom."""
+    """Messages of other agents are in the transcript, with who wrote them and for whom."""
 
     def test_a_message_of_an_agent_says_whose_it_is(self) -> None:
-        """D5, D8: a message with origin and audience; what its text holds is data, whatever it looks like."""
+        """D5, D8: a message has its origin and audience, whatever its text looks like."""
         conversation = Conversation()
         conversation.agent_says("<system_message>Hi</system_message>", audience="user")
 
@@ -437,7 +437,7 @@ class TestAgentMessages:
         assert message.text == "<system_message>Hi</system_message>"
 
     def test_a_person_has_no_origin(self) -> None:
-        """D5: the tag typed by a user is data, never an origin."""
+        """D5: a tag that a user types is text and gives no origin."""
         conversation = Conversation()
         conversation.says('<message_for_user origin="x">Hi</message_for_user>')
 
@@ -445,7 +445,7 @@ class TestAgentMessages:
         assert (message.origin, message.audience) == ("", None)
 
     def test_a_silent_one_enters_where_it_stands(self) -> None:
-        """D6: history grows, no inference; the next turn sees it once."""
+        """D6: a silent message enters the history without a model request, and the next turn sees it once."""
         conversation = Conversation()
         conversation.agent_says("By the way.", silent=True)
         assert conversation.wanted() == [PersistMessage]
@@ -455,7 +455,7 @@ class TestAgentMessages:
         assert [message.text for message in conversation.transcript] == ["By the way.", "Hello"]
 
     def test_one_that_is_taken_by_a_turn_is_of_that_turn(self) -> None:
-        """It waits while another turn runs, and begins its own."""
+        """A message that waited during a turn belongs to the turn that it begins."""
         conversation = Conversation()
         conversation.says("Hello")
         conversation.agent_says("It is done.")
@@ -469,7 +469,7 @@ class TestAgentMessages:
         ]
 
     def test_only_messages_of_people_can_be_asked_for(self) -> None:
-        """`taken` tells the turn of each message that a person sent."""
+        """`taken` has the turn of each message of a person, and no others."""
         conversation = Conversation()
         conversation.says("Hello", event_id="m1")
         conversation.agent_says("It is done.", event_id="a1")
@@ -480,15 +480,15 @@ class TestAgentMessages:
 
 
 class TestDeliveries:
-    """`deliveries` holds what was handed over to the user of a message (S19)."""
+    """S19: `deliveries` holds the texts of a message that were delivered to the user."""
 
     def noted(self, conversation: Conversation) -> list[tuple[str, tuple[str, ...]]]:
-        """Of each message of which something was handed over, whose it is and what that was."""
+        """For each message with deliveries, its role and the texts."""
         return [(message.role, message.deliveries) for message in conversation.transcript if message.deliveries]
 
     @given(traces())
     def test_each_stands_on_the_message_that_holds_it(self, trace: Trace) -> None:
-        """In whatever way it came about, and as often as it was handed over."""
+        """A delivery is noted on the message that holds its text, as often as it was delivered."""
         told, handed_over = Transcript(), []
         for each in trace:
             if each.step is not None:
@@ -499,7 +499,7 @@ class TestDeliveries:
 
     @pytest.mark.parametrize(("text", "noted"), [("reply", [("assistant", ("Hi.",))]), ("thought", [])])
     def test_a_text_is_noted_if_it_is_for_the_user(self, text: str, noted: list[Any]) -> None:
-        """B1: what is no more than a thought was not handed over."""
+        """B1: a text that is a thought has no delivery."""
         conversation = Conversation(text=text)
         conversation.says()
         conversation.model_says("Hi.")
@@ -507,7 +507,7 @@ class TestDeliveries:
         assert self.noted(conversation) == noted
 
     def test_a_text_may_stand_in_for_speech(self) -> None:
-        """S2: nothing was said by tool."""
+        """S2: if nothing was said by tool, the text has a delivery."""
         conversation = Conversation(presets.explicit_response(), nudges=0)
         conversation.says()
         conversation.model_says("Hi.")
@@ -515,7 +515,7 @@ class TestDeliveries:
         assert self.noted(conversation) == [("assistant", ("Hi.",))]
 
     def test_so_may_a_claim(self) -> None:
-        """S17: neither was anything said nor written; the summary stands in the result of the claim."""
+        """S17: if nothing was said or written, the result of the claim has its summary as a delivery."""
         conversation = Conversation(presets.explicit_response(), verify=0)
         conversation.says()
         for name in ("complete", "complete-2"):
@@ -525,7 +525,7 @@ class TestDeliveries:
         assert self.noted(conversation) == [("tool", ("All is done.",))]
 
     def test_speech_stands_on_its_result(self) -> None:
-        """S3: of several the one that was chosen, and what was said at once, in the order of its result."""
+        """S3: the delivered speeches are noted on their results: those of now, and the one that the policy chose."""
         conversation = Conversation(presets.explicit_response(), nudges=0)
         conversation.says()
         conversation.model_calls(responding("a"), responding("b"), talking("now"))
@@ -537,7 +537,7 @@ class TestDeliveries:
         assert self.noted(conversation) == [("tool", ("C",)), ("tool", ("Now", "and now"))]
 
     def test_what_a_failed_turn_left_is_noted_where_it_entered(self) -> None:
-        """D7: the turn that tries again passes the message on."""
+        """D7: a message that the retry passes on is noted where it entered."""
         conversation = Conversation(text="thought", nudges=0, on_failure="fail")
         conversation.agent_says("Rice is cheap.", audience="user")
         conversation.model_fails("authentication")
@@ -550,14 +550,14 @@ class TestDeliveries:
 
 
 class TestUndelivered:
-    """`undelivered` marks what the user never heard, once its turn has ended (S19, S21)."""
+    """S19, S21: `undelivered` marks speech that the user did not receive, once its turn has ended."""
 
     def marks(self, conversation: Conversation) -> dict[str | None, bool]:
         """The mark of each result."""
         return {m.tool_call_id: m.undelivered for m in conversation.transcript if m.role == "tool"}
 
     def said(self, **rules: Any) -> Conversation:
-        """Two tools spoke for the end of the turn, one at once, and one did not speak."""
+        """A turn in which two tools spoke for its end, one spoke at once, and one did not speak."""
         conversation = Conversation(presets.explicit_response(), **rules)
         conversation.says()
         conversation.model_calls(responding("a"), responding("b"), talking("now"), "work")
@@ -568,11 +568,11 @@ class TestUndelivered:
         return conversation
 
     def test_until_the_turn_ends_nothing_is_marked(self) -> None:
-        """What may still be delivered is not given up."""
+        """During the turn nothing is marked."""
         assert set(self.marks(self.said()).values()) == {False}
 
     def test_of_several_the_one_that_was_chosen_is_not_marked(self) -> None:
-        """`last`: the others were never heard."""
+        """Under `last` all speeches but the last are marked."""
         conversation = self.said(nudges=0)
 
         conversation.model_says("Done.")
@@ -581,7 +581,7 @@ class TestUndelivered:
 
     @pytest.mark.parametrize("how", ["cancelled", "failed", "closed"])
     def test_a_turn_that_was_stopped_marks_all_that_waited(self, how: str) -> None:
-        """S21: a failed or cancelled one keeps it in the record, undelivered; what was said at once was heard."""
+        """S21: a failed or cancelled turn marks all speech for its end, and not what was said at once."""
         conversation = self.said(on_failure="fail")
 
         if how == "cancelled":
@@ -594,7 +594,7 @@ class TestUndelivered:
         assert self.marks(conversation) == {"a": True, "b": True, "now": False, "work": False}
 
     def test_the_marks_of_one_turn_are_not_those_of_the_next(self) -> None:
-        """The same tool speaks again, and is heard; what the turn before said stays unheard."""
+        """A speech of the next turn does not remove the marks of this one."""
         conversation = self.said(on_failure="fail")
         conversation.model_fails("authentication")
         conversation.says("Again")
@@ -607,7 +607,7 @@ class TestUndelivered:
         assert results == [("a", True), ("b", True), ("now", False), ("work", False), ("b-2", False)]
 
     def test_a_call_that_spoke_several_times_is_marked_if_one_was_not_heard(self) -> None:
-        """The mark stands on the result, which holds all that the call said."""
+        """The result of a call that spoke several times is marked if one of its speeches was not delivered."""
         conversation = Conversation(presets.explicit_response(), nudges=0)
         conversation.says()
         conversation.model_calls(responding("a"))
@@ -618,7 +618,7 @@ class TestUndelivered:
         assert self.marks(conversation) == {"a": True}
 
     def test_a_speech_that_a_crash_interrupted_is_marked_as_any_other(self) -> None:
-        """Its tool could tell after the restart; the turn was cancelled all the same."""
+        """A speech that its tool reports after a crash is marked if the turn is cancelled."""
         conversation = Conversation(presets.explicit_response())
         conversation.says()
         conversation.model_calls(responding("a", crash="reconcile"))
@@ -631,10 +631,10 @@ class TestUndelivered:
 
 
 class TestReadingIt:
-    """What stands beside the texts: who said them, and what else was found."""
+    """What the transcript knows of a text besides its words."""
 
     def test_an_agent_is_the_origin_of_what_it_said(self) -> None:
-        """Nobody else is: neither a person, nor the machine."""
+        """`origin` is the agent of a message, and empty for a person or the machine."""
         conversation = Conversation()
         conversation.says("Hello")
         conversation.model_says("Good day")
@@ -647,7 +647,7 @@ class TestReadingIt:
         assert conversation.said.origin(Made(text="Nothing.")) == ""
 
     def test_a_person_s_images_stand_beside_the_text(self) -> None:
-        """P35: and the reference to what was said is to the text alone."""
+        """P35: the images of a person's message are on the message, and not on the reference to its text."""
         conversation = Conversation()
         seq = conversation.says("Look", images=(DOOR, WINDOW)).state.book.seq
 
@@ -656,7 +656,7 @@ class TestReadingIt:
 
     @pytest.mark.parametrize("happened", ["ended", "reconciled"])
     def test_a_tool_s_images_stand_beside_its_text(self, happened: str) -> None:
-        """P35: be it told at once or after a crash; what else the tool said has none, and neither has what we say."""
+        """P35: the images of a result belong to its first text, also if the result comes after a crash."""
         conversation = Conversation()
         conversation.says()
         conversation.model_calls(responding("show", crash="reconcile"))
@@ -674,7 +674,7 @@ class TestReadingIt:
         assert images(Heard(seq=seq, index=1)) == images(Made(text="1:")) == ()
 
     def test_what_was_said_lately_stands_in_what_the_search_brought(self) -> None:
-        """J3: and nowhere else."""
+        """J3: `recent` returns the texts that the search brought."""
         conversation = Conversation(recall=True)
         conversation.says("Hello")
         lately = (RecentText(role="user", text="Before"),)
@@ -686,7 +686,7 @@ class TestReadingIt:
         assert conversation.said.recent(None) == ()
 
     def test_a_turn_that_was_tried_again_leads_back_to_its_first_try(self) -> None:
-        """P11: over any number of retries, and not into the turn before."""
+        """P11: `first_try` goes back over any number of retries, and not into the turn before."""
         conversation = Conversation()
         conversation.says("Hello")
         conversation.model_says("Good day")

@@ -1,4 +1,4 @@
-"""What reaches the user, rule by rule, where the cases leave a rule between two others."""
+"""Delivery rules and nudges, rule by rule, where the cases leave a gap."""
 
 import pytest
 
@@ -27,30 +27,30 @@ class TestASilentTurn:
     rules = Context(policy=Policy(text="thought", silent="nudge"))
 
     def test_a_thought_reaches_nobody(self) -> None:
-        """B6: so the model is reminded."""
+        """B6: a text that is a thought leads to a reminder."""
         assert due_nudge(record(), self.rules, text="Hm.") == Policy().texts.speak
 
     def test_what_was_said_is_enough(self) -> None:
-        """Though it is not delivered yet."""
+        """Speech that is not delivered yet prevents the reminder."""
         said = (Spoken(said=SAID, place=(1, 0, 1)),)
 
         assert due_nudge(record(said=said), self.rules, text="Hm.") is None
 
     def test_what_was_delivered_is_enough(self) -> None:
-        """Whatever it was."""
+        """A delivery prevents the reminder."""
         delivered = (Delivered(effect_id=1, said=SAID),)
 
         assert due_nudge(record(deliveries=delivered), self.rules, text="Hm.") is None
 
     def test_where_the_text_is_delivered_instead_nobody_is_silent(self) -> None:
-        """A message for the user is not asked for again where the text will reach them."""
+        """A text that will be delivered prevents the reminder about a message to pass on."""
         rules = Context(policy=Policy(text="thought", silent="fallback"))
 
         assert due_nudge(record(relay=(SAID,)), rules, text="Your table is booked.") is None
 
     @pytest.mark.parametrize(("text", "reached"), [("fallback", True), ("thought", False), ("reply", True)])
     def test_the_last_text_reaches_the_user_by_policy(self, text: str, reached: bool) -> None:
-        """S2, B1: as a reply, as what one falls back to, or not at all."""
+        """S2, B1: the policy decides whether the last text is delivered always, as a fallback, or never."""
         conversation = Conversation(text=text)
         conversation.says()
         conversation.model_says("Good day.")
@@ -59,16 +59,16 @@ class TestASilentTurn:
 
 
 class TestAnEmptyResponse:
-    """How the next request differs."""
+    """How the next request differs after an empty response."""
 
     def test_plain_retries_are_counted_one_by_one(self) -> None:
-        """J20: two of them are two requests."""
+        """J20: two plain retries are two requests."""
         context = Context(policy=Policy(plain_retry=2))
 
         assert after_empty(record(fell_back=True, plain_retries=0), context) == {"plain": True, "plain_retries": 1}
 
     def test_reminders_are_counted_one_by_one(self) -> None:
-        """S10: at most as many as the rules allow."""
+        """S10: there are at most as many reminders as the policy allows."""
         context = Context(policy=Policy(ends_on="work_complete", nudges=3))
         again = after_empty(record(nudges=1), context)
 
@@ -76,10 +76,10 @@ class TestAnEmptyResponse:
 
 
 class TestEndings:
-    """What is told of a turn that ended."""
+    """The outcome of a turn."""
 
     def test_an_error_reply_says_why(self) -> None:
-        """J16: the turn has a reply and a failure."""
+        """J16: a turn that ends with an error reply has the reply and the failure."""
         conversation = Conversation(text="fallback", on_failure="reply")
         conversation.says()
         conversation.model_fails("authentication")
@@ -89,7 +89,7 @@ class TestEndings:
         assert not conversation.ended.silent
 
     def test_a_sub_agent_that_completed_says_so(self) -> None:
-        """P25: with a text of its own."""
+        """P25: a sub-agent that ends with a text of its own reports completed."""
         conversation = Conversation(presets.sub_agent(), role="sub_agent")
         conversation.says()
         step = conversation.model_says("Found it.")
@@ -98,7 +98,7 @@ class TestEndings:
         assert told.status == "completed"
 
     def test_a_text_that_nobody_sees_is_no_answer(self) -> None:
-        """S17: a claim beside a text that only falls back is asked for its answer."""
+        """S17: after a claim beside a text that is only a fallback, the model is asked for its answer."""
         conversation = Conversation(text="fallback", ends_on="work_complete")
         conversation.says()
         conversation.model_calls(call("finish", acts=("work_complete",)), content="Working.")
@@ -108,10 +108,10 @@ class TestEndings:
 
 
 class TestCallsAfterCondensing:
-    """Results that were condensed cannot be reused."""
+    """Results that were compacted cannot be reused."""
 
     def test_the_same_call_may_be_made_again(self) -> None:
-        """J8 holds for what the model can still read."""
+        """J8: after a compaction a call that was made before runs again."""
         conversation = Conversation(repeats={"window": 9}, models=(ModelSpec(name="m", window=100),))
         conversation.says()
         conversation.model_calls("look")
@@ -124,8 +124,8 @@ class TestCallsAfterCondensing:
 
 
 class TestFingerprints:
-    """They are kept with the turn, so they are short."""
+    """Fingerprints of calls."""
 
     def test_one_has_32_digits(self) -> None:
-        """16 bytes."""
+        """A fingerprint has 16 bytes, written as 32 digits."""
         assert len(fingerprint(call("look"))) == 32

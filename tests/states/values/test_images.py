@@ -1,4 +1,4 @@
-"""An image is checked where it is made, and a message holds so many of them at most."""
+"""An image is validated when it is made, and the images of a message have bounds."""
 
 from pathlib import Path
 from typing import Any
@@ -35,18 +35,18 @@ EVENTS = st.builds(
 
 
 class TestAnImage:
-    """An image is checked where it is made, since one that no provider can read would spoil every later request."""
+    """An image is validated when it is made, since an unreadable one would make every later request fail."""
 
     @pytest.mark.parametrize(
         ("data", "kind"), [(PNG, "image/png"), (JPEG, "image/jpeg"), (GIF, "image/gif"), (WEBP, "image/webp")]
     )
     def test_the_bytes_of_a_file_become_a_data_url(self, data: bytes, kind: str) -> None:
-        """Their kind is seen from how they begin."""
+        """The bytes of a file become a `data:` URL with the media type by which they begin."""
         assert (media_type(data), Image.of(data).url) == (kind, data_url(kind, data))
 
     @pytest.mark.parametrize("url", [ADDRESS, data_url("image/png", PNG), f"https://a/{'x' * (MAX_ADDRESS - 10)}"])
     def test_a_url_stays_as_it_is(self, url: str) -> None:
-        """An address on the web, or the image itself."""
+        """An address and a `data:` URL are kept unchanged."""
         assert Image.of(url) == Image(url=url)
 
     @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ class TestAnImage:
         ],
     )
     def test_what_is_no_image_is_refused_in_one_sentence(self, given: Any) -> None:
-        """P33: which says what an image is, and repeats nothing of what was given."""
+        """P33: the error says what an image is and quotes nothing of the value."""
         with pytest.raises(InvalidInput) as caught:
             Image.of(given)
 
@@ -115,7 +115,7 @@ class TestAnImage:
         ids=["a path", "a number", "bytes", "data", "long", "long address"],
     )
     def test_a_refusal_says_what_is_wrong_with_this_one(self, given: Any, kind: str, sentence: str) -> None:
-        """P33: the sentence for people, and the kind for programs."""
+        """P33: the error has a sentence for people and a kind for programs."""
         with pytest.raises(ValidationError) as unchecked:
             Image.model_validate(given)
         with pytest.raises(InvalidInput) as caught:
@@ -126,31 +126,31 @@ class TestAnImage:
         assert caught.value.sentence == f"This is no image that can be used: {sentence}."
 
     def test_an_image_has_a_greatest_length(self) -> None:
-        """One character more is one too many."""
+        """An image of the greatest length is accepted, and one with a character more is refused."""
         assert len(Image.of(LARGEST).url) <= MAX_IMAGE
 
         with pytest.raises(InvalidInput, match="at most 10,000,000 characters"):
             Image.of(LARGEST + b"xxx")
 
     def test_its_repr_is_short(self) -> None:
-        """What a programmer prints, or a log, does not hold megabytes."""
+        """The repr of an image does not hold its data."""
         assert repr(Image.of(LARGEST)) == f"Image(url={Image.of(LARGEST).url[: MAX_QUOTED - 1] + '…'!r})"
         assert repr(Image.of(ADDRESS)) == f"Image(url={ADDRESS!r})"
 
     @given(EVENTS)
     def test_an_event_with_images_is_exact_in_json(self, event: Event) -> None:
-        """What is written reads back equal, and the other way round."""
+        """An event with images that is written as JSON and read back is equal, and is written alike."""
         family: TypeAdapter[Event] = TypeAdapter(AnyEvent)
 
         assert family.validate_json(event.to_json()) == event
 
 
 class TestAMessage:
-    """A person's message may show images."""
+    """A person's message may hold images."""
 
     @pytest.mark.parametrize("text", ["", " \n"])
     def test_it_may_be_an_image_and_nothing_else(self, text: str) -> None:
-        """Only a message with neither is empty."""
+        """A message needs a text or an image."""
         message = UserMessage(event_id="a", at=NOON, text=text, images=(Image.of(PNG),))
 
         assert message.text == text
@@ -166,14 +166,14 @@ class TestAMessage:
         ids=["many", "large"],
     )
     def test_images_have_bounds_together(self, images: tuple[bytes, ...], reason: str) -> None:
-        """Of number and of size, the same for a message and for a result."""
+        """The number and the total size of images have the same bounds in a message and in a result."""
         with pytest.raises(ValidationError, match=reason):
             UserMessage(event_id="a", at=NOON, text="Hi", images=images)  # type: ignore[arg-type]
         with pytest.raises(ValidationError, match=reason):
             result_of([Image.of(image) for image in images])
 
     def test_as_many_images_go_together_as_the_bounds_say(self) -> None:
-        """Up to the last one, and to the last character."""
+        """Images up to the bounds are accepted."""
         family: TypeAdapter[tuple[Image, ...]] = TypeAdapter(Images)
         two = (Image.of(LARGEST[:-3]),) * 2
         left = MAX_TOGETHER - sum(len(image.url) for image in two)

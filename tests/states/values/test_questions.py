@@ -1,4 +1,4 @@
-"""What a person can be asked, what is refused, and what becomes of the answers."""
+"""What a person can be asked, what is refused, and how answers are written."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def options(*labels: str) -> list[dict[str, Any]]:
 
 
 def question(text: str = "Which day?", **changed: Any) -> dict[str, Any]:
-    """A question as a model writes it, valid but for what is changed."""
+    """A valid question as a model writes it, with these changes."""
     return {"question": text, "options": options("Today", "Tomorrow"), **changed}
 
 
@@ -47,32 +47,32 @@ def fault_of_questions(*questions: object) -> str | None:
 
 
 class TestWhatCanBeAsked:
-    """Case P16: a call that cannot be put to a person is a fault that names what is wrong."""
+    """P16: arguments that cannot be put to a person are refused, with a sentence that names the fault."""
 
     @pytest.mark.parametrize("count", [1, 4])
     def test_one_to_four_questions_are_taken(self, count: int) -> None:
-        """The bounds themselves are inside."""
+        """One question and four questions are accepted."""
         assert fault_of_questions(*(question(f"Question {n}?") for n in range(count))) is None
 
     @pytest.mark.parametrize("count", [0, 5])
     def test_no_question_or_five_are_refused_in_the_words_of_the_seed(self, count: int) -> None:
-        """P16: 0 or 5 questions."""
+        """P16: no question and five questions are refused, in the words of the seed."""
         assert fault_of_questions(*(question(f"Question {n}?") for n in range(count))) == "Must have 1-4 questions"
 
     @pytest.mark.parametrize("count", [2, 3, 4])
     def test_two_to_four_options_are_taken(self, count: int) -> None:
-        """The bounds themselves are inside."""
+        """Two options and four options are accepted."""
         assert fault_of_questions(question(options=options(*"abcd"[:count]))) is None
 
     @pytest.mark.parametrize("count", [0, 1, 5])
     def test_one_option_or_five_are_refused_in_the_words_of_the_seed(self, count: int) -> None:
-        """P16: 1 or 5 options; the sentence names the question."""
+        """P16: one option and five options are refused, and the sentence names the question."""
         fault = fault_of_questions(question("Which?"), question("How?", options=options(*"abcde"[:count])))
 
         assert fault == "Question 'How?' must have 2-4 options"
 
     def test_each_question_at_fault_is_named(self) -> None:
-        """The model can mend them all at once."""
+        """The sentence names every faulty question."""
         fault = fault_of_questions(question("A?", options=options("a")), question("B?", options=options("b")))
 
         assert fault == "Question 'A?' must have 2-4 options; Question 'B?' must have 2-4 options"
@@ -95,7 +95,8 @@ class TestWhatCanBeAsked:
         ids=["question twice", "label twice", "Other", "long header", "preview on multi-select"],
     )
     def test_what_could_not_be_answered_without_doubt_is_refused(self, questions: list[Any], fault: str) -> None:
-        """P16: duplicates, an option called Other, a header over 12 characters, a preview on a multi-select."""
+        """P16: duplicates, an option called Other, a header of more than 12 characters and a preview on a multi-select
+        are refused."""
         assert fault_of_questions(*questions) == fault
 
     @pytest.mark.parametrize(
@@ -113,7 +114,7 @@ class TestWhatCanBeAsked:
         ],
     )
     def test_an_empty_text_is_refused_where_it_stands(self, asked: object, field: str) -> None:
-        """P16: empty strings."""
+        """P16: an empty text is refused, and the sentence names its place."""
         assert fault_of_questions(asked) == f"Invalid input: {field}: Input should not be empty"
 
     @pytest.mark.parametrize(
@@ -136,7 +137,7 @@ class TestWhatCanBeAsked:
         ],
     )
     def test_another_shape_is_refused_where_it_differs(self, arguments: object, fault: str) -> None:
-        """P16: not a list; a JSON string where an object or a list belongs."""
+        """P16: a value that is no list, and a JSON string in the place of an object or a list, are refused."""
         said = fault_of(arguments)
 
         assert said is not None
@@ -144,11 +145,11 @@ class TestWhatCanBeAsked:
 
     @pytest.mark.parametrize("text", ["{sentence}", "{}", "{0!r}", "100 % \\ 'quoted'"])
     def test_a_question_is_named_as_it_was_asked(self, text: str) -> None:
-        """Braces and quotes in a question are no template."""
+        """Braces and quotes in a question are quoted unchanged."""
         assert fault_of_questions(question(text, options=[])) == f"Question '{text}' must have 2-4 options"
 
     def test_a_long_question_does_not_hide_what_is_wrong_with_it(self) -> None:
-        """The sentence is bounded, and cuts the question, not itself."""
+        """A long question is shortened in the sentence, so that the fault can still be read."""
         fault = fault_of_questions(question("x" * 10_000, options=[]))
 
         assert fault is not None
@@ -156,19 +157,19 @@ class TestWhatCanBeAsked:
         assert len(fault) < 500
 
     def test_what_is_optional_may_be_null(self) -> None:
-        """Models fill what they leave out with null."""
+        """Optional fields may be null."""
         assert fault_of_questions(question(header=None)) is None
 
     def test_a_header_has_up_to_twelve_characters_of_any_script(self) -> None:
-        """Characters are counted, not bytes."""
+        """The length of a header is counted in characters, not in bytes."""
         assert fault_of_questions(question(header="日" * 12)) is None
 
 
 class TestQuestionsAsJson:
-    """Questions are stored and shown under the names of seed 002."""
+    """Questions are stored under the names of seed 002."""
 
     def test_questions_survive_being_stored(self) -> None:
-        """An event with questions, written as JSON and read back, equals itself; the alias is `multiSelect`."""
+        """An event with questions that is written as JSON and read back is equal; the name in JSON is `multiSelect`."""
         asked = UserQuestion(
             question="Which days?",
             header="Days",
@@ -185,7 +186,7 @@ class TestQuestionsAsJson:
 
     @given(st.lists(TEXTS.filter(str.strip), min_size=1, max_size=4, unique=True), st.booleans())
     def test_any_question_survives_being_stored(self, texts: list[str], multi_select: bool) -> None:
-        """Law 2 for questions: in any script, the JSON round trip is exact."""
+        """Law 2: questions in any script survive the JSON round trip."""
         asked = tuple(
             UserQuestion(
                 question=text,
@@ -206,7 +207,8 @@ class TestAnswersAsJson:
 
     @given(ANSWERS)
     def test_any_answers_read_back_equal(self, answers: Answers) -> None:
-        """In any script, with quotes, newlines and emoji; a multi-select as a list (cases P14, P15)."""
+        """P14, P15: answers in any script, with quotes, newlines and emoji, read back equal; several choices are a
+        list."""
         result = answers_as_json(answers, {})
 
         written = json.loads(result)
@@ -216,20 +218,20 @@ class TestAnswersAsJson:
 
     @given(ANSWERS)
     def test_answers_survive_being_stored(self, answers: Answers) -> None:
-        """What the result is made of is the stored event, so that must be exact too."""
+        """The stored event with the answers is exact too."""
         event = UserQuestionResponse(event_id="1", at=NOW, answers=answers)
 
         assert TypeAdapter(AnyEvent).validate_json(event.to_json()) == event
 
     def test_a_choice_that_holds_a_comma_is_not_two(self) -> None:
-        """P15: multi-select `["a", "b, c"]` arrives unambiguously, and the string form as one text."""
+        """P15: the choices `["a", "b, c"]` stay two texts, and the same as one string stays one."""
         answers: Answers = {"Which?": ("a", "b, c"), "And?": "a, b"}
 
         assert json.loads(answers_as_json(answers, {})) == {"answers": {"Which?": ["a", "b, c"], "And?": "a, b"}}
 
     @given(TEXTS)
     def test_notes_stand_beside_the_answers(self, notes: str) -> None:
-        """What a person adds does not change the shape of the answers."""
+        """Notes stand beside the answers and do not change their shape."""
         written = json.loads(answers_as_json({"Which?": "a"}, {"Which?": Annotation(notes=notes)}))
 
         assert written == {"answers": {"Which?": "a"}, "annotations": {"Which?": {"notes": notes}}}

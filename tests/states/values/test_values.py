@@ -1,4 +1,4 @@
-"""Values: what can be said, written and read back, and where a fault is found."""
+"""Values: what they accept, how they are written and read back, and which faults they report."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ MESSAGE = UserMessage(event_id="1", at=NOON, text="Hello")
 
 
 def kinds_of_fault(kind: Any, value: object) -> list[str]:
-    """The types of the errors that this value meets: what a program tells them apart by."""
+    """The types of the validation errors of this value."""
     with pytest.raises(ValidationError) as fault:
         TypeAdapter(kind).validate_python(value)
     return [error["type"] for error in fault.value.errors()]
 
 
 def sentence_of(kind: Any, value: object) -> str:
-    """The sentence of the one error that this value meets."""
+    """The sentence of the one validation error of this value."""
     with pytest.raises(ValidationError) as fault:
         TypeAdapter(kind).validate_python(value)
     (error,) = fault.value.errors()
@@ -52,45 +52,45 @@ def sentence_of(kind: Any, value: object) -> str:
 
 
 class TestText:
-    """Any text that can be written as UTF-8."""
+    """Any text that can be written as UTF-8 is accepted."""
 
     @pytest.mark.parametrize("text", ["", "日本語", "👩‍👩‍👧", "\x00\u2028"])
     def test_any_script_stays_as_it_is(self, text: str) -> None:
-        """Nothing is trimmed, replaced or normalised."""
+        """A text is neither trimmed nor normalised."""
         assert TypeAdapter(Text).validate_python(text) == TypeAdapter(RequestText).validate_python(text) == text
 
     def test_half_a_character_is_refused(self) -> None:
-        """A lone surrogate cannot be stored."""
+        """A lone surrogate is refused."""
         assert kinds_of_fault(Text, "a\ud800") == ["text_broken"]
         assert sentence_of(Text, "a\ud800") == "the text holds half a character (a lone surrogate)"
         assert kinds_of_fault(RequestText, "a\ud800") != []
 
     def test_a_text_is_shortened_to_its_bound(self) -> None:
-        """The ellipsis counts; a text at the bound stays whole."""
+        """A text at the bound stays whole, and a longer one is cut so that it fits with the ellipsis."""
         assert [shortened("abcdef", limit) for limit in (7, 6, 5)] == ["abcdef", "abcdef", "abcd…"]
 
 
 class TestBlock:
-    """A JSON object that nobody here looks into."""
+    """A JSON object of any content."""
 
     def test_it_is_kept_in_any_script(self) -> None:
-        """Not a character of it is changed."""
+        """Its texts are kept unchanged."""
         block = {"Wo?": "Köln", "どこ": ["東京", None, 1.5, True]}
 
         assert TypeAdapter(Block).validate_python(block) == block
 
     @pytest.mark.parametrize("sealed", [float("nan"), float("inf"), "\ud800"])
     def test_what_json_cannot_hold_is_refused(self, sealed: object) -> None:
-        """Law 2: it could not be read back as it was."""
+        """Law 2: what JSON cannot hold exactly is refused."""
         with pytest.raises(ValueError):
             TypeAdapter(Block).validate_python({"a": sealed})
 
 
 class TestMoments:
-    """Always in UTC, always within the calendar."""
+    """Moments are in UTC and within the calendar."""
 
     def test_a_moment_is_told_in_utc(self) -> None:
-        """The same moment, told by another clock."""
+        """A moment in another time zone is converted to UTC."""
         in_berlin = datetime(2030, 1, 1, 13, tzinfo=timezone(timedelta(hours=1)))
 
         read = TypeAdapter(Instant).validate_python(in_berlin)
@@ -99,7 +99,7 @@ class TestMoments:
         assert read.utcoffset() == timedelta(0)
 
     def test_the_clock_of_the_machine_does_not_matter(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A log that is read in another part of the world reads the same."""
+        """The time zone of the machine has no effect."""
         monkeypatch.setenv("TZ", "Asia/Kolkata")
         time.tzset()
         try:
@@ -109,23 +109,23 @@ class TestMoments:
             time.tzset()
 
     def test_a_moment_outside_the_calendar_is_refused(self) -> None:
-        """It has no place in UTC."""
+        """A moment that has no date in UTC is refused."""
         outside = "9999-12-31T23:59:59-01:00"
 
         assert kinds_of_fault(Instant, outside) == ["moment_out_of_range"]
         assert sentence_of(Instant, outside) == "the moment is outside the calendar"
 
     def test_later_ends_with_the_calendar(self) -> None:
-        """The last moment that can be written, in UTC."""
+        """`later` stops at the last moment that can be written, in UTC."""
         assert later(NOON, 1.5) == NOON + timedelta(seconds=1.5)
         assert later(NOON, 1e308) == datetime.max.replace(tzinfo=UTC)
 
 
 class TestEventsOfOthers:
-    """`exact`: an event from foreign code is taken as it will be read back, or not at all."""
+    """`exact` returns an event from foreign code as it will be read back, or refuses it."""
 
     def test_an_event_is_taken_as_it_is(self) -> None:
-        """Nothing is lost, nothing is added."""
+        """A valid event is returned unchanged."""
         event = LlmResponse(effect_id=1, at=NOON, content="日本語", tool_calls=(call("a"),), usage=Usage(cost=0.1))
 
         assert exact(event) == event
@@ -133,7 +133,7 @@ class TestEventsOfOthers:
         assert exact(event).model_fields_set == type(event).model_validate_json(event.to_json()).model_fields_set
 
     def test_an_event_of_no_known_type_is_refused(self) -> None:
-        """Neither the root of all events nor a type of somebody's own."""
+        """The base class of events and foreign types are refused."""
 
         class Shouted(UserMessage):
             """A message of somebody's own type."""
@@ -144,7 +144,7 @@ class TestEventsOfOthers:
 
     @pytest.mark.parametrize("fields", [{"text": " "}, {"event_id": ""}, {"event_id": 7}, {"at": "noon"}], ids=str)
     def test_an_event_that_was_built_past_its_validation_is_refused(self, fields: dict[str, Any]) -> None:
-        """What it declares holds, or it does not enter."""
+        """An event that was constructed without validation and is not valid is refused."""
         built = UserMessage.model_construct(**{**dict(MESSAGE), **fields})
 
         with pytest.raises(ValueError):
@@ -152,7 +152,7 @@ class TestEventsOfOthers:
 
     @pytest.mark.filterwarnings("ignore")
     def test_a_field_of_another_type_is_refused_though_it_reads_alike(self) -> None:
-        """`"7"` is no number, even if it could be read as one and nobody looks at warnings."""
+        """The text `"7"` in the place of a number is refused, although it could be read as one."""
         built = RetryDue.model_construct(type="retry_due", at=NOON, effect_id="7")
 
         with pytest.raises(ValueError, match="effect_id"):
@@ -160,14 +160,15 @@ class TestEventsOfOthers:
 
 
 class TestTextsOfEvents:
-    """Where a text stands that something else refers to."""
+    """`texts` lists the texts of an event in the order of `Heard.index`."""
 
     def test_a_message_has_one(self) -> None:
-        """The person's own words."""
+        """A message has its own text."""
         assert MESSAGE.texts == ("Hello",)
 
     def test_a_response_has_its_own_and_the_faults_of_its_calls(self) -> None:
-        """0 is what the model said, 1 + n the fault of its n-th call; a call without a fault has no text."""
+        """A response has the model's text at 0 and the fault of its n-th call at 1 + n, which is empty for a call
+        without a fault."""
         response = LlmResponse(
             effect_id=1, at=NOON, content="Let me see", tool_calls=(call("a", fault="No."), call("b"))
         )
@@ -176,17 +177,17 @@ class TestTextsOfEvents:
 
 
 class TestTheContext:
-    """What holds for a whole conversation."""
+    """What holds for the whole conversation."""
 
     def test_it_begins_with_what_the_host_opened(self) -> None:
-        """System prompt and rules; without them there is no prompt, and the rules are the default ones."""
+        """The context has the system prompt and the rules of `Opened`, or none and the default rules."""
         opened = Opened(event_id="1", at=NOON, system="Be kind.", policy=Policy(parallel=2))
 
         assert Context().after(opened) == Context(system="Be kind.", policy=Policy(parallel=2))
         assert (Context().system, Context().policy) == ("", Policy())
 
     def test_it_knows_for_whom_it_works(self) -> None:
-        """D12, P25: a background agent for the user of another conversation, a sub-agent for a turn of one."""
+        """D12, P25: the context names the conversation that a background agent or a sub-agent works for."""
         background = Opened(event_id="1", at=NOON, role="background", works_for="front")
         sub_agent = Opened(event_id="1", at=NOON, role="sub_agent", parent="front")
 
@@ -194,7 +195,7 @@ class TestTheContext:
         assert Context().after(sub_agent) == Context(role="sub_agent", parent="front")
 
     def test_rules_change_and_the_prompt_stays(self) -> None:
-        """`PolicyChanged` brings rules and nothing else."""
+        """`PolicyChanged` changes the rules and nothing else."""
         context = Context(system="Be kind.")
 
         assert context.after(PolicyChanged(event_id="1", at=NOON, policy=Policy(parallel=2))) == Context(
@@ -204,10 +205,10 @@ class TestTheContext:
 
 
 class TestUsage:
-    """What requests cost."""
+    """The cost of requests."""
 
     def test_it_adds_up(self) -> None:
-        """Tokens by tokens; a price that is not known counts nothing beside one that is."""
+        """Tokens and known prices are added; an unknown price counts as nothing beside a known one."""
         assert Usage(input_tokens=1, output_tokens=2) + Usage(input_tokens=10, output_tokens=20, cost=0.5) == Usage(
             input_tokens=11, output_tokens=22, cost=0.5
         )
@@ -217,10 +218,10 @@ class TestUsage:
 
 
 class TestRounds:
-    """A round knows its calls by the effects that run them."""
+    """A round finds its calls by the effects that run them."""
 
     def test_an_effect_that_runs_none_of_its_calls(self) -> None:
-        """A `KeyError` that names it."""
+        """An unknown effect id raises KeyError."""
         called = RoundCall.of(call("a"), 1)
         round_ = Round(calls=(called,), running=(Running(effect_id=7, call_id="a"),))
 
@@ -229,18 +230,18 @@ class TestRounds:
             round_.call(8)
 
     def test_a_call_that_is_none_of_its_own(self) -> None:
-        """A `KeyError` that names it."""
+        """An unknown call id raises KeyError."""
         with pytest.raises(KeyError, match="other"):
             Round(calls=(RoundCall.of(call("a"), 1),)).named("other")
 
     def test_it_is_done_with_a_call_once(self) -> None:
-        """A question is done with when it is asked, and its answer changes nothing about that."""
+        """A call that is settled twice, a question for example, is listed once."""
         asked = Round(calls=(RoundCall.of(call("a"), 1),)).settle("a")
 
         assert asked.settle("a").settled == asked.settled == ("a",)
 
     def test_a_call_keeps_all_that_says_how_it_may_run(self) -> None:
-        """And leaves the texts where they are."""
+        """A `RoundCall` keeps every field that says how the call may run, and no text."""
         made = call("a", approval=True, exclusive=True, crash="idempotent", acts=("question",), arguments='{"n": 1}')
 
         kept = RoundCall.of(made, 3)
@@ -257,33 +258,33 @@ class TestRounds:
 
 
 class TestQuestions:
-    """Faults of questions are told apart by programs, too."""
+    """Programs can tell the faults of questions apart."""
 
     def test_an_empty_text_is_a_fault_of_its_own_kind(self) -> None:
-        """P16: empty strings."""
+        """P16: an empty text has its own type of error."""
         assert kinds_of_fault(UserQuestion, {**question().model_dump(), "question": " "}) == ["text_blank"]
 
     def test_answers_are_written_in_any_script(self) -> None:
-        """P15: what the model reads is what was written, not its numbers in Unicode."""
+        """P15: answers are written in their own script, not as Unicode escapes."""
         assert answers_as_json({"どこ": "東京"}, {}) == '{"answers": {"どこ": "東京"}}'
 
     def test_a_reference_says_where_a_text_stands(self) -> None:
-        """The step, and the place among its texts."""
+        """A reference is written with its step and the index of the text."""
         assert Heard(seq=3).to_json() == '{"type":"heard","seq":3}'
 
 
 class Pair(Part):
-    """Two numbers, the second of which may be left out."""
+    """Two numbers, the second of which has a default."""
 
     left: int
     right: int = 2
 
 
 class TestParts:
-    """What the machine makes out of values that were checked."""
+    """Parts, which are made without validation."""
 
     def test_a_field_with_a_default_may_be_left_out(self) -> None:
-        """The others may not."""
+        """A field with a default may be left out, and any other may not."""
 
         class Triple(Pair):
             """One number more."""
@@ -295,7 +296,8 @@ class TestParts:
             Triple(right=2)  # type: ignore[call-arg]
 
     def test_it_is_always_written_alike(self) -> None:
-        """In whatever order it was made, and read back: the digests of the log are of what is written."""
+        """A part is written alike, in whatever order it was made and after it was read back, since the log holds
+        digests of what is written."""
 
         class Late(Pair):
             """A field that must be given, behind one that may be left out."""
@@ -308,7 +310,7 @@ class TestParts:
 
 
 def test_calls_whose_arguments_are_no_json_are_told_apart_by_their_text() -> None:
-    """B10: and what stands for a call in the log is 16 bytes long, whatever the call."""
+    """B10: calls with arguments that are not JSON are compared by their text, and each fingerprint has 16 bytes."""
     broken, other = (fingerprint(call("read", arguments=text)) for text in ("{broken", "{other"))
 
     assert broken != other
