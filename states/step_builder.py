@@ -77,7 +77,7 @@ class StepBuilder(Generic[S_co]):
     @property
     def turn(self) -> TurnRecord:
         """The turn under way."""
-        assert self._turn is not None, "a row outside a turn led to a handler that needs one"
+        assert self._turn is not None, "this row has no turn, and its handler needs one"
         return self._turn
 
     def begin_turn(self, at: datetime, profile: str) -> None:
@@ -124,7 +124,7 @@ class StepBuilder(Generic[S_co]):
 
     def show_summary(self, said: Said) -> None:
         """Display this text for the turn that was left, in place of the text with which it ended."""
-        assert self.ended is not None, "only a turn that was left is shown"
+        assert self.ended is not None, "only a turn that was left has a summary"
         self.ended = self.ended.replace(final_content=said)
 
     def deliver(self, said: Said, *, relayed: bool = False) -> None:
@@ -151,7 +151,7 @@ class StepBuilder(Generic[S_co]):
     @property
     def open_round(self) -> Round:
         """The round under way, where there must be one."""
-        assert self._round is not None, "a row outside a round led to a handler that needs one"
+        assert self._round is not None, "this row has no round, and its handler needs one"
         return self._round
 
     def set_round(self, round_: Round | None) -> None:

@@ -30,13 +30,13 @@ def markdown(picture: str) -> str:
     """Return the page around the full picture: events, every pair of state and event, junctions, guards. `Pure.`"""
     parts = [
         "# The machine",
-        "A conversation rests in a state until an event happens. This page shows what comes of every event in every "
-        "state. It is made from `states/table.py` by `make docs`: change the table, never this page.",
+        "A conversation rests in a state until an event happens. This page says what every event does in every state. "
+        "`make docs` writes it from `states/table.py`: change the table, not this page.",
         *_legend(picture),
         *_about_events(),
         *_about_states(),
         "## Junctions",
-        "A choice that several rows share: the first way whose guard says yes is taken.",
+        "A junction is a choice that several rows share: the first branch whose guard says yes is taken.",
         *_about_junctions(),
         "## Guards and reasons",
         "\n".join(f"- `{function.__name__}`: {_in_short(function)}" for function in _named()),
@@ -47,12 +47,11 @@ def markdown(picture: str) -> str:
 def _legend(picture: str) -> Iterator[str]:
     yield f"```mermaid\n{picture}```"
     yield (
-        "Read each line from the left to the right; a dashed name is the beginning of another line. Boxes are states, "
-        "yellow where a person can act. Hexagons are [junctions](#junctions): choices that several rows share. An "
-        "arrow is labelled with the events that take it. In brackets below an event stands a guard, a question that "
-        "must be answered with yes, and `[else]` holds when none before it did; where all answers lead the same way, "
-        "none is asked for here. A busy state does what any busy state does, unless it shows something else for the "
-        "same event."
+        "Read each line from left to right; a dashed name refers to another line. Boxes are states, yellow where a "
+        "person can act. Hexagons are [junctions](#junctions): choices that several rows share. An arrow is "
+        "labelled with its events. Below an event its guard stands in brackets: the arrow is taken if the guard "
+        "says yes, and `[else]` if no guard before it did. Where all choices lead the same way, no guard is shown. "
+        "A busy state does what any busy state does, unless it shows something else for the same event."
     )
 
 
@@ -62,19 +61,19 @@ def _legend(picture: str) -> Iterator[str]:
 def _about_events() -> Iterator[str]:
     yield "## Events"
     yield (
-        "**Requests** come from people and programs. Every state answers every request: it takes it, refuses it with "
-        "an error that has a code, or has nothing to do."
+        "**Requests** come from people and programs. Every state takes a request, refuses it with an error that has "
+        "a code, or has nothing to act on."
     )
     yield _explained(REQUESTS)
     yield (
-        "**Answers** are what came of an effect, and name it. A state takes the answers to the effects that it waits "
-        "for, one for each; an answer that comes late or twice is ignored everywhere."
+        "**Answers** are the outcomes of effects, which they name. A state takes one answer to each effect that it "
+        "waits for; an answer that comes late or twice is ignored."
     )
     yield _explained(ANSWERS)
     yield (
-        "**Reports** come from whoever takes a conversation up after its process has died. They answer nothing: they "
-        "say what the crash cut off, so that it is begun again, asked about, or given up. A report about something "
-        "that does not run is ignored."
+        "**Reports** come from the process that takes over a conversation after another one died. They answer nothing: "
+        "they say what the crash interrupted, so that it is started again, asked about, or given up. A report about "
+        "anything else is ignored."
     )
     yield _explained(REPORTS)
 
@@ -89,10 +88,10 @@ def _explained(events: Sequence[type[Event]]) -> str:
 def _about_states() -> Iterator[str]:
     yield "## Every state, every event"
     yield (
-        "The entries for an event are asked from the top to the bottom; the first one whose guard says yes holds. "
-        "*stays* changes something, and rests in the same state. *refused* raises an error with this code. *nothing* "
-        "and *ignored* mean that nothing happens: to a request that has nothing to act on, and to an answer or a "
-        "report that nobody waits for."
+        "The entries for an event are tried from top to bottom; the first one whose guard says yes is taken. "
+        "*stays* changes something and rests in the same state. *refused* raises an error with this code. *nothing* "
+        "and *ignored* mean that nothing happens: the request has nothing to act on, or nobody waits for the answer "
+        "or the report."
     )
     shared = common(_answers)
     yield f"### {ANY_BUSY_STATE.capitalize()}"

@@ -79,7 +79,7 @@ def _follow(target: Target, found: dict[str, Junction]) -> None:
 
 def name(target: Target) -> str:
     """The name of a state or a junction. `Pure.`"""
-    assert not isinstance(target, Same), "who stays has no other end"
+    assert not isinstance(target, Same), "a row that stays leads nowhere"
     return target.name if isinstance(target, Junction) else target.__name__
 
 

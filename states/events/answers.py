@@ -1,4 +1,4 @@
-"""The events that answer effects: what models, tools, sub-agents and timers came to."""
+"""The events that answer effects: the outcomes of models, tools, sub-agents and timers."""
 
 from __future__ import annotations
 

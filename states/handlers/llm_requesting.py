@@ -116,7 +116,7 @@ def end_with_text(step: StepBuilder[LlmRequesting], event: LlmResponse, context:
 def nudge(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> None:
     """The model is reminded of what the policy asks for."""
     text = due_nudge(step.turn, context, text=event.content)
-    assert text is not None, "the guard of this row asks whether there is something to remind of"
+    assert text is not None, "the guard of this row finds a nudge"
     take_response(step, event, context)
     step.set_nudge(Made(text=text))
     step.change_turn(nudges=step.turn.nudges + 1)
@@ -143,7 +143,7 @@ def back_off(step: StepBuilder[LlmRequesting], event: LlmFailed | EffectFailed, 
     state = step.state
     retry_after = event.retry_after if isinstance(event, LlmFailed) else None
     wait = context.policy.retry.wait(state.attempt, retry_after)
-    assert wait is not None, "the guard of this row asks whether there is a wait"
+    assert wait is not None, "the guard of this row finds a wait"
     timer = step.start_timer(later(event.at, wait), "retry_due")
     return step.within_turn(RetryWaiting, timer=timer, attempt=state.attempt + 1)
 

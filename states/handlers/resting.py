@@ -21,7 +21,7 @@ def rest(step: StepBuilder[State], event: Event, context: Context) -> Idle:
 def stay_failed(step: StepBuilder[State], event: Event, context: Context) -> Failed:
     """The failed turn can still be tried again; the silent messages that waited enter the transcript."""
     failed = step.state.failed if isinstance(step.state, Compacting) else None
-    assert failed is not None, "the guard of this branch asks whether a turn had failed"
+    assert failed is not None, "the guard of this branch finds a failed turn"
     step.enter_transcript(waiting for waiting in step.inbox if waiting.silent)
     return failed.replace(book=step.book, inbox=step.inbox)
 

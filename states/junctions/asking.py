@@ -110,5 +110,5 @@ def conclude_with(step: StepBuilder[State], text: str) -> None:
 def prompt_again(step: StepBuilder[State], event: Event, context: Context) -> None:
     """The response was empty; the next request asks in other words."""
     again = after_empty(step.turn, context)
-    assert again is not None, "the guard of this branch asks whether there is a way to ask again"
+    assert again is not None, "the guard of this branch finds a way to ask again"
     step.change_turn(**again)

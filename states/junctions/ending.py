@@ -1,4 +1,4 @@
-"""END_TURN and GIVE_UP: what a turn came to, what of it is delivered to the user, and how it is left.
+"""END_TURN and GIVE_UP: the outcome of a turn, what of it is delivered to the user, and how it is left.
 
 A handler that ends a turn first calls `StepBuilder.conclude`; the step that leaves the turn then says what was
 delivered.
@@ -47,7 +47,7 @@ def end_complete(step: StepBuilder[State], event: Event, context: Context) -> No
 def reply_with_error(step: StepBuilder[State], event: Event, context: Context) -> None:
     """The turn ends with a reply that says why there is no other."""
     failure = step.failure
-    assert failure is not None, "whoever gives up says why"
+    assert failure is not None, "a handler that gives up has called `fail`"
     reply = Made(text=f"{context.policy.texts.error} {failure.sentence}".strip())
     step.persist(reply)
     step.conclude("failed", reply, failure=failure)
@@ -57,7 +57,7 @@ def rest_failed(step: StepBuilder[State], event: Event, context: Context) -> Fai
     """The turn failed and nothing goes on by itself. Silent messages enter the transcript; others wait for a retry or
     for the next message."""
     failure = step.failure
-    assert failure is not None, "whoever gives up says why"
+    assert failure is not None, "a handler that gives up has called `fail`"
     step.conclude("failed", failure=failure)
     leave_turn(step, context)
     step.enter_transcript(waiting for waiting in step.inbox if waiting.silent)
@@ -73,9 +73,9 @@ def rest_failed(step: StepBuilder[State], event: Event, context: Context) -> Fai
 
 
 def leave_turn(step: StepBuilder[State], context: Context) -> None:
-    """The turn is over: record what it came to, and notify the parent of a sub-agent."""
+    """The turn is over: record its outcome, and notify the parent of a sub-agent."""
     ending = step.ending
-    assert ending is not None, "whoever ends a turn says how"
+    assert ending is not None, "a handler that ends a turn has called `conclude`"
     turn = step.turn
     step.ended = ending.replace(
         usage=turn.usage,
@@ -100,7 +100,7 @@ def notify_parent(step: StepBuilder[State], ending: TurnEnded) -> None:
 def deliver(step: StepBuilder[State], context: Context) -> None:
     """Deliver what the turn has not delivered yet."""
     ending = step.ending
-    assert ending is not None, "whoever ends a turn says how"
+    assert ending is not None, "a handler that ends a turn has called `conclude`"
     failed = ending.status == "failed"
     for said, relayed in outstanding(step.turn, ending.final_content, context, failed=failed):
         step.deliver(said, relayed=relayed)

@@ -23,7 +23,7 @@ def start_tools(step: StepBuilder[State], event: Event, context: Context) -> Too
     """The calls that may run now start, in call order."""
     while may_start_tool(step, event, context):
         call = step.open_round.next_to_start(context.policy.parallel)
-        assert call is not None, "the guard of this loop asks whether there is one"
+        assert call is not None, "the condition of this loop finds one"
         effect_id = step.next_id()
         step.add_effect(ExecuteTool(effect_id=effect_id, call=call))
         step.set_round(step.open_round.start(call, effect_id))
@@ -34,7 +34,7 @@ def start_tools(step: StepBuilder[State], event: Event, context: Context) -> Too
 def ask_approval(step: StepBuilder[State], event: Event, context: Context) -> AwaitingApproval:
     """The conversation rests until a person allows or denies the next call."""
     call = step.open_round.next_to_approve
-    assert call is not None, "the guard of this branch asks whether there is one"
+    assert call is not None, "the guard of this branch finds one"
     seconds = context.policy.approval_deadline
     deadline = None if seconds is None else step.start_timer(later(event.at, seconds), "deadline_reached")
     return step.within_turn(AwaitingApproval, call=call, round=step.open_round, since=event.at, deadline=deadline)

@@ -81,7 +81,7 @@ class Transcript:
     _retries: set[int] = field(default_factory=set)
     """The turns that try the turn before them again."""
 
-    # --- reading it
+    # --- reading
 
     def call(self, call_id: str) -> ToolCall:
         """A call of the newest round, with its arguments as a person may have changed them.
@@ -136,7 +136,7 @@ class Transcript:
             turn += 1
         return turn
 
-    # --- telling it
+    # --- building
 
     def copy(self) -> Transcript:
         """Return a transcript with the same content, which grows on its own. `Pure.`"""
@@ -148,7 +148,7 @@ class Transcript:
 
     def add(self, entry: LogEntry) -> tuple[Message, ...]:
         """Add the next entry, and return the messages that it brought, each of which now has its place."""
-        self._hear(entry)
+        self._note_event(entry)
         brought: list[Message] = []
         for effect in entry.effects:
             if isinstance(effect, PersistMessage):
@@ -162,7 +162,7 @@ class Transcript:
             self._end_turn(entry.ended)
         return tuple(brought)
 
-    def _hear(self, entry: LogEntry) -> None:
+    def _note_event(self, entry: LogEntry) -> None:
         event = entry.event
         if event.texts:
             self._heard[entry.seq] = event
@@ -183,7 +183,7 @@ class Transcript:
 
     def _add_message(self, entry: LogEntry, said: Said) -> Message:
         if isinstance(said, Heard) and said.seq in self._waiting:
-            message = self._person(entry, self._waiting.pop(said.seq))
+            message = self._message_from(entry, self._waiting.pop(said.seq))
         else:
             message = self._assistant(entry, said)
         self._places[said] = len(self.messages)
@@ -194,7 +194,7 @@ class Transcript:
             self._round = len(self.messages)
         return message
 
-    def _person(self, entry: LogEntry, waiting: UserMessage | AgentMessage) -> Message:
+    def _message_from(self, entry: LogEntry, waiting: UserMessage | AgentMessage) -> Message:
         message = Message(role="user", text=waiting.text, message_id=waiting.event_id, turn=entry.turn, seq=entry.seq)
         if isinstance(waiting, AgentMessage):
             self.is_verbatim = False

@@ -1,9 +1,9 @@
 """Why something failed, in a few kinds that decide what can be done about it.
 
 Providers and their libraries know dozens of errors; a conversation only asks whether another attempt is worthwhile, and
-whether another model could succeed. Whoever performs a request maps each error to one kind. The last four do not come
-from a provider: nothing here can carry the effect out, the work was checked and found incomplete, the program died too
-often, or something broke inside the program.
+whether another model could succeed. A performer maps each error to one kind. The last four do not come from a provider:
+nothing here can carry the effect out, the work was checked and found incomplete, the program died too often, or
+something broke inside the program.
 """
 
 from __future__ import annotations
