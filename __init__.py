@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from .effects.channels.terminal import TerminalChannel
     from .effects.channels.webhook import WebhookChannel
     from .effects.model.litellm.llm import LiteLlm
-    from .effects.model.performers.rewording import Rewording
     from .effects.model.port import Llm, LlmFailure, ModelAnswer, ModelCall, ModelRequest, Token
-    from .effects.tools.acts import Question
+    from .effects.model.rewording import Rewording
     from .effects.tools.context import ToolContext
+    from .effects.tools.question import Question
     from .effects.tools.tool import Tool, tool
     from .engine.conversation import Conversation
     from .engine.engine import Engine
@@ -73,8 +73,8 @@ _HOMES = {
     "effects.channels.webhook": ("WebhookChannel",),
     "effects.model.litellm.llm": ("LiteLlm",),
     "effects.model.port": ("Llm", "LlmFailure", "ModelAnswer", "ModelCall", "ModelRequest", "Token"),
-    "effects.model.performers.rewording": ("Rewording",),
-    "effects.tools.acts": ("Question",),
+    "effects.model.rewording": ("Rewording",),
+    "effects.tools.question": ("Question",),
     "effects.tools.context": ("ToolContext",),
     "effects.tools.tool": ("Tool", "tool"),
     "engine.conversation": ("Conversation",),

@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..effects.channels.delivery_dispatcher import DeliveryDispatcher
-from ..effects.channels.performer import DeliveryPerformer
+from ..effects.channels.delivery_performer import DeliveryPerformer
 from ..effects.channels.port import Channel
 from ..effects.clock import Clock
 from ..effects.dispatcher import InProcessDispatcher, Performer
-from ..effects.model.performers.compaction import CondensePerformer
-from ..effects.model.performers.model import ModelPerformer
+from ..effects.model.performers.compaction import CompactionPerformer
+from ..effects.model.performers.llm_request import LlmRequestPerformer
 from ..effects.model.performers.model_caller import ModelCaller
-from ..effects.model.performers.summary import SummarizePerformer
-from ..effects.model.performers.verification import VerifyPerformer
+from ..effects.model.performers.summary import SummaryPerformer
+from ..effects.model.performers.verification import VerificationPerformer
 from ..effects.timers import TimerPerformer
-from ..effects.tools.performer import ToolPerformer
-from ..effects.tools.reconciliation import ReconcilePerformer
+from ..effects.tools.reconcile_performer import ReconciliationPerformer
 from ..effects.tools.registry import ToolRegistry
+from ..effects.tools.tool_performer import ToolPerformer
 from ..persistence.opening import open_store
 from ..persistence.ports import Store
 from ..states.effects import (
@@ -197,12 +197,12 @@ def build_performers(
     if tracing is not None:
         asking = tracing.asking(asking)
     performers: dict[type[Effect], Performer] = {
-        RequestLlm: ModelPerformer(asking, tools, clock),
-        VerifyWork: VerifyPerformer(asking, clock),
-        SummarizeTurn: SummarizePerformer(asking, clock),
-        CompactHistory: CondensePerformer(asking, clock),
+        RequestLlm: LlmRequestPerformer(asking, tools, clock),
+        VerifyWork: VerificationPerformer(asking, clock),
+        SummarizeTurn: SummaryPerformer(asking, clock),
+        CompactHistory: CompactionPerformer(asking, clock),
         ExecuteTool: ToolPerformer(tools, clock),
-        ReconcileTool: ReconcilePerformer(tools, clock),
+        ReconcileTool: ReconciliationPerformer(tools, clock),
         StartTimer: TimerPerformer(clock),
         DeliverToUser: DeliveryPerformer(deliveries),
         **given,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ..effects.channels.delivery_dispatcher import DeliveryDispatcher
-from ..effects.channels.performer import make_pending_delivery
+from ..effects.channels.delivery_performer import make_pending_delivery
 from ..effects.context import EffectContext
 from ..effects.dispatcher import Performer, Sender
 from ..persistence.records.outbox import Outgoing

@@ -17,10 +17,11 @@ from ...states.policy.policy import Policy
 from ...states.values.messages import ToolResult
 from ...states.values.value import shortened
 from ..text import encodable
-from .acts import Question, acknowledgement_of, acts_in, success
+from .act_results import acknowledgement_of, acts_in, success
 from .argument_errors import InvalidArguments, NothingToSay, describe_fault
 from .context import ToolContext
 from .isolation import Outcome, Raised, Returned, call_function
+from .question import Question
 from .results import result_of
 from .tool import AnyTool
 

@@ -66,7 +66,9 @@ class ToolRegistry:
         """The tools as they are offered to a model, in the order given. Always the same objects: do not change them."""
         return self._definitions
 
-    def enter(self, effect_id: int, calls: Sequence[ModelCall], policy: Policy = _POLICY) -> tuple[ToolCall, ...]:
+    def resolve_calls(
+        self, effect_id: int, calls: Sequence[ModelCall], policy: Policy = _POLICY
+    ) -> tuple[ToolCall, ...]:
         """The calls of the response to the effect `effect_id`, with what is known of them now. Never raises.
 
         `policy` holds the rules under which the calls are made. A call has the name under which its tool is offered,
@@ -75,20 +77,22 @@ class ToolRegistry:
         A call's id is `call_<effect id>_<index>`, so it is unique in the conversation, whatever the provider sent.
         Arguments that are too long to be stored become `{}`, and `fault` says so.
         """
-        return tuple(self._enter(f"call_{effect_id}_{index}", call, policy) for index, call in enumerate(calls))
+        return tuple(self._resolve(f"call_{effect_id}_{index}", call, policy) for index, call in enumerate(calls))
 
     def describe_unknown(self, name: str) -> str:
         """The sentence that says that there is no tool of this name, and which tools there are."""
         known = f"Known: {', '.join(self._tools)}." if self._tools else "There are no tools."
         return shortened(f"There is no tool called {shortened(name, _MAX_NAME) or '(no name)'}. {known}")
 
-    def _enter(self, call_id: str, call: ModelCall, policy: Policy) -> ToolCall:
+    def _resolve(self, call_id: str, call: ModelCall, policy: Policy) -> ToolCall:
         name = encodable(call.name)
         tool = self.find(name)
         arguments, fault = self._check(name, tool, call.arguments, policy)
-        entered = ToolCall(call_id=call_id, name=name, arguments=arguments, provider_id=encodable(call.id), fault=fault)
+        resolved = ToolCall(
+            call_id=call_id, name=name, arguments=arguments, provider_id=encodable(call.id), fault=fault
+        )
         if tool is None:
-            return entered
+            return resolved
         declared = {
             "name": tool.name,
             "approval": tool.approval,
@@ -96,7 +100,7 @@ class ToolRegistry:
             "crash": tool.crash,
             "acts": tool.acts,
         }
-        return entered.model_copy(update=declared)
+        return resolved.model_copy(update=declared)
 
     def _check(self, name: str, tool: AnyTool | None, arguments: str, policy: Policy) -> tuple[str, str | None]:
         """The arguments as they are stored, and what is wrong with the call."""

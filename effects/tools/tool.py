@@ -3,6 +3,9 @@
 Name, description and arguments come from the function itself. Everything else is declared: what may happen to a call if
 the process dies while it runs (`crash`), whether a person must approve it (`approval`), whether it must run alone
 (`exclusive`), what it may ask of the conversation (`acts`), and how long it may take.
+
+The machine knows no tool by its name. A tool that returns an act asks for what only the machine can do, such as waiting
+for the user's answer or speaking to the user, and it may return only acts of the kinds that it declares.
 """
 
 from __future__ import annotations
@@ -19,7 +22,6 @@ from typing import Any, Generic, ParamSpec, TypeVar, get_args, overload
 from ...states.errors import ConfigurationError
 from ...states.values.acts import ActKind
 from ...states.values.messages import CrashContract
-from .acts import EXCLUSIVE_ACTS
 from .arguments import Arguments
 from .signature import plain_function_of
 
@@ -28,6 +30,9 @@ R = TypeVar("R")
 
 _LEGAL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", re.ASCII)
 """The names of tools that every provider accepts."""
+
+EXCLUSIVE_ACTS: frozenset[ActKind] = frozenset({"question", "children"})
+"""Kinds of act that only an exclusive tool may declare."""
 
 
 @dataclass(frozen=True, eq=False)

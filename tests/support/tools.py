@@ -76,10 +76,10 @@ async def outcome_of(function: Callable[..., Any], arguments: str = "{}") -> Too
     return await execute(called, arguments, tool_context())
 
 
-def entered(arguments: object, *tools: Any, name: str = "find_table") -> ToolCall:
+def resolve_call(arguments: object, *tools: Any, name: str = "find_table") -> ToolCall:
     """A call after the registry has checked it. Its arguments are given as text, or as the value to write as JSON."""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-    (call,) = ToolRegistry(tools or [find_table]).enter(2, [ModelCall("p", name, text)])
+    (call,) = ToolRegistry(tools or [find_table]).resolve_calls(2, [ModelCall("p", name, text)])
     return call
 
 

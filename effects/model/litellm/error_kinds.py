@@ -1,4 +1,4 @@
-"""The kind of failure that each error of litellm stands for.
+"""Turns an error of litellm into an `LlmFailure` of one kind.
 
 Providers and their client libraries raise dozens of errors. The machine asks only two questions about them: is it worth
 trying again, and might another model succeed? The table here gives exactly one `FailureKind` to every error that
@@ -8,11 +8,15 @@ litellm raises or lets through from the libraries below it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pkgutil import resolve_name
 
 from ....states.values.failures import FailureKind
-from .library import load_litellm
+from ..failure_sentences import make_failure
+from ..port import LlmFailure
+from .loading import load_litellm
+from .redaction import redact
+from .retry_after import retry_after
 
 _CLASSES: dict[FailureKind, tuple[str, ...]] = {
     "rate_limit": (
@@ -123,6 +127,12 @@ _STATUSES: dict[int, FailureKind] = {
     504: "timeout",
 }
 """HTTP statuses with a kind of their own. The other 4xx are `invalid_request`, the other 5xx `server_error`."""
+
+
+def failure_of(error: BaseException, model: str, secrets: Iterable[str] = ()) -> LlmFailure:
+    """The failure that an error of litellm stands for. The error message is logged without any of the `secrets`."""
+    detail = redact(f"{type(error).__name__}: {error}", secrets)
+    return make_failure(kind_of(error), model, detail, retry_after(error))
 
 
 @functools.cache

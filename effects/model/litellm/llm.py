@@ -16,11 +16,11 @@ from typing import Any
 from ....states.errors import ConfigurationError
 from ....states.values.failures import FailureKind
 from ....states.values.messages import Usage
-from ..failures import make_failure
+from ..failure_sentences import make_failure
 from ..port import LlmFailure, ModelAnswer, ModelRequest, Token
 from .context_windows import window_of
-from .failures import failure_of
-from .library import load_litellm
+from .error_kinds import failure_of
+from .loading import load_litellm
 from .stream_assembler import StreamAssembler
 from .stream_chunks import NormalizedChunks
 

@@ -19,9 +19,11 @@ from ....states.values.messages import Message
 from ...clock import Clock
 from ...context import EffectContext
 from ..port import LlmFailure
-from ..request.dialogue_record import write_record
-from .model_caller import ModelCaller
-from .record_reader import ask_within_window, effect_failed, model_for, summary_in
+from .dialogue_text import write_dialogue
+from .model_caller import ModelCaller, effect_failed
+from .model_choice import model_for
+from .prompt_limits import ask_within_window
+from .summary import summary_in
 
 MOST_WORDS = 800
 """The most words of a summary: two pages."""
@@ -48,7 +50,7 @@ Write in the language of the dialogue, in plain text, without a preface, in {wor
 
 
 @dataclass(frozen=True)
-class _Task:
+class _History:
     """The messages up to the step to be condensed, oldest first, those of them that remain in later requests, and the
     summary of what came before them."""
 
@@ -57,7 +59,7 @@ class _Task:
     summary: str
 
     @classmethod
-    def of(cls, effect: CompactHistory, transcript: Transcript) -> _Task:
+    def of(cls, effect: CompactHistory, transcript: Transcript) -> _History:
         earlier, new = transcript.condensed, Condensed("", effect.up_to, effect.turn)
         messages = [message for message in transcript.current if message.seq <= effect.up_to]
         kept = [message for message in messages if not new.covers(message)]
@@ -69,7 +71,7 @@ class _Task:
         return len(self.messages) == len(self.kept)
 
 
-class CondensePerformer:
+class CompactionPerformer:
     """Carries out `CompactHistory`."""
 
     def __init__(self, caller: ModelCaller, clock: Clock) -> None:
@@ -79,12 +81,12 @@ class CondensePerformer:
     async def __call__(self, effect: CompactHistory, context: EffectContext) -> HistoryCompacted | EffectFailed:
         """Have the summary written, and answer with it or with the failure."""
         transcript = await context.transcript()
-        task = _Task.of(effect, transcript)
-        if task.is_empty:
+        history = _History.of(effect, transcript)
+        if history.is_empty:
             return self._nothing_to_condense(effect, context)
         model = model_for(None if effect.turn is None else context.turn, context.policy, transcript)
         try:
-            write_prompt = partial(_prompt, task, context.policy, _most_words(model))
+            write_prompt = partial(_prompt, history, context.policy, _most_words(model))
             answer = await ask_within_window(model, self._caller, "condense", write_prompt)
             summary = summary_in(answer, model)
         except LlmFailure as failure:
@@ -99,9 +101,9 @@ class CondensePerformer:
         return EffectFailed(effect_id=effect.effect_id, at=self._clock.now(), kind=kind, sentence=sentence)
 
 
-def _prompt(task: _Task, policy: Policy, words: int, limit: int) -> str:
+def _prompt(history: _History, policy: Policy, words: int, limit: int) -> str:
     room = limit - len(INSTRUCTION.encode())
-    record = write_record(task.messages, task.kept, task.summary, room, policy.texts)
+    record = write_dialogue(history.messages, history.kept, history.summary, room, policy.texts)
     return INSTRUCTION.format(words=words, record=record)
 
 

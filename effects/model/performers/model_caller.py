@@ -1,14 +1,21 @@
-"""Asks a model once, within a deadline. All performers that need a model use it."""
+"""Asks a model within a deadline, and turns a failure into an answer. All performers that need a model use it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
-from ....states.values.value import shortened
+from ....states.events import EffectFailed
+from ....states.policy.policy import Retry
+from ....states.values.failures import TRANSIENT
+from ....states.values.value import later, shortened
+from ...clock import Clock
 from ...text import encodable
-from ..failures import make_failure
+from ..failure_sentences import make_failure
 from ..port import Llm, LlmFailure, ModelAnswer, ModelRequest, Token
+
+T = TypeVar("T")
 
 
 def ignore_token(token: Token) -> None:
@@ -41,3 +48,26 @@ class ModelCaller:
 def sentence_of(failure: LlmFailure, introduction: str = "") -> str:
     """The sentence of a failure behind its introduction, on one line, as an event can hold it. `Pure.`"""
     return shortened(" ".join(encodable(f"{introduction} {failure.sentence}").split()))
+
+
+def effect_failed(effect_id: int, failure: LlmFailure, introduction: str, clock: Clock) -> EffectFailed:
+    """The answer to an effect whose request failed; `introduction` says what was tried."""
+    sentence = sentence_of(failure, introduction)
+    return EffectFailed(effect_id=effect_id, at=clock.now(), kind=failure.kind, sentence=sentence)
+
+
+async def retry_transient(retry: Retry, clock: Clock, attempt: Callable[[], Awaitable[T]]) -> T:
+    """Return what the attempt returns. While it fails for transient reasons, it is repeated as the policy says.
+
+    Raises the `LlmFailure` of the last attempt.
+    """
+    number = 1
+    while True:
+        try:
+            return await attempt()
+        except LlmFailure as failure:
+            wait = retry.wait(number, failure.retry_after) if failure.kind in TRANSIENT else None
+            if wait is None:
+                raise
+        await clock.sleep_until(later(clock.now(), wait))
+        number += 1

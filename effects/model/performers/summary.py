@@ -9,14 +9,18 @@ from functools import partial
 
 from ....states.effects import SummarizeTurn
 from ....states.events import EffectFailed, TurnSummarized
+from ....states.policy.policy import ModelSpec
 from ....states.projections.recent_dialogue import of_turn
 from ....states.projections.transcript import Transcript
 from ...clock import Clock
 from ...context import EffectContext
-from ..port import LlmFailure
-from ..request.dialogue_record import write_record
-from .model_caller import ModelCaller
-from .record_reader import ask_within_window, effect_failed, model_for, summary_in
+from ...text import encodable
+from ..failure_sentences import make_failure
+from ..port import LlmFailure, ModelAnswer
+from .dialogue_text import write_dialogue
+from .model_caller import ModelCaller, effect_failed
+from .model_choice import model_for
+from .prompt_limits import ask_within_window
 
 FAILED = "Summarizing the turn failed:"
 
@@ -36,7 +40,7 @@ Write in the language of the user, in plain sentences, without a preface, in {wo
 </record>"""
 
 
-class SummarizePerformer:
+class SummaryPerformer:
     """Carries out `SummarizeTurn`."""
 
     def __init__(self, caller: ModelCaller, clock: Clock) -> None:
@@ -60,5 +64,13 @@ class SummarizePerformer:
 def _prompt(transcript: Transcript, context: EffectContext, limit: int) -> str:
     turn = of_turn(transcript.messages, transcript.first_try(context.turn))
     room = limit - len(INSTRUCTION.encode())
-    record = write_record(turn, (), "", room, context.policy.texts)
+    record = write_dialogue(turn, (), "", room, context.policy.texts)
     return INSTRUCTION.format(words=MOST_WORDS, record=record)
+
+
+def summary_in(answer: ModelAnswer, model: ModelSpec) -> str:
+    """The summary in the answer. Raises `LlmFailure` if it is blank."""
+    summary = encodable(answer.content).strip()
+    if not summary:
+        raise make_failure("malformed_response", model.name, "the summary has no text")
+    return summary

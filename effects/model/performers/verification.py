@@ -19,9 +19,10 @@ from ....states.replies.reply_text import text_of_reply
 from ...clock import Clock
 from ...context import EffectContext
 from ..port import LlmFailure
-from ..request.dialogue_record import shorten, titled, write_record
-from .model_caller import ModelCaller
-from .record_reader import ask_within_window, effect_failed, model_for, retry_transient
+from .dialogue_text import shorten, titled, write_dialogue
+from .model_caller import ModelCaller, effect_failed, retry_transient
+from .model_choice import model_for
+from .prompt_limits import ask_within_window
 from .verdict import read_verdict
 
 FAILED = "Checking the work failed:"
@@ -56,7 +57,7 @@ The assistant will read the reason and what is missing, and go on from there. Wr
 </record>"""
 
 
-class VerifyPerformer:
+class VerificationPerformer:
     """Carries out `VerifyWork`."""
 
     def __init__(self, caller: ModelCaller, clock: Clock) -> None:
@@ -99,7 +100,7 @@ def _prompt(effect: VerifyWork, context: EffectContext, transcript: Transcript, 
     }
     room -= sum(len(part.encode()) for part in parts.values())
     earlier = "" if transcript.condensed is None else transcript.condensed.summary
-    record = write_record(transcript.current, (), earlier, room, context.policy.texts)
+    record = write_dialogue(transcript.current, (), earlier, room, context.policy.texts)
     return INSTRUCTION.format(**parts, record=record)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from ....states.values.questions import QuestionSet
-from ..acts import Question
+from ..question import Question
 from ..tool import tool
 
 

@@ -17,7 +17,7 @@ from pydantic_core import from_json
 
 from ....states.policy.policy import Policy
 from ....states.policy.texts import Texts
-from ..acts import refusal
+from ..act_results import refusal
 from ..argument_errors import InvalidArguments, NothingToSay
 from ..arguments import Arguments
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 
 from turnwise import Engine, Image, LiteLlm, Policy, Retry, Texts, tool
-from turnwise.effects.model.litellm.library import load_litellm
+from turnwise.effects.model.litellm.loading import load_litellm
 from turnwise.effects.model.litellm.stream_chunks import read_parts
 from turnwise.effects.model.port import ModelRequest
 from turnwise.effects.model.request.message_order import BETWEEN

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from turnwise.effects.tools.acts import Question
 from turnwise.effects.tools.context import ToolContext
 from turnwise.effects.tools.execution import execute
+from turnwise.effects.tools.question import Question
 from turnwise.effects.tools.tool import tool
 from turnwise.states.values.messages import ToolResult
 from turnwise.states.values.questions import QuestionOption, UserQuestion

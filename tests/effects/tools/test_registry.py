@@ -18,7 +18,7 @@ from turnwise.effects.tools.tool import make_tool, tool
 from turnwise.states.errors import ConfigurationError
 from turnwise.states.values.messages import ToolCall
 
-from ...support.tools import NOT_AN_INTEGER, REPLACEMENT, Party, entered, find_table, tool_context, untyped
+from ...support.tools import NOT_AN_INTEGER, REPLACEMENT, Party, find_table, resolve_call, tool_context, untyped
 
 
 class TestTools:
@@ -81,7 +81,7 @@ class TestCalls:
         @tool(exclusive=True, acts=["question"], crash="idempotent")
         def ask() -> None: ...
 
-        assert entered({}, ask, name="ask") == ToolCall(
+        assert resolve_call({}, ask, name="ask") == ToolCall(
             call_id="call_2_0", name="ask", provider_id="p", exclusive=True, crash="idempotent", acts=("question",)
         )
 
@@ -90,10 +90,10 @@ class TestCalls:
         calls = [ModelCall("call_0", "find_table"), ModelCall("call_0", "find_table"), ModelCall("", "find_table")]
         registry = ToolRegistry([find_table])
 
-        entered_calls = [*registry.enter(2, calls), *registry.enter(5, calls)]
+        calls_of_both = [*registry.resolve_calls(2, calls), *registry.resolve_calls(5, calls)]
 
-        assert len({call.call_id for call in entered_calls}) == 6
-        assert [call.provider_id for call in entered_calls] == ["call_0", "call_0", ""] * 2
+        assert len({call.call_id for call in calls_of_both}) == 6
+        assert [call.provider_id for call in calls_of_both] == ["call_0", "call_0", ""] * 2
 
     @pytest.mark.parametrize(
         ("name", "sentence"),
@@ -105,11 +105,11 @@ class TestCalls:
     )
     def test_a_call_of_an_unknown_tool_is_a_fault(self, name: str, sentence: str) -> None:
         """P5: the fault names the unknown tool and those that exist."""
-        assert entered(VALID, name=name).fault == sentence
+        assert resolve_call(VALID, name=name).fault == sentence
 
     def test_any_call_is_a_fault_without_tools(self) -> None:
         """Models make up calls of tools that were not offered."""
-        (call,) = ToolRegistry().enter(1, [ModelCall("p", "find_table")])
+        (call,) = ToolRegistry().resolve_calls(1, [ModelCall("p", "find_table")])
 
         assert call.fault == "There is no tool called find_table. There are no tools."
 
@@ -119,7 +119,7 @@ class TestCalls:
     )
     def test_arguments_that_are_not_a_json_object_are_a_fault(self, arguments: str) -> None:
         """P5: the arguments are kept as they are."""
-        call = entered(arguments)
+        call = resolve_call(arguments)
 
         assert call.fault == "Invalid input: the arguments are not a JSON object"
         assert call.arguments == arguments
@@ -141,7 +141,7 @@ class TestCalls:
     )
     def test_arguments_that_do_not_fit_are_a_fault(self, arguments: object, fault: str) -> None:
         """P5: each invalid field is named, and its value is not repeated."""
-        assert entered(arguments).fault == f"Invalid input: {fault}"
+        assert resolve_call(arguments).fault == f"Invalid input: {fault}"
 
     def test_a_fault_names_no_python_type(self) -> None:
         """P33: if a value may have several types, pydantic's names for them are left out, as are the values."""
@@ -158,7 +158,7 @@ class TestCalls:
         def feed(pet: Pet, amounts: list[Amount], range: tuple[int, int]) -> None: ...
 
         fed = {"pet": {"kind": "secret"}, "amounts": [1, "secret"], "range": [1]}
-        call = entered(fed, make_tool(feed, names=locals()), name="feed")
+        call = resolve_call(fed, make_tool(feed, names=locals()), name="feed")
 
         assert call.fault == (
             "Invalid input: pet: Input should be tagged as one of 'cat', 'dog'; "
@@ -169,7 +169,7 @@ class TestCalls:
 
     def test_a_fault_is_of_bounded_length(self) -> None:
         """P33: also if hundreds of fields are wrong."""
-        fault = entered({f"field {n}": n for n in range(1_000)}).fault
+        fault = resolve_call({f"field {n}": n for n in range(1_000)}).fault
 
         assert fault is not None
         assert len(fault) == 500
@@ -187,13 +187,13 @@ class TestCalls:
 
         def count(it: Broken) -> None: ...
 
-        call = entered({"it": {"n": 1}}, tool(count), name="count")
+        call = resolve_call({"it": {"n": 1}}, tool(count), name="count")
 
         assert call.fault == "Invalid input: the arguments could not be checked"
 
     def test_arguments_that_are_too_long_are_not_kept(self) -> None:
         """Arguments are stored and sent back to the model, so their length is limited."""
-        call = entered({**VALID, "cuisine": "x" * MAX_ARGUMENTS})
+        call = resolve_call({**VALID, "cuisine": "x" * MAX_ARGUMENTS})
 
         assert call.fault == "Invalid input: the arguments are longer than 1,000,000 characters"
         assert call.arguments == "{}"
@@ -204,7 +204,7 @@ class TestCalls:
 
         def now() -> None: ...
 
-        call = entered(arguments, now, name="now")
+        call = resolve_call(arguments, now, name="now")
 
         assert (call.arguments, call.fault) == ("{}", None)
 
@@ -221,14 +221,14 @@ class TestCalls:
     )
     def test_half_characters_are_replaced(self, given: str, kept: str) -> None:
         """A model that stops within an emoji leaves half of it, either as a lone surrogate or as its escape."""
-        call = entered(f'{{"cuisine": "{given}", "party": {{"adults": 1}}}}')
+        call = resolve_call(f'{{"cuisine": "{given}", "party": {{"adults": 1}}}}')
 
         assert call.fault is None
         assert call.arguments == f'{{"cuisine": "{kept}", "party": {{"adults": 1}}}}'
 
     def test_half_characters_in_names_are_replaced(self) -> None:
         """The name and the provider's id of a call are stored."""
-        (call,) = ToolRegistry([find_table]).enter(1, [ModelCall("\ud83c", "x\ud83c")])
+        (call,) = ToolRegistry([find_table]).resolve_calls(1, [ModelCall("\ud83c", "x\ud83c")])
 
         assert (call.provider_id, call.name) == (REPLACEMENT, f"x{REPLACEMENT}")
         assert call.fault == f"There is no tool called x{REPLACEMENT}. Known: find_table."
@@ -236,7 +236,7 @@ class TestCalls:
     @given(JSON.map(json.dumps) | st.text(st.characters()), st.text(st.characters()) | st.just("ask_user_question"))
     def test_every_call_can_be_stored(self, arguments: str, name: str) -> None:
         """Whatever its name and arguments are; its fault has a bounded length."""
-        (call,) = ToolRegistry([find_table, "ask_user_question"]).enter(1, [ModelCall("p", name, arguments)])
+        (call,) = ToolRegistry([find_table, "ask_user_question"]).resolve_calls(1, [ModelCall("p", name, arguments)])
 
         assert ToolCall.model_validate_json(call.to_json()) == call
         assert call.fault is not None
@@ -255,7 +255,7 @@ class TestCalls:
         arguments = {"cuisine": cuisine, "party": {"adults": adults}, "day": day, "round": round}
         text = json.dumps(arguments, default=str)
 
-        call = entered(text)
+        call = resolve_call(text)
 
         assert (call.fault, call.arguments) == (None, text)
         read = find_table.arguments.read(call.arguments, tool_context())

@@ -37,7 +37,7 @@ def question(text: str = "Which day?", **changed: Any) -> dict[str, Any]:
 def fault_of(arguments: object) -> str | None:
     """What is wrong with these arguments of ask_user_question, or None."""
     written = arguments if isinstance(arguments, str) else json.dumps(arguments)
-    (call,) = ToolRegistry(["ask_user_question"]).enter(1, [ModelCall("c", "ask_user_question", written)])
+    (call,) = ToolRegistry(["ask_user_question"]).resolve_calls(1, [ModelCall("c", "ask_user_question", written)])
     return call.fault
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from turnwise import ConfigurationError, Engine, LiteLlm, ModelSpec
 from turnwise.effects.model.litellm.context_windows import WindowList, window_of
-from turnwise.effects.model.litellm.library import load_litellm
+from turnwise.effects.model.litellm.loading import load_litellm
 from turnwise.testing import FunctionLlm, ScriptedLlm
 
 LISTED = [

@@ -6,7 +6,7 @@ from pkgutil import resolve_name
 import pytest
 
 from turnwise.effects.model.litellm.error_kinds import kind_of, kinds
-from turnwise.effects.model.litellm.library import load_litellm
+from turnwise.effects.model.litellm.loading import load_litellm
 from turnwise.states.values.failures import FailureKind
 
 NEVER_RAISED_BY_REQUESTS = {

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from turnwise.effects.model.failures import SENTENCES
-from turnwise.effects.model.litellm.library import load_litellm
+from turnwise.effects.model.failure_sentences import SENTENCES
 from turnwise.effects.model.litellm.llm import LiteLlm
+from turnwise.effects.model.litellm.loading import load_litellm
 from turnwise.effects.model.port import Llm, LlmFailure, ModelAnswer, ModelRequest, Token
 from turnwise.states.errors import ConfigurationError
 from turnwise.states.values.failures import FailureKind

@@ -12,7 +12,7 @@ import pytest
 
 from turnwise import Conversation, Engine, Policy, Retry, Settings, presets, tool
 from turnwise.effects.model.performers import verification
-from turnwise.effects.model.performers.record_reader import SMALLEST_LIMIT
+from turnwise.effects.model.performers.prompt_limits import SMALLEST_LIMIT
 from turnwise.effects.model.performers.verdict import MALFORMED, NO_REASON, read_verdict
 from turnwise.effects.model.port import ModelAnswer, ModelRequest
 from turnwise.states import SpeechRules, Usage

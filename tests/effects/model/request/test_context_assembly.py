@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from turnwise.effects.clock import SystemClock
-from turnwise.effects.model.performers.model import ModelPerformer
+from turnwise.effects.model.performers.llm_request import LlmRequestPerformer
 from turnwise.effects.model.performers.model_caller import ModelCaller
 from turnwise.effects.model.port import ModelAnswer, ModelRequest
 from turnwise.effects.model.request.context_assembly import MEMORY_TITLE, SUMMARY_TITLE
@@ -467,7 +467,7 @@ class TestPurity:
             received.append(request)
             return ModelAnswer(content="Yes.")
 
-        perform = ModelPerformer(
+        perform = LlmRequestPerformer(
             ModelCaller(lambda name: FunctionLlm(answer), 5), ToolRegistry([search]), SystemClock()
         )
         context = effect_context("c", flow.said, flow.state.book.turn, flow.history.context)

@@ -99,10 +99,10 @@ async def begin(
         llm.assert_finished()
 
 
-def entered(name: str, arguments: object, *tools: Any, policy: Policy = RESPONDING) -> ToolCall:
+def resolve_call(name: str, arguments: object, *tools: Any, policy: Policy = RESPONDING) -> ToolCall:
     """A call as it enters, with arguments as a text, or as what the text is made from."""
     written = arguments if isinstance(arguments, str) else json.dumps(arguments)
-    (made,) = ToolRegistry(tools or TOOLS).enter(1, [ModelCall("p", name, written)], policy)
+    (made,) = ToolRegistry(tools or TOOLS).resolve_calls(1, [ModelCall("p", name, written)], policy)
     return made
 
 
@@ -203,11 +203,11 @@ class TestRespondToUser:
     @pytest.mark.parametrize("arguments", ["[}", "[]", '"A"', "7"])
     def test_arguments_that_are_not_an_object_are_an_error(self, arguments: str) -> None:
         """P5: what was meant cannot be known."""
-        assert entered("respond_to_user", arguments).fault == "Invalid input: the arguments are not a JSON object"
+        assert resolve_call("respond_to_user", arguments).fault == "Invalid input: the arguments are not a JSON object"
 
     def test_undeclared_properties_are_errors(self) -> None:
         """The fault names them."""
-        fault = entered("respond_to_user", {"text": "A", "loud": True}).fault
+        fault = resolve_call("respond_to_user", {"text": "A", "loud": True}).fault
 
         assert fault == "Invalid input: loud: Extra inputs are not permitted"
 
@@ -284,14 +284,14 @@ class TestMarkWorkComplete:
     @pytest.mark.parametrize("summary", ["", " \n"])
     def test_a_summary_must_not_be_blank(self, summary: str) -> None:
         """S9: a blank summary gives an error result."""
-        fault = entered("mark_work_complete", {"summary": summary}).fault
+        fault = resolve_call("mark_work_complete", {"summary": summary}).fault
 
         assert fault == "Invalid input: summary: a summary must not be empty"
 
     @pytest.mark.parametrize("confidence", [-0.1, 1.1, "sure", "0.5", True])
     def test_a_confidence_is_a_number_between_0_and_1(self, confidence: object) -> None:
         """S9: anything else gives an error result."""
-        fault = entered("mark_work_complete", {"summary": "Done.", "confidence": confidence}).fault
+        fault = resolve_call("mark_work_complete", {"summary": "Done.", "confidence": confidence}).fault
 
         assert fault is not None and fault.startswith("Invalid input: confidence: Input should be")
 
@@ -383,7 +383,7 @@ class TestTalk:
     @pytest.mark.parametrize("arguments", ["", "[}", "[]", '"a"', "9" * 5000], ids=lambda text: text[:5])
     def test_unreadable_arguments_are_not_a_fault_there(self, arguments: str) -> None:
         """B4: the call runs, and is acknowledged."""
-        assert entered("talk", arguments, policy=TALKING).fault is None
+        assert resolve_call("talk", arguments, policy=TALKING).fault is None
 
     async def test_unreadable_arguments_are_acknowledged_there(self, database: Path) -> None:
         """B4: nothing is delivered."""

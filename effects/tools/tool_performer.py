@@ -7,9 +7,9 @@ from ...states.events import AskUserQuestionPending, ToolComplete
 from ...states.values.messages import ToolResult
 from ..clock import Clock
 from ..context import EffectContext
-from .acts import Question
 from .context import tool_context_of
 from .execution import ToolOutcome, execute
+from .question import Question
 from .registry import ToolRegistry
 
 

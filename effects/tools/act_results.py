@@ -1,37 +1,12 @@
-"""Acts: what a tool may do beside returning a text.
-
-The machine knows no tool by its name. A tool that returns an act asks for what only the machine can do, such as waiting
-for the user's answer or speaking to the user. A tool may return only acts of the kinds that it declares. A tool that
-asks, spawns or speaks at once must be exclusive.
-"""
+"""The results that a model reads of acts: whether they are carried out, and why not."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import ClassVar
-
-from pydantic import ConfigDict
-from pydantic.dataclasses import dataclass
 
 from ...states.policy.policy import Policy
-from ...states.values.acts import Act, ActKind, AgentMail, Speech, SubAgents, WorkComplete
-from ...states.values.questions import QuestionSet
-
-EXCLUSIVE_ACTS: frozenset[ActKind] = frozenset({"question", "children"})
-"""Kinds of act that only an exclusive tool may declare."""
-
-
-@dataclass(frozen=True, config=ConfigDict(hide_input_in_errors=True))
-class Question:
-    """Ask the user and wait. The answers become the result of the call.
-
-    Raises `pydantic.ValidationError` for questions that do not follow the rules for questions.
-    """
-
-    kind: ClassVar[ActKind] = "question"
-
-    questions: QuestionSet
+from ...states.values.acts import Act, AgentMail, Speech, SubAgents, WorkComplete
 
 
 def acts_in(value: object) -> tuple[Act, ...] | None:
@@ -47,10 +22,10 @@ def acknowledgement_of(acts: Sequence[Act], policy: Policy) -> str:
     Of speech it says whether the user has it already, of a claim of completed work what the claim depends on. `Pure.`
     """
     texts, keeps_last = policy.texts, policy.speech.keep == "last"
-    moments = {act.when for act in acts if isinstance(act, Speech)}
-    if "turn_end" in moments:
+    delivery_times = {act.when for act in acts if isinstance(act, Speech)}
+    if "turn_end" in delivery_times:
         return success(texts.recorded_last if keeps_last else texts.recorded)
-    if moments:
+    if delivery_times:
         return success(texts.acknowledgement)
     return success(texts.claimed if any(isinstance(act, WorkComplete) for act in acts) else "")
 

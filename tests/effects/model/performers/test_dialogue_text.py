@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise import Texts
-from turnwise.effects.model.request.dialogue_record import write_record
+from turnwise.effects.model.performers.dialogue_text import write_dialogue
 from turnwise.states import Message, ToolCall
 from turnwise.states.values.images import Image
 
@@ -35,7 +35,7 @@ def messages(draw: st.DrawFn) -> Message:
 
 def write(*said: Message, kept: tuple[Message, ...] = (), earlier: str = "", limit: int = 10_000) -> str:
     """The record of these messages."""
-    return write_record(said, kept, earlier, limit, TEXTS)
+    return write_dialogue(said, kept, earlier, limit, TEXTS)
 
 
 def user(text: str, **fields: Any) -> Message:

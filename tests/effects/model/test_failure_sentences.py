@@ -2,7 +2,7 @@
 
 from typing import get_args
 
-from turnwise.effects.model.failures import SENTENCES
+from turnwise.effects.model.failure_sentences import SENTENCES
 from turnwise.states.values.failures import NO_FAULT_OF_A_MODEL, FailureKind
 
 

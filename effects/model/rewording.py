@@ -5,7 +5,7 @@ Only a voice uses the result: neither what is stored nor what is shown changes.
 
 from __future__ import annotations
 
-from ..port import Llm, ModelRequest, name_of
+from .port import Llm, ModelRequest, name_of
 
 INSTRUCTION = """\
 Below stands a text that is about to be spoken aloud to somebody. Say the same in words for the ear: no markup, no \

@@ -26,7 +26,7 @@ Verdict = Literal["ran", "did_not_run", "unknown"]
 """What a tool can say of a call that a crash interrupted."""
 
 
-class ReconcilePerformer:
+class ReconciliationPerformer:
     """Carries out `ReconcileTool`."""
 
     def __init__(self, tools: ToolRegistry, clock: Clock) -> None:

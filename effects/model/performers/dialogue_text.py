@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from ....states.policy.texts import Texts
 from ....states.values.mail import text_for_model
 from ....states.values.messages import Message
-from .request_builder import legal_name
+from ..request.request_builder import legal_name
 
 _MARGIN = "  "
 _SHORTEST = 300
@@ -23,7 +23,7 @@ _NOTE_SIZE = 60
 """Bytes that are reserved for the note that something was left out."""
 
 
-def write_record(messages: Sequence[Message], kept: Sequence[Message], summary: str, limit: int, texts: Texts) -> str:
+def write_dialogue(messages: Sequence[Message], kept: Sequence[Message], summary: str, limit: int, texts: Texts) -> str:
     """The record of the messages, oldest first, behind the `summary` of what came before them, in at most `limit` bytes
     of UTF-8.
 

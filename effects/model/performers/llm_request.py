@@ -19,7 +19,7 @@ from .model_caller import ModelCaller, sentence_of
 _NO_TOOLS = OfferedTools(())
 
 
-class ModelPerformer:
+class LlmRequestPerformer:
     """Carries out `RequestLlm`."""
 
     def __init__(self, caller: ModelCaller, tools: ToolRegistry, clock: Clock) -> None:
@@ -71,7 +71,7 @@ class ModelPerformer:
             thinking=encodable(answer.thinking),
             # A sealed block must not be changed, so blocks with lone surrogates, which cannot be stored, are dropped.
             opaque=answer.opaque if is_encodable(answer.opaque) else (),
-            tool_calls=self._tools.enter(effect.effect_id, answer.tool_calls, policy),
+            tool_calls=self._tools.resolve_calls(effect.effect_id, answer.tool_calls, policy),
             finish_reason=answer.finish_reason,
             usage=answer.usage,
             model=model,

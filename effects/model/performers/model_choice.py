@@ -1,0 +1,14 @@
+"""Chooses the model that checks, summarizes or condenses the work of a turn."""
+
+from __future__ import annotations
+
+from ....states.policy.policy import ModelSpec, Policy
+from ....states.projections.transcript import Transcript
+
+
+def model_for(turn: int | None, policy: Policy, transcript: Transcript) -> ModelSpec:
+    """The model that answered last in this turn, if the policy still names it, otherwise the policy's first model.
+    `Pure.`"""
+    models = {spec.name: spec for spec in policy.models}
+    names = (message.model for message in reversed(transcript.messages) if message.turn == turn)
+    return next((models[name] for name in names if name in models), policy.models[0])
