@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from queue import SimpleQueue
 from threading import Thread, current_thread
 from typing import Any, TypeVar
@@ -24,6 +25,10 @@ T = TypeVar("T")
 
 Opening = Callable[[ExitStack], Connection]
 """Opens a connection, and leaves on the stack what closes it."""
+
+
+Start = Callable[["Worker"], Callable[[], None]]
+"""Begins to serve a worker, and returns what ends that. The function returned must not hold the worker's owner."""
 
 
 @dataclass(slots=True)
@@ -86,12 +91,10 @@ class ConnectionThread:
     that nobody closed ends when nobody holds it any more, at the latest when the process ends.
     """
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, start: Start | None = None) -> None:
         self._worker = worker
         self._closed = False
-        thread = Thread(target=worker.serve, name="turnwise-store", daemon=True)
-        thread.start()
-        self._end = weakref.finalize(self, _end, worker.queue, thread)
+        self._end = weakref.finalize(self, (start or in_thread)(worker))
 
     async def open(self, opening: Opening) -> None:
         """Open the connection in the thread. Raises `StoreError`; then nothing stays open, and the thread ends."""
@@ -133,6 +136,13 @@ class ConnectionThread:
         result = PendingResult()
         self._worker.queue.put(Job(work, result))
         return result
+
+
+def in_thread(worker: Worker) -> Callable[[], None]:
+    """Serve a worker in a thread of its own. Returns what has the thread end and waits for it."""
+    thread = Thread(target=worker.serve, name="turnwise-store", daemon=True)
+    thread.start()
+    return partial(_end, worker.queue, thread)
 
 
 def _end(queue: SimpleQueue[Any], thread: Thread) -> None:

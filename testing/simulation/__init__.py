@@ -1,8 +1,8 @@
-"""Whole conversations that a seed decides: the real engine in virtual time, among hostile people.
+"""Simulations: whole conversations that follow from a seed, with real engines in virtual time among hostile users.
 
-A simulation runs the real engine (its loop, mailbox, runner, memory and feed) where everything around it is made up:
-the time, the order of what happens at the same moment, the disk, the model, the tools and the people. All of it
-follows from the seed, so a failure is found once and seen again as often as needed, in milliseconds.
+A simulation opens real engines by their public doors, and everything around them is simulated: the time, the order of
+what happens at the same moment, the store, the model, the tools, the channels and the users. All of it follows from the
+seed, so a failure is found once and seen again as often as needed, in milliseconds.
 
     from turnwise.testing import simulate
 
@@ -11,14 +11,14 @@ follows from the seed, so a failure is found once and seen again as often as nee
     python -m turnwise.testing.simulation --seeds 5000
     python -m turnwise.testing.simulation --seed 17
 
-`simulate(seed, file=True)`, and `--file` on the command line, put the real store in the place of the one in memory: a
-SQLite file whose statements fail and whose processes die between any two of them, other conversations that are written
-beside this one, and channels to people that are down, hang and come back.
+`simulate(seed, engines=2)`, on the command line `--engines 2`, drives the conversation by two engines over one store at
+once, each of which stores steps that the other has not seen. `simulate(seed, file=True)`, on the command line `--file`,
+puts turnwise's own store in the place of the one in memory: a SQLite file whose statements fail and whose processes die
+between any two of them, other conversations that are written beside this one, and channels that are down, hang and come
+back.
 
-What comes new to a conversation enters here by one line each: an effect in `world.WORLD`, an answer in
-`answers.ANSWERS`, a wait for a person in `acts.ATTENDING`, something to do in `acts.MENU`, a rule in `rules`. Without
-that line it is made up from its type: an effect gets any of the answers that the state waits for, people send any
-request there is, and end a wait that they do not know by a cancel.
+A new effect, answer or request needs nothing here: it is generated from what its type declares. A new wait for a person
+is cancelled, unless `users.user_actions.RESPONSES` says what users do about it.
 """
 
 from .simulation import Report, Simulation, SimulationFailed, simulate

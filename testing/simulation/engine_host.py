@@ -1,177 +1,160 @@
-"""The house of a simulated conversation: a real engine over a store, opened and closed again."""
+"""A host of the simulated conversation: it opens an engine, closes it, and opens the next one.
+
+Everything goes in by the public doors of `Engine.open`. A process that dies goes on as a zombie until its engine is
+closed: its store fails every call, its channels deliver nothing, and what it tells its callers does not count.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ...states.effects import DeliverToUser
-from ...states.errors import EngineClosed, Refused
-from ...states.events import Event
+from ...states.errors import EngineClosed, Refused, StoreError
 from ...states.policy.policy import ModelSpec, Policy
-from ...states.states import State
-from ...states.step import Step
-from .call_recorder import CallRecorder
-from .channels import Line
-from .clock import VirtualClock
-from .disk import Disk, Row
-from .storage import Storage
-from .world import World
+from .environment.clock import VirtualClock
+from .environment.event_trace import EventTrace
+from .environment.random_source import RandomSource
+from .storage.disk import Row
+from .storage.storage import Process, Storage
+from .world.channels import SimulatedChannel
+from .world.performers import World
 
 if TYPE_CHECKING:
-    from ...effects.channels.delivery_dispatcher import DeliveryDispatcher
+    from ...effects.model.port import ModelAnswer, ModelRequest, Token
     from ...engine.conversation import Conversation
     from ...engine.engine import Engine
-    from ...engine.loop import Loop
+
+OpenEngine: TypeAlias = "Callable[..., Engine]"
+"""Opens an engine: `Engine.open`, or a function that changes what is given to it."""
 
 
-class _Unasked:
-    """A model that is never asked: `World` performs the requests."""
+class UnusedLlm:
+    """A model that is never asked: the performers of the simulation answer in its place."""
 
     def __init__(self, spec: ModelSpec) -> None:
         self.name = spec.name
         self.window = spec.window
 
-    async def complete(self, request: Any, show: Any) -> Any:
-        """Never called."""
-        raise AssertionError
+    async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
+        """Raises AssertionError."""
+        raise AssertionError("a model was asked in a simulation")
 
 
 class EngineHost:
-    """Opens engines of the type given, one after the other, over one disk, with one conversation in it.
-
-    `times_closed` counts those that were closed; `opened_at` is the step at which the newest took up the conversation.
-    """
+    """Opens engines one after the other on the same store. `times_closed` counts those that were closed."""
 
     def __init__(
         self,
-        engine: type[Engine],
-        clock: VirtualClock,
-        disk: Disk,
+        name: str,
+        chance: RandomSource,
+        open_engine: OpenEngine,
         storage: Storage,
         world: World,
-        notebook: CallRecorder,
-        lines: Sequence[Line] = (),
-        courier: type[DeliveryDispatcher] | None = None,
+        clock: VirtualClock,
+        trace: EventTrace,
+        channels: Sequence[SimulatedChannel] = (),
     ) -> None:
-        self.clock = clock
-        self.disk = disk
-        self.notebook = notebook
+        self.name = name
         self.times_closed = 0
-        self.opened_at = 1
-        self.store: object = None
-        """The store that is open."""
-        self._type = engine
+        self.conversation_id = ""
+        self.process: Process
+        """The newest process."""
+        self._chance = chance
+        self._open_engine = open_engine
         self._storage = storage
         self._world = world
-        self._lines = lines
-        self._courier = courier
+        self._clock = clock
+        self._trace = trace
+        self._channels = channels
         self._engine: Engine | None = None
-        self._loop: Loop | None = None
-        self._id = ""
+        self._is_behind = asyncio.Event()
+        self._following: asyncio.Task[None] | None = None
 
-    async def open(self, models: tuple[ModelSpec, ...], feed: int, *, create: Policy | None = None) -> None:
-        """Open an engine with these models, and go on; or with `create` begin a conversation under these rules.
-
-        `feed` is how many updates are kept for watchers.
-        """
-        from ...effects.channels.delivery_dispatcher import DeliveryDispatcher
+    async def open(self, models: Sequence[ModelSpec], kept_updates: int) -> None:
+        """Open an engine with these models, which keeps so many updates for watchers."""
         from ...engine.settings import Settings
 
-        self._world.begun.clear()
-        self.store = await self._storage.open()
-        first, *others = map(_Unasked, models)
-        performers = dict(self._world.performers())
-        if self._lines:
+        process = self.process = await self._storage.open(f"{self.name}{self.times_closed + 1}")
+        first, *others = map(UnusedLlm, models)
+        options: dict[str, Any] = {
+            "store": process.store,
+            "model": first,
+            "fallback_models": others,
+            "performers": self._performers(process),
+            "channels": [channel.of(process) for channel in self._channels],
+            "clock": self._clock,
+            "settings": Settings(kept_updates=kept_updates),
+        }
+        self._trace.record("host", f"opens {process.name}")
+        self._engine = await self._open_engine(**options)
+        self._following = asyncio.ensure_future(self._follow(self._engine, process))
+
+    def _performers(self, process: Process) -> dict[Any, Any]:
+        """The performers of the world; deliveries are the engine's own affair if there are channels."""
+        from ...states.effects import DeliverToUser
+
+        performers = dict(self._world.performers(process))
+        if self._channels:
             del performers[DeliverToUser]
-        for line in self._lines:
-            line.engine = self.times_closed
-        with patch("turnwise.engine.bootstrap.DeliveryDispatcher", self._courier or DeliveryDispatcher):
-            engine = self._type.open(
-                store=self.store,  # type: ignore[arg-type]
-                model=first,
-                fallback_models=others,
-                performers=performers,
-                channels=self._lines,
-                clock=self.clock,
-                settings=Settings(kept_updates=feed),
-            )
-        await engine
-        if create is not None:
-            self._id = (await engine.create(policy=create, system="You book tables.")).id
-        self._prepare(await engine.registry.read(self._id))
-        self._engine = engine
+        return performers
 
-    async def close(self, *, by_crash: bool = False) -> None:
-        """Close the engine, whatever it is doing. In a crash nothing more is stored, not even the step in hand; the
-        process dies between two statements."""
-        if self._engine is not None:
-            engine, self._engine = self._engine, None
-            self.times_closed += 1
-            self.notebook.story.tell("host", "dies" if by_crash else "closes the engine")
-            if by_crash:
-                await self._die()
-                await engine.registry.drop(self._id, EngineClosed())
-            store, self.store = self.store, None
-            await engine.close()
-            await store.close()  # type: ignore[attr-defined]
-            self.notebook.story.tell("host", "is gone" if by_crash else "has closed the engine")
-
-    async def _die(self) -> None:
-        dice = self.disk.dice
-        self._storage.die_after(dice.number(0, 4))
-        if not self._storage.is_dead:
-            await asyncio.sleep(dice.pick((0.0, 0.02, 1.0)))
-        self._storage.die_after(0)
+    async def create(self, policy: Policy) -> str:
+        """Create the conversation under these rules. Returns its id."""
+        assert self._engine is not None
+        self.conversation_id = (await self._engine.create(policy=policy, system="You book tables.")).id
+        return self.conversation_id
 
     async def handle(self) -> Conversation:
         """A new handle on the conversation. Raises `EngineClosed`."""
         if self._engine is None:
             raise EngineClosed
-        return await self._engine.get(self._id)
+        return await self._engine.get(self.conversation_id)
 
-    @property
-    def loop(self) -> Loop:
-        """What drives the conversation, or did so until the engine was closed."""
-        assert self._loop is not None, "the house was never opened"
-        return self._loop
+    def answer(self, answer: Any) -> None:
+        """Hand in the answer to an effect, as a performer in another process would. Raises `EngineClosed`."""
+        if self._engine is None:
+            raise EngineClosed
+        self._engine.answer(self.conversation_id, answer)
 
-    @property
-    def conversation_id(self) -> str:
-        """The id of the conversation."""
-        return self._id
+    async def close(self, *, by_crash: bool = False) -> None:
+        """Close the engine, whatever it is doing. In a crash the process dies first, between two statements."""
+        if self._engine is None:
+            return
+        engine, self._engine = self._engine, None
+        self._trace.record("host", f"{self.process.name} {'dies' if by_crash else 'is closed'}")
+        if by_crash:
+            await self._die()
+        self.times_closed += 1
+        if self._following is not None:
+            self._following.cancel()
+        await engine.close()
+        await self.process.store.close()
+        self._trace.record("host", f"{self.process.name} is gone")
 
-    @property
-    def stored(self) -> State:
-        """Where the conversation rests, as stored."""
-        return self.disk.head(self._id)
+    async def _die(self) -> None:
+        self.process.die_after(self._chance.number(0, 4))
+        if not self.process.is_dead:
+            await asyncio.sleep(self._chance.pick((0.0, 0.02, 1.0)))
+        self.process.die_after(0)
 
-    @property
-    def rows(self) -> Sequence[Row]:
-        """All steps, as stored."""
-        return self.disk.rows[self._id]
+    # --- what others store
 
-    def post(self, answer: Event) -> None:
-        """Drop an answer straight into the mailbox, as a performer's comes."""
-        self.loop.answer(answer)
+    def follow(self, conversation_id: str, row: Row) -> None:
+        """Somebody has stored a step: if it was another process, this host's engine is to catch up."""
+        if conversation_id == self.conversation_id and row.writer != self.process.name:
+            self._is_behind.set()
 
-    def _prepare(self, loop: Loop) -> None:
-        """Note all requests at its door."""
-        self._loop = loop
-        self.opened_at = self.stored.book.seq
-        request = loop.request
-
-        async def heard(event: Event) -> Step:
+    async def _follow(self, engine: Engine, process: Process) -> None:
+        while True:
+            await self._is_behind.wait()
+            self._is_behind.clear()
+            await asyncio.sleep(self._chance.seconds())
             try:
-                return await request(event)
-            except Refused:
-                if self._storage.is_dead:
-                    raise EngineClosed from None
-                raise
-
-        async def door(event: Event) -> Step:
-            return await self.notebook.door(event, heard(event))
-
-        loop.request = door  # type: ignore[method-assign]
+                await engine.refresh(self.conversation_id)
+            except EngineClosed:
+                return
+            except (Refused, StoreError):
+                if process.is_dead:
+                    return
+                self._is_behind.set()

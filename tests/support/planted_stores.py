@@ -1,164 +1,216 @@
-"""Writers and couriers with one bug each, for simulations over a real file that must find it."""
+"""Stores with one fault each, for simulations that must find it. Each wraps the store that an engine would use."""
 
 from __future__ import annotations
 
-from collections import deque
+import asyncio
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from typing import Any
 
-from turnwise.effects.channels.attempt import attempt
-from turnwise.effects.channels.delivery_dispatcher import DeliveryDispatcher, PendingDelivery
-from turnwise.persistence.errors import StoreConflict
-from turnwise.persistence.sqlite import recorder, transaction
-from turnwise.persistence.sqlite.log_position import Append, LogPosition
-from turnwise.persistence.sqlite.receipts import PendingReceipts, Receipt
-from turnwise.persistence.sqlite.recorder import Advance
-from turnwise.persistence.sqlite.writer import Writer
+from turnwise.persistence.errors import StorageFailed, StoreConflict
+from turnwise.persistence.ports import LoadedConversation, Log, Store
+from turnwise.states import Answer, Event, Opened, Refused, Request, Step
 
 
-class AcknowledgesBeforeTheCommit(Writer):
-    """It says that a step is stored, and stores it with the next one."""
+class WrappedLog:
+    """A log that passes everything on; a fault overrides a method."""
 
-    def __init__(self, *parts: Any) -> None:
-        super().__init__(*parts)
-        self._later: list[tuple[Append, Advance]] = []
+    def __init__(self, log: Log) -> None:
+        self.log = log
 
-    def _commit(self, steps: list[tuple[Append, Advance]]) -> list[Exception | None]:
-        now, self._later = self._later, steps
-        super()._commit(now)
-        return [None] * len(steps)
+    @property
+    def seq(self) -> int:
+        """The newest step."""
+        return self.log.seq
 
+    async def append(self, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> None:
+        """Store a step."""
+        await self.log.append(event, step, targets)
 
-class DropsAStep(Writer):
-    """Of a batch it stores all steps but the last."""
+    async def request(self, event_id: str) -> Request | None:
+        """The request under this id."""
+        return await self.log.request(event_id)
 
-    def _commit_together(self, steps: list[Advance]) -> None:
-        super()._commit_together(steps[: max(1, len(steps) - 1)])
+    async def catch_up(self) -> Any:
+        """The steps that others have stored."""
+        return await self.log.catch_up()
 
+    def acknowledge(self, effect_id: int, target: str) -> None:
+        """A delivery has arrived."""
+        self.log.acknowledge(effect_id, target)
 
-class FailsTogether(Writer):
-    """What keeps one step of a batch from being stored is said to all."""
-
-    def _commit(self, steps: list[tuple[Append, Advance]]) -> list[Exception | None]:
-        errors = super()._commit(steps)
-        return [next(filter(None, errors), None)] * len(steps)
-
-
-class RunsAhead(Writer):
-    """It takes a step for stored, whatever becomes of it."""
-
-    def _commit(self, steps: list[tuple[Append, Advance]]) -> list[Exception | None]:
-        super()._commit(steps)
-        return [None] * len(steps)
+    def postpone(self, effect_id: int, target: str, attempts: int, next_attempt: datetime) -> None:
+        """A delivery has failed."""
+        self.log.postpone(effect_id, target, attempts, next_attempt)
 
 
-class WritesByHalves(Writer):
-    """Its statements are no transaction."""
+class WrappedStore:
+    """A store that passes everything on, and wraps each log; a fault overrides a method."""
 
-    def _commit_together(self, steps: list[Advance]) -> None:
-        recorder.advance(self._driver, steps)
-        self._receipts.write(self._driver)
-        self._receipts.clear()
+    def __init__(self, store: Store, wrap: Callable[[Log], Log] = WrappedLog) -> None:
+        self.store = store
+        self.wrap = wrap
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    async def create(self, conversation_id: str, event: Opened, step: Step, **options: Any) -> Log:
+        """Store a new conversation."""
+        return self.wrap(await self.store.create(conversation_id, event, step, **options))
+
+    async def load(self, conversation_id: str) -> LoadedConversation:
+        """The conversation as it was left."""
+        loaded = await self.store.load(conversation_id)
+        return LoadedConversation(self.wrap(loaded.log), loaded.state, loaded.context)
 
 
-class BelievesTheDisk(Writer):
-    """It does not look whether a step is stored whose commit is said to have failed."""
+# --- logs
 
-    def _commit_alone(self, position: LogPosition, step: Advance) -> Exception | None:
+
+class StoresLater(WrappedLog):
+    """It reports a step as stored, and stores it afterwards."""
+
+    storing: asyncio.Task[None] | None = None
+
+    async def append(self, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> None:  # noqa: D102
+        if self.storing is not None:
+            await asyncio.wait([self.storing])
+        self.storing = asyncio.ensure_future(self.log.append(event, step, targets))
+        self.storing.add_done_callback(lambda task: task.cancelled() or task.exception())
+
+
+class DropsSteps(WrappedLog):
+    """It stores nothing of every seventh step."""
+
+    count = 0
+
+    async def append(self, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> None:  # noqa: D102
+        self.count += 1
+        if self.count % 7:
+            await super().append(event, step, targets)
+
+
+class HidesFailures(WrappedLog):
+    """It reports a step as stored that the disk did not take."""
+
+    async def append(self, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> None:  # noqa: D102
         try:
-            with transaction.writing(self._driver):
-                moved = recorder.advance(self._driver, [step])
-        except Exception as error:
-            return error
-        return None if moved else StoreConflict("The conversation has moved on.")
+            await super().append(event, step, targets)
+        except StorageFailed:
+            return
 
 
-class ForgetsWhatGoesOut(Writer):
+class RefusesAnswers(WrappedLog):
+    """What keeps an answer from being stored is reported as if it would never pass."""
+
+    async def append(self, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> None:  # noqa: D102
+        try:
+            await super().append(event, step, targets)
+        except StorageFailed:
+            raise (Refused("storage") if isinstance(event, Answer) else StorageFailed("The disk is full.")) from None
+
+
+class ReportsFailures(WrappedLog):
+    """It reports a request as not stored that it stored."""
+
+    count = 0
+
+    async def append(self, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> None:  # noqa: D102
+        await super().append(event, step, targets)
+        self.count += 1
+        if isinstance(event, Request) and self.count % 3 == 0:
+            raise StorageFailed("The disk is full.")
+
+
+class ForgetsDeliveries(WrappedLog):
     """It stores a step without its deliveries."""
 
-    def _commit_together(self, steps: list[Advance]) -> None:
-        super()._commit_together([step._replace(outgoing=()) for step in steps])
+    async def append(self, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> None:  # noqa: D102
+        await super().append(event, step)
 
 
-class LosesReceipts(Writer):
-    """It forgets those that the disk did not take."""
+class ForgetsRequests(WrappedLog):
+    """It knows of no request that was taken before."""
 
-    def _commit_together(self, steps: list[Advance]) -> None:
+    async def request(self, event_id: str) -> Request | None:  # noqa: D102
+        return None
+
+
+class SeesNobodyElse(WrappedLog):
+    """It does not show what others have stored."""
+
+    async def catch_up(self) -> Any:  # noqa: D102
+        await super().catch_up()
+        return ()
+
+
+class SkipsSteps(WrappedLog):
+    """Of what others have stored it shows all but the first step."""
+
+    async def catch_up(self) -> Any:  # noqa: D102
+        return (await super().catch_up())[1:]
+
+
+class OverwritesOthers(WrappedLog):
+    """It does not report a conflict."""
+
+    async def append(self, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> None:  # noqa: D102
         try:
-            super()._commit_together(steps)
-        finally:
-            self._receipts.clear()
+            await super().append(event, step, targets)
+        except StoreConflict:
+            return
 
 
-class _One(PendingReceipts):
-    """An arrival takes the place of whatever else waits to be stored."""
+class LosesReceipts(WrappedLog):
+    """It does not note that a delivery has arrived."""
 
-    def add(self, receipt: Receipt) -> None:
-        if receipt.postponement is None:
-            self.clear()
-        super().add(receipt)
-
-
-class KeepsOneReceipt(Writer):
-    """Of the deliveries that arrived since the last commit it knows only the newest."""
-
-    def __init__(self, name: str, monotonic: Callable[[], float]) -> None:
-        super().__init__(name, monotonic)
-        self._receipts = _One(monotonic)
-
-
-class ForgetsWhatWasLeft(DeliveryDispatcher):
-    """What an earlier process could not deliver stays where it is."""
-
-    def resume(self, target: str, pending: PendingDelivery) -> None:  # noqa: D102
+    def acknowledge(self, effect_id: int, target: str) -> None:  # noqa: D102
         pass
 
 
-class TakesUpBackwards(DeliveryDispatcher):
-    """What an earlier process left is delivered beginning with what was said last."""
+class KeepsTheNewestReceipt(WrappedLog):
+    """Of two deliveries that arrived it notes the second."""
 
-    def resume(self, target: str, pending: PendingDelivery) -> None:  # noqa: D102
-        super().resume(target, pending)
-        self._queues[pending.delivery.conversation_id, target].rotate(1)
+    waiting: tuple[int, str] | None = None
 
-
-class DeliversOutOfOrder(DeliveryDispatcher):
-    """What cannot be delivered makes room for what comes behind it."""
-
-    async def _try_first(self, target: str, queue: deque[PendingDelivery]) -> None:
-        await super()._try_first(target, queue)
-        queue.rotate(-1)
+    def acknowledge(self, effect_id: int, target: str) -> None:  # noqa: D102
+        if self.waiting is None:
+            self.waiting = (effect_id, target)
+        else:
+            self.waiting = None
+            super().acknowledge(effect_id, target)
 
 
-class GivesUp(DeliveryDispatcher):
-    """It tries once."""
-
-    async def _try_first(self, target: str, queue: deque[PendingDelivery]) -> None:
-        pending = queue.popleft()
-        await attempt(self._channels[target], pending.delivery)
-        pending.receipts.acknowledge(pending.effect_id, target)
-        pending.tried.set()
+# --- stores
 
 
-class AcknowledgesFirst(DeliveryDispatcher):
-    """It takes the receipt before it hands over."""
+class LeavesWorkBehind(WrappedStore):
+    """It hands out no conversation that waits for work."""
 
-    async def submit(self, deliveries: Iterable[tuple[str, PendingDelivery]]) -> None:  # noqa: D102
-        given = tuple(deliveries)
-        for target, pending in given:
-            pending.receipts.acknowledge(pending.effect_id, target)
-        await super().submit(given)
+    async def claim(self, limit: int) -> tuple[str, ...]:
+        """Nothing."""
+        return ()
 
 
-WRITERS = (
-    AcknowledgesBeforeTheCommit,
-    DropsAStep,
-    FailsTogether,
-    RunsAhead,
-    WritesByHalves,
-    BelievesTheDisk,
-    ForgetsWhatGoesOut,
-    LosesReceipts,
-    KeepsOneReceipt,
-)
-COURIERS = (ForgetsWhatWasLeft, TakesUpBackwards, DeliversOutOfOrder, GivesUp, AcknowledgesFirst)
+class HidesTheNewestStep(WrappedStore):
+    """It reads all steps but the newest."""
+
+    async def entries(self, conversation_id: str, after: int = 0, up_to: int | None = None) -> Any:
+        """The steps without the last one."""
+        return (await self.store.entries(conversation_id, after, up_to))[:-1]
+
+
+class ForgetsTheOutbox(WrappedStore):
+    """It does not tell what an earlier process could not deliver."""
+
+    async def outbox(self, conversation_ids: Iterable[str]) -> Any:
+        """Nothing."""
+        return ()
+
+
+class ReadsTheOutboxBackwards(WrappedStore):
+    """It lists what an earlier process left beginning with what was said last."""
+
+    async def outbox(self, conversation_ids: Iterable[str]) -> Any:
+        """The deliveries in the wrong order."""
+        return (await self.store.outbox(conversation_ids))[::-1]

@@ -1,75 +1,58 @@
 """Whole conversations in virtual time: nothing is lost, doubled or left hanging, whatever happens and in what order.
 
-These seeds are the same each time; `TURNWISE_SEED` names another first one, and `make simulate` runs thousands. That
-simulations can fail is tested, too: an engine with a bug in it must be found out.
+These seeds are the same each time; `TURNWISE_SEED` names another first one. `make test` runs a sample, `make faults`
+and `make simulate` run thousands. That simulations can fail is tested, too: they find each fault of `planted_engines`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 import pytest
 
-from turnwise import Engine
-from turnwise.engine.loop import Loop
 from turnwise.states import Answer, Request
 from turnwise.states.events import ANSWERS, REQUESTS
-from turnwise.testing import SimulationFailed, simulate
-from turnwise.testing.clock import NOON
-from turnwise.testing.simulation import answers, simulation, user_actions, world
-from turnwise.testing.simulation.event_loop import Hangs, VirtualLoop
-from turnwise.testing.simulation.generated_values import made_up
-from turnwise.testing.simulation.random_source import RandomSource
+from turnwise.testing import simulate
+from turnwise.testing.generation import answers
+from turnwise.testing.generation.chance import Seeded
+from turnwise.testing.generation.from_types import from_type
+from turnwise.testing.generation.values import NOON
+from turnwise.testing.simulation.environment.event_loop import Hangs, VirtualLoop
+from turnwise.testing.simulation.environment.random_source import RandomSource
+from turnwise.testing.simulation.users import user_actions
 
-from ..support.planted_loops import PLANTED, planted
+from ..support.fault_profile import LONG
+from ..support.planted_engines import FAULTS, Fault
+from ..support.simulations import START, failure, run
 
 T = TypeVar("T")
 
-START = int(os.environ.get("TURNWISE_SEED", "0"))
-PORTION = 100
-PORTIONS = [range(first, first + PORTION) for first in range(START, START + 8 * PORTION, PORTION)]
-
-
-def failure(engine: type[Engine], seeds: Iterable[int]) -> SimulationFailed | None:
-    """The first failure of a simulation with this engine, if there is one."""
-    for seed in seeds:
-        try:
-            simulate(seed, engine=engine)
-        except SimulationFailed as failed:
-            return failed
-    return None
-
-
-def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """What comes of a Python process of its own."""
-    env = {**os.environ, **environment}
-    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=env, timeout=200)
+PORTION, PORTIONS = 100, 10 if LONG else 1
+SEEDS = [range(first, first + PORTION) for first in range(START, START + PORTIONS * PORTION, PORTION)]
 
 
 def run_virtually(main: Callable[[], Coroutine[Any, Any, T]], seed: int = 0) -> T:
     """Run this in virtual time, for a day at most."""
-    return VirtualLoop(RandomSource(str(seed)), disorder=1.0).run(main(), bound=86_400)
+    return VirtualLoop(RandomSource(seed), disorder=1.0).run(main(), bound=86_400)
 
 
+@pytest.mark.faults
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("seeds", PORTIONS, ids=lambda seeds: f"seeds {seeds.start} to {seeds.stop - 1}")
-def test_conversations_keep_their_promises(seeds: range) -> None:
+@pytest.mark.parametrize("seeds", SEEDS, ids=lambda seeds: f"seeds {seeds.start} to {seeds.stop - 1}")
+def test_every_invariant_holds(seeds: range) -> None:
     """Durability, fault 2: virtual clock, random interleavings of answers, cancels, duplicates, late events."""
     for seed in seeds:
         simulate(seed)
 
 
 class TestRepeating:
-    """The same seed gives the same conversation, to the byte."""
+    """The same seed gives the same conversation, byte for byte."""
 
-    def test_a_seed_gives_the_same_log_and_the_same_story_twice(self) -> None:
+    def test_a_seed_gives_the_same_log_and_the_same_trace_twice(self) -> None:
         """In one process, whatever ran before."""
         once = [simulate(seed) for seed in range(START, START + 10)]
 
@@ -96,74 +79,72 @@ class TestRepeating:
         """Hours of virtual time take no real time, and the clock of the machine does not matter."""
         began = time.monotonic()
 
-        story = simulate(START).story
+        trace = simulate(START).trace
 
-        assert float(story[-1].split()[0]) > 3_600
+        assert float(trace[-1].split()[0]) > 3_600
         assert time.monotonic() - began < 60
 
     async def test_it_brings_its_own_loop(self) -> None:
-        """Where one is running it refuses to start."""
+        """Where an event loop is running it refuses to start."""
         with pytest.raises(RuntimeError, match="brings its own event loop"):
             simulate(0)
 
 
 class TestFinding:
-    """A simulation finds bugs, and says how to see them again."""
+    """A simulation finds faults, and says how to see them again."""
 
-    @pytest.mark.parametrize("kind", PLANTED)
-    def test_a_bug_is_found(self, kind: type[Loop]) -> None:
-        """Some seed among the first hundreds fails on an engine with this bug in it."""
-        assert failure(planted(kind), range(400)) is not None
+    @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+    def test_a_fault_is_found(self, fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Some seed among the first fails on an engine with this fault."""
+        assert failure(fault.plant(monkeypatch), range(100)) is not None
 
-    def test_a_failure_says_how_to_see_it_again(self) -> None:
+    def test_a_failure_says_how_to_see_it_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The seed, what is wrong, what led to it, and the command."""
-        failed = failure(planted(PLANTED[0]), range(10))
+        failed = failure(FAULTS[0].plant(monkeypatch), range(10))
 
         assert failed is not None
-        first, *story, command = str(failed).splitlines()
-        assert first == f"Seed {failed.seed}: request_llm:1 is begun twice"
-        assert story[-1].endswith("FAULT     request_llm:1 is begun twice")
+        first, *trace, command = str(failed).splitlines()
+        assert first.startswith(f"Seed {failed.seed}: ")
+        assert "is begun twice" in first
+        assert trace[-1].endswith(first.partition(": ")[2])
         assert command.endswith(f"python -m turnwise.testing.simulation --seed {failed.seed}")
 
-    def test_it_fails_the_same_way_again(self) -> None:
-        """Not only what holds can be repeated."""
-        engine = planted(PLANTED[2])
-
-        once, again = failure(engine, range(100)), failure(engine, range(100))
+    def test_it_fails_the_same_way_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Failures can be repeated, too."""
+        once = failure(FAULTS[1].plant(monkeypatch), range(100))
+        again = failure(FAULTS[1].plant(monkeypatch), range(100))
 
         assert once is not None and again is not None
-        assert (once.seed, once.story) == (again.seed, again.story)
+        assert (once.seed, once.trace) == (again.seed, again.trace)
 
 
-class TestWhatComesNew:
-    """States, events and effects that nobody told the simulation about."""
+class TestNewTypes:
+    """States, events and effects that have no generator of their own."""
 
     @pytest.mark.parametrize("kind", ANSWERS)
-    def test_answers_are_made_up_from_their_type(self, kind: type[Answer]) -> None:
-        """One that has no line in `ANSWERS` is valid all the same."""
+    def test_answers_are_generated_from_their_type(self, kind: type[Answer]) -> None:
+        """One that has no generator is valid all the same."""
         for seed in range(20):
-            assert made_up(kind, RandomSource(str(seed)), effect_id=7, at=NOON).effect_id == 7
+            assert from_type(kind, Seeded(seed), effect_id=7, at=NOON).effect_id == 7
 
     @pytest.mark.parametrize("kind", REQUESTS)
-    def test_requests_are_made_up_from_their_type(self, kind: type[Request]) -> None:
-        """One that has no line in `MENU` is sent all the same."""
+    def test_requests_are_generated_from_their_type(self, kind: type[Request]) -> None:
+        """One that has no generator is valid all the same."""
         for seed in range(20):
-            assert made_up(kind, RandomSource(str(seed)), event_id="id", at=NOON).event_id == "id"
+            assert from_type(kind, Seeded(seed), event_id="id", at=NOON).event_id == "id"
 
-    def test_effects_that_nobody_knows_get_any_answer_that_is_awaited(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Without a line in `WORLD`, and without one in `ANSWERS`, conversations keep their promises."""
-        monkeypatch.setattr(world, "WORLD", {world.StartTimer: world.wait})
-        monkeypatch.setattr(answers, "ANSWERS", {answers.LlmResponse: answers.respond})
+    def test_answers_without_a_generator_keep_every_invariant(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Only the model has a generator of its own."""
+        monkeypatch.setattr(answers, "GENERATORS", {answers.LlmResponse: answers.GENERATORS[answers.LlmResponse]})
 
-        for seed in range(START, START + 30):
+        for seed in range(START, START + 20):
             simulate(seed)
 
-    def test_waits_that_nobody_knows_are_given_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Without a line in `ATTENDING` they come to rest by a cancel."""
-        monkeypatch.setattr(user_actions, "ATTENDING", {})
-        monkeypatch.setattr(simulation, "ATTENDING", {})
+    def test_waits_that_users_do_not_know_are_cancelled(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Without a line in `RESPONSES` they come to rest by a cancel."""
+        monkeypatch.setattr(user_actions, "RESPONSES", {})
 
-        for seed in range(START, START + 30):
+        for seed in range(START, START + 20):
             simulate(seed)
 
 
@@ -185,7 +166,7 @@ class TestTheLoop:
 
         assert woke == [("a", 3.25), ("b", 7_200.5)]
 
-    def test_what_one_task_sets_off_keeps_its_order(self) -> None:
+    def test_the_callbacks_of_one_task_keep_their_order(self) -> None:
         """As asyncio promises, however disorderly the rest."""
 
         async def main() -> list[int]:
@@ -199,8 +180,8 @@ class TestTheLoop:
 
         assert orders == [[0, 1, 2, 3, 4]] * 20
 
-    def test_what_different_tasks_do_has_no_order(self) -> None:
-        """Any of those that wake at one moment may come first, and the seed says which."""
+    def test_different_tasks_have_no_order(self) -> None:
+        """Any of those that wake at one moment may come first, and the seed decides which."""
 
         async def main() -> list[int]:
             order: list[int] = []
@@ -217,7 +198,7 @@ class TestTheLoop:
         assert len(set(orders)) == 6
         assert orders == [tuple(run_virtually(main, seed)) for seed in range(60)]
 
-    def test_who_waits_for_ever_is_found(self) -> None:
+    def test_a_wait_without_end_is_found(self) -> None:
         """Nothing is left that could wake the task; the message says where it waits."""
 
         async def main() -> None:
@@ -226,7 +207,7 @@ class TestTheLoop:
         with pytest.raises(Hangs, match=r"nothing happens any more; .*main at Event\.wait"):
             run_virtually(main)
 
-    def test_what_takes_for_ever_is_found(self) -> None:
+    def test_a_loop_that_takes_time_without_end_is_found(self) -> None:
         """Something always happens, and it never ends."""
 
         async def main() -> None:
@@ -236,7 +217,7 @@ class TestTheLoop:
         with pytest.raises(Hangs, match="it takes for ever"):
             run_virtually(main)
 
-    def test_what_goes_round_in_circles_is_found(self) -> None:
+    def test_a_loop_without_end_is_found(self) -> None:
         """Something always happens, and no time passes."""
 
         async def main() -> None:
@@ -267,20 +248,21 @@ class TestTheCommand:
         assert done.stdout.startswith("Seeds 7 to 26 hold: ")
         assert "seeds/s" in done.stdout
 
-    def test_it_tells_the_story_of_one_seed(self) -> None:
+    def test_it_prints_the_trace_of_one_seed(self) -> None:
         """Each step, as it happened here, too."""
         done = run("-m", "turnwise.testing.simulation", "--seed", str(START))
 
-        *story, last = done.stdout.splitlines()
-        assert tuple(story) == simulate(START).story
+        *trace, last = done.stdout.splitlines()
+        assert tuple(trace) == simulate(START).trace
         assert last.startswith(f"Seed {START} holds: ")
 
     def test_it_exits_1_on_a_failure_and_names_the_seed(self) -> None:
-        """With a bug in the engine that it simulates."""
+        """With a fault in the engine that it simulates: watchers see the last update of each step."""
         program = (
-            "import sys; from turnwise.engine.loop import Loop; from turnwise.testing.simulation.__main__ import main\n"
-            "def twice(self, effects): dispatch(self, effects); dispatch(self, effects)\n"
-            "dispatch, Loop._dispatch = Loop._dispatch, twice\n"
+            "import sys; from turnwise.engine import loop; from turnwise.testing.simulation.__main__ import main\n"
+            "class ShowsTooLittle(loop.Feed):\n"
+            "    def publish(self, *updates): super().publish(*updates[-1:])\n"
+            "loop.Feed = ShowsTooLittle\n"
             "sys.argv[1:] = ['--seeds', '50']\n"
             "sys.exit(main())"
         )
@@ -288,5 +270,5 @@ class TestTheCommand:
         done = run("-c", program)
 
         assert done.returncode == 1
-        assert "is begun twice" in done.stderr
+        assert "in the place of" in done.stderr
         assert "python -m turnwise.testing.simulation --seed" in done.stderr

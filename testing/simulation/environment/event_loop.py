@@ -1,8 +1,8 @@
 """An event loop without real time: when nothing is left to do, the clock jumps to whatever comes next.
 
-An hour's wait costs nothing, and nothing depends on how fast the machine is. The order of what happens is made by dice
-wherever nothing fixes it: what one task sets off keeps its order, as asyncio promises; what different tasks set off,
-and timers due at one moment, do not wait for each other, so any of them may come first.
+An hour's wait costs nothing, and nothing depends on how fast the machine is. Wherever nothing fixes the order of what
+happens, it is random: callbacks that one task schedules keep their order, as asyncio promises; those of different
+tasks, and timers that are due at one moment, run in any order.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ Arguments = TypeVarTuple("Arguments")
 
 
 MAX_CALLS = 1_000_000
-"""How much may happen in one run. Ours: a thousand times as much as in a long conversation."""
+"""How many callbacks one run may take: a thousand times as many as a long conversation."""
 
 
 class Hangs(Exception):
-    """Nothing will ever happen again, or always the same, or not within the time given. The message says who waits, and
-    where."""
+    """Nothing will happen any more, or the same happens for ever, or the time given is over. The message says which
+    tasks wait, and where."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """A loop in virtual time. `disorder` is how often, of all times, the dice choose what comes next."""
+    """An event loop in virtual time. `disorder` is the probability that the next callback is chosen at random."""
 
-    def __init__(self, dice: RandomSource, disorder: float = 0.0) -> None:
+    def __init__(self, chance: RandomSource, disorder: float = 0.0) -> None:
         super().__init__()
-        self._dice = dice
+        self._chance = chance
         self._disorder = disorder
         self._now = 0.0
         self._bound = 0.0
         self._calls: list[tuple[object, asyncio.Handle]] = []
-        """What is ready, oldest first, with who set it off."""
+        """The callbacks that are ready, oldest first, each with the task or callback that scheduled it."""
         self._timers: list[tuple[float, int, int, asyncio.TimerHandle]] = []
-        self._began: list[asyncio.Task[Any]] = []
+        self._unfinished: list[asyncio.Task[Any]] = []
         self._count = 0
-        self._at_work: object = self
+        self._current: object = self
 
     def __del__(self) -> None:
-        """There is nothing to give back, so a loop that was never closed is no loss."""
+        """Nothing: this loop holds no resources, so one that was never closed is not worth a warning."""
 
     def time(self) -> float:
         """Virtual seconds since the loop was made."""
@@ -68,66 +68,66 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def unfinished(self) -> tuple[asyncio.Task[Any], ...]:
         """The tasks that are not done, oldest first."""
-        self._began = [task for task in self._began if not task.done()]
-        return tuple(self._began)
+        self._unfinished = [task for task in self._unfinished if not task.done()]
+        return tuple(self._unfinished)
 
     # --- what asyncio asks of a loop
 
     def call_soon(
         self, callback: Callable[[*Arguments], object], *args: *Arguments, context: Context | None = None
     ) -> asyncio.Handle:
-        """Have this called as soon as possible."""
+        """Schedule a callback."""
         handle = asyncio.Handle(callback, args, self, context)
-        self._calls.append((asyncio.current_task(self) or self._at_work, handle))
+        self._calls.append((asyncio.current_task(self) or self._current, handle))
         return handle
 
     def call_soon_threadsafe(
         self, callback: Callable[[*Arguments], object], *args: *Arguments, context: Context | None = None
     ) -> asyncio.Handle:
-        """The same: there is one thread."""
+        """Schedule a callback; there is only one thread."""
         return self.call_soon(callback, *args, context=context)
 
     def call_at(
         self, when: float, callback: Callable[[*Arguments], object], *args: *Arguments, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Have this called at a moment."""
+        """Schedule a callback for a moment."""
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         self._count += 1
-        tie = self._dice.number(0, 9) if self._disorder else 0
+        tie = self._chance.below(10) if self._disorder else 0
         heappush(self._timers, (when, tie, self._count, handle))
         return handle
 
     def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
-        """Have a coroutine run."""
+        """Schedule a coroutine."""
         task = super().create_task(coro, **options)
-        self._began.append(task)
+        self._unfinished.append(task)
         return task
 
     def run_in_executor(
         self, executor: object, func: Callable[[*Arguments], T], *args: *Arguments
     ) -> asyncio.Future[T]:
-        """Raises RuntimeError: what threads do, and when, could not be repeated."""
+        """Raises RuntimeError: what threads do could not be repeated."""
         raise RuntimeError("A simulation has no threads.")
 
-    # --- one thing after the other
+    # --- one callback after the other
 
     def _turn(self) -> None:
         if not self._calls:
             self._jump()
         handle = self._calls.pop(self._next())[1]
-        self._at_work = handle
+        self._current = handle
         if not handle.cancelled():
             handle._run()
 
     def _next(self) -> int:
-        """The place of the call whose turn it is: the first one of somebody."""
-        if len(self._calls) == 1 or not self._dice.chance(self._disorder):
+        """The place of the callback to run: the first one of its task."""
+        if len(self._calls) == 1 or not self._chance.probably(self._disorder):
             return 0
-        whose = self._dice.pick(self._calls)[0]
-        return next(place for place, (who, _) in enumerate(self._calls) if who is whose)
+        scheduled_by = self._chance.pick(self._calls)[0]
+        return next(place for place, (who, _) in enumerate(self._calls) if who is scheduled_by)
 
     def _jump(self) -> None:
-        """Go to the next moment at which a timer is due."""
+        """Advance the time to the moment at which the next timer is due."""
         while self._timers and self._timers[0][3].cancelled():
             heappop(self._timers)
         if not self._timers:

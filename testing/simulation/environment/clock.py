@@ -1,31 +1,31 @@
-"""The clock on the wall of a simulation: it follows the virtual time of its loop, and may be set."""
+"""The clock of a simulation: it follows the virtual time of its event loop, and may be set."""
 
 from __future__ import annotations
 
 import asyncio
 from datetime import datetime, timedelta
 
-from ..clock import NOON
+from ...generation.values import NOON
 
 
 class VirtualClock:
-    """A `Clock` in virtual time. Like the machine's own it measures waits on a clock that nobody sets."""
+    """A `Clock` in virtual time. Like the system's clock it measures waits by a monotonic clock that nobody sets."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._set_by = 0.0
+        self._offset = 0.0
 
     def now(self) -> datetime:
         """This moment, in UTC."""
-        return NOON + timedelta(seconds=self._loop.time() + self._set_by)
+        return NOON + timedelta(seconds=self._loop.time() + self._offset)
 
     def monotonic(self) -> float:
-        """Seconds by the clock that nobody sets."""
+        """Seconds by the monotonic clock."""
         return self._loop.time()
 
     def set_by(self, seconds: float) -> None:
-        """Set the clock forward, or back, while nothing else changes."""
-        self._set_by += seconds
+        """Set the clock forward or back by so many seconds, while the monotonic clock goes on."""
+        self._offset += seconds
 
     async def sleep_until(self, due: datetime) -> None:
         """Return when `due` is reached, at once if it lies in the past."""

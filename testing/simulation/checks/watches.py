@@ -1,0 +1,50 @@
+"""What must hold of what watchers are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import zip_longest
+
+from ....states.context import Context
+from .ending import Ending
+
+
+def snapshots_show_what_is_stored(ending: Ending) -> Iterator[str]:
+    """Each snapshot shows the conversation as it is stored, up to the step at which it was taken."""
+    from ....engine.watching.updates import snapshot
+
+    for watch in ending.watches:
+        for update in watch.updates:
+            if update.type == "snapshot" and update.position is not None:
+                seq = update.position[0] - 1
+                policy = _context(ending, seq).policy
+                expected = snapshot(ending.rows[seq - 1].state, ending.transcript(seq), policy)
+                if update.data != expected.data:
+                    yield f"{watch.who} was shown at step {seq}: {update.data}, and not {expected.data}"
+
+
+def _context(ending: Ending, seq: int) -> Context:
+    context = Context()
+    for row in ending.rows[:seq]:
+        context = context.after(row.event)
+    return context
+
+
+def watchers_see_everything(ending: Ending) -> Iterator[str]:
+    """Each watch shows every stored update from its beginning on, once, in order, and nothing else; up to the end, if
+    its engine was not closed on the way."""
+    from ....engine.watching.updates import updates_of_log
+
+    if not ending.watches:
+        return
+    log = (row.entry for row in ending.rows)
+    stored = [(update.position, update.type, update.data) for update in updates_of_log(log)]
+    for watch in ending.watches:
+        begin = watch.begin
+        expected = [update for update in stored if begin is not None and update[0] is not None and update[0] > begin]
+        shown = [(update.position, update.type, update.data) for update in watch.updates if update.id is not None]
+        shown = [update for update in shown if update[1] != "snapshot"]
+        is_whole = watch.process in ending.last and not ending.is_cut_short
+        if shown != (expected if is_whole else expected[: len(shown)]):
+            saw, missed = next(pair for pair in zip_longest(shown, expected) if pair[0] != pair[1])
+            yield f"{watch.who}, watching from {begin} on, saw {saw} in the place of {missed}"

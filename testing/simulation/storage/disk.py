@@ -1,0 +1,134 @@
+"""What is stored in a simulation: each step as JSON, and as it is read from there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter
+
+from ....states.effects import AnyEffect, Effect
+from ....states.events import Answer, AnyEvent, Event, Request
+from ....states.log import LogEntry
+from ....states.states import AnyState, State
+from ....states.step import Step
+from ....states.values.turn import TurnEnded
+from ..environment.event_trace import EventTrace
+from ..environment.random_source import RandomSource
+
+if TYPE_CHECKING:
+    from ....persistence.records.entry import StoredEntry
+
+_EVENT: TypeAdapter[Event] = TypeAdapter(AnyEvent)
+_EFFECTS: TypeAdapter[tuple[Effect, ...]] = TypeAdapter(tuple[AnyEffect, ...])
+_STATE: TypeAdapter[State] = TypeAdapter(AnyState)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A step as it is stored: JSON, and what is read from it. `writer` is the name of the process that stored it."""
+
+    seq: int
+    text: str
+    event: Event
+    effects: tuple[Effect, ...]
+    ended: TurnEnded | None
+    state: State
+    writer: str = ""
+
+    @classmethod
+    def of(cls, event: Event, step: Step, writer: str) -> Row:
+        """Write a step as JSON and read it back. Raises ValueError if that cannot be done."""
+        ended = "" if step.ended is None else step.ended.to_json()
+        effects = _array(step.effects)
+        written, state = event.to_json(), step.state.to_json()
+        return cls(
+            seq=step.state.book.seq,
+            text="\n".join((written, effects, ended, state)),
+            event=_EVENT.validate_json(written),
+            effects=_EFFECTS.validate_json(effects),
+            ended=TurnEnded.model_validate_json(ended) if ended else None,
+            state=_STATE.validate_json(state),
+            writer=writer,
+        )
+
+    @classmethod
+    def read(cls, entry: LogEntry, state: str, writer: str) -> Row:
+        """A step as a database holds it, with the state after it as JSON."""
+        ended = "" if entry.ended is None else entry.ended.to_json()
+        text = "\n".join((entry.event.to_json(), _array(entry.effects), ended, state))
+        return cls(entry.seq, text, entry.event, entry.effects, entry.ended, _STATE.validate_json(state), writer)
+
+    @property
+    def entry(self) -> StoredEntry:
+        """The step as an entry of the log; it has no digests."""
+        from ....persistence.records.entry import StoredEntry
+
+        return StoredEntry(
+            self.seq,
+            self.event,
+            self.effects,
+            self.ended,
+            self.state.book.turn,
+            digest=b"",
+            chain=b"",
+            content=b"",
+        )
+
+
+def identity(event: Event) -> str | int | None:
+    """What the log may hold once only: the id of a request, or of the effect that is answered. `Pure.`"""
+    return event.event_id if isinstance(event, Request) else event.effect_id if isinstance(event, Answer) else None
+
+
+@dataclass
+class Disk:
+    """The steps of all conversations. `failing` is the probability that a step cannot be stored."""
+
+    chance: RandomSource
+    trace: EventTrace
+    failing: float = 0.0
+    rows: dict[str, list[Row]] = field(default_factory=dict)
+    identities: dict[str, set[str | int | None]] = field(default_factory=dict)
+    followers: list[Callable[[str, Row], None]] = field(default_factory=list)
+    """Who is told of each step, with its conversation, once it is stored."""
+
+    def add(self, conversation_id: str, event: Event, step: Step, writer: str) -> Row:
+        """Store a step. Raises ValueError if it cannot be written as JSON and read back."""
+        row = Row.of(event, step, writer)
+        if (row.event, row.effects, row.ended, row.state) != (event, step.effects, step.ended, step.state):
+            self.trace.report_fault(f"step {row.seq}, {event.type}, is not read as it was written: {row.text[:300]}")
+        self.keep(conversation_id, row)
+        return row
+
+    def keep(self, conversation_id: str, row: Row) -> None:
+        """Keep a step that is stored."""
+        self.rows.setdefault(conversation_id, []).append(row)
+        self.identities.setdefault(conversation_id, set()).add(identity(row.event))
+        effects = " ".join(_short(effect) for effect in row.effects)
+        self.trace.record("store", f"{row.writer} {row.seq}: {row.event.type} -> {row.state.type}   {effects}")
+        for follower in self.followers:
+            follower(conversation_id, row)
+
+    def head(self, conversation_id: str) -> State:
+        """The state that the conversation rests in, as stored."""
+        return self.rows[conversation_id][-1].state
+
+    @property
+    def steps(self) -> int:
+        """How many steps are stored."""
+        return sum(map(len, self.rows.values()))
+
+    def text(self) -> str:
+        """Everything that is stored, for comparison."""
+        return "\n".join(row.text for rows in self.rows.values() for row in rows)
+
+
+def _array(effects: tuple[Effect, ...]) -> str:
+    return f"[{','.join(effect.to_json() for effect in effects)}]"
+
+
+def _short(effect: Effect) -> str:
+    effect_id = getattr(effect, "effect_id", None)
+    return effect.type if effect_id is None else f"{effect.type}:{effect_id}"

@@ -1,0 +1,82 @@
+"""Records what users call and what they are told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ....states.errors import CompactionFailed, EngineClosed, Refused
+from ....states.events import Event, Request
+from ....states.step import Step
+from ..environment.event_trace import EventTrace
+from ..storage.storage import Process
+
+Outcome = Literal["waits", "returned", "refused", "cancelled", "closed", "broken"]
+"""How a call ended: `cancelled` by its caller; `closed` because its engine was, or because its process had died."""
+
+
+@dataclass(eq=False)
+class Call:
+    """A call of a user, and what came back. `event` is what was handed over, if the user made the event."""
+
+    who: str
+    what: str
+    process: Process
+    event: Event | None = None
+    outcome: Outcome = "waits"
+    result: Any = None
+
+    @property
+    def step(self) -> Step | None:
+        """The step that was returned."""
+        return self.result if isinstance(self.result, Step) else None
+
+
+@dataclass
+class CallRecorder:
+    """All calls of all users, in order."""
+
+    trace: EventTrace
+    calls: list[Call] = field(default_factory=list)
+    ids: set[str] = field(default_factory=set)
+    """The ids of requests that users chose themselves."""
+
+    @property
+    def requests(self) -> list[Request]:
+        """The requests that users made themselves."""
+        return [call.event for call in self.calls if isinstance(call.event, Request)]
+
+    async def record(self, call: Call, calling: Coroutine[Any, Any, Any]) -> None:
+        """Make a call, and record what comes back, whatever it is."""
+        self.calls.append(call)
+        self.trace.record(call.who, call.what)
+        try:
+            call.result = await calling
+            call.outcome = "returned"
+        except BaseException as error:
+            call.result = error
+            call.outcome = _outcome(error)
+        if call.process.is_dead and call.outcome != "cancelled":
+            call.outcome, call.result = "closed", None
+        self.trace.record(call.who, f"{call.what}: {call.outcome}, {_short(call.result)}")
+        if call.outcome == "broken":
+            self.trace.report_fault(f"{call.who}, {call.what}: {type(call.result).__name__}: {call.result}")
+
+
+def _outcome(error: BaseException) -> Outcome:
+    if isinstance(error, Refused | CompactionFailed):
+        return "refused"
+    if isinstance(error, asyncio.CancelledError):
+        return "cancelled"
+    return "closed" if isinstance(error, EngineClosed) else "broken"
+
+
+def _short(result: object) -> str:
+    status = getattr(result, "status", None)
+    if status is not None:
+        return f"turn {getattr(result, 'number', '')} {status}"
+    if isinstance(result, Step):
+        return "ignored" if result.ignored else f"step {result.state.book.seq}"
+    return result.code if isinstance(result, Refused) else str(result)

@@ -1,0 +1,233 @@
+"""What users do to a conversation, in good faith and in bad.
+
+`ACTIONS` says what users do at any time, and how often; `RESPONSES` what they do about a state that waits for a person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+from ....states.errors import EngineClosed
+from ....states.events import ANSWERS, REQUESTS, Answer, CloseRequested, Opened, Request, Resolution
+from ....states.policy.policy import WhenBusy
+from ....states.states import AwaitingApproval, AwaitingUserResponse, Busy, InDoubt, State
+from ...generation.answers import answer as generated_answer
+from ...generation.fitting import call_of
+from ...generation.from_types import CannotBeGenerated
+from ...generation.questions import any_answer_to
+from ...generation.requests import request
+from ..world.vocabulary import SIMULATED, simulated_policy
+from .simulated_user import Handle, SimulatedUser
+
+Action: TypeAlias = Callable[[SimulatedUser, Handle], Awaitable[None]]
+"""Something that a user does with a handle on the conversation."""
+
+
+def waits_for_person(state: State) -> bool:
+    """Whether only a person, or a deadline, moves this state on. `Pure.`"""
+    return isinstance(state, Busy) and not state.works
+
+
+# --- sending
+
+
+async def send(user: SimulatedUser, handle: Handle) -> None:
+    """Send a new message."""
+    message_id = user.new_id()
+    user.messages.append(message_id)
+    await _send(user, handle, message_id, f"{message_id} says hello")
+
+
+async def send_again(user: SimulatedUser, handle: Handle) -> None:
+    """Send a message once more under its id, sometimes with another text."""
+    if user.messages:
+        message_id = user.chance.pick(user.messages)
+        text = user.chance.pick(("hello", "hello", "more"))
+        await _send(user, handle, message_id, f"{message_id} says {text}")
+
+
+async def _send(user: SimulatedUser, handle: Handle, message_id: str, text: str) -> None:
+    when_busy: WhenBusy | None = SIMULATED.when_busy(user.chance)
+    wait = user.chance.probably(0.7)
+    sending = handle.conversation.send(text, message_id=message_id, when_busy=when_busy, wait=wait)
+    await user.call(handle, f"send {message_id}" if wait else f"send {message_id} and go on", sending)
+
+
+async def withdraw(user: SimulatedUser, handle: Handle) -> None:
+    """Withdraw a message that may or may not wait."""
+    message_id = user.chance.pick([*user.messages, "unknown"])
+    await user.call(handle, f"withdraw {message_id}", handle.conversation.withdraw(message_id))
+
+
+# --- responding
+
+
+async def respond(user: SimulatedUser, handle: Handle) -> None:
+    """Do what the conversation waits for, if it waits for a person."""
+    state = handle.conversation.state
+    if waits_for_person(state):
+        await RESPONSES.get(type(state), cancel)(user, handle)
+
+
+async def answer_question(user: SimulatedUser, handle: Handle) -> None:
+    """Answer what is asked; sometimes give a wrong answer first."""
+    if user.chance.probably(0.2):
+        await answer_wrongly(user, handle)
+    state = handle.conversation.state
+    if isinstance(state, AwaitingUserResponse):
+        answers = {question.question: any_answer_to(user.chance, question) for question in state.questions}
+        await user.call(handle, "answer", handle.conversation.answer(answers))
+
+
+async def answer_wrongly(user: SimulatedUser, handle: Handle) -> None:
+    """Answer too little, too much, or what was not asked."""
+    wrong: tuple[dict[str, Any], ...] = ({}, {"When?": ""}, {"When?": ["6:30 PM", "8:15 PM"]}, {"Who?": "me"})
+    await user.call(handle, "answer wrongly", handle.conversation.answer(user.chance.pick(wrong)))
+
+
+async def approve(user: SimulatedUser, handle: Handle) -> None:
+    """Allow the call that waits, or do not; sometimes with other arguments."""
+    state = handle.conversation.state
+    if isinstance(state, AwaitingApproval):
+        allowed = user.chance.probably(0.7)
+        arguments = user.chance.pick((None, None, {"path": "b"}))
+        approving = handle.conversation.approve(state.call.call_id, allowed, "as you like", arguments)
+        await user.call(handle, "approve", approving)
+
+
+async def resolve(user: SimulatedUser, handle: Handle) -> None:
+    """Say what became of a call that a crash interrupted."""
+    state = handle.conversation.state
+    if isinstance(state, InDoubt):
+        verdicts: tuple[Resolution, ...] = ("ran", "did_not_run", "again")
+        verdict = user.chance.pick(verdicts)
+        await user.call(handle, f"resolve {verdict}", handle.conversation.resolve(state.call.call_id, verdict))
+
+
+async def decline(user: SimulatedUser, handle: Handle) -> None:
+    """Decline a question, whether or not one is asked."""
+    await user.call(handle, "decline", handle.conversation.decline())
+
+
+async def cancel(user: SimulatedUser, handle: Handle) -> None:
+    """Cancel the turn."""
+    await user.call(handle, "cancel", handle.conversation.cancel())
+
+
+# --- changing the conversation
+
+
+async def retry(user: SimulatedUser, handle: Handle) -> None:
+    """Try again what failed."""
+    await user.call(handle, "retry", handle.conversation.retry())
+
+
+async def compact(user: SimulatedUser, handle: Handle) -> None:
+    """Have the history condensed."""
+    await user.call(handle, "compact", handle.conversation.compact())
+
+
+async def change_policy(user: SimulatedUser, handle: Handle) -> None:
+    """Change the rules."""
+    await user.call(handle, "set_policy", handle.conversation.set_policy(simulated_policy(user.chance)))
+
+
+async def close(user: SimulatedUser, handle: Handle) -> None:
+    """Close the conversation for good."""
+    await user.call(handle, "close", handle.conversation.close())
+
+
+# --- events of one's own making
+
+
+async def request_anything(user: SimulatedUser, handle: Handle) -> None:
+    """Dispatch a generated request of any type, which fits the state or does not."""
+    kind = user.chance.pick([kind for kind in REQUESTS if kind not in (CloseRequested, Opened)])
+    state = user.stored if user.chance.probably(0.7) else None
+    try:
+        event: Request = request(user.chance, SIMULATED, kind, **user.new_request(), state=state)
+    except CannotBeGenerated as error:
+        user.disk.trace.report_fault(f"a request cannot be generated: {error}")
+        return
+    await user.dispatch(handle, event)
+
+
+async def repeat(user: SimulatedUser, handle: Handle) -> None:
+    """Dispatch an earlier request once more, as it was or with other content under its id."""
+    stored = [row.event for row in user.disk.rows[user.host.conversation_id]]
+    earlier = [*user.recorder.requests, *(event for event in stored if isinstance(event, Request))]
+    requests = [event for event in earlier if not isinstance(event, CloseRequested | Opened)]
+    if requests:
+        event: Any = user.chance.pick(requests)
+        if user.chance.probably(0.3):
+            event = user.chance.pick(requests).model_copy(update={"event_id": event.event_id, "at": event.at})
+        await user.dispatch(handle, event)
+
+
+async def forge(user: SimulatedUser, handle: Handle) -> None:
+    """Hand in an answer that no performer gave, as a performer's or as a request."""
+    forged = _forged(user)
+    if user.chance.probably(0.3):
+        await user.dispatch(handle, forged)
+        return
+    user.recorder.trace.record(user.name, f"forges {forged.type}:{forged.effect_id}")
+    try:
+        user.host.answer(forged)
+    except EngineClosed:
+        return  # there is no engine to take it
+
+
+def _forged(user: SimulatedUser) -> Answer:
+    """An answer once more, one to what is awaited, or one to nothing or of a type that does not fit."""
+    chance, state = user.chance, user.stored
+    given = [row.event for row in user.disk.rows[user.host.conversation_id] if isinstance(row.event, Answer)]
+    awaited = state.awaited()
+    match chance.below(4):
+        case 0 if given:
+            return chance.pick(given)
+        case 1 if awaited:
+            effect_id = chance.pick(sorted(awaited))
+            kinds = awaited[effect_id]
+        case _:
+            effect_id = chance.number(-1, state.book.next_effect + 1)
+            kinds = tuple(kind for kind in ANSWERS if kind not in awaited.get(effect_id, ()))
+    at = user.new_request()["at"]
+    return generated_answer(chance, SIMULATED, chance.pick(kinds), effect_id, at, call_of(state, effect_id))
+
+
+# --- looking
+
+
+async def watch(user: SimulatedUser, handle: Handle) -> None:
+    """Watch from now on, or from where the last watch ended, and go on with other things."""
+    seen = [update.id for record in user.watches for update in record.updates if update.id is not None]
+    user.watch(handle, seen[-1] if seen and user.chance.probably(0.8) else None)
+
+
+ACTIONS: dict[Action, int] = {
+    send: 16,
+    send_again: 2,
+    withdraw: 2,
+    answer_wrongly: 1,
+    cancel: 4,
+    decline: 1,
+    retry: 1,
+    change_policy: 2,
+    compact: 1,
+    request_anything: 8,
+    repeat: 2,
+    forge: 4,
+    watch: 1,
+}
+"""What users do at any time, with its weight; closing is apart, since nothing happens after it."""
+
+CLOSING = 0.005
+"""How often a user closes the conversation for good."""
+
+RESPONSES: dict[type[State], Action] = {
+    AwaitingUserResponse: answer_question,
+    AwaitingApproval: approve,
+    InDoubt: resolve,
+}
+"""What users do about a state that waits for them; they cancel any other."""

@@ -1,0 +1,187 @@
+"""The performers of a simulation, which carry out what a conversation asks for, in good ways and in bad ones.
+
+They take their time, answer at the same moment as others, fail, return what is no answer, and do not always stop when
+they are told to. They also check what they are asked: an effect must be stored before it begins, by the very process
+that begins it, and no process begins it twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ....states.effects import (
+    EFFECTS,
+    AwaitedEffect,
+    Effect,
+    ExecuteTool,
+    OutgoingEffect,
+    RequestLlm,
+    StartTimer,
+)
+from ....states.events import Answer, AskUserQuestionPending, LlmResponse, ToolComplete
+from ...generation.answers import answer
+from ...generation.fitting import weight_of
+from ..environment.clock import VirtualClock
+from ..environment.event_trace import EventTrace
+from ..environment.random_source import RandomSource
+from ..storage.disk import Disk
+from ..storage.storage import Process
+from .vocabulary import CALM, SIMULATED
+
+if TYPE_CHECKING:
+    from ....effects.context import EffectContext
+    from ....effects.dispatcher import Performer
+
+Key: TypeAlias = tuple[str, str, int]
+"""An effect that a process carries out: the name of the process, the conversation, and the id of the effect."""
+
+_BROKEN: tuple[tuple[type[Answer], dict[str, object]], ...] = (
+    (LlmResponse, {"content": "\ud83d"}),
+    (ToolComplete, {"result": "done"}),
+    (AskUserQuestionPending, {"at": "now", "questions": ()}),
+)
+"""Answers that no log can hold: a type, and what is wrong with it."""
+
+
+class World:
+    """Carries out the effects of all processes. Once it is `calm` everything ends soon and well."""
+
+    def __init__(self, chance: RandomSource, clock: VirtualClock, disk: Disk, trace: EventTrace) -> None:
+        self.chance = chance
+        self.clock = clock
+        self.trace = trace
+        self.calm = False
+        self.begun: set[Key] = set()
+        self.times_begun: Counter[tuple[str, int]] = Counter()
+        """How often each effect was begun, by its conversation and id."""
+        self.busy: dict[Key, Effect] = {}
+        """The effects that are being carried out."""
+        self._disk = disk
+
+    def performers(self, process: Process) -> Mapping[type[Effect], Performer]:
+        """The performers of this process, one for each type of effect."""
+        performers: dict[type[Effect], Performer] = {}
+        for kind in EFFECTS:
+            if issubclass(kind, AwaitedEffect):
+                performers[kind] = partial(self._perform, process)
+            elif issubclass(kind, OutgoingEffect):
+                performers[kind] = partial(self._send, process)
+        return performers
+
+    # --- carrying out
+
+    async def _perform(self, process: Process, effect: AwaitedEffect, context: EffectContext) -> Any:
+        key = self._begin(process, effect, context)
+        try:
+            carry_out = self._wake if isinstance(effect, StartTimer) else self._work
+            given = await carry_out(effect, context)
+            told = given.type if isinstance(given, Answer) else repr(given)
+            self.trace.record("world", f"answers {effect.type}:{effect.effect_id} with {told}")
+            return given
+        except BaseException as error:
+            self.trace.record("world", f"leaves {effect.type}:{effect.effect_id} by {type(error).__name__}")
+            raise
+        finally:
+            self.busy.pop(key, None)
+
+    def _begin(self, process: Process, effect: AwaitedEffect, context: EffectContext) -> Key:
+        key = (process.name, context.conversation_id, effect.effect_id)
+        if not process.is_dead:
+            self.trace.record("world", f"{process.name} begins {effect.type}:{effect.effect_id}")
+            self._check(process, key, effect)
+            self.begun.add(key)
+            self.times_begun[context.conversation_id, effect.effect_id] += 1
+        self.busy[key] = effect
+        return key
+
+    def _check(self, process: Process, key: Key, effect: AwaitedEffect) -> None:
+        rows = self._disk.rows[key[1]]
+        if key in self.begun:
+            self.trace.report_fault(f"{effect.type}:{effect.effect_id} is begun twice by {process.name}")
+        if not any(row.writer == process.name and effect in row.effects for row in reversed(rows)):
+            self.trace.report_fault(f"{effect.type}:{effect.effect_id} is begun, and {process.name} has not stored it")
+        if isinstance(effect, RequestLlm):
+            awaited = rows[-1].state.awaited()
+            others = [other for (name, where, _), other in self.busy.items() if (name, where) == key[:2]]
+            if any(isinstance(other, RequestLlm) and other.effect_id in awaited for other in others):
+                self.trace.report_fault(f"two model requests are in flight, one of them {effect.effect_id}")
+
+    async def _wake(self, effect: Any, context: EffectContext) -> Any:
+        """A timer, which on a busy machine may wake late."""
+        from ....effects.timers import TimerPerformer
+
+        due = await TimerPerformer(self.clock)(effect, context)
+        if self.chance.probably(0.2):
+            await self._take_time()
+        return due
+
+    async def _work(self, effect: AwaitedEffect, context: EffectContext) -> Any:
+        """Work for a while, or for long, and give any answer that the effect can have, or none that counts."""
+        if isinstance(effect, ExecuteTool) and not self.calm and self.chance.probably(0.2):
+            await self._take_long()
+        else:
+            await self._take_time()
+        if self.calm:
+            return self._answer(effect, effect.answers[0])
+        await self._show_progress(effect, context)
+        if self.chance.probably(0.04):
+            return self._misbehave(effect)
+        call = effect.call if isinstance(effect, ExecuteTool) else None
+        kinds = [kind for kind in effect.answers if kind is not effect.ACKNOWLEDGES]
+        return self._answer(effect, self.chance.weighted({kind: weight_of(kind, call) for kind in kinds}))
+
+    async def _show_progress(self, effect: AwaitedEffect, context: EffectContext) -> None:
+        if isinstance(effect, RequestLlm):
+            for _ in range(self.chance.pick((0, 0, 1, 5))):
+                context.progress(effect.effect_id, "token", {"text": "well ", "kind": "text"})
+                await asyncio.sleep(0)
+        elif isinstance(effect, ExecuteTool):
+            told = {"call_id": effect.call.call_id, "text": "nearly there"}
+            context.progress(effect.effect_id, "tool_progress", told)
+
+    async def _send(self, process: Process, effect: Any, context: EffectContext) -> None:
+        """Send what nobody awaits, or fail on it."""
+        await self._take_time()
+        if not self.calm and self.chance.probably(0.1):
+            raise RuntimeError("the connection is lost")
+
+    # --- good ways and bad ones
+
+    async def _take_time(self) -> None:
+        if not self.calm:
+            await asyncio.sleep(self.chance.seconds())
+
+    async def _take_long(self) -> None:
+        """Work longer than people wait, and sometimes do not stop when told to."""
+        stubborn = self.chance.probably(0.3)
+        end = asyncio.get_running_loop().time() + self.chance.pick((3.0, 10.0, 90.0))
+        while (left := end - asyncio.get_running_loop().time()) > 0:
+            try:
+                await asyncio.sleep(left)
+            except asyncio.CancelledError:
+                if not stubborn:
+                    raise
+
+    def _answer(self, effect: AwaitedEffect, kind: type[Answer]) -> Answer:
+        call = effect.call if isinstance(effect, ExecuteTool) else None
+        vocabulary = CALM if self.calm else SIMULATED
+        return answer(self.chance, vocabulary, kind, effect.effect_id, self.clock.now(), call)
+
+    def _misbehave(self, effect: AwaitedEffect) -> Any:
+        """Fail, or return what is no answer to this effect."""
+        match self.chance.below(5):
+            case 0:
+                raise RuntimeError("something went wrong")
+            case 1:
+                raise self.chance.pick((SystemExit, KeyboardInterrupt))
+            case 2:
+                raise asyncio.CancelledError
+            case 3:
+                return self.chance.pick((None, "an answer", {"type": "tool_complete", "effect_id": effect.effect_id}))
+            case _:
+                kind, broken = self.chance.pick(_BROKEN)
+                return self._answer(effect, kind).model_copy(update=broken)

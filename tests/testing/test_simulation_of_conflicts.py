@@ -1,0 +1,52 @@
+"""Two engines over one store, in virtual time: each stores steps that the other has not seen.
+
+Each engine carries out exactly the effects of the steps that it stored, its watchers see everything once and in order,
+and each caller is told the truth. These seeds are the same each time; `TURNWISE_SEED` names another first one, and
+`make faults` runs a thousand.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from turnwise.testing import simulate
+
+from ..support.fault_profile import LONG
+from ..support.planted_engines import CONFLICT_FAULTS, Fault
+from ..support.simulations import START, failure
+
+pytestmark = pytest.mark.faults
+
+PORTION, PORTIONS = (100, 10) if LONG else (30, 1)
+SEEDS = [range(first, first + PORTION) for first in range(START, START + PORTIONS * PORTION, PORTION)]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seeds", SEEDS, ids=lambda seeds: f"seeds {seeds.start} to {seeds.stop - 1}")
+def test_every_invariant_holds(seeds: range) -> None:
+    """A conflict is no fault: whoever is behind catches up, shows what it missed, and puts its request to the machine
+    again; through crashes, cancels and disks that fail."""
+    for seed in seeds:
+        simulate(seed, engines=2)
+
+
+def test_conflicts_happen() -> None:
+    """Both engines store steps of one conversation, in turns."""
+    writers = [line.split()[2] for line in simulate(START, engines=2).trace if " store " in line]
+
+    assert {name[0] for name in writers} == {"A", "B"}
+    assert sum(one[0] != other[0] for one, other in pairwise(writers)) > 3
+
+
+@pytest.mark.parametrize("fault", CONFLICT_FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_is_found(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some seed among the first fails on engines with this fault."""
+    assert failure(fault.plant(monkeypatch), range(100), engines=2) is not None
+
+
+def test_a_file_has_one_engine() -> None:
+    """A second one is refused before anything happens."""
+    with pytest.raises(ValueError, match="one engine at a time"):
+        simulate(0, engines=2, file=True)
