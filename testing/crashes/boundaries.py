@@ -1,33 +1,34 @@
-"""The places where a process can die: around each commit, each call to the world, and each delivery.
+"""The points at which a process can die: around each commit, each call to the outside world, and each delivery.
 
-Between two of these nothing happens that another process could see, so to die there is to die at one of them.
+Between two of these nothing happens that another process could see, so to die there is to die at one of them. The
+points are found by wrapping the ports of every engine that the process opens.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
+from typing import TYPE_CHECKING, Any, cast
 
+from ...states.effects import Effect
+from ...states.events import Event, Opened, Request
+from ...states.step import Step
 from .journal import Journal
 
 if TYPE_CHECKING:
     from ...effects.channels.port import Channel, Delivery
     from ...effects.context import EffectContext
-    from ...effects.dispatcher import InProcessDispatcher
-    from ...engine.loop import Loop
-    from ...persistence.sqlite.log import SqliteLog
-    from ...states.events import Event, Request
-    from ...states.step import Step
+    from ...effects.dispatcher import Performer, Sender
+    from ...persistence.ports import LoadedConversation, Log, Store
 
 
 @dataclass(frozen=True)
 class Boundary:
-    """The `number`-th boundary that a process comes to, counted from 1, and what it is."""
+    """The `number`-th boundary that a process reaches, counted from 1, and what it is."""
 
     number: int
     name: str
@@ -37,82 +38,128 @@ class Boundary:
 
 
 class Boundaries:
-    """Counts the boundaries of this process and writes them down; kills it at the one numbered `dies_at`."""
+    """Counts the boundaries of this process and writes them into the journal. At number `dies_at` it dies."""
 
     def __init__(self, journal: Journal, dies_at: int | None) -> None:
-        self._journal = journal
+        self.journal = journal
         self._dies_at = dies_at
-        self._passed = 0
+        self._reached = 0
 
     def reach(self, name: str) -> None:
-        """Come to a boundary, and perhaps no further."""
-        self._passed += 1
-        self._journal.add("boundary", name)
-        if self._passed == self._dies_at:
+        """Reach a boundary, and perhaps die there."""
+        self._reached += 1
+        self.journal.add("boundary", name)
+        if self._reached == self._dies_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
 @contextmanager
-def watched(journal: Journal, dies_at: int | None = None) -> Iterator[None]:
-    """While this holds, every engine of this process comes to boundaries, and what it does outside is written down."""
-    from ...effects.channels import attempt, delivery_dispatcher
-    from ...effects.dispatcher import InProcessDispatcher
-    from ...engine import loop
-    from ...persistence.sqlite.log import SqliteLog
+def observed(journal: Journal, dies_at: int | None = None) -> Iterator[None]:
+    """While this holds, every engine that is opened reaches boundaries, and what it does outside is written down."""
+    from ...effects.dispatcher import Sender
+    from ...engine.bootstrap import PortWrappers, wrapped_ports
 
     boundaries = Boundaries(journal, dies_at)
-    with ExitStack() as patches:
-        for owner, name, wrapped in (
-            (SqliteLog, "append", _commit(boundaries, SqliteLog.append)),
-            (InProcessDispatcher, "perform", _perform(boundaries, journal, InProcessDispatcher.perform)),
-            (delivery_dispatcher, "attempt", _attempt(boundaries, journal, attempt.attempt)),
-            (loop.Loop, "request", _request(journal, loop.Loop.request)),
-        ):
-            patches.enter_context(patch.object(owner, name, wrapped))
+
+    def performers(given: Mapping[type[Effect], Performer]) -> Mapping[type[Effect], Performer]:
+        return {
+            kind: _ObservedSender(one, boundaries) if isinstance(one, Sender) else _ObservedPerformer(one, boundaries)
+            for kind, one in given.items()
+        }
+
+    def channels(given: tuple[Channel, ...]) -> Iterable[Channel]:
+        return [_ObservedChannel(channel, boundaries) for channel in given]
+
+    def store(given: Store) -> Store:
+        return cast("Store", _ObservedStore(given, boundaries))
+
+    with wrapped_ports(PortWrappers(store=store, performers=performers, channels=channels)):
         yield
 
 
-def _commit(boundaries: Boundaries, commit: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
-    async def watched_commit(log: SqliteLog, event: Event, step: Step, targets: Any = ()) -> None:
-        boundaries.reach(f"before {event.type} is stored")
-        await commit(log, event, step, targets)
-        boundaries.reach(f"after {event.type} is stored")
+class _ObservedStore:
+    """A store whose logs reach boundaries."""
 
-    return watched_commit
+    def __init__(self, store: Store, boundaries: Boundaries) -> None:
+        self._store = store
+        self._boundaries = boundaries
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def create(self, conversation_id: str, event: Opened, step: Step, *, owner: str | None = None) -> Log:
+        log = await self._store.create(conversation_id, event, step, owner=owner)
+        return cast("Log", _ObservedLog(log, conversation_id, self._boundaries))
+
+    async def load(self, conversation_id: str) -> LoadedConversation:
+        from ...persistence.ports import LoadedConversation
+
+        loaded = await self._store.load(conversation_id)
+        log = cast("Log", _ObservedLog(loaded.log, conversation_id, self._boundaries))
+        return LoadedConversation(log, loaded.state, loaded.context)
 
 
-def _perform(
-    boundaries: Boundaries, journal: Journal, perform: Callable[..., Awaitable[Any]]
-) -> Callable[..., Awaitable[Any]]:
-    async def watched_perform(dispatcher: InProcessDispatcher, effect: Any, context: EffectContext) -> Any:
-        boundaries.reach(f"before {effect.type} is begun")
-        journal.add("begun", context.conversation_id, effect.effect_id)
-        answer = await perform(dispatcher, effect, context)
-        boundaries.reach(f"after {effect.type} is done")
+class _ObservedLog:
+    """A log that reaches a boundary before and after each commit."""
+
+    def __init__(self, log: Log, conversation_id: str, boundaries: Boundaries) -> None:
+        self._log = log
+        self._conversation_id = conversation_id
+        self._boundaries = boundaries
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    async def append(self, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> None:
+        self._boundaries.reach(f"before {event.type} is stored")
+        await self._log.append(event, step, targets)
+        if isinstance(event, Request):
+            self._boundaries.journal.add("taken", self._conversation_id, event.event_id)
+        self._boundaries.reach(f"after {event.type} is stored")
+
+
+class _ObservedPerformer:
+    """A performer that reaches a boundary before it begins and after it has ended."""
+
+    def __init__(self, performer: Performer, boundaries: Boundaries) -> None:
+        self._performer = performer
+        self._boundaries = boundaries
+
+    async def __call__(self, effect: Any, context: EffectContext) -> Any:
+        self._boundaries.reach(f"before {effect.type} is begun")
+        self._boundaries.journal.add("begun", context.conversation_id, effect.effect_id)
+        answer = await self._performer(effect, context)
+        self._boundaries.reach(f"after {effect.type} is done")
         return answer
 
-    return watched_perform
+
+class _ObservedSender(_ObservedPerformer):
+    """The same for an effect that stands in the outbox."""
+
+    def __init__(self, sender: Sender, boundaries: Boundaries) -> None:
+        super().__init__(sender, boundaries)
+        self._sender = sender
+
+    @property
+    def targets(self) -> Sequence[str]:
+        return self._sender.targets
 
 
-def _attempt(
-    boundaries: Boundaries, journal: Journal, attempt: Callable[..., Awaitable[str | None]]
-) -> Callable[..., Awaitable[str | None]]:
-    async def watched_attempt(channel: Channel, delivery: Delivery) -> str | None:
-        boundaries.reach("before a delivery")
-        fault = await attempt(channel, delivery)
-        if fault is None:
-            journal.add("arrived", delivery.conversation_id, channel.name, int(delivery.key.rpartition("/")[2]))
-        boundaries.reach("after a delivery")
-        return fault
+class _ObservedChannel:
+    """A channel that reaches a boundary before and after each attempt to deliver."""
 
-    return watched_attempt
+    def __init__(self, channel: Channel, boundaries: Boundaries) -> None:
+        self.name = channel.name
+        self._channel = channel
+        self._boundaries = boundaries
 
-
-def _request(journal: Journal, request: Callable[..., Awaitable[Step]]) -> Callable[..., Awaitable[Step]]:
-    async def watched_request(loop: Loop, event: Request) -> Step:
-        step = await request(loop, event)
-        if not step.ignored:
-            journal.add("taken", loop.conversation_id, event.event_id)
-        return step
-
-    return watched_request
+    async def deliver(self, delivery: Delivery) -> None:
+        self._boundaries.reach("before a delivery")
+        try:
+            delivering: Any = self._channel.deliver(delivery)
+            if inspect.isawaitable(delivering):
+                await delivering
+            effect_id = int(delivery.key.rpartition("/")[2])
+            self._boundaries.journal.add("arrived", delivery.conversation_id, self.name, effect_id)
+        finally:
+            self._boundaries.reach("after a delivery")

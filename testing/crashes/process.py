@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NoReturn, TypeAlias
 
-from .boundaries import watched
+from .boundaries import observed
 from .journal import Journal
 
 Scenario: TypeAlias = Callable[[Path], Awaitable[None]]
@@ -77,7 +77,7 @@ class Process:
 def _live(scenario: Scenario, database: Path, journal: Path, dies_at: int | None, failure: Path) -> NoReturn:
     """The life of the copy. Nothing of the original is cleaned up at its end."""
     try:
-        with watched(Journal(journal), dies_at):
+        with observed(Journal(journal), dies_at):
             asyncio.run(_run(scenario, database))
     except BaseException:
         failure.write_text(traceback.format_exc(), encoding="utf-8")

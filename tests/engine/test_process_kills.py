@@ -13,15 +13,17 @@ from typing import Any
 import pytest
 
 from turnwise import Conversation, Engine, Policy, Refused, ToolContext, Turn, presets, tool
-from turnwise.effects.dispatcher import InProcessDispatcher
-from turnwise.persistence.sqlite.log import SqliteLog
-from turnwise.states import machine
-from turnwise.states.handlers import tool_executing
+from turnwise.engine import loop
+from turnwise.engine.bootstrap import PortWrappers, wrapped_ports
+from turnwise.engine.ports import Dispatcher
+from turnwise.persistence.maintenance import replay
 from turnwise.testing import FunctionLlm, RecordingChannel, call, calls, crash_at_every_boundary, reply
 from turnwise.testing.crashes import CrashFound, Process, ScenarioFailed, check_after_crashes
 
 from ..support.engine_scenarios import QUESTION, Gate, answers_after, full_disk, talk
 from ..support.fault_profile import LONG
+from ..support.planted_engines import takes_no_tool_for_harmful
+from ..support.planted_stores import StoresLater, WrappedStore
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(0 if LONG else 240)]
 
@@ -153,44 +155,45 @@ class TestEveryBoundary:
             assert report.kills >= 6
 
     def test_a_tool_that_runs_again_although_it_must_not_is_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The checker is no rubber stamp: an engine that takes every tool for harmless is found out."""
-        careless = {
-            key: tuple(entry for entry in row if not _asks_first(entry)) for key, row in machine._COMPILED.items()
-        }
-        monkeypatch.setattr(machine, "_COMPILED", careless)
+        """The checks can fail: a machine that takes every tool for harmless is found out."""
+        for module in (loop, replay):
+            monkeypatch.setattr(module, "transition", takes_no_tool_for_harmful)
 
         with pytest.raises(CrashFound, match="runs again, and must not run twice"):
             crash_at_every_boundary(dinner)
 
-    def test_a_tool_that_is_begun_twice_for_one_step_is_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Also where the log is in order, and only the world saw it."""
-        dispatch = InProcessDispatcher.dispatch
-
-        def dispatch_twice(dispatcher: InProcessDispatcher, effects: Any, context: Any) -> None:
-            dispatch(dispatcher, effects, context)
-            dispatch(dispatcher, effects, context)
-
-        monkeypatch.setattr(InProcessDispatcher, "dispatch", dispatch_twice)
-
-        with pytest.raises(CrashFound, match="pay must run at most once"):
+    def test_a_tool_that_is_begun_twice_for_one_step_is_found(self) -> None:
+        """Also where the log is in order, and only the outside world saw it."""
+        with (
+            wrapped_ports(PortWrappers(dispatcher=DispatchesTwice)),
+            pytest.raises(CrashFound, match="pay must run at"),
+        ):
             crash_at_every_boundary(dinner)
 
-    def test_a_request_that_is_told_before_it_is_stored_is_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """So is one that says that a message was taken, and stores it later."""
-        append = SqliteLog.append
-        late: set[Any] = set()
-
-        async def promises(log: SqliteLog, event: Any, step: Any, targets: Any = ()) -> None:
-            late.add(asyncio.ensure_future(append(log, event, step, targets)))
-
-        monkeypatch.setattr(SqliteLog, "append", promises)
-
-        with pytest.raises((CrashFound, ScenarioFailed)):
+    def test_a_request_that_is_acknowledged_before_it_is_stored_is_found(self) -> None:
+        """A store that says that a message was taken, and stores it later."""
+        with wrapped_ports(PortWrappers(store=stores_later)), pytest.raises((CrashFound, ScenarioFailed)):
             crash_at_every_boundary(dinner)
 
 
-def _asks_first(entry: Any) -> bool:
-    return getattr(entry, "then", None) is tool_executing.doubt_interrupted
+class DispatchesTwice:
+    """A dispatcher that has each effect carried out twice."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self.dispatcher = dispatcher
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.dispatcher, name)
+
+    def dispatch(self, effects: Any, context: Any) -> None:
+        """Start the effects, and start them again."""
+        self.dispatcher.dispatch(effects, context)
+        self.dispatcher.dispatch(effects, context)
+
+
+def stores_later(store: Any) -> Any:
+    """The store, with logs that report a step as stored and store it afterwards."""
+    return WrappedStore(store, StoresLater)
 
 
 async def busy_day(database: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -17,16 +17,17 @@ from turnwise import Engine
 from turnwise.effects.channels.port import Channel, Delivery
 from turnwise.effects.dispatcher import InProcessDispatcher
 from turnwise.engine import loop
+from turnwise.engine.projections.feed import Feed
+from turnwise.engine.projections.turn_waiters import TurnWaiters
+from turnwise.engine.projections.updates import Update
 from turnwise.engine.recovery import reports
-from turnwise.engine.turn_waiters import TurnWaiters
-from turnwise.engine.watching.feed import Feed
-from turnwise.engine.watching.updates import Update
 from turnwise.states import (
     Answer,
     Context,
     DeliverToUser,
     EffectFailed,
     Event,
+    ExecuteTool,
     Failed,
     Report,
     Resumed,
@@ -130,10 +131,18 @@ def swallows_failures(performers: Any, clock: Any, answer: Callable[[str, Answer
 def takes_no_tool_for_harmful(state: State, event: Event, context: Context) -> Step:
     """Whatever the contract of an interrupted tool is, it runs again."""
     round_ = getattr(state, "round", None)
-    if isinstance(event, ToolInterrupted) and round_ is not None:
-        calls = tuple(call.replace(crash="pure") for call in round_.calls)
-        state = state.replace(round=round_.replace(calls=calls))
-    return transition(state, event, context)
+    if not isinstance(event, ToolInterrupted) or round_ is None:
+        return transition(state, event, context)
+    harmless = round_.replace(calls=tuple(call.replace(crash="pure") for call in round_.calls))
+    step = transition(state.replace(round=harmless), event, context)
+    calls = {call.call_id: call for call in round_.calls}
+    effects = (
+        effect.replace(call=calls[effect.call.call_id]) if isinstance(effect, ExecuteTool) else effect
+        for effect in step.effects
+    )
+    after = getattr(step.state, "round", None)
+    rests = step.state if after is None else step.state.replace(round=after.replace(calls=round_.calls))
+    return replace(step, state=rests, effects=tuple(effects))
 
 
 def forgets_tools(state: State, at: Any) -> Iterator[Report]:

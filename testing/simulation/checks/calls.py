@@ -13,7 +13,7 @@ from ..users.call_recorder import Call
 from .ending import Ending
 
 if TYPE_CHECKING:
-    from ....engine.turn import Turn
+    from ....engine.projections.turn import Turn
 
 ENDED = get_args(TurnStatus)
 STORED_AND_REFUSED = ("withdrawn", "failed", "closed")

@@ -11,7 +11,7 @@ from .ending import Ending
 
 def snapshots_show_what_is_stored(ending: Ending) -> Iterator[str]:
     """Each snapshot shows the conversation as it is stored, up to the step at which it was taken."""
-    from ....engine.watching.updates import snapshot
+    from ....engine.projections.updates import snapshot
 
     for watch in ending.watches:
         for update in watch.updates:
@@ -33,7 +33,7 @@ def _context(ending: Ending, seq: int) -> Context:
 def watchers_see_everything(ending: Ending) -> Iterator[str]:
     """Each watch shows every stored update from its beginning on, once, in order, and nothing else; up to the end, if
     its engine was not closed on the way."""
-    from ....engine.watching.updates import updates_of_log
+    from ....engine.projections.updates import updates_of_log
 
     if not ending.watches:
         return

@@ -14,7 +14,7 @@ from ..storage.storage import Process
 
 if TYPE_CHECKING:
     from ....engine.conversation import Conversation
-    from ....engine.watching.updates import Update
+    from ....engine.projections.updates import Update
 
 
 @dataclass(eq=False)
@@ -29,7 +29,7 @@ class WatchRecord:
     @property
     def begin(self) -> tuple[int, int] | None:
         """The position behind which everything was shown; None if nothing was."""
-        from ....engine.watching.updates import parse_id
+        from ....engine.projections.updates import parse_id
 
         if self.after is not None:
             return parse_id(self.after)
