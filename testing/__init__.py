@@ -1,9 +1,9 @@
-"""What turnwise tests itself with, for the tests of those who build on it.
+"""What turnwise tests itself with, for the tests of programs that are built on it.
 
-Doubles of the model say what a test tells them to, and a clock moves when a test moves it. The property-testing kit
-makes up conversations and holds them to the laws of the machine. Simulations run the whole engine in virtual time, with
-a world and people that follow from a seed. Names are looked up on first use: a test that needs only a double does not
-load Hypothesis.
+Doubles of the model answer what a test tells them to, and a clock moves when a test moves it. The property-testing kit
+generates conversations and checks the laws of the machine. Simulations run real engines in virtual time, with users and
+an outside world that follow from a seed. Names are resolved on first use: a test that needs only a double does not load
+Hypothesis. Everything here uses public names of the rest of turnwise; tests of turnwise itself belong in tests/.
 
     from hypothesis import given
     from turnwise.testing import check_laws, traces

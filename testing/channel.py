@@ -1,4 +1,4 @@
-"""A way to the user that remembers what went along it: a double of the `Channel` port.
+"""A channel that records what it delivers: a double of the `Channel` port.
 
 channel = RecordingChannel()
 async with Engine.open("sqlite://", model=llm, channels=[channel]) as engine: ...
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class RecordingChannel:
-    """Keeps every delivery that it took, in order.
+    """Records every delivery, in order.
 
-    `function`, if given, is called with each delivery first; it may be a coroutine function, so a test can hold a
-    delivery back, and what it raises says that the delivery failed, which then is in `failed`.
+    `function`, if given, is called with each delivery first. It may be a coroutine function, so that a test can hold a
+    delivery back. If it raises, the delivery has failed and is recorded in `failed`.
     """
 
     def __init__(self, function: Callable[[Delivery], Any] | None = None, *, name: str = "recording") -> None:
@@ -30,11 +30,11 @@ class RecordingChannel:
 
     @property
     def texts(self) -> list[str]:
-        """What the user received."""
+        """The texts that the user received."""
         return [delivery.text for delivery in self.deliveries]
 
     async def deliver(self, delivery: Delivery) -> None:
-        """Take the delivery, unless the function of this channel fails on it."""
+        """Record the delivery, unless the function of this channel raises."""
         try:
             outcome = None if self._function is None else self._function(delivery)
             if inspect.isawaitable(outcome):

@@ -1,13 +1,13 @@
-"""A clock that a test moves by hand, so that an hour's wait takes no time and ends exactly when it should.
+"""A clock that a test moves by hand: an hour's wait takes no time, and ends exactly when the test says so.
 
     clock = ManualClock()
     async with Engine.open("sqlite://", model=llm, clock=clock) as engine:
         ...
-        await clock.until_asleep()    # a timer was started
+        await clock.until_asleep()    # a timer has been started
         await clock.advance(600)      # ten minutes pass
 
-What an engine does by its clock (deadlines of questions, approvals and cancels, waits between attempts) follows it.
-Timeouts of models and tools are measured by the event loop and do not.
+The deadlines of questions, approvals and cancels and the waits between attempts follow the clock of the engine. The
+timeouts of models and tools do not: they are measured by the event loop.
 """
 
 from __future__ import annotations
@@ -17,13 +17,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from ..states.values.value import later
-
-NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
-"""When a clock starts that is not told otherwise."""
+from .generation.values import NOON
 
 ROUNDS = 50
-"""How often the tasks that were woken get their turn before time moves on. Ours: a chain of as many tasks, each waking
-the next."""
+"""How often other tasks run before time moves on: enough for a chain of as many tasks, each of which wakes the next."""
 
 
 @dataclass(eq=False)
@@ -33,7 +30,8 @@ class _Sleeper:
 
 
 class ManualClock:
-    """A `Clock` whose time moves only when a test says so, and never backwards.
+    """A `Clock` whose time moves only when a test moves it, and never backwards. It starts at noon of 1 June 2026, UTC,
+    or at `start`.
 
     Raises ValueError for a moment without a time zone.
     """
@@ -49,11 +47,11 @@ class ManualClock:
 
     @property
     def sleepers(self) -> tuple[datetime, ...]:
-        """When those who sleep are due, the soonest first."""
+        """The moments at which the sleeping tasks are due, the soonest first."""
         return tuple(sorted(sleeper.due for sleeper in self._sleepers))
 
     async def sleep_until(self, due: datetime) -> None:
-        """Return when the clock was moved to `due`; a moment that is past only lets other tasks have their turn."""
+        """Return once the clock has been moved to `due`. If that moment is past, only let other tasks run."""
         due = _in_utc(due)
         if due <= self._now:
             await asyncio.sleep(0)
@@ -68,34 +66,34 @@ class ManualClock:
                 self._sleepers.remove(sleeper)
 
     async def until_asleep(self, count: int = 1) -> None:
-        """Return when at least so many sleep.
+        """Return when at least so many tasks sleep.
 
-        Wait for this before you move the clock past a timer that other threads have a part in, as a store has: what
-        was not started yet would begin at the later time.
+        Wait for this before you move the clock past a timer whose start involves other threads, such as a store's: a
+        timer that has not been started yet would start at the later time.
         """
         while len(self._sleepers) < count:
             self._fell_asleep.clear()
             await self._fell_asleep.wait()
 
     async def advance(self, seconds: float) -> None:
-        """Let so many seconds pass; see `advance_to`. Raises ValueError for less than none."""
+        """Let so many seconds pass; see `advance_to`. Raises ValueError if they are negative."""
         if not seconds >= 0:
             raise ValueError("A clock does not run backwards.")
         await self.advance_to(later(self._now, seconds))
 
     async def advance_to(self, moment: datetime) -> None:
-        """Move the clock to this moment, stopping wherever somebody is due.
+        """Move the clock to this moment, and stop at each moment at which a sleeping task is due.
 
-        Sleepers wake in the order in which they are due, those due together in the order in which they fell asleep.
-        At each stop the clock shows that very moment and the tasks that were woken run on, so one that falls asleep
-        again and is due before `moment` wakes again, too. What tasks hand to other threads is not waited for.
+        Tasks wake in the order in which they are due, and those that are due together in the order in which they fell
+        asleep. At each stop the clock shows that very moment and the woken tasks run on, so a task that falls asleep
+        again and is due before `moment` wakes again, too. Work in other threads is not waited for.
 
         Raises ValueError for a moment that is past.
         """
         moment = _in_utc(moment)
         if moment < self._now:
             raise ValueError("A clock does not run backwards.")
-        await _let_tasks_run()  # who was about to sleep does so by the time before
+        await _let_tasks_run()  # a task that was about to sleep does so by the time before
         while self._sleepers and (due := self.sleepers[0]) <= moment:
             self._now = max(self._now, due)
             self._wake()
@@ -103,7 +101,7 @@ class ManualClock:
         self._now = max(self._now, moment)
 
     def _wake(self) -> None:
-        """Wake all who are due now."""
+        """Wake every task that is due now."""
         due = sorted((sleeper for sleeper in self._sleepers if sleeper.due <= self._now), key=lambda each: each.due)
         self._sleepers = [sleeper for sleeper in self._sleepers if sleeper.due > self._now]
         for sleeper in due:

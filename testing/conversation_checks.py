@@ -1,5 +1,6 @@
-"""What must hold of a conversation however it was disturbed: the promises to which both kinds of disturbance hold it,
-processes that are killed and simulations. Each is told in a sentence where it is broken.
+"""Invariants of a conversation that hold however it was disturbed, by processes that are killed or by simulations.
+
+Each function yields a sentence for each place where its invariant does not hold.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ..states.states import Closed, Failed, Idle, State, pending
 
 def runs_beyond_contract(entries: Sequence[LogEntry], times_begun: Callable[[int], int]) -> Iterator[str]:
     """A tool that must run at most once is begun once, and once more each time that a person says so. `times_begun`
-    tells of an effect how often the world outside saw it begin."""
+    returns how often an effect was begun, as seen from outside."""
     verdicts = (entry.event for entry in entries if isinstance(entry.event, DoubtResolved))
     again = Counter(event.call_id for event in verdicts if event.verdict == "again")
     calls = {one.effect_id: one.call for entry in entries for one in entry.effects if isinstance(one, ExecuteTool)}
@@ -26,6 +27,6 @@ def runs_beyond_contract(entries: Sequence[LogEntry], times_begun: Callable[[int
 
 
 def open_work(state: State) -> Iterator[str]:
-    """A conversation that has come to its end rests, and waits for nothing."""
+    """A conversation in which nothing is left to be done rests, and waits for nothing."""
     if pending(state) or not isinstance(state, Idle | Failed | Closed):
         yield f"it rests in {state.type} and waits for {sorted(pending(state))}"

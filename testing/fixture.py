@@ -1,8 +1,8 @@
-"""Keeps a conversation in a file, so that what went wrong once is tried again with every change.
+"""Saves a conversation in a file, so that what failed once is tested with every change.
 
-The file is one JSON object, laid out over lines so that a change of it can be read: the version of the format, a note
-for people, and the events, each with what became of it. Nothing else is kept, since everything follows from the
-events. A test replays the file: the laws must hold, and each event must come to what it came to before.
+The file is one JSON object, formatted over several lines so that a difference can be read: the version of the format, a
+note for people, and the events, each with its outcome. Nothing else is saved, since everything follows from the events.
+A test replays the file: the laws must hold, and each event must have the same outcome as before.
 
     @pytest.mark.parametrize("path", sorted(Path("tests/fixtures").glob("*.json")), ids=str)
     def test_what_went_wrong_once(path): replay_trace(path)
@@ -30,13 +30,13 @@ AnyPath = str | PathLike[str]
 
 
 class TraceDiverged(AssertionError):
-    """An event of a saved trace comes to something else now than it did when the trace was saved."""
+    """An event of a saved trace has another outcome now than when the trace was saved."""
 
 
 class Recorded(Value):
-    """An event, and what became of it: the type of the state it led to, `ignored`, or `refused: ` and the code.
+    """An event and its outcome: the type of the state it led to, `ignored`, or `refused: ` and the code.
 
-    Nothing is said of an event that may come to anything that the laws allow.
+    The outcome is empty for an event that may have any outcome that the laws allow.
     """
 
     event: AnyEvent
@@ -44,7 +44,7 @@ class Recorded(Value):
 
 
 class Fixture(Value):
-    """What a file holds."""
+    """The content of a file."""
 
     format: Literal[1]
     note: str = ""
@@ -52,10 +52,10 @@ class Fixture(Value):
 
 
 def save_trace(trace: History | Iterable[Known], path: AnyPath, note: str = "") -> None:
-    """Write a trace into a file, in place of what it held; folders that are missing are made.
+    """Write a trace to a file, and replace what it held. Missing folders are made.
 
-    An event may stand in place of an observation: then it is not recorded what became of it. Raises OSError if the
-    file cannot be written, and ValueError for a trace without events.
+    An event may stand in the place of an observation: its outcome is not recorded then. Raises OSError if the file
+    cannot be written, and ValueError for a trace without events.
     """
     observed = trace.observations if isinstance(trace, History) else trace
     events = [{"event": event_of(each), "became": became(each)} for each in observed]
@@ -66,21 +66,21 @@ def save_trace(trace: History | Iterable[Known], path: AnyPath, note: str = "") 
 
 
 def load_trace(path: AnyPath) -> tuple[Event, ...]:
-    """The events of a trace that was saved, oldest first. Raises `InvalidInput` if the file cannot be read."""
+    """Return the events of a saved trace, oldest first. Raises `InvalidInput` if the file cannot be read."""
     return tuple(recorded.event for recorded in _read(path).events)
 
 
 def trace_of(events: Iterable[Event]) -> Trace:
-    """What becomes of these events, one after the other. `Pure.`"""
+    """Return the observations of these events, one after the other. `Pure.`"""
     history = History()
     return tuple(history.take(event) for event in events)
 
 
 def replay_trace(path: AnyPath, *laws: Law) -> Trace:
-    """Let the events of a saved trace happen again, and hold each step to the laws given, or to all.
+    """Put the events of a saved trace to the machine again, and check the laws given, or all, at each step.
 
-    Raises `LawBroken`, `TraceDiverged` if an event comes to something else than is recorded, and `InvalidInput` if
-    the file cannot be read.
+    Raises `LawBroken`, `TraceDiverged` if an event has another outcome than is recorded, and `InvalidInput` if the file
+    cannot be read.
     """
     history = History()
     for recorded in _read(path).events:
@@ -93,9 +93,9 @@ def replay_trace(path: AnyPath, *laws: Law) -> Trace:
 
 
 def rerecord_trace(path: AnyPath) -> Trace:
-    """Record anew what the events of a saved trace come to: when a fault is mended, or the rules changed on purpose.
+    """Record the outcomes of a saved trace again, after a fault was mended or the rules were changed on purpose.
 
-    What changed is to be read in the difference of the file. Raises `InvalidInput` if the file cannot be read.
+    Read the difference of the file to see what has changed. Raises `InvalidInput` if the file cannot be read.
     """
     fixture = _read(path)
     trace = trace_of(recorded.event for recorded in fixture.events)
@@ -104,24 +104,25 @@ def rerecord_trace(path: AnyPath) -> Trace:
 
 
 def file_name(law: Law, events: Iterable[Event]) -> str:
-    """The name of the file for a trace that breaks a law: the law's, and a digest of the events. `Pure.`"""
+    """Return the name of the file for a trace that breaks a law: the law's name, and a digest of the events. `Pure.`"""
     digest = sha256("\n".join(event.to_json() for event in events).encode()).hexdigest()
     return f"{law.__name__}-{digest[:8]}.json"
 
 
 class Failures:
-    """The traces that a test saves when it fails: of each failure the newest.
+    """Saves the traces of a failing test: of each failure the newest.
 
-    Hypothesis runs a failing test many times, each time with something smaller, and the smallest once more at the end.
-    So a trace replaces the one that this object saved before for the same failure: one that was raised at the same
-    place of the program, which is how Hypothesis tells failures apart. What lay in the folder before stays as it is.
+    Hypothesis runs a failing test many times, each time with a smaller example, and runs the smallest once more at the
+    end. So a trace replaces the one that this object saved before for the same failure, that is, for one that was
+    raised at the same line of the program, which is how Hypothesis tells failures apart. Files that were in the folder
+    before are not changed.
     """
 
     def __init__(self) -> None:
         self._saved: dict[tuple[str, int | None], Path] = {}
 
     def save(self, trace: Sequence[Known], law: Law, broken: Exception, folder: AnyPath) -> Path:
-        """Save a trace whose last event breaks a law, and say where; what that event came to is not recorded.
+        """Save a trace whose last event breaks a law. The outcome of that event is not recorded. Returns the path.
 
         Raises OSError if it cannot be saved.
         """
@@ -154,7 +155,7 @@ def _read(path: AnyPath) -> Fixture:
 
 
 def _fault(error: ValidationError) -> str:
-    """The first fault of a file, and where it is."""
+    """The first error in a file, and where it is."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     place = ".".join(map(str, first["loc"]))
     return shortened(f"{place}: {first['msg']}".removeprefix(": ").rstrip("."), MAX_QUOTED)

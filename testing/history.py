@@ -1,7 +1,7 @@
-"""What an onlooker knows of a conversation who sees only what comes in and what goes out.
+"""What can be known of a conversation from its events and effects alone.
 
-A `History` is told every event and what became of it, and keeps its own books: which effects are in flight, what was
-said, what the turn has used up. It asks no state for any of this, so the laws can hold the states to it.
+A `History` is given every event and its outcome, and keeps ledgers: which effects are in flight, what was said, what
+the turn has used up. It takes none of this from a state, so the laws can compare the states with it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["NOTHING", "History", "Observation", "Trace", "histories", "observe"]
 
 
 class History:
-    """A conversation as its onlooker knows it. `add` each observation in turn, then look."""
+    """A conversation, seen from outside. `add` each observation in turn."""
 
     def __init__(self) -> None:
         self.observations: list[Observation] = []
@@ -46,17 +46,17 @@ class History:
 
     @property
     def newest(self) -> Observation:
-        """What happened last."""
+        """The newest observation."""
         return self.observations[-1]
 
     @property
     def state(self) -> State:
-        """Where the conversation rests."""
+        """The state of the conversation."""
         return self.newest.after if self.observations else NOTHING
 
     @property
     def in_flight(self) -> Mapping[int, Effect]:
-        """Awaited effects that were started and have not ended, by id."""
+        """The awaited effects that were started and have not ended, by id."""
         return self.effects.in_flight
 
     @property
@@ -71,17 +71,17 @@ class History:
 
     @property
     def current(self) -> tuple[Message, ...]:
-        """What was said and is not condensed: of this a model request is built."""
+        """What was said and is not condensed; model requests are built from it."""
         return tuple(self._said.current)
 
     def take(self, event: Event) -> Observation:
-        """Let the next event happen, and add what became of it."""
+        """Put the next event to the machine, and add the observation."""
         observation = observe(self.state, event, self.context)
         self.add(observation)
         return observation
 
     def add(self, observation: Observation) -> None:
-        """Take note of what happened next."""
+        """Add the next observation."""
         self.observations.append(observation)
         self.context = observation.context
         step = observation.step
@@ -104,7 +104,7 @@ class History:
 
 
 def histories(trace: Iterable[Observation]) -> Iterator[History]:
-    """The history of a trace after each of its events: one object, which knows more each time."""
+    """The history of a trace after each of its events: one object, which grows."""
     history = History()
     for observation in trace:
         history.add(observation)

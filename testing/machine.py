@@ -1,13 +1,13 @@
-"""A conversation that Hypothesis drives: people and the world do what they like, in any order, and the laws must hold.
+"""A conversation that Hypothesis drives, in which anything may happen in any order, and every law must hold.
 
-People and other agents speak, answer, cancel and change their minds at bad moments. The world answers what is in
-flight, and also answers twice, too late, or what nobody asked; the process dies and comes back. After each event every
-law is checked. Run it as a test:
+People and other agents speak, answer, cancel and change their minds at bad moments. Models, tools and timers answer
+what is in flight, and also answer twice, too late, or what nobody asked. The process dies and comes back. After each
+event every law is checked. Run it as a test:
 
     TestConversation = ConversationMachine.TestCase
 
-Subclass it to try your own rules (`policies`), your own tools (`calls`), your own promises (`laws`), or a conversation
-that lives elsewhere (`observe`).
+Subclass it to try your own rules (`policies`), your own tools (`calls`), your own invariants (`laws`), or a
+conversation that is run elsewhere (`observe`).
 
 A failure is shown as a program. It is also saved, for `replay_trace`, in the folder that `fixtures` or the environment
 variable `TURNWISE_FIXTURES` names.
@@ -55,19 +55,19 @@ from .report import tell
 from .strategies import NOON, changed, events_of, numbered
 
 LONG_ENOUGH = 40
-"""Events before the host takes a hand in it: after a close nothing much can happen."""
+"""Events before the host changes the rules or closes the conversation, after which not much can happen."""
 
 
 def _rules() -> SearchStrategy[Policy]:
-    """Rules of every kind. The plain ones stand first, so that a failure that needs no others shrinks to them."""
+    """Policies of every kind. The default comes first, so that a failure that needs no other one shrinks to it."""
     return st.sampled_from([st.just(Policy()), *[strategies.policies()] * 9]).flatmap(lambda chosen: chosen)
 
 
 class ConversationMachine(RuleBasedStateMachine):
-    """One conversation, and everybody who can do something to it."""
+    """One conversation, and everything that can happen to it."""
 
     policies: SearchStrategy[Policy] = _rules()
-    """The rules that the conversation opens with or changes to."""
+    """The policies that the conversation opens with or changes to."""
 
     calls: SearchStrategy[tuple[ToolCall, ...]] = strategies.tool_calls()
     """The calls that a response of the model may hold. Their ids are made unique."""
@@ -76,7 +76,7 @@ class ConversationMachine(RuleBasedStateMachine):
     """What is checked after each event."""
 
     fixtures: AnyPath | None = None
-    """The folder in which a failure is saved; None leaves that to the environment variable `TURNWISE_FIXTURES`."""
+    """The folder in which a failure is saved. With None the environment variable `TURNWISE_FIXTURES` names it."""
 
     _failures: ClassVar[dict[type[ConversationMachine], Failures]] = defaultdict(Failures)
 
@@ -89,15 +89,16 @@ class ConversationMachine(RuleBasedStateMachine):
 
     @property
     def state(self) -> State:
-        """Where the conversation rests."""
+        """The state of the conversation."""
         return self.history.state
 
     def observe(self, event: Event) -> Observation:
-        """Let this event happen, and say what became of it. Override it to try a conversation that lives elsewhere."""
+        """Put this event to the machine, and return the observation. Override it for a conversation that is run
+        elsewhere."""
         return observe(self.state, event, self.history.context)
 
     def happen(self, event: Event) -> None:
-        """Let this event happen, a second after the last, and check the laws."""
+        """Put this event to the machine, a second after the last, and check the laws."""
         self.now += timedelta(seconds=1)
         changes: dict[str, object] = {"at": self.now}
         if isinstance(event, Request):
@@ -108,7 +109,7 @@ class ConversationMachine(RuleBasedStateMachine):
         self.take(event)
 
     def take(self, event: Event) -> None:
-        """Let exactly this event happen, and check the laws. Raises `LawBroken`, and whatever `observe` raises."""
+        """Put exactly this event to the machine, and check the laws. Raises `LawBroken`, and what `observe` raises."""
         before = tuple(self.history.observations)
         with self._told(is_taken_or_refused, (*before, event)):
             self.history.add(self.observe(event))
@@ -121,7 +122,7 @@ class ConversationMachine(RuleBasedStateMachine):
 
     @contextmanager
     def _told(self, law: Law, trace: Sequence[Known]) -> Iterator[None]:
-        """Tell by which trace a law was broken, and save that trace if somebody wants it."""
+        """Add the trace to the exception by which a law fails, and save it if there is a folder for that."""
         try:
             yield
         except Exception as broken:
@@ -141,7 +142,7 @@ class ConversationMachine(RuleBasedStateMachine):
             broken.add_note(f"It could not be saved in {folder}: {error.strerror}.")
 
     def choose_answer(self, data: DataObject) -> Answer:
-        """An answer to something that is waited for."""
+        """Choose an answer that is awaited."""
         answer: Answer = data.draw(strategies.answers_for(self.state))
         if isinstance(answer, LlmResponse):
             calls = numbered(data.draw(self.calls), prefix=f"call-{answer.effect_id}")
@@ -149,7 +150,7 @@ class ConversationMachine(RuleBasedStateMachine):
         return answer
 
     def is_long(self) -> bool:
-        """Whether enough has happened for the host to take a hand in it."""
+        """Whether enough has happened for the host to act."""
         return len(self.history.observations) >= LONG_ENOUGH
 
     @initialize(data=st.data(), role=st.sampled_from(get_args(Role)))
@@ -159,8 +160,8 @@ class ConversationMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.state.awaited())
     @rule(data=st.data(), times=st.integers(1, 6))
-    def the_world_answers(self, data: DataObject, times: int) -> None:
-        """The model, a tool or a timer that is waited for; then what is waited for next, several times."""
+    def awaited_effects_are_answered(self, data: DataObject, times: int) -> None:
+        """A model, a tool or a timer answers; then whatever is awaited next, several times."""
         for _ in range(times):
             if self.state.awaited():
                 self.happen(self.choose_answer(data))
@@ -168,37 +169,37 @@ class ConversationMachine(RuleBasedStateMachine):
     @precondition(lambda self: isinstance(self.state, Idle | Failed))
     @rule(request=st.one_of(events_of(UserMessage), events_of(RetryRequested)))
     def a_person_wants_something(self, request: Request) -> None:
-        """Something new, or what failed once more."""
+        """A new message, or another attempt at what failed."""
         self.happen(request)
 
     @precondition(lambda self: isinstance(self.state, AwaitingPerson | InDoubt))
     @rule(data=st.data())
     def a_person_answers(self, data: DataObject) -> None:
-        """All that was asked; or allows what waits for it, or does not; or says what became of a call."""
+        """A person answers every question, decides about a call, or says whether a call has run."""
         assert isinstance(self.state, AwaitingPerson | InDoubt)
         self.happen(data.draw(strategies.responses_for(self.state)))
 
     @precondition(lambda self: isinstance(self.state, Busy))
     @rule(data=st.data())
     def a_person_cancels(self, data: DataObject) -> None:
-        """This turn, or by a late click the one before."""
+        """A person cancels this turn, or by a late click the one before."""
         self.happen(data.draw(strategies.cancels_for(self.state)))
 
     @precondition(lambda self: isinstance(self.state, Busy))
     @rule(message=events_of(UserMessage))
     def a_person_speaks_meanwhile(self, message: UserMessage) -> None:
-        """It is refused, waits or steers."""
+        """The message is refused, waits or steers."""
         self.happen(message)
 
     @rule(message=events_of(AgentMessage))
     def another_agent_writes(self, message: AgentMessage) -> None:
-        """To this agent or for its user; it waits, wakes or is read in passing."""
+        """A message for this agent or its user; it waits, begins a turn or is silent."""
         self.happen(message)
 
     @precondition(lambda self: isinstance(self.state, Busy))
     @rule()
     def the_process_dies(self) -> None:
-        """Another one takes the conversation up, and reports every tool that was running."""
+        """Another process takes the conversation over, and reports every tool that was running."""
         tools = [effect for effect in self.history.in_flight.values() if isinstance(effect, ExecuteTool)]
         self.happen(Resumed(at=self.now, open=tuple(self.history.in_flight)))
         for effect in tools:
@@ -206,19 +207,19 @@ class ConversationMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: isinstance(self.state, Idle | Failed))
     @rule()
-    def somebody_wants_it_condensed(self) -> None:
-        """The history, although the window is not full."""
+    def the_history_is_to_be_condensed(self) -> None:
+        """Somebody asks for it although the window is not full."""
         self.happen(CompactionRequested(event_id="condense", at=self.now))
 
     @precondition(lambda self: bool(getattr(self.state, "inbox", None)))
     @rule(data=st.data())
-    def a_person_takes_a_message_back(self, data: DataObject) -> None:
-        """One that waits."""
+    def a_person_withdraws_a_message(self, data: DataObject) -> None:
+        """A message that waits."""
         self.happen(data.draw(strategies.withdrawals_for(self.state)))
 
     @rule(data=st.data())
     def something_untimely_happens(self, data: DataObject) -> None:
-        """An answer comes again or too late, or has the wrong type; or somebody wants or reports what does not fit."""
+        """An answer comes again, too late or with the wrong type, or a request or report does not fit the state."""
         requests = strategies.requests().filter(lambda request: not isinstance(request, CloseRequested))
         late = strategies.late_answers_for(self.state)
         again = st.sampled_from(self.answers) if self.answers else late
@@ -228,16 +229,16 @@ class ConversationMachine(RuleBasedStateMachine):
     @precondition(lambda self: isinstance(self.state, Idle | Failed) and self.is_long())
     @rule(data=st.data())
     def the_host_changes_the_rules(self, data: DataObject) -> None:
-        """From here on others hold."""
+        """From here on another policy holds."""
         self.happen(PolicyChanged(event_id="policy", at=self.now, policy=data.draw(self.policies)))
 
     @precondition(lambda self: self.is_long())
     @rule()
     def the_host_closes(self) -> None:
-        """For good."""
+        """The conversation is closed for good."""
         self.happen(CloseRequested(event_id="close", at=self.now))
 
     def teardown(self) -> None:
-        """The log, told again, must lead to the same end: law 2, for the whole."""
+        """Law 2 for the whole log: replayed, it leads to the same end."""
         if is_deterministic in self.laws and not self.has_failed:
             self._hold(is_replayed_by_its_log)

@@ -1,4 +1,4 @@
-"""One thing that happened to a conversation: an event that met a state, and what became of it."""
+"""One thing that happened to a conversation: an event, the state that it met, and the outcome."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from ..states.states import Idle, State
 from ..states.step import Step
 
 NOTHING = Idle()
-"""Where a conversation rests that has not begun: at step 0, which no conversation reaches again."""
+"""The state of a conversation that has not begun: step 0, to which no conversation returns."""
 
 
 @dataclass(frozen=True, repr=False)
 class Observation:
-    """One event that met a state, and what became of it. Its repr is short: a failing test shows a trace."""
+    """An event, the state and context that it met, and the outcome. The repr is short, since a failing test shows a
+    whole trace."""
 
     before: State
     event: Event
@@ -33,12 +34,12 @@ class Observation:
 
     @property
     def after(self) -> State:
-        """The state in which the conversation rests now."""
+        """The state after the event."""
         return self.before if isinstance(self.outcome, Refused) else self.outcome.state
 
     @property
     def effects(self) -> tuple[Effect, ...]:
-        """What was wanted."""
+        """The effects that the step asks for."""
         return () if isinstance(self.outcome, Refused) else self.outcome.effects
 
     def __repr__(self) -> str:
@@ -51,11 +52,11 @@ class Observation:
 
 
 Trace = tuple[Observation, ...]
-"""A conversation from its first event on, with all that was refused or ignored."""
+"""A conversation from its first event on, with everything that was refused or ignored."""
 
 
 def observe(before: State, event: Event, context: Context) -> Observation:
-    """Let the event happen: by `transition`, or where there is `NOTHING` yet by `begin`. `Pure.`"""
+    """Put the event to the machine: to `transition`, or to `begin` where there is `NOTHING` yet. `Pure.`"""
     try:
         if before == NOTHING and isinstance(event, Opened):
             return Observation(before, event, context, begin(event))

@@ -1,9 +1,9 @@
-"""Writes a conversation down as a short Python program, so that a failure can be read, pasted into a test and run.
+"""Writes a conversation as a short Python program, so that a failure can be read, pasted into a test and run.
 
-A property test ends with the smallest conversation that it could find. Printed as values that is a page of fields;
-as a program it is one line an event, and running it shows the failure again. Fields at their default are left out and
-moments count from the first event, in seconds. Nothing else is ever shortened: the text that is cut may be the one on
-which the failure hangs, and a trace that was shrunk is small.
+A property test ends with the smallest conversation that it could find. Printed as values that is a page of fields; as a
+program it is one line for each event, and running it shows the failure again. Fields at their default are left out, and
+moments are given in seconds after the first event. Nothing else is shortened: a text that is cut might be the one that
+causes the failure, and a trace that was shrunk is small anyway.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from .law import Law
 
 Known = Observation | Event
-"""What is known of something that happened: all of it, or that it happened and nothing more."""
+"""What is known of an event: everything that was observed, or the event alone."""
 
 NEAR = timedelta(days=365)
-"""Moments farther than this from the first event are written out: as seconds they say nothing, and lose precision."""
+"""Moments farther than this from the first event are written out: in seconds they would be unreadable and inexact."""
 
 AT = """
 def at(seconds: float) -> datetime:
@@ -37,11 +37,11 @@ def at(seconds: float) -> datetime:
 
 
 def as_program(trace: History | Iterable[Known], law: Law | None = None) -> str:
-    """A test function in which these events happen again, one to a line, with what became of each as a comment.
+    """Return a test function in which these events happen again, one on each line, with its outcome as a comment.
 
-    An event of which nothing more is known may stand in place of an observation. The test ends by holding the last
-    step to `law`, or without one the whole trace to all laws. It imports the law from the module that defines it; one
-    that no module has (it was defined in a function, say) must be brought along. `Pure.`
+    An event may stand in the place of an observation. The test ends by checking `law` at the last step, or without one
+    all laws along the whole trace. It imports the law from the module that defines it; a law that is defined in a
+    function cannot be imported and must be added by hand. `Pure.`
     """
     observed = list(trace.observations if isinstance(trace, History) else trace)
     source = _Source(event_of(observed[0]).at if observed else datetime.min.replace(tzinfo=UTC))
@@ -52,8 +52,8 @@ def as_program(trace: History | Iterable[Known], law: Law | None = None) -> str:
 
 
 def became(each: Known) -> str:
-    """What became of an event, in a word or two: the type of the state it led to, or how it was turned away; nothing
-    where nothing is known. `Pure.`"""
+    """Return the outcome of an event in a word or two: the type of the state it led to, `ignored`, or the refusal. The
+    text is empty if the outcome is not known. `Pure.`"""
     if isinstance(each, Event):
         return ""
     if isinstance(each.outcome, Refused):
@@ -62,12 +62,12 @@ def became(each: Known) -> str:
 
 
 def event_of(each: Known) -> Event:
-    """What happened. `Pure.`"""
+    """Return the event. `Pure.`"""
     return each.event if isinstance(each, Observation) else each
 
 
 def claim(law: Law) -> str:
-    """What a law says, in one line: the first paragraph of its docstring. `Pure.`"""
+    """Return what a law says, on one line: the first paragraph of its docstring. `Pure.`"""
     return " ".join((inspect.getdoc(law) or "").partition("\n\n")[0].split())
 
 
@@ -102,30 +102,30 @@ def _can_be_imported(law: Law) -> bool:
 
 
 def _home_of(law: Law) -> str:
-    """The module to import a law from: our own stand together in one."""
+    """The module to import a law from: turnwise's own laws are exported by one."""
     package = __package__ + ".laws"
     return package if law.__module__.startswith(package) else law.__module__
 
 
 class _Source:
-    """Values as Python expressions, and the imports that these need."""
+    """Writes values as Python expressions, and collects the imports that these need."""
 
     def __init__(self, start: datetime) -> None:
         self._start = start
         self._imports: dict[str, set[str]] = defaultdict(set)
 
     def needs(self, module: str, *names: str) -> None:
-        """Remember that these names are imported."""
+        """Import these names."""
         self._imports[module].update(names)
 
     def head(self) -> list[str]:
-        """The lines in front of the test: all imports, and the clock of the test."""
+        """The lines before the test: the imports, and the function that makes moments."""
         ours = [f"from {module} import {', '.join(sorted(names))}" for module, names in sorted(self._imports.items())]
         clock = AT.format(start=_written_out(self._start))
         return ["from datetime import UTC, datetime, timedelta", "", *ours, "", clock, ""]
 
     def of(self, value: Any) -> str:
-        """This value as an expression."""
+        """The value as an expression."""
         match value:
             case Value():
                 return self._value(value)
@@ -171,6 +171,6 @@ def _written_out(moment: datetime) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A text in double quotes, unless it holds some."""
+    """A text in double quotes, unless it contains some."""
     # With an apostrophe in front, Python itself chooses double quotes.
     return repr(text) if '"' in text else f'"{repr(chr(39) + text)[2:]}'

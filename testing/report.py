@@ -1,7 +1,7 @@
-"""Tells a failure so that it can be understood: as the conversation that led to it, written as a short program.
+"""Reports a failure as the conversation that led to it, written as a short program.
 
-Hypothesis runs a test that fails many times over, each time with something smaller, and the smallest once more at the
-end. That one is made shorter still, event by event. A failure outside of Hypothesis is told as it happened.
+Hypothesis runs a failing test many times, each time with a smaller example, and runs the smallest once more at the end.
+That one is made shorter still, event by event. A failure outside of Hypothesis is reported as it happened.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from .law import Law
 
 MAX_SHOWN = 20_000
-"""The longest program, in characters, that a failure shows. Ours: some two hundred events, far more than a shrunk
-trace has, and still no flood for whoever reads the log of a build."""
+"""The longest program, in characters, that a failure shows: about two hundred events, far more than a shrunk trace has,
+and still readable in the log of a build."""
 
 
 def tell(broken: Exception, trace: Iterable[Known], law: Law, *, repeatable: bool = True) -> tuple[Known, ...]:
-    """Note on the exception by which trace the law was broken, as a program; returns that trace.
+    """Add the trace that breaks the law to the exception, as a program. Returns the trace that was added.
 
-    Where Hypothesis shows its smallest example the trace is made shorter, if it is `repeatable`: if its events come to
-    the same when they happen again.
+    Where Hypothesis shows its smallest example the trace is made shorter if it is `repeatable`, that is, if its events
+    have the same outcome when they happen again.
     """
     told = happened = tuple(trace)
     if repeatable and _is_smallest():

@@ -1,4 +1,4 @@
-"""Models that say what a test tells them to: doubles of the `Llm` port.
+"""Models that answer what a test tells them to: doubles of the `Llm` port.
 
 llm = ScriptedLlm([call("find_table", party=2), reply("Table 4 is free.")])
 async with Engine.open("sqlite://", model=llm, tools=[find_table]) as engine: ...
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def reply(text: str, *, thinking: str = "", finish_reason: str = "stop", usage: Usage | None = None) -> ModelAnswer:
-    """The model answers with a text."""
+    """An answer with a text."""
     from ..effects.model.port import ModelAnswer
 
     return ModelAnswer(content=text, thinking=thinking, finish_reason=finish_reason, usage=usage or Usage())
 
 
 def call(tool_name: str, /, **arguments: Any) -> ModelAnswer:
-    """The model calls one tool."""
+    """An answer that calls one tool."""
     from ..effects.model.port import ModelAnswer, ModelCall
 
     made = ModelCall(id="call_0", name=tool_name, arguments=json.dumps(arguments, ensure_ascii=False))
@@ -35,7 +35,7 @@ def call(tool_name: str, /, **arguments: Any) -> ModelAnswer:
 
 
 def calls(*answers: ModelAnswer, text: str = "") -> ModelAnswer:
-    """The model makes all these calls in one response, beside a text if there is one."""
+    """An answer with the calls of all these answers, and a text if one is given."""
     from ..effects.model.port import ModelAnswer
 
     made = tuple(made for answer in answers for made in answer.tool_calls)
@@ -43,23 +43,23 @@ def calls(*answers: ModelAnswer, text: str = "") -> ModelAnswer:
 
 
 def verdict(passed: bool, reason: str = "", missing: Iterable[str] = ()) -> ModelAnswer:
-    """The model answers the check of a claim that the work is complete: the claim holds, or why it does not, and what
-    is missing."""
+    """The answer to a request that checks whether the work is complete: whether it is, why it is not, and what is
+    missing."""
     return reply(json.dumps({"passed": passed, "reason": reason, "missing": list(missing)}, ensure_ascii=False))
 
 
 def failure(kind: FailureKind, sentence: str = "The model failed.", *, retry_after: float | None = None) -> LlmFailure:
-    """The request fails; `retry_after` is in seconds."""
+    """A failure of the request; `retry_after` is in seconds."""
     from ..effects.model.port import LlmFailure
 
     return LlmFailure(kind, sentence, retry_after)
 
 
 class FunctionLlm:
-    """A model that is a function of the request: of `request.messages`, `request.tools` and the rest.
+    """A model that is a function of the request, which has `.messages`, `.tools` and so on.
 
-    The function returns an answer, a failure, or a text; it may be a coroutine function, so a test can hold an answer
-    back. `requests` are those seen so far.
+    The function returns an answer, a failure, or a text. It may be a coroutine function, so that a test can hold an
+    answer back. `requests` are the requests so far.
     """
 
     def __init__(self, function: Callable[[ModelRequest], Any], *, name: str = "function") -> None:
@@ -68,7 +68,7 @@ class FunctionLlm:
         self._function = function
 
     async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
-        """Answer the request; a text is shown as one token before it is returned."""
+        """Answer the request. A text is shown as one token before it is returned."""
         from ..effects.model.port import LlmFailure, Token
 
         self.requests.append(request)
@@ -88,9 +88,9 @@ class FunctionLlm:
 class ScriptedLlm(FunctionLlm):
     """A model that gives these answers (or failures, or texts), one to a request, in this order.
 
-    Every request takes one: those of the conversation itself, the check of a claim (answer it with `verdict`), and
-    summaries. A request for which no answer is left fails; call `assert_finished` at the end of a test to be told of
-    that, and of answers that nobody asked for.
+    Every request takes one: those of the conversation itself, the check whether the work is complete (answer it with
+    `verdict`), and summaries. A request for which no answer is left fails. Call `assert_finished` at the end of a test:
+    it raises if that happened, or if answers are left.
     """
 
     def __init__(self, answers: Iterable[ModelAnswer | LlmFailure | str | Awaitable[Any]], *, name: str = "scripted"):
@@ -99,9 +99,9 @@ class ScriptedLlm(FunctionLlm):
         self._unexpected: list[str] = []
 
     def assert_finished(self) -> None:
-        """Raises AssertionError unless every answer was asked for, and nothing else was."""
+        """Raise AssertionError if a request found no answer, or if an answer was not used."""
         assert not self._unexpected, " ".join(self._unexpected)
-        assert not self._answers, f"{len(self._answers)} answers of the script were never asked for"
+        assert not self._answers, f"{len(self._answers)} answers of the script were never used"
 
     def _next(self, request: ModelRequest) -> Any:
         if not self._answers:

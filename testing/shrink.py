@@ -1,9 +1,9 @@
 """Makes a conversation that fails shorter, until nothing more can be left out of it.
 
-Hypothesis shrinks the choices that a conversation was made up from, and takes away one thing at a time. So what goes
-away only in pairs stays: a message and its cancel, say. Here whole events are left out, several at once, and what is
-said gives way to what is usually said. After each change the rest must still fail. A conversation that was not made
-up, but happened, becomes a short one in the same way.
+Hypothesis shrinks the choices from which a conversation was generated, one at a time. So what can be removed only in
+pairs stays, such as a message and its cancel. Here whole events are left out, several at once, and fields are set to
+their defaults. After each change the rest must still fail. A conversation that was recorded, and not generated, is made
+shorter in the same way.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from .law import Law
 
 MAX_EVENTS = 50_000
-"""How many events may happen in search of a shorter trace: some seconds."""
+"""How many events are tried in search of a shorter trace: this takes some seconds."""
 
 ID_FIELDS = ("event_id", "message_id", "call_id")
 """The fields of events that hold the id of a request or of a call."""
 
 WORDS = ("a", "b")
-"""What people, models and tools say when it does not matter what they say."""
+"""Texts for where it does not matter what is said."""
 
 
 def shrink_trace(trace: Iterable[Known], law: Law) -> tuple[Known, ...]:
-    """The shortest and plainest trace found that breaks the law as this one does.
+    """Return the shortest and plainest trace found that breaks the law with the same type of exception.
 
-    The events happen again from the first on. Answers follow the effects that they answer, whose ids may change; where
-    it does not matter, requests and calls get short ids, and events come a second apart. A trace whose last event
-    cannot happen at all (it raises) stays one. One that breaks nothing when it happens again is returned as it is.
-    `Pure.`
+    The events are put to the machine again from the first on. Answers follow the effects that they answer, whose ids
+    may change. Where it does not matter, requests and calls get short ids, and events come a second apart. The last
+    event of the trace may raise instead of having an outcome. A trace that breaks nothing when it is repeated is
+    returned unchanged. `Pure.`
     """
     search = _Search(law)
     smallest = tuple(trace)
@@ -64,11 +64,11 @@ class _Search:
         self._events = 0
 
     def somehow(self, trace: tuple[Known, ...]) -> tuple[Known, ...] | None:
-        """This trace as it happens now, if it still fails; if need be, answers end something else than they did."""
+        """The trace as it happens now, if it still fails; if need be, with answers to other effects than before."""
         return self.again(trace) or self.again(trace, redirect=True)
 
     def again(self, trace: tuple[Known, ...], *, redirect: bool = False) -> tuple[Known, ...] | None:
-        """This trace as it happens now, if it still fails, and fails as the first did that was tried."""
+        """The trace as it happens now, if it still fails with the same type of exception as the first one tried."""
         self._events += len(trace)
         if self._events > MAX_EVENTS:
             return None
@@ -85,7 +85,7 @@ class _Search:
 
 
 def _happen(trace: Iterable[Known], happened: list[Known], redirect: bool) -> History:
-    """Let the events of a trace happen again; `happened` gets each, also one that raises."""
+    """Put the events of a trace to the machine again. Each is added to `happened`, also one that raises."""
     history = History()
     moved: dict[int, int] = {}
     for each in trace:
@@ -104,7 +104,7 @@ def _happen(trace: Iterable[Known], happened: list[Known], redirect: bool) -> Hi
 
 
 def _redirected(answer: Answer, state: State) -> Answer:
-    """This answer, to something that waits for one of its type: what it answered before may never have begun."""
+    """The answer, directed to an effect that awaits one of its type: the one it answered may not have been started."""
     fitting = [effect_id for effect_id, kinds in state.awaited().items() if type(answer) in kinds]
     if not fitting or answer.effect_id in fitting:
         return answer
@@ -112,7 +112,7 @@ def _redirected(answer: Answer, state: State) -> Answer:
 
 
 def _ids(effects: Iterable[Effect]) -> dict[tuple[type[Effect], str], int]:
-    """The ids of a step's effects, by what tells these apart: the type, and the call that an effect is for."""
+    """The ids of a step's effects, by the type of the effect and the call that it is for."""
     return {
         (type(effect), getattr(getattr(effect, "call", None), "call_id", "")): effect.effect_id
         for effect in effects
@@ -124,7 +124,7 @@ def _ids(effects: Iterable[Effect]) -> dict[tuple[type[Effect], str], int]:
 
 
 def _smaller(trace: tuple[Known, ...]) -> Iterator[tuple[Known, ...]]:
-    """This trace without some events in a row, the most first; then with one event that says less."""
+    """The trace without several successive events, the longest omission first; then with one event made plainer."""
     size = len(trace) - 1
     while size:
         for start in range(1, len(trace) - size + 1):
@@ -140,7 +140,7 @@ def _saying(each: Known, event: Event) -> Known:
 
 
 def _plainer(value: Any) -> Iterator[Any]:
-    """Values of the same kind that say one thing less: a field as usual, or a tuple without one of its items."""
+    """Values that are plainer by one thing: a field at its default, or a tuple without one of its items."""
     if isinstance(value, Value):
         yield from _plainer_value(value)
     elif isinstance(value, tuple):
@@ -156,11 +156,12 @@ def _plainer_value(value: Value) -> Iterator[Value]:
             try:
                 yield type(value).model_validate({**fields, name: plainer})
             except ValidationError:
-                continue  # it would say nothing that can be said
+                continue  # the plainer value is not valid
 
 
 def _usual(name: str, field: FieldInfo, said: Any) -> tuple[Any, ...]:
-    """What is usually said in a field, if it is not that already. Names and ids are not said: they say who is meant."""
+    """The plain values of a field that come before its value. Names and ids are left as they are: they refer to
+    something."""
     default = field.get_default(call_default_factory=True)
     if default is not PydanticUndefined:
         return () if said == default else (default,)
@@ -173,7 +174,7 @@ def _usual(name: str, field: FieldInfo, said: Any) -> tuple[Any, ...]:
 
 
 def _tidy(trace: tuple[Known, ...]) -> tuple[Known, ...]:
-    """This trace with ids that are counted, and a second between two events."""
+    """The trace with numbered ids, and a second between two events."""
     events = [event_of(each) for each in trace]
     names: dict[str, str] = {}
     calls = count(1)
@@ -189,7 +190,7 @@ def _tidy(trace: tuple[Known, ...]) -> tuple[Known, ...]:
 
 
 def _renamed(value: Any, names: Mapping[str, str], field: str = "") -> Any:
-    """This value with other ids: those in fields that are known to hold one."""
+    """The value with the ids replaced in the fields that hold one."""
     if isinstance(value, Value):
         fields = {name: _renamed(getattr(value, name), names, name) for name in type(value).model_fields}
         return value.model_copy(update=fields)

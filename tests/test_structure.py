@@ -29,7 +29,6 @@ NO_ROOMS = {"corpus", "fixtures", "support"}
 KNOWN_CYCLES: set[frozenset[str]] = {
     frozenset({"engine.loop", "engine.ports"}),
     frozenset({"engine.blocking", "engine.conversation", "engine.engine"}),
-    frozenset({"testing.simulation.simulated_user", "testing.simulation.user_actions"}),
 }
 KNOWN_ROOMS_WITHOUT_A_SENTENCE = {
     "engine/tracing",
@@ -46,7 +45,6 @@ KNOWN_TEXTS_WITH_NUMBERS = {
     "persistence/errors.py",
     "persistence/maintenance/replay.py",
     "persistence/sqlite/lock.py",
-    "testing/laws/turns.py",
     "testing/store_contract.py",
 }
 KNOWN_LONG_MODULES = {

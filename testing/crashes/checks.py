@@ -1,8 +1,8 @@
-"""What must hold of a database after its processes were killed: one function for each promise.
+"""What must hold of a database after its processes were killed: one function for each invariant.
 
-Each is told in a sentence where it is broken. That the database agrees with itself is the doctor's part: each log whole
-and unchanged, the same once it is replayed, and within the laws of every log. The rest is about the journal, which says
-what the world outside saw: the database may not contradict it.
+Each yields a sentence for each breach. The doctor checks that the database is consistent in itself: that each log is
+complete and unchanged, replays, and keeps the rules of every log. The functions here compare the database with the
+journal, which holds what was seen from outside.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from .journal import Seen
 
 @dataclass(frozen=True)
 class Found:
-    """One conversation as it is stored, beside what the world saw. `left` are the effects that are still to be
-    delivered to somebody."""
+    """One conversation as it is stored, and what was seen from outside. `left` are the deliveries that are still to be
+    made."""
 
     id: str
     entries: Sequence[LogEntry]
@@ -37,7 +37,7 @@ Check: TypeAlias = Callable[[Found], Iterator[str]]
 
 
 def what_was_taken_is_there(found: Found) -> Iterator[str]:
-    """Each request of which somebody was told that it was taken."""
+    """Each request that was acknowledged is stored."""
     stored = {entry.event.event_id for entry in found.entries if isinstance(entry.event, Request)}
     for conversation_id, event_id in sorted(found.seen.taken):
         if conversation_id == found.id and event_id not in stored:
@@ -45,11 +45,11 @@ def what_was_taken_is_there(found: Found) -> Iterator[str]:
 
 
 def what_was_answered_was_begun(found: Found) -> Iterator[str]:
-    """No answer comes from nowhere."""
+    """Each effect that was answered has been begun."""
     answers = [entry.event for entry in found.entries if isinstance(entry.event, Answer)]
     for answer in answers:
-        told_by_us = isinstance(answer, EffectFailed | ToolAborted)
-        if not told_by_us and not found.seen.begun[found.id, answer.effect_id]:
+        by_dispatcher = isinstance(answer, EffectFailed | ToolAborted)
+        if not by_dispatcher and not found.seen.begun[found.id, answer.effect_id]:
             yield f"the effect {answer.effect_id} was answered, and never begun"
 
 
@@ -59,16 +59,16 @@ def nothing_runs_twice_that_must_not(found: Found) -> Iterator[str]:
 
 
 def what_was_said_arrives_in_order(found: Found) -> Iterator[str]:
-    """Each delivery has arrived or is still to be delivered, and the first arrivals of each channel are in order."""
+    """Each delivery has arrived or is still to be made, and the first arrivals through each channel are in order."""
     wanted = [one.effect_id for entry in found.entries for one in entry.effects if isinstance(one, DeliverToUser)]
     for (conversation_id, channel), arrived in found.seen.arrived.items():
         if conversation_id == found.id:
             first = list(dict.fromkeys(arrived))
             if first != [effect_id for effect_id in wanted if effect_id in first]:
-                yield f"deliveries arrived at {channel} in the order {first}"
+                yield f"deliveries arrived through {channel} in the order {first}"
             for effect_id in wanted:
                 if effect_id not in first and effect_id not in found.left:
-                    yield f"the delivery {effect_id} never arrived at {channel}, and nobody brings it any more"
+                    yield f"the delivery {effect_id} never arrived through {channel}, and is no longer to be made"
 
 
 def it_is_at_rest(found: Found) -> Iterator[str]:
@@ -87,13 +87,13 @@ ALWAYS: tuple[Check, ...] = (
 """What must hold at any moment."""
 
 AT_REST: tuple[Check, ...] = (*ALWAYS, it_is_at_rest)
-"""What must hold once everything has come to its end."""
+"""What must hold once nothing is left to be done."""
 
 
 def check_after_crashes(database: Path, journal: Path, *, at_rest: bool = True) -> list[str]:
-    """Where the database breaks a promise, in a sentence each; none if all is well. With `at_rest` nothing may be open.
+    """Return a sentence for each invariant that does not hold. With `at_rest` nothing may be left to be done.
 
-    The database must not be open in an engine; nothing is changed.
+    The database must not be open in an engine. Nothing is changed.
     """
     return asyncio.run(_check(database, Seen.read(journal), AT_REST if at_rest else ALWAYS))
 

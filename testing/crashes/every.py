@@ -18,7 +18,7 @@ DATABASE, JOURNAL = "conversations.db", "journal.jsonl"
 
 
 class CrashFound(AssertionError):
-    """A crash at a boundary broke a promise; the message says which, and where."""
+    """An invariant does not hold after a crash. The message says which, and at which boundary."""
 
 
 @dataclass(frozen=True)
@@ -33,25 +33,25 @@ class CrashReport:
 
 
 def crash_at_every_boundary(scenario: Scenario, *, every: int = 1, deaths: int = 1, seed: int = 0) -> CrashReport:
-    """Kill the scenario at each boundary that it comes to, let it run again to its end, and check what is stored.
+    """Kill the scenario at each boundary that it reaches, run it again to its end, and check what is stored.
 
     `scenario` is a coroutine function of the path of a database. It opens an engine there, drives conversations until
-    they rest, and closes the engine. It is run again after a crash, on the same database: so it finds its conversation
-    with `engine.list()` before it makes one, sends each message under a `message_id`, answers what is asked, and
-    resolves what is in doubt. Everything in it must follow from the database, nothing may wait for ever.
+    they rest, and closes the engine. It is run again after a crash, over the same database: so it must look for its
+    conversation with `engine.list()` before it creates one, send each message under a `message_id`, answer what is
+    asked, and resolve what is in doubt. Everything in it must follow from the database, and nothing may wait for ever.
 
-    With `every` greater than 1 only each so-manieth boundary is tried, which ones `seed` decides. With `deaths` greater
-    than 1 the process that goes on dies, too, at boundaries that `seed` decides.
+    With `every=n` only every n-th boundary is tried; `seed` decides which. With `deaths` greater than 1 the process
+    that continues is killed, too, at boundaries that `seed` decides.
 
-    Raises `CrashFound` if a promise is broken, and `ScenarioFailed` if a run that is not killed fails.
+    Raises `CrashFound` if an invariant does not hold, and `ScenarioFailed` if a run that is not killed fails.
     """
-    dice = Random(seed)
+    chance = Random(seed)
     with TemporaryDirectory(prefix="turnwise-crashes-") as folder:
         whole = _run(scenario, Path(folder, "whole"), ())
         tried: Counter[str] = Counter()
         kills = 0
-        for boundary in _chosen(whole, every, dice):
-            further = [dice.randint(1, len(whole)) for _ in range(deaths - 1)]
+        for boundary in _chosen(whole, every, chance):
+            further = [chance.randint(1, len(whole)) for _ in range(deaths - 1)]
             kills += 1 + len(further)
             tried[boundary.name] += 1
             try:
@@ -61,14 +61,14 @@ def crash_at_every_boundary(scenario: Scenario, *, every: int = 1, deaths: int =
         return CrashReport(kills, tried)
 
 
-def _chosen(whole: list[str], every: int, dice: Random) -> Iterator[Boundary]:
-    for number in range(1 + dice.randrange(every), len(whole) + 1, every):
+def _chosen(whole: list[str], every: int, chance: Random) -> Iterator[Boundary]:
+    for number in range(1 + chance.randrange(every), len(whole) + 1, every):
         yield Boundary(number, whole[number - 1])
 
 
 def _run(scenario: Scenario, folder: Path, deaths: tuple[int, ...]) -> list[str]:
-    """Run the scenario in a folder of its own: each time to a death, and at last to its end. Returns the boundaries
-    that it passed."""
+    """Run the scenario in a folder of its own: until it is killed at each of these boundaries, and then to its end.
+    Returns the names of the boundaries that were reached."""
     folder.mkdir()
     database, journal = folder / DATABASE, folder / JOURNAL
     for dies_at in deaths:

@@ -16,24 +16,24 @@ from .boundaries import observed
 from .journal import Journal
 
 Scenario: TypeAlias = Callable[[Path], Awaitable[None]]
-"""What is run on the database at this path; see `crash_at_every_boundary`."""
+"""What is run over the database at this path; see `crash_at_every_boundary`."""
 
 SECONDS = 60.0
-"""How long a process may take. Ours: far longer than a scenario that does not hang."""
+"""How long a process may take: far longer than a scenario that does not hang."""
 
 POLL = 0.002
-"""Seconds between two looks at whether a process has ended. Ours."""
+"""Seconds between two checks whether a process has ended."""
 
 
 class ScenarioFailed(AssertionError):
-    """A scenario raised an error, or did not come to its end."""
+    """A scenario raised an error, or did not end in time."""
 
 
 class Process:
-    """A copy of this process that runs a scenario. It starts at once; wait for it or kill it.
+    """A copy of this process that runs a scenario. It starts at once; you must `wait` for it.
 
-    It is made by `fork`, so the scenario may be any function, and it takes milliseconds to begin: everything is
-    imported. Raises NotImplementedError where the operating system has no `fork`.
+    It is made by `fork`, so the scenario may be any function, and it starts within milliseconds, since everything is
+    imported already. Raises NotImplementedError where the operating system has no `fork`.
     """
 
     def __init__(self, scenario: Scenario, database: Path, journal: Path, dies_at: int | None = None) -> None:
@@ -41,17 +41,17 @@ class Process:
             raise NotImplementedError("Processes are copied with fork, which this operating system does not have.")
         self._failure = journal.with_suffix(".failure")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # threads of others do not matter to the copy
+            warnings.simplefilter("ignore", DeprecationWarning)  # other threads do not matter to the copy
             self._pid = os.fork()
         if self._pid == 0:
             _live(scenario, database, journal, dies_at, self._failure)
 
     def kill(self) -> None:
-        """Kill it (SIGKILL), wherever it is."""
+        """Kill the process (SIGKILL)."""
         os.kill(self._pid, signal.SIGKILL)
 
     def wait(self, seconds: float = SECONDS) -> bool:
-        """Wait for its end. Returns True if it ended by itself, False if it was killed.
+        """Wait for the process to end. Returns True if it ended by itself, False if it was killed.
 
         Raises `ScenarioFailed` if the scenario raised an error, or took too long.
         """
@@ -75,7 +75,7 @@ class Process:
 
 
 def _live(scenario: Scenario, database: Path, journal: Path, dies_at: int | None, failure: Path) -> NoReturn:
-    """The life of the copy. Nothing of the original is cleaned up at its end."""
+    """Run the scenario in the copy. At its end nothing that belongs to the original process is cleaned up."""
     try:
         with observed(Journal(journal), dies_at):
             asyncio.run(_run(scenario, database))

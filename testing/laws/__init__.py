@@ -1,8 +1,8 @@
-"""The promises that every conversation keeps, each as a function that finds where one is broken.
+"""The laws: invariants that every conversation keeps, each as a function that raises where it does not hold.
 
-A law looks at a `History`, that is, at the newest event and all that an onlooker knows by then, and raises
-`LawBroken` with a sentence. `check_laws` holds a whole trace to all of them. Law 15 is about the table: its own tests
-hold it to that.
+A law looks at a `History`, that is, at the newest event and everything that is known from outside by then, and raises
+`LawBroken` with a sentence. `check_laws` checks all of them along a trace. Law 15 is about the table of the machine,
+and is checked by the tests of the table.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ LAWS: tuple[Law, ...] = (
 
 
 def check_laws(trace: Iterable[Observation], *laws: Law) -> None:
-    """Hold each step of a trace to the laws given, or to all. The trace begins with the first event.
+    """Check the laws given, or all, at each step of a trace. The trace begins with the first event of a conversation.
 
-    Raises `LawBroken` at the first step that breaks one, with a note that tells the trace as a program.
+    Raises `LawBroken` at the first step at which a law does not hold, with a note that holds the trace as a program.
     """
     history = History()
     for history in histories(trace):
@@ -100,9 +100,9 @@ def check_laws(trace: Iterable[Observation], *laws: Law) -> None:
 
 
 def check_newest(history: History, *laws: Law) -> None:
-    """Hold the newest step to the laws given, or to all.
+    """Check the laws given, or all, at the newest step.
 
-    Raises `LawBroken`, with a note that tells the trace as a program. What a law of your own raises gets that note too.
+    Raises `LawBroken`, with a note that holds the trace as a program. What a law of your own raises gets that note too.
     """
     for law in laws or LAWS:
         try:

@@ -29,8 +29,8 @@ from ..law import require
 
 
 def pairs_calls_with_results(history: History) -> None:
-    """Law 4: in every model request and at rest, each call has one result, in call order, directly behind its
-    message: in all that was said, and in what is left of it when it is condensed."""
+    """Law 4: in every model request and at rest, each call has one result, in call order, directly after its message:
+    in the whole transcript, and in what is left of it when it is condensed."""
     newest = history.newest
     asks = any(isinstance(effect, RequestLlm) for effect in newest.effects)
     if asks or isinstance(newest.after, Idle | Failed | Closed):
@@ -57,8 +57,8 @@ def unpaired(transcript: Iterable[Message]) -> str | None:
 
 
 def runs_no_more_than_allowed(history: History) -> None:
-    """Law 6: one model request at a time, no more tools than the policy says, an exclusive call alone, and nothing
-    that a person must allow and did not."""
+    """Law 6: one model request at a time, no more tools than the policy allows, an exclusive call alone, and no call
+    that a person must allow and has not allowed."""
     flying = history.in_flight.values()
     requests = [effect for effect in flying if isinstance(effect, RequestLlm)]
     tools = [effect.call for effect in flying if isinstance(effect, ExecuteTool | ReconcileTool)]
@@ -67,23 +67,29 @@ def runs_no_more_than_allowed(history: History) -> None:
     require(not (requests and tools), "a model request is in flight beside tools", history)
     require(not (children and (requests or tools)), "sub-agents work beside a model request or tools", history)
     require(len(tools) <= history.context.policy.parallel, "more tools run than the policy allows", history)
-    require(len(tools) <= 1 or not any(call.exclusive for call in tools), "an exclusive call has company", history)
+    require(
+        len(tools) <= 1 or not any(call.exclusive for call in tools), "an exclusive call runs beside another", history
+    )
     unasked = [call.call_id for call in tools if call.approval and call.call_id not in history.allowed]
     require(unasked == [], "a call runs that nobody allowed", history)
 
 
 def waits_for_something(history: History) -> None:
-    """Law 7: what a state waits for is what is in flight, also after a crash; only a person is waited for without a
-    timer, and no longer than the policy says."""
+    """Law 7: a state waits for exactly the effects in flight, also after a crash. Only a wait for a person may have no
+    timer, and it lasts no longer than the policy says."""
     state, effects = history.state, history.effects
     require(effects.faults == [], "; ".join(effects.faults), history)
     flying = {effect_id: type(effect) for effect_id, effect in effects.in_flight.items()}
-    require(state.in_flight() == flying, "it waits for something else than is in flight", history)
-    require(all(effect_id < state.book.next_effect for effect_id in effects.started), "an id is free again", history)
+    require(state.in_flight() == flying, "the state does not wait for the effects in flight", history)
+    require(
+        all(effect_id < state.book.next_effect for effect_id in effects.started),
+        "an effect id may be given out twice",
+        history,
+    )
     if isinstance(state, AwaitingPerson | AwaitingSubAgents | Cancelling):
         _require_deadline(history, state)
     if isinstance(state, Busy) and not isinstance(state, AwaitingPerson | InDoubt):
-        require(bool(effects.in_flight), "it is busy and waits for nothing", history)
+        require(bool(effects.in_flight), "the state is busy and waits for nothing", history)
 
 
 def _require_deadline(history: History, state: AwaitingPerson | AwaitingSubAgents | Cancelling) -> None:
@@ -97,7 +103,7 @@ def _require_deadline(history: History, state: AwaitingPerson | AwaitingSubAgent
 
 
 def seconds_to_wait(state: State, policy: Policy) -> float | None:
-    """How long this state waits at the most for those that it waits for. `Pure.`"""
+    """The longest time that this state waits, in seconds; None if there is no limit. `Pure.`"""
     if isinstance(state, Cancelling):
         return policy.cancel_deadline
     if isinstance(state, AwaitingSubAgents):
@@ -109,8 +115,8 @@ def seconds_to_wait(state: State, policy: Policy) -> float | None:
 
 
 def loses_no_sub_agent(history: History) -> None:
-    """Law 14: those that work and those that have ended are all that were started, and what each came to becomes part
-    of the result of the call that started it, once, in the order of the tasks."""
+    """Law 14: every sub-agent that was started works or has ended, and its outcome becomes part of the result of the
+    call that started it, once, in the order of the tasks."""
     sub_agents, working = history.sub_agents, history.in_flight
     for effect_id, child in sub_agents.children.items():
         result = sub_agents.results.get(child.call_id)
@@ -120,15 +126,17 @@ def loses_no_sub_agent(history: History) -> None:
         require(told == (result is not None and child.outcome is not None), "an outcome is lost or doubled", history)
     for call_id in sub_agents.results:
         require(
-            _tells_of_all(history, call_id), f"the result of {call_id} does not tell of all its sub-agents", history
+            _tells_of_all(history, call_id),
+            f"the result of {call_id} does not hold the outcome of each sub-agent",
+            history,
         )
     if any(isinstance(effect, RequestLlm) for effect in history.newest.effects):
         open_calls = {child.call_id for child in sub_agents.children.values()} - sub_agents.results.keys()
-        require(not open_calls, "the model is asked, and sub-agents have not been told of", history)
+        require(not open_calls, "the model is asked before it has the results of sub-agents", history)
 
 
 def _tells_of_all(history: History, call_id: str) -> bool:
-    """Whether the result of a call tells of each of its sub-agents, in order: a heading, then what it came to."""
+    """Whether the result of a call holds, for each of its sub-agents in order, a heading and the outcome."""
     said = history.sub_agents.results[call_id].said
     parts = said.parts if isinstance(said, Joined) else ()
     outcomes = [part if isinstance(part, Heard) else None for part in parts[1::2]]
@@ -140,7 +148,7 @@ def _tells_of_all(history: History, call_id: str) -> bool:
 
 
 def hands_on_answers_exactly(history: History) -> None:
-    """Law 16: what a person answered, in any script, reaches the model as valid JSON that reads back equal."""
+    """Law 16: the answers of a person, in any script, reach the model as valid JSON that reads back equal."""
     newest = history.newest
     if not isinstance(newest.event, UserQuestionResponse) or newest.step is None:
         return

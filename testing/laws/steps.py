@@ -1,4 +1,4 @@
-"""Laws 1, 2, 3 and 5: a step is a function of what came in, and what does not count changes nothing."""
+"""Laws 1, 2, 3 and 5: a step is a function of its input, and what is refused or ignored changes nothing."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ from ..observation import Observation, observe
 
 
 def is_taken_or_refused(history: History) -> None:
-    """Law 1: every event gives a step, is ignored, or is refused with one sentence; nothing that came in is changed."""
+    """Law 1: every event gives a step, is ignored, or is refused with one sentence; no input is changed."""
     newest = history.newest
     given = (newest.before, newest.event, newest.context)
     copies = tuple(value.model_copy(deep=True) for value in given)
     observe(*given)
-    require(copies == given, "what came in was changed", history)
+    require(copies == given, "an input was changed", history)
     if isinstance(newest.outcome, Refused):
-        require(isinstance(newest.event, Request), "only a request may be refused", history)
-        require(bool(newest.outcome.sentence), "a refusal says why in a sentence", history)
+        require(isinstance(newest.event, Request), "an event was refused that is not a request", history)
+        require(bool(newest.outcome.sentence), "a refusal has no sentence", history)
 
 
 def is_deterministic(history: History) -> None:
-    """Law 2: the same again gives the same, and all of it survives being written as JSON and read back."""
+    """Law 2: the same input gives the same outcome, and everything survives being written as JSON and read back."""
     newest = history.newest
     again = observe(newest.before, newest.event, newest.context)
-    require(_comparable(again) == _comparable(newest), "the same again gave something else", history)
+    require(_comparable(again) == _comparable(newest), "the same input gave another outcome", history)
     for family, value in _written(newest):
         read = family.validate_json(value.to_json())
-        require(read == value, f"a {value!r:.40} is not exact in JSON", history)
-        require(read.to_json() == value.to_json(), f"a {value!r:.40} is written in another way once read", history)
+        require(read == value, f"a {value!r:.40} is not read from JSON as it was written", history)
+        require(read.to_json() == value.to_json(), f"a {value!r:.40} is written differently after it was read", history)
 
 
 def is_replayed_by_its_log(history: History) -> None:
-    """Law 2, for the whole: the events that were taken, alone, lead to the same state and the same transcript."""
+    """Law 2, for a whole log: the events that were taken lead to the same state and the same transcript."""
     replayed = History()
     for entry in history.log:
         replayed.take(entry.event)
     require(replayed.state == history.state, "the log leads to another state", history)
-    require(replayed.transcript == history.transcript, "the log tells of other words", history)
+    require(replayed.transcript == history.transcript, "the log leads to another transcript", history)
 
 
 def _comparable(observation: Observation) -> object:
@@ -72,32 +72,34 @@ def _adapter(family: Any) -> TypeAdapter[Any]:
 
 
 def changes_nothing_unless_taken(history: History) -> None:
-    """Law 3: what is refused or ignored leaves the state equal and emits nothing; each step goes on from the last."""
+    """Law 3: what is refused or ignored leaves the state equal and emits nothing; no step is skipped."""
     newest = history.newest
     if len(history.observations) > 1:
-        require(newest.before == history.observations[-2].after, "it does not go on from the step before", history)
+        require(
+            newest.before == history.observations[-2].after, "the step does not start from the state before", history
+        )
     if newest.step is None:
-        require(newest.after == newest.before, "nothing happened, and yet the state changed", history)
-        require(newest.effects == (), "nothing happened, and yet something is wanted", history)
+        require(newest.after == newest.before, "a refused or ignored event changed the state", history)
+        require(newest.effects == (), "a refused or ignored event has effects", history)
         honest = isinstance(newest.outcome, Refused) or not (newest.outcome.ended or newest.outcome.withdrawn)
-        require(honest, "nothing happened, and yet a turn ended or a message is gone", history)
+        require(honest, "an ignored event ended a turn or withdrew a message", history)
     else:
-        require(newest.after.book.seq == newest.before.book.seq + 1, "a step is counted once", history)
+        require(newest.after.book.seq == newest.before.book.seq + 1, "a step is not counted once", history)
 
 
 def takes_answers_by_their_effect(history: History) -> None:
-    """Law 5: an answer is taken if its effect is in flight, once, and otherwise changes nothing; none is refused, and
-    neither is a report."""
+    """Law 5: an answer is taken once, if its effect is in flight, and otherwise changes nothing. Answers and reports
+    are never refused."""
     newest = history.newest
     if isinstance(newest.event, Answer | Report):
-        require(not isinstance(newest.outcome, Refused), "an answer was refused", history)
+        require(not isinstance(newest.outcome, Refused), "an answer or a report was refused", history)
     if not isinstance(newest.event, Answer):
         return
     if newest.step is not None:
         answered = history.effects.answered
         require(answered is not None, "an answer was taken whose effect is not in flight", history)
         answers = () if answered is None else answered.answers
-        require(type(newest.event) in answers, "an answer was taken that is none to its effect", history)
+        require(type(newest.event) in answers, "an answer was taken whose type does not fit its effect", history)
     else:
         awaited = newest.before.awaited().get(newest.event.effect_id, ())
-        require(type(newest.event) not in awaited, "an answer that is waited for was ignored", history)
+        require(type(newest.event) not in awaited, "an awaited answer was ignored", history)

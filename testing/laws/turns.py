@@ -1,4 +1,4 @@
-"""Laws 11, 12 and 13: how a turn ends, what of it reaches the user, what it may use up, and what was said meanwhile."""
+"""Laws 11, 12 and 13: how a turn ends, what it delivers, what it may use up, and the messages that arrive meanwhile."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from ..ledgers.spending import Spent
 
 
 def ends_each_turn_once(history: History) -> None:
-    """Every turn ends once: the step that leaves it, and no other, says so, and what all of the turn cost; and whoever
-    started a sub-agent is told in that step, and in no other (case P25)."""
+    """Every turn ends once: the step that leaves it, and no other, says so, and what the turn has cost. The parent of a
+    sub-agent is told in that step, and in no other."""
     newest = history.newest
     if newest.step is None:
         return
     ended, before, after = newest.step.ended, newest.before, newest.after
     ends = _is_in_turn(before) + after.book.turn - before.book.turn - _is_in_turn(after)
-    require(ends == (ended is not None), "a turn ended without a word, or a word without an end", history)
+    require(ends == (ended is not None), "a turn ended without a record, or has a record without having ended", history)
     told = sum(isinstance(effect, NotifyParent) for effect in newest.effects)
     is_child = newest.context.role == "sub_agent"
-    require(told == (ended is not None and is_child), "the parent is not told once of each end", history)
+    require(told == (ended is not None and is_child), "the parent is not notified once of each end", history)
     if ended is not None:
         _require_true_ending(history, ended)
 
@@ -54,7 +54,11 @@ def _require_true_ending(history: History, ended: TurnEnded) -> None:
     rests_failed = isinstance(newest.after, Failed)
     failed = ended.status == "failed"
     require(ended.turn == newest.before.book.turn, "another turn ended", history)
-    require(failed if rests_failed else not failed or replies, "a failure rests in Failed", history)
+    require(
+        failed if rests_failed else not failed or replies,
+        "the state and the record of the turn disagree about a failure",
+        history,
+    )
     cost = history.spending.costs.get(ended.turn, Usage())
     require(ended.usage == cost, "the cost is not what the requests cost", history)
 
@@ -63,15 +67,15 @@ def _require_true_ending(history: History, ended: TurnEnded) -> None:
 
 
 def delivers_what_was_chosen(history: History) -> None:
-    """Law 11: what was said for now is delivered as it is said, and at the end of the turn what the policy chooses of
-    the rest: each once, in the order of the calls. What ended says so."""
+    """Law 11: a speech for now is delivered when it is made, and what the policy chooses of the other speeches is
+    delivered at the end of the turn: each once, in the order of the calls. The record of the turn agrees."""
     newest = history.newest
     if newest.step is None:
         return
     here = [effect for effect in newest.effects if isinstance(effect, DeliverToUser)]
     turn = history.speech.turns[newest.before.book.turn]
     counted = [effect.ordinal for effect in turn.delivered] == list(range(1, len(turn.delivered) + 1))
-    require(counted and all(one in turn.delivered for one in here), "deliveries are not counted by turn", history)
+    require(counted and all(one in turn.delivered for one in here), "deliveries are not numbered by turn", history)
     before = [(one.said, one.relayed) for one in turn.delivered[: len(turn.delivered) - len(here)]]
     wanted: list[Wanted] = [(spoken.said, False) for spoken in history.speech.said_now if spoken.now]
     ending = _ending(history)
@@ -83,18 +87,18 @@ def delivers_what_was_chosen(history: History) -> None:
 
 
 def checks_what_is_delivered(history: History) -> None:
-    """Law 11: a claim is checked against what the user receives. When the turn ends with its claim they have received
-    just that; an agent without a user is checked by its result besides (case S11)."""
+    """Law 11: a claim that the work is complete is checked against what the user has received when the turn ends with
+    this claim. Of an agent without a user its result is checked, too."""
     check, ending = history.effects.answered, _ending(history)
     if not isinstance(check, VerifyWork) or ending is None:
         return
     delivered = tuple(effect.said for effect in history.speech.turns[ending.turn].delivered)
     result = (ending.final_content,) if history.context.role != "foreground" else ()
-    require(check.deliverable == (*delivered, *result), "something else was checked than is handed over", history)
+    require(check.deliverable == (*delivered, *result), "the check did not see what was delivered", history)
 
 
 def _ending(history: History) -> TurnEnded | None:
-    """What the turn comes to, if it is with this step that it has come to its end."""
+    """How the turn ends, if it ends with this step."""
     newest = history.newest
     if isinstance(newest.before, Summarizing):
         return None
@@ -104,14 +108,14 @@ def _ending(history: History) -> TurnEnded | None:
 
 
 Wanted = tuple[Said, bool]
-"""A text to deliver, and whether it is another agent's message."""
+"""A text to deliver, and whether another agent wrote it."""
 
 
 def _chosen_at_the_end(
     turn: TurnSpeech, ending: TurnEnded, context: Context, earlier: Sequence[Wanted]
 ) -> list[Wanted]:
-    """What the end of a turn delivers (cases S2, S3, S8, D7): speech, the text if it is for a user and there is one
-    (case D12), and what was to be passed on, unless the turn has delivered words of its agent."""
+    """What the end of a turn delivers: its speeches, its text if the policy shows it and there is a user, and the
+    messages to relay, unless the turn has delivered words of its own agent."""
     text, policy = ending.final_content, context.policy
     failed = ending.status == "failed"
     if ending.status == "cancelled" or (text is None and failed):
@@ -127,21 +131,21 @@ def _chosen_at_the_end(
 
 
 def _require_told(history: History, turn: TurnSpeech, ended: TurnEnded) -> None:
-    """What ended says of its deliveries is what they were."""
+    """The record of a turn names the deliveries that were made."""
     delivered = tuple(Delivered(effect_id=one.effect_id, said=one.said, relayed=one.relayed) for one in turn.delivered)
-    require(ended.deliveries == delivered, "what ended tells of other deliveries", history)
+    require(ended.deliveries == delivered, "the record of the turn names other deliveries", history)
     speeches = [spoken.said for spoken in turn.spoken]
     heard = tuple(one.said for one in delivered if one.said in speeches)
-    require(ended.user_response == heard, "what ended tells of other speech", history)
-    require(ended.silent == (not delivered), "a turn is silent if it delivered nothing", history)
+    require(ended.user_response == heard, "the record of the turn names other speeches", history)
+    require(ended.silent == (not delivered), "the record says wrongly whether the turn was silent", history)
 
 
 # --- 12: what a turn may use up
 
 
 def keeps_within_limits(history: History) -> None:
-    """Law 12: requests and calls never exceed their limit, and nothing new is started once the rest is spent. All
-    count anew with whatever a person does; what is sent again is the same request, what runs again the same call."""
+    """Law 12: requests and calls never exceed their limit, and nothing new is started once another limit is reached.
+    All count anew when a person acts. A request that is sent again and a call that runs again count once."""
     spending, effects = history.spending, history.effects
     spent, limits, newest = spending.spent, history.newest.context.policy.limits, history.newest
     requests = [effect for effect in newest.effects if isinstance(effect, RequestLlm)]
@@ -153,10 +157,14 @@ def keeps_within_limits(history: History) -> None:
         require(spent.requests <= limits.requests, "more requests than the limit", history)
         last = limits.last == "answer_now" and spent.requests == limits.requests
         bare = last or requests[0].plain
-        require((requests[0].tool_choice == "none") == bare, "the last request is not what the limit says", history)
+        require((requests[0].tool_choice == "none") == bare, "the last request does not follow the limit", history)
     begins = isinstance(effects.answered, SelectProfile)  # a turn may always ask once
     if ((requests and not begins) or (tools and not again)) and not spending.sends_again:
-        require(not _is_used_up(spent, limits, newest.event.at), "started although all is spent", history)
+        require(
+            not _is_used_up(spent, limits, newest.event.at),
+            "a request or call was started although a limit is reached",
+            history,
+        )
 
 
 def _is_used_up(spent: Spent, limits: Limits, at: datetime) -> bool:
@@ -171,21 +179,21 @@ def _is_used_up(spent: Spent, limits: Limits, at: datetime) -> bool:
 
 
 def loses_no_message(history: History) -> None:
-    """Law 13: what people and agents said entered the transcript, was withdrawn or still waits, and only one of these,
-    once, and in order."""
+    """Law 13: every message of people and agents has entered the transcript, was withdrawn or still waits: exactly one
+    of these, once, and in order."""
     messages = history.messages
     waiting = [message.seq for message in getattr(history.state, "inbox", ())]
     for seq, message in messages.taken.items():
         places = messages.entered[seq] + messages.withdrawn[message.event_id] + waiting.count(seq)
         require(places == 1, f"the message of step {seq} is in {places} places", history)
-    require(waiting == sorted(waiting), "what waits is out of order", history)
-    require(not waiting or messages.taken.keys() >= set(waiting), "something waits that nobody said", history)
+    require(waiting == sorted(waiting), "the messages that wait are out of order", history)
+    require(not waiting or messages.taken.keys() >= set(waiting), "a message waits that nobody sent", history)
     if messages.entering_now:
         _require_heard(history)
 
 
 def _require_heard(history: History) -> None:
-    """What enters the transcript can be read in it, once, under the id of its message."""
+    """A message that enters the transcript can be read in it, once, under its id."""
     messages = history.messages
     said = Counter(message.message_id for message in history.transcript if message.role == "user")
     for seq in messages.entering_now:

@@ -1,4 +1,4 @@
-"""Laws 8, 9 and 10: a turn can be stopped, a person finds a way out of everything, and nothing leads out of the end."""
+"""Laws 8, 9 and 10: a turn can be stopped, a person can leave every state, and nothing leaves a closed conversation."""
 
 from __future__ import annotations
 
@@ -40,12 +40,16 @@ from ..observation import observe
 
 
 def can_be_stopped(history: History) -> None:
-    """Law 8: a cancel ends what is under way in a few steps, whether it is acknowledged or only time passes; where
-    nothing runs it does nothing, and it never reaches another turn than it names."""
+    """Law 8: a cancel ends what is under way in a few steps, whether it is acknowledged or only time passes. Where
+    nothing runs it does nothing, and it never affects another turn than it names."""
     event, before = history.newest.event, history.newest.before
     if isinstance(event, UserCancel):
         acts = history.newest.step is not None
-        require(acts == _has_object(event, before), "a cancel acts where there is something", history)
+        require(
+            acts == _has_object(event, before),
+            "a cancel was not taken exactly where something is under way",
+            history,
+        )
     if isinstance(history.state, Busy):
         for patient in (True, False):
             after = _stop(history, UserCancel, patient=patient)
@@ -56,15 +60,15 @@ def can_be_stopped(history: History) -> None:
 
 
 def _has_object(cancel: UserCancel, state: State) -> bool:
-    """Whether what a person wants to stop is there to be stopped."""
+    """Whether what a person wants to stop is under way."""
     if isinstance(state, Idle | Failed | Closed | Cancelling) or cancel.turn not in (None, state.book.turn):
         return False
     return cancel.call_id is None or (isinstance(state, AwaitingPerson) and cancel.call_id == state.call.call_id)
 
 
 def _stop(history: History, kind: type[UserCancel | CloseRequested], *, patient: bool) -> State:
-    """Where it rests once what is under way has ended, because a person wants it to, while the world only acknowledges
-    (or is `patient` and lets the deadline pass)."""
+    """The state once what is under way has ended because a person stops it. Effects are acknowledged, or with `patient`
+    the deadline passes instead."""
     state, context, at = history.state, history.context, history.newest.event.at
     turn = history.spending.turn
     wishes = _wishes(state, kind)
@@ -82,8 +86,8 @@ def _stop(history: History, kind: type[UserCancel | CloseRequested], *, patient:
 
 
 def _wishes(state: State, kind: type[UserCancel | CloseRequested]) -> list[type[UserCancel | CloseRequested]]:
-    """What a person has to wish for: nothing, where it stops already; a cancelled question may let the turn go on, and
-    then it takes a second cancel."""
+    """The requests that a person has to make: none where it is stopping already; two cancels where a question is asked,
+    since the turn may go on when a question is cancelled."""
     if isinstance(state, Cancelling) and (kind is UserCancel or state.closing):
         return []
     return [kind] * 2 if kind is UserCancel and isinstance(state, AwaitingUserResponse) else [kind]
@@ -108,7 +112,7 @@ def _acknowledgements(state: Cancelling, at: datetime) -> Iterator[Answer]:
 
 
 def can_be_left(history: History) -> None:
-    """Law 9: from every state but Closed a person finds a way out: to go on, to stop, and to close for good."""
+    """Law 9: in every state but Closed a person can go on, stop, and close for good."""
     state = history.state
     if isinstance(state, Closed):
         return
@@ -116,7 +120,7 @@ def can_be_left(history: History) -> None:
         taken = [observe(state, move, history.context).step is not None for move in moves]
         require(all(taken), "what a person can do here is not taken", history)
     closed = _stop(history, CloseRequested, patient=True) if isinstance(state, Busy) else _close(history)
-    require(isinstance(closed, Closed), "closing does not close", history)
+    require(isinstance(closed, Closed), "the conversation cannot be closed", history)
 
 
 def _ways_on(state: State, at: datetime) -> Iterator[list[Request]]:
@@ -156,4 +160,4 @@ def _close(history: History) -> State:
 def stays_closed(history: History) -> None:
     """Law 10: nothing leads out of Closed."""
     if isinstance(history.newest.before, Closed):
-        require(history.newest.step is None, "something happened after the end", history)
+        require(history.newest.step is None, "an event was taken after the conversation was closed", history)

@@ -1,5 +1,5 @@
-"""What an onlooker writes down: one book for each thing that the laws hold a conversation to.
+"""Ledgers: what is known of effects, messages, speech, spending and sub-agents from events and effects alone.
 
-A book is told every step, in order. It looks at what came in and at what was wanted, and at no state: so whatever a
-state says of itself can be compared with the books.
+Each ledger is given every step, in order, and looks at no state, so that what a state says of itself can be compared
+with it. The comparison belongs in `laws/`.
 """

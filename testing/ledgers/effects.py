@@ -1,4 +1,4 @@
-"""Which effects are in flight: asked of the world, and not answered, stopped or lost."""
+"""Which effects are in flight: asked for, and not answered, stopped or lost."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ REPEATABLE = ("pure", "idempotent")
 
 
 class EffectLedger:
-    """The effects in flight, by id, and what is known of those that ever were."""
+    """The effects in flight by id, and what is known of all effects so far."""
 
     def __init__(self) -> None:
         self.in_flight: dict[int, AwaitedEffect] = {}
         self.stopping: set[int] = set()
-        """Those in flight that were told to stop, and have not said yet that they did."""
+        """The effects in flight that were told to stop and have not acknowledged it."""
         self.interrupted: dict[int, ExecuteTool] = {}
-        """Tools that a crash interrupted; whether they run again under their ids depends on their contract."""
+        """Tools that a crash interrupted; their contract decides whether they run again under their ids."""
         self.started: set[int] = set()
         """The ids of all effects so far."""
         self.began: dict[int, datetime] = {}
-        """When each of them was first started."""
+        """When each of them was started first."""
         self.answered: AwaitedEffect | None = None
         """The effect that the newest event answered."""
         self.faults: list[str] = []
-        """What was asked of the world and makes no sense."""
+        """What was asked for and makes no sense."""
         self._executed: set[str] = set()
-        """The calls that were started, and may not be started once more."""
+        """The calls that were started and must not be started again."""
         self._lost: set[int] = set()
-        """What a dead process took with it, until it is asked for again."""
+        """What was lost with a dead process, until it is asked for again."""
 
     def add(self, event: Event, step: Step) -> None:
-        """Take note of a step."""
+        """Add a step."""
         self.answered = None
         if isinstance(event, Answer):
             self._end(event)
@@ -68,7 +68,7 @@ class EffectLedger:
             self._forget_stopping()
 
     def _forget_stopping(self) -> None:
-        """These had their time to stop; nobody waits for them any longer."""
+        """Drop the effects that had their time to stop: nobody waits for them any longer."""
         for effect_id in self.stopping:
             del self.in_flight[effect_id]
         self.stopping.clear()
@@ -142,6 +142,6 @@ class EffectLedger:
 
 
 def _is_same(again: Effect, before: Effect) -> bool:
-    """Whether this is the same effect, but for the moment that a request tells."""
+    """Whether this is the same effect, apart from the moment that a model request tells."""
     told = {"at": getattr(before, "at", None)} if hasattr(before, "at") else {}
     return again.model_copy(update=told) == before

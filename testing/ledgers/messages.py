@@ -11,20 +11,20 @@ from ...states.values.messages import Heard
 
 
 class MessageLedger:
-    """All messages of people and of other agents that were taken."""
+    """The messages of people and other agents that were taken."""
 
     def __init__(self) -> None:
         self.taken: dict[int, UserMessage | AgentMessage] = {}
-        """By the step that brought them."""
+        """By the step that took them."""
         self.entered: Counter[int] = Counter()
         """How often each entered the transcript, by that step."""
         self.entering_now: list[int] = []
-        """Those that enter with the newest step."""
+        """The messages that enter the transcript with the newest step."""
         self.withdrawn: Counter[str] = Counter()
         """How often each was withdrawn, by its id."""
 
     def add(self, event: Event, step: Step) -> None:
-        """Take note of a step."""
+        """Add a step."""
         if isinstance(event, UserMessage | AgentMessage):
             self.taken[step.state.book.seq] = event
         self.withdrawn.update(step.withdrawn)

@@ -1,4 +1,4 @@
-"""What was said to the user by tool, what was handed over, and what was to be passed on: of each turn."""
+"""What each turn said to the user by tool, what it delivered, and what it was to relay."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .messages import MessageLedger
 
 @dataclass(frozen=True, order=True)
 class Spoken:
-    """A speech that was accepted: where its call was made, where its text stands, and whether it was said for now."""
+    """A speech that was accepted: where its call was made, where its text stands, and whether it is for now."""
 
     place: tuple[int, int, int]
     seq: int
@@ -32,7 +32,7 @@ class Spoken:
 
 @dataclass
 class TurnSpeech:
-    """Of one turn: its speeches in the order of their calls, its deliveries in theirs, and what it is to pass on."""
+    """The speeches of one turn in the order of their calls, its deliveries, and what it is to relay."""
 
     spoken: list[Spoken] = field(default_factory=list)
     delivered: list[DeliverToUser] = field(default_factory=list)
@@ -40,20 +40,20 @@ class TurnSpeech:
 
 
 class SpeechLedger:
-    """What each turn said, delivered and was to pass on, by its number."""
+    """What each turn said, delivered and was to relay, by its number."""
 
     def __init__(self) -> None:
         self.turns: defaultdict[int, TurnSpeech] = defaultdict(TurnSpeech)
         self.said_now: list[Spoken] = []
-        """The speeches that the newest step accepted, in the order of the result that brought them."""
+        """The speeches that the newest step accepted, in the order of its result."""
         self._places: dict[str, tuple[int, int]] = {}
         """Of each call of the newest round, the step of its response and its place in it."""
         self._turn = 0
         self._left_over: list[Heard] = []
-        """What a turn that failed was to pass on."""
+        """What a turn that failed was to relay."""
 
     def add(self, event: Event, step: Step, effects: EffectLedger, messages: MessageLedger) -> None:
-        """Take note of a step, after `effects` and `messages` did."""
+        """Add a step, after it was added to `effects` and `messages`."""
         seq = step.state.book.seq
         if isinstance(event, LlmResponse):
             self._places = {call.call_id: (seq, place) for place, call in enumerate(event.tool_calls)}
@@ -66,7 +66,7 @@ class SpeechLedger:
         self._pass_on(step, messages)
 
     def _accepted(self, event: Event, step: Step, effects: EffectLedger) -> Iterator[Spoken]:
-        """The speeches of a result that the machine took as it was."""
+        """The speeches of a result that the machine accepted unchanged."""
         result = event.result if isinstance(event, ToolComplete | ToolReconciled) else None
         call_id = getattr(getattr(effects.answered, "call", None), "call_id", "")
         whole = Heard(seq=step.state.book.seq)
@@ -78,7 +78,7 @@ class SpeechLedger:
                 yield Spoken((*self._places[call_id], index), whole.seq, index, speech.when == "now")
 
     def _pass_on(self, step: Step, messages: MessageLedger) -> None:
-        """MessageLedger for the user that begin a turn are its to pass on, and so are those of the turn that failed."""
+        """A turn is to relay the messages for the user that begin it, and those of a turn that failed before."""
         if step.ended is not None and step.ended.status == "failed":
             replied = any(isinstance(effect, DeliverToUser) for effect in step.effects)
             self._left_over = [] if replied else self.turns[step.ended.turn].relay
@@ -94,7 +94,7 @@ def _is_for_user(message: object) -> bool:
 
 
 def _speeches(result: ToolResult) -> Iterator[tuple[int, Speech]]:
-    """The speeches of a result, each with the place of its text."""
+    """The speeches of a result, each with the index of its text."""
     index = 1
     for act in result.acts:
         if isinstance(act, Speech):

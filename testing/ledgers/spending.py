@@ -1,4 +1,4 @@
-"""What a turn has used up: since a person last did something, for its limits, and in all, for its bill."""
+"""What a turn has used up: since a person last acted, which its limits count, and in all, which is its cost."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from ...states.values.messages import Heard, Usage
 from .effects import EffectLedger
 
 HUMAN = (UserQuestionResponse, ToolApproval, DoubtResolved, UserCancel)
-"""What a person does within a turn. A cancel counts where the turn goes on after it: where a question is declined."""
+"""What a person does within a turn. A cancel counts where the turn goes on: where it declines a question."""
 
 
 @dataclass
 class Spent:
-    """What a turn has used up since a person last did something."""
+    """What a turn has used up since a person last acted."""
 
     since: datetime
     requests: int = 0
@@ -38,8 +38,8 @@ class Spent:
 
 
 class SpendingLedger:
-    """What the turn has used up, and what each turn has cost. `sends_again` tells that a model request of the newest
-    step is one that was sent before."""
+    """What the turn has used up, and what each turn has cost. `sends_again` says that a model request of the newest
+    step was sent before."""
 
     def __init__(self) -> None:
         self.spent = Spent(since=datetime.min.replace(tzinfo=UTC))
@@ -49,14 +49,14 @@ class SpendingLedger:
         self.sends_again = False
         self._turns = 0
         self._people: set[int] = set()
-        """The steps that brought messages of people."""
+        """The steps that took messages of people."""
         self._counted: set[int] = set()
-        """Tools that were started; one that runs again after a crash is the same call."""
+        """The tools that were started; one that runs again after a crash counts once."""
         self._waits: set[int] = set()
-        """Timers that bound a wait for a person."""
+        """The timers that limit a wait for a person."""
 
     def add(self, event: Event, step: Step, effects: EffectLedger) -> None:
-        """Take note of a step, after `effects` did."""
+        """Add a step, after it was added to `effects`."""
         if isinstance(event, UserMessage):
             self._people.add(step.state.book.seq)
         self._pay(event)
@@ -80,7 +80,7 @@ class SpendingLedger:
             self.spent.since = _later(self.spent.since, event.at - effects.began[event.effect_id])
 
     def _begin(self, event: Event, step: Step) -> None:
-        """A turn that ended is over; in the same step the next one may have begun."""
+        """A turn may have ended, and in the same step the next one may have begun."""
         if step.ended is not None:
             self.turn = None
         if step.state.book.turn > self._turns:

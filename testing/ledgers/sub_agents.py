@@ -1,4 +1,4 @@
-"""Sub-agents: which were started, what each came to, and where its outcome went."""
+"""The sub-agents that were started, their outcomes, and the results that the outcomes became part of."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SubAgentLedger:
         """The results of the calls that started sub-agents."""
 
     def add(self, event: Event, step: Step, effects: EffectLedger) -> None:
-        """Take note of a step, after `effects` did."""
+        """Add a step, after it was added to `effects`."""
         if isinstance(effects.answered, SpawnSubAgent):
             assert isinstance(event, Answer)
             self.children[event.effect_id].outcome = Heard(seq=step.state.book.seq)

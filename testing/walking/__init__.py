@@ -1,14 +1,14 @@
-"""Walks through the table: conversations made up at random, which seek out what was not seen yet.
+"""Walks through the table of the machine: random conversations that look for pairs of rows not yet seen in sequence.
 
-Property tests look for a counterexample in what they happen to make. A walk knows the table: at each step it looks at
-several events and takes one that continues the last row by a row that seldom or never followed it. So a pair of rows
-that nobody has ever seen in sequence does not stay unseen by chance.
+A property test looks for a counterexample in what it happens to generate. A walk knows the table: at each step it
+looks at several events and takes one that follows the last row by a row that seldom or never followed it. So no pair of
+rows stays untested by chance.
 
-A long search finds the pairs that can be reached; the walks that found them are kept, in a file so small that every
-test run can take them again.
+A long search finds the pairs that can be reached. The walks that found them are kept in a file that is small enough to
+take them again in every test run. Which events are generated is decided in `generation/`.
 
-    python -m turnwise.testing.walking tests/fixtures/walks.txt                 tell what the kept walks cover
-    python -m turnwise.testing.walking tests/fixtures/walks.txt --search 600    look for more for ten minutes
+    python -m turnwise.testing.walking tests/fixtures/walks.txt                 print what the kept walks cover
+    python -m turnwise.testing.walking tests/fixtures/walks.txt --search 600    search for more for ten minutes
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The command: takes the kept walks, and looks for more."""
+"""The command that prints what the kept walks cover, and searches for more."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from .walk import Curious, Recorded, walk
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Tell what the kept walks cover. With `--search`, look for pairs that they do not, and keep what was found;
-    returns 1 if there was something to find."""
+    """Print what the kept walks cover. With `--search`, look for pairs that they do not cover, and keep the walks that
+    were found. Returns 1 if there were any."""
     parser = argparse.ArgumentParser(prog="python -m turnwise.testing.walking", description="Walk through the table.")
     parser.add_argument("file", type=Path, help="the kept walks")
-    parser.add_argument("--search", type=float, metavar="SECONDS", default=0.0, help="look for more, for so long")
-    parser.add_argument("--seed", type=int, default=None, help="where the search begins; else behind all kept walks")
+    parser.add_argument("--search", type=float, metavar="SECONDS", default=0.0, help="search for more, for so long")
+    parser.add_argument(
+        "--seed", type=int, default=None, help="the first seed (default: after all kept walks)"
+    )
     wanted = parser.parse_args(arguments)
     kept = read_walks(wanted.file)
     coverage = take(kept)
@@ -35,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def take(walks: Iterable[Kept]) -> Coverage:
-    """What these walks cover."""
+    """Return what these walks cover."""
     coverage = Coverage()
     for seed, choices in walks:
         for stride in walk(seed, Recorded(choices)):
@@ -44,7 +46,7 @@ def take(walks: Iterable[Kept]) -> Coverage:
 
 
 def search(coverage: Coverage, seed: int, seconds: float) -> Iterator[Kept]:
-    """Walks that cover something new, each as far as it did."""
+    """Yield walks that cover something new, each up to the last step that did."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         curious, useful = Curious(coverage, Random(~seed)), 0
@@ -62,7 +64,7 @@ def pairs_of(kept: Kept) -> Iterator[Pair]:
 
 
 def needed(walks: Sequence[Kept], pairs: Callable[[Kept], Iterable[Pair]] = pairs_of) -> Iterator[Kept]:
-    """Those of the walks that cover what no longer one covers: the longest first."""
+    """Yield the walks that cover something that no longer walk covers, the longest first."""
     coverage = Coverage()
     for kept in sorted(walks, key=lambda kept: -len(kept[1])):
         if sum([coverage.add(pair) for pair in pairs(kept)]):

@@ -1,7 +1,7 @@
-"""Walks that are kept: together they take every pair of rows that was ever seen.
+"""The file of kept walks, which together take every pair of rows that was ever found.
 
-A line is a walk: its seed, and its choices as one letter each. A walk whose choices no longer fit, because the table or
-what can happen has changed, ends where they stop fitting.
+Each line is a walk: its seed, and its choices as one character each. A walk whose choices no longer fit, because the
+table or the generators have changed, ends where they stop fitting.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Kept = tuple[int, tuple[int, ...]]
 
 
 def read_walks(path: Path) -> list[Kept]:
-    """The walks of a file, in order; none if there is no such file."""
+    """Return the walks of a file, in order; none if there is no such file."""
     if not path.is_file():
         return []
     lines = (line.split() for line in path.read_text(encoding="ascii").splitlines())
@@ -24,6 +24,6 @@ def read_walks(path: Path) -> list[Kept]:
 
 
 def write_walks(path: Path, walks: Iterable[Kept]) -> None:
-    """Keep these walks, and no others."""
+    """Write these walks to the file, in the place of what it held."""
     lines = (f"{seed} {''.join(LETTERS[choice] for choice in choices)}\n" for seed, choices in walks)
     path.write_text("".join(lines), encoding="ascii")

@@ -1,4 +1,4 @@
-"""One walk: a conversation from its opening on, made of a seed and of choices."""
+"""One walk: a conversation from its opening on, which follows from a seed and from choices."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ LENGTH = 60
 """The most steps of a walk: enough for a few turns."""
 
 LOOKED_AT = 16
-"""The most events that are looked at before one is taken."""
+"""The most events among which one is chosen."""
 
 CURIOUS = 0.8
-"""How often the least seen of them is taken, and not just any."""
+"""How often the pair that was seen least is taken, and not any pair."""
 
 
 class Chooser(Protocol):
-    """Chooses how a walk goes on."""
+    """Chooses how a walk continues."""
 
     def choose(self, pairs: Sequence[Pair]) -> int | None:
-        """The place of the pair to take, out of those that are possible now; None ends the walk."""
+        """Return the place of the pair to take among those that are possible now; None ends the walk."""
         ...
 
 
 @dataclass
 class Curious:
-    """Takes what was seen least."""
+    """Chooses the pair that was seen least, and records its choices."""
 
     coverage: Coverage
     chance: Random
     choices: list[int] = field(default_factory=list)
 
     def choose(self, pairs: Sequence[Pair]) -> int:
-        """A pair that was seen least, or now and then just any."""
+        """Return a pair that was seen least, or now and then any pair."""
         if self.chance.random() > CURIOUS:
             place = self.chance.randrange(len(pairs))
         else:
@@ -57,13 +57,13 @@ class Curious:
 
 @dataclass
 class Recorded:
-    """Takes what was taken before."""
+    """Repeats recorded choices."""
 
     choices: Sequence[int]
     _next: int = 0
 
     def choose(self, pairs: Sequence[Pair]) -> int | None:
-        """The next of the recorded choices."""
+        """Return the next of the recorded choices."""
         if self._next >= len(self.choices) or self.choices[self._next] >= len(pairs):
             return None
         self._next += 1
@@ -72,7 +72,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Stride:
-    """One step of a walk: what it was made of, and the row that it took directly after another."""
+    """One step of a walk: its input, and the row that it took directly after another."""
 
     state: State
     event: Event
@@ -81,7 +81,7 @@ class Stride:
 
 
 def walk(seed: int, chooser: Chooser) -> Iterator[Stride]:
-    """The walk of this seed, as the chooser would have it. The same seed and choices give the same walk."""
+    """Yield the steps of the walk of this seed. The same seed and choices give the same walk."""
     chance, vocabulary = generator_of(seed)
     opened = opening_of(seed)
     state, context, at = begin(opened).state, Context().after(opened), NOON

@@ -357,12 +357,12 @@ class TestTheLawsNotice:
         conversation = lived()
         refused = replace(conversation.history.newest, outcome=Refused("busy"))
 
-        with pytest.raises(LawBroken, match="only a request may be refused"):
+        with pytest.raises(LawBroken, match="an event was refused that is not a request"):
             check_laws((*conversation.history.observations[:-1], refused))
 
     def test_a_step_that_does_not_come_out_the_same(self) -> None:
         """Law 2: the machine makes another step of the same arguments."""
-        with pytest.raises(LawBroken, match="the same again gave something else"):
+        with pytest.raises(LawBroken, match="the same input gave another outcome"):
             check_laws(tampered(lived(), effects=()), laws.is_deterministic)
 
     def test_an_ignored_event_with_an_effect(self) -> None:
@@ -370,14 +370,14 @@ class TestTheLawsNotice:
         conversation = lived()
         conversation.cancels(turn=0)
 
-        with pytest.raises(LawBroken, match="nothing happened, and yet something is wanted"):
+        with pytest.raises(LawBroken, match="a refused or ignored event has effects"):
             check_laws(tampered(conversation, effects=(Abort(effect_id=1),)), laws.changes_nothing_unless_taken)
 
     def test_a_state_that_comes_from_nowhere(self) -> None:
         """Law 3: a step begins in another state than the one before left."""
         first, _, *rest = lived().history.observations
 
-        with pytest.raises(LawBroken, match="it does not go on from the step before"):
+        with pytest.raises(LawBroken, match="the step does not start from the state before"):
             check_laws((first, *rest), laws.changes_nothing_unless_taken)
 
     def test_a_call_without_a_result(self) -> None:
@@ -418,14 +418,14 @@ class TestTheLawsNotice:
         ignored = Step(conversation.state, ignored=True)
         lost = Observation(conversation.state, answer, conversation.history.context, ignored)
 
-        with pytest.raises(LawBroken, match="an answer that is waited for was ignored"):
+        with pytest.raises(LawBroken, match="an awaited answer was ignored"):
             check_laws((*conversation.history.observations, lost), laws.takes_answers_by_their_effect)
 
     @pytest.mark.parametrize(
         ("more", "fault"),
         [
             (["c", "d", "e"], "more tools run than the policy allows"),
-            (["alone", "c"], "an exclusive call has company"),
+            (["alone", "c"], "an exclusive call runs beside another"),
         ],
     )
     def test_too_much_at_once(self, more: list[str], fault: str) -> None:
@@ -455,7 +455,7 @@ class TestTheLawsNotice:
         conversation = Conversation()
         conversation.says()
 
-        with pytest.raises(LawBroken, match="it waits for something else than is in flight"):
+        with pytest.raises(LawBroken, match="the state does not wait for the effects in flight"):
             check_laws(tampered(conversation, effects=conversation.step.effects[:1]), laws.waits_for_something)
 
     def test_an_effect_that_is_stopped_and_does_not_run(self) -> None:
@@ -473,7 +473,7 @@ class TestTheLawsNotice:
         cancel = UserCancel(event_id="cancel", at=NOON)
         lost = Observation(conversation.state, cancel, conversation.history.context, ignored)
 
-        with pytest.raises(LawBroken, match="a cancel acts where there is something"):
+        with pytest.raises(LawBroken, match="a cancel was not taken exactly where something is under way"):
             check_laws((*conversation.history.observations, lost), laws.can_be_stopped)
 
     def test_something_after_the_end(self) -> None:
@@ -483,7 +483,7 @@ class TestTheLawsNotice:
         message = UserMessage(event_id="message", at=NOON, text="Hello?")
         taken = Observation(conversation.state, message, conversation.history.context, Step(Idle(book=Book(seq=3))))
 
-        with pytest.raises(LawBroken, match="something happened after the end"):
+        with pytest.raises(LawBroken, match="an event was taken after the conversation was closed"):
             check_laws((*conversation.history.observations, taken), laws.stays_closed)
 
     def test_a_turn_that_ends_without_a_word(self) -> None:
@@ -492,16 +492,16 @@ class TestTheLawsNotice:
         conversation.tool_ends("c")
         conversation.model_says("Done")
 
-        with pytest.raises(LawBroken, match="a turn ended without a word"):
+        with pytest.raises(LawBroken, match="a turn ended without a record"):
             check_laws(tampered(conversation, ended=None), laws.ends_each_turn_once)
 
     @pytest.mark.parametrize(
         ("limits", "fault"),
         [
             (Limits(requests=1, last="plain"), "more requests than the limit"),
-            (Limits(requests=2), "the last request is not what the limit says"),
+            (Limits(requests=2), "the last request does not follow the limit"),
             (Limits(tool_calls=1), "more calls than the limit"),
-            (Limits(seconds=1), "started although all is spent"),
+            (Limits(seconds=1), "a request or call was started although a limit is reached"),
         ],
     )
     def test_limits_that_are_exceeded(self, limits: Limits, fault: str) -> None:

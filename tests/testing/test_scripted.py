@@ -82,7 +82,7 @@ class TestAScriptThatHasRunOut:
         """`assert_finished` reports answers that were not requested."""
         await say("Hi", llm := ScriptedLlm(["Hello.", "And?"]), database, Policy())
 
-        with pytest.raises(AssertionError, match="1 answers of the script were never asked for"):
+        with pytest.raises(AssertionError, match="1 answers of the script were never used"):
             llm.assert_finished()
 
 
