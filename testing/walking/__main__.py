@@ -19,9 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m turnwise.testing.walking", description="Walk through the table.")
     parser.add_argument("file", type=Path, help="the kept walks")
     parser.add_argument("--search", type=float, metavar="SECONDS", default=0.0, help="search for more, for so long")
-    parser.add_argument(
-        "--seed", type=int, default=None, help="the first seed (default: after all kept walks)"
-    )
+    parser.add_argument("--seed", type=int, default=None, help="the first seed (default: after all kept walks)")
     wanted = parser.parse_args(arguments)
     kept = read_walks(wanted.file)
     coverage = take(kept)

@@ -134,8 +134,8 @@ def at(seconds: float) -> datetime:
 
 
 def test_runs_no_more_than_allowed() -> None:
-    """Law 6: one model request at a time, no more tools than the policy says, an exclusive call alone, and nothing \
-that a person must allow and did not."""
+    """Law 6: one model request at a time, no more tools than the policy allows, an exclusive call alone, and no call \
+that a person must allow and has not allowed."""
     history = History()
     history.take(Opened(at=at(0), event_id="request-0", policy=Policy(parallel=2)))  # idle
     history.take(UserMessage(at=at(1), event_id="request-1", text="Hello"))  # llm_requesting
