@@ -27,7 +27,7 @@ nature. The model here is an object of the `Llm` port: what litellm does with a 
 | syncs | how often a turn waits for the disk, counted by strace; what checkpoints add is told apart |
 | size | how much a turn adds to the database file, and whether that grows with the conversation |
 | many | 100 conversations of 10 turns, all at once |
-| ready | how soon after opening the database a conversation of 200 turns takes its next message |
+| ready | how soon after opening the database a conversation of 200 turns takes its next message, and one of 2,000 |
 | answer | how soon the answer to a question is on its way to the model |
 """
 
@@ -35,63 +35,22 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import re
 import shutil
-import sqlite3
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter, process_time
-from typing import Any
+from time import perf_counter
 
 from figures import Figure, at_least, at_most
+from standard_turn import FLOOR, QUESTION, SAID, SYSTEM, Model, fresh, opened, say, timed, written
 
-from turnwise import Engine, ModelAnswer, tool
-from turnwise.testing import call, reply
-
-SAID = "A table for two, tonight at half past seven, somewhere Japanese and not too loud, please. ".ljust(120, ".")
-ASKED = {"cuisine": "japanese", "time": "19:30", "party": 2}
-FOUND = "Kikunoi, Japanese, two at 6:30 PM; Nobu, Japanese, two at 8:15 PM. ".ljust(201, ".")
-REPLIED = "There are two tables: Kikunoi at 6:30 PM, or Nobu at 8:15 PM. Which one shall I book? ".ljust(200, ".")
-PAYLOAD = 573
-"""Bytes that are said in a turn, in its four texts."""
-
-SYSTEM = "You book tables."
-QUESTION = "Which of the two shall I book?"
-
-
-@tool(crash="pure")
-async def find_table(cuisine: str, time: str, party: int) -> str:
-    """Look for free tables at restaurants nearby."""
-    return FOUND
-
-
-class Model:
-    """Answers at once: a message with a call of the tool, a result with a reply. Notes when it was asked last."""
-
-    name = "instant"
-
-    def __init__(self) -> None:
-        self.asks = False
-        """Whether it answers a message with a question to the person instead."""
-        self.asked_at = 0.0
-
-    async def complete(self, request: Any, show: Callable[[Any], None]) -> ModelAnswer:
-        """The next step of the standard turn."""
-        self.asked_at = perf_counter()
-        if request.messages[-1]["role"] == "tool":
-            return reply(REPLIED)
-        if self.asks:
-            options = [{"label": "Kikunoi"}, {"label": "Nobu"}]
-            return call("ask_user_question", questions=[{"question": QUESTION, "header": "Table", "options": options}])
-        return call("find_table", **ASKED)
+from turnwise import Conversation
 
 
 @dataclass(frozen=True)
@@ -112,106 +71,25 @@ class Sizes:
     """Of what is compared with the floor."""
     repeats: int = 15
     """Of what takes milliseconds."""
+    lengths: tuple[int, int] = (20, 2000)
+    """Turns of the two conversations whose first steps after loading are compared."""
 
 
 QUICK = Sizes(
-    turns=12, early=3, around=2, growth=(5, 10), conversations=4, turns_each=2, counted=3, rounds=1, repeats=2
+    turns=12,
+    early=3,
+    around=2,
+    growth=(5, 10),
+    conversations=4,
+    turns_each=2,
+    counted=3,
+    rounds=1,
+    repeats=2,
+    lengths=(2, 5),
 )
 
 
 Part = Callable[[Path, Sizes], Iterator[Figure]]
-
-
-# --- the floor
-
-
-class Floor:
-    """The best that SQLite alone did in this run."""
-
-    def __init__(self) -> None:
-        self.rates: list[float] = []
-
-    def measure(self, folder: Path, turns: int) -> None:
-        """Look once more."""
-        self.rates.append(alone(folder, turns))
-
-    def around(self, folder: Path, turns: int, rounds: int) -> Iterator[int]:
-        """The rounds of something that is compared with the floor, which is measured before and after each."""
-        self.measure(folder, turns)
-        for each in range(rounds):
-            yield each
-            self.measure(folder, turns)
-
-    @property
-    def rate(self) -> float:
-        """Turns a second."""
-        return max(self.rates)
-
-    def __str__(self) -> str:
-        return f"{self.rate:.0f} turns/s (of {len(self.rates)}: {min(self.rates):.0f} to {self.rate:.0f})"
-
-
-FLOOR = Floor()
-
-
-def alone(folder: Path, turns: int) -> float:
-    """Turns a second of SQLite alone."""
-    file = Path(tempfile.mkdtemp(dir=folder)) / "floor.db"
-    texts = (SAID, json.dumps(ASKED), FOUND, REPLIED)
-    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=FULL")
-        connection.execute("CREATE TABLE events (seq INTEGER PRIMARY KEY, payload TEXT)")
-        connection.execute("CREATE TABLE heads (id INTEGER PRIMARY KEY, seq INTEGER)")
-        connection.execute("INSERT INTO heads VALUES (1, 0)")
-        begun = perf_counter()
-        for seq in range(4 * turns):
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute("UPDATE heads SET seq = ? WHERE id = 1", (seq,))
-            connection.execute("INSERT INTO events VALUES (?, ?)", (seq, texts[seq % 4]))
-            connection.execute("COMMIT")
-        return turns / (perf_counter() - begun)
-
-
-# --- conversations
-
-
-def opened(file: Path, model: Model) -> Engine:
-    """An engine over this file, with what the standard turn needs."""
-    return Engine.open(file, model=model, tools=[find_table, "ask_user_question"])
-
-
-def fresh(folder: Path) -> Path:
-    """A database that is not there yet."""
-    return Path(tempfile.mkdtemp(dir=folder)) / "turns.db"
-
-
-async def timed(folder: Path, turns: int) -> list[tuple[float, float]]:
-    """The seconds that each turn of a new conversation took, and those of them that the processor worked."""
-    seconds = []
-    async with opened(fresh(folder), Model()) as engine:
-        conversation = await engine.create(system=SYSTEM)
-        for _ in range(turns):
-            begun, busy = perf_counter(), process_time()
-            turn = await conversation.send(SAID)
-            seconds.append((perf_counter() - begun, process_time() - busy))
-            assert turn.reply == REPLIED
-    return seconds
-
-
-async def written(file: Path, turns: int) -> str:
-    """The id of a new conversation of so many turns, in a database that is closed again."""
-    async with opened(file, Model()) as engine:
-        conversation = await engine.create(system=SYSTEM)
-        await say(engine, conversation.id, turns)
-    return conversation.id
-
-
-async def say(engine: Engine, conversation_id: str, turns: int) -> None:
-    """So many turns more."""
-    conversation = await engine.get(conversation_id)
-    for _ in range(turns):
-        await conversation.send(SAID)
 
 
 # --- the parts
@@ -313,30 +191,48 @@ async def at_once(folder: Path, conversations: int, turns: int) -> float:
 
 
 def ready(folder: Path, sizes: Sizes) -> Iterator[Figure]:
-    """A conversation in a database that was closed, up to its next message."""
+    """A conversation in a database that was closed, up to its next message; and the same of a far longer one."""
     file = fresh(folder)
-    conversation_id = asyncio.run(written(file, sizes.turns))
-    times = [asyncio.run(come_back(file, conversation_id)) for _ in range(sizes.repeats)]
+    ids = [asyncio.run(written(file, turns)) for turns in (sizes.turns, *sizes.lengths)]
+    times = [asyncio.run(come_back(file, ids, swapped=bool(n % 2))) for n in range(sizes.repeats)]
     opening, getting, storing = (statistics.median(one[n] for one in times) * 1e3 for n in range(3))
     both = statistics.median(one[0] + one[1] for one in times) * 1e3
     yield Figure("Engine.open, get", f"{opening:.1f} ms, {getting:.1f} ms")
     yield Figure("  then, until the next message is stored", f"{storing:.1f} ms")
     yield at_most(f"  {sizes.turns} turns, ready for the next message", both, 10, "ms")
+    short, long = (statistics.median(one[n] for one in times) * 1e3 for n in (3, 4))
+    few, many = sizes.lengths
+    yield Figure(f"a step after loading {few}, {many} turns", f"{short:.2f} ms, {long:.2f} ms")
+    yield at_most("  of the long conversation", long / short, 2, "of the short one")
 
 
-async def come_back(file: Path, conversation_id: str) -> tuple[float, float, float]:
-    """The seconds until the engine is open, then until the conversation is there, then until a message is stored."""
+async def come_back(file: Path, ids: list[str], swapped: bool) -> list[float]:
+    """The seconds until the engine is open, until the first conversation is loaded, and until a message is stored in
+    it; then, for each of the two others, until it is loaded and a message is stored. `swapped`: the last one first."""
     begun = perf_counter()
     engine = await opened(file, Model())
     is_open = perf_counter()
-    conversation = await engine.get(conversation_id)
-    found = perf_counter()
-    turn = await conversation.send(SAID, message_id=f"again-{begun}", wait=False)
+    conversation = await engine.get(ids[0])
+    seconds = [is_open - begun, perf_counter() - is_open, await store_message(conversation)]
+    steps = []
+    for other in reversed(ids[1:]) if swapped else ids[1:]:
+        begun = perf_counter()
+        conversation = await engine.get(other)
+        loading = perf_counter() - begun
+        steps.append(loading + await store_message(conversation))
+    await engine.close()
+    return seconds + (steps[::-1] if swapped else steps)
+
+
+async def store_message(conversation: Conversation) -> float:
+    """The seconds until a message is stored. Returns when its turn has ended."""
+    begun = perf_counter()
+    message_id = f"again-{begun}"
+    turn = await conversation.send(SAID, message_id=message_id, wait=False)
     stored = perf_counter()
     assert turn.status == "running"
-    await conversation.send(SAID, message_id=f"again-{begun}")  # the same message: waits for its turn to end
-    await engine.close()
-    return is_open - begun, found - is_open, stored - found
+    await conversation.send(SAID, message_id=message_id)  # the same message: waits for its turn to end
+    return stored - begun
 
 
 def answer(folder: Path, sizes: Sizes) -> Iterator[Figure]:

@@ -76,6 +76,7 @@ class InProcessDispatcher:
         answer: Callable[[str, Answer], None],
     ) -> None:
         self._performers = performers
+        self._senders = {kind: one for kind, one in performers.items() if isinstance(one, Sender)}
         self._answers = _Answers(clock, answer)
         self._conversations: dict[str, _ConversationEffects] = {}
 
@@ -101,7 +102,7 @@ class InProcessDispatcher:
         if isinstance(effect, OutgoingEffect):
             if performer is None:
                 logger.error("There is no performer for %s, so it is lost.", effect.type)
-            elif not isinstance(performer, Sender) or performer.targets:
+            elif (sender := self._senders.get(type(effect))) is None or sender.targets:
                 conversation.enqueue(effect, context)
         elif isinstance(effect, AwaitedEffect):
             if performer is None:

@@ -48,7 +48,6 @@ KNOWN_TEXTS_WITH_NUMBERS = {
     "testing/store_contract.py",
 }
 KNOWN_LONG_MODULES = {
-    "benchmarks/durable_turn.py",
     "testing/store_contract.py",
 }
 

@@ -28,7 +28,7 @@ def test_each_part_says_what_it_measured(tmp_path: Path) -> None:
     lines = figures(DURABLE_TURN, "long", "size", "many", "ready", "answer", "--folder", str(tmp_path))
 
     aims = [line for line in lines if "at least" in line or "at most" in line]
-    assert len(aims) == 10
+    assert len(aims) == 11
     assert all(line.startswith(("met ", "MISSED ")) for line in aims)
     assert list(tmp_path.iterdir()) == []
 
