@@ -1,4 +1,4 @@
-"""Language models: the port behind which they stand, and everything around a request to one.
+"""Language models: their port, and everything that a request to one needs.
 
 `request/` builds requests, `litellm/` and `rehearsal/` implement the port, `performers/` carry out the effects that
 need a model.

@@ -26,7 +26,7 @@ from .results import result_of
 from .tool import AnyTool
 
 ToolOutcome = ToolResult | Question
-"""What a call comes to: a result for the model, or questions for the user."""
+"""The outcome of a call: a result for the model, or questions for the user."""
 
 MAX_RESULT = 1_000_000
 """The most characters of a result: more than any model can read."""

@@ -1,4 +1,4 @@
-"""The channel that speaks: from a text with markup to a voice that is heard.
+"""The channel that speaks: it removes markup from a text and gives the text to a voice.
 
 Each voice is a program of its own. Nothing here knows what a model or an engine is.
 """

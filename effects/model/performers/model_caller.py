@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def ignore_token(token: Token) -> None:
-    """Show the token to nobody."""
+    """Do nothing with the token."""
 
 
 class ModelCaller:

@@ -26,7 +26,7 @@ CONDENSED = "Something was said before; a rehearsal does not remember what."
 """The summary that the model writes of a long history. Rules cannot tell what matters in it, and say so."""
 
 _CONDENSED_MESSAGE = f"{SUMMARY_TITLE}\n{CONDENSED}"
-"""How the message begins that stands in place of a history for which this model wrote the summary."""
+"""The beginning of the message that replaces a history which this model summarized."""
 
 _IMAGE_NOTE = re.compile(r"\s*\(\d+ images?: see below\.\)\Z")
 """The note that the request builder puts under a tool result whose images follow."""
