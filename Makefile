@@ -29,8 +29,9 @@ EXAMPLES ?= 5000
 deep: $(ready)  ## the property tests with EXAMPLES=5000 examples each: hours; a tenth of them takes minutes
 	TURNWISE_PROFILE=deep TURNWISE_EXAMPLES=$(EXAMPLES) $(pytest) -m "hypothesis or deep" --timeout=0
 
-simulate: $(ready)  ## thousands of conversations in virtual time, among people and tools at their worst: a minute or two
+simulate: $(ready)  ## thousands of conversations in virtual time, with one engine and with two over one store: a few minutes
 	$(bin)/python -m turnwise.testing.simulation --seeds 5000
+	$(bin)/python -m turnwise.testing.simulation --seeds 1000 --engines 2
 
 faults: $(ready)  ## crashes, disks in trouble, damaged files, hostile input: the long versions; ten minutes or so
 	TURNWISE_FAULTS=long $(pytest) -m faults --timeout=0

@@ -13,7 +13,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 from ..states.errors import TurnwiseError, UnknownConversation
 from ..states.events import Answer
@@ -38,6 +38,8 @@ class ConversationRegistry:
         """Conversations to be taken over as soon as they are asked for."""
         self._closing: dict[asyncio.Task[None], Loop] = {}
         self._recent: deque[Loop] = deque(maxlen=RECENT)
+        self._ended: WeakSet[Loop] = WeakSet()
+        """The loops of closed conversations that somebody still holds: they answer until the engine closes."""
 
     def __len__(self) -> int:
         return len(self._loops)
@@ -114,6 +116,7 @@ class ConversationRegistry:
             self._waiting.pop(conversation_id, None)
         if isinstance(loop.state, Closed):
             self._forget(loop)
+            self._ended.add(loop)
             self._hold_until(loop, loop.sent())
 
     def failed(self, conversation_id: str, why: TurnwiseError) -> None:
@@ -156,7 +159,7 @@ class ConversationRegistry:
         await asyncio.gather(*closing)
 
     def _all(self) -> list[Loop]:
-        return list(dict.fromkeys([*self._loops.values(), *self._closing.values()]))
+        return list(dict.fromkeys([*self._loops.values(), *self._closing.values(), *self._ended]))
 
     def _hold_until(self, loop: Loop, ending: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Hold on to a loop that is forgotten until it has ended."""

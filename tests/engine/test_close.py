@@ -42,6 +42,15 @@ class TestClosing:
             assert [message.text for message in await conversation.transcript()] == ["Hi", "Bye."]
             assert [summary.state for summary in await engine.list()] == ["closed"]
 
+    async def test_a_closed_conversation_ends_with_its_engine(self, database: Path) -> None:
+        """A handle that was kept says so, whether or not its conversation was closed before."""
+        async with Engine.open(database, model=ScriptedLlm([])) as engine:
+            conversation = await engine.create()
+            await conversation.close()
+
+        with pytest.raises(EngineClosed):
+            await conversation.send("Hello?")
+
     async def test_closing_stops_what_runs(self, database: Path) -> None:
         """P31: a conversation closed while a tool runs cancels it first."""
         gate = Gate()
