@@ -15,29 +15,7 @@ from .support.source_tree import python_files, relative
 FILES = python_files("testing", "hosts", "tests", "examples", "benchmarks", "docs")
 
 KNOWN: dict[str, set[str]] = {
-    "tests/engine/test_clock_jumps.py": {"_host"},
-    "tests/engine/test_close.py": {"_loops", "_task"},
-    "tests/engine/test_engine.py": {"_loop", "_mailbox", "_waits_for_store"},
-    "tests/engine/test_lazy_reading.py": {"_parts", "_payload"},
-    "tests/engine/test_misbehaving_code.py": {"_database", "_loops", "_waiting", "_writing"},
-    "tests/engine/test_updates.py": {"_kept", "_loop"},
-    "tests/engine/tracing/test_tracing.py": {"_host"},
-    "tests/persistence/sqlite/test_damaged_files.py": {"_host"},
-    "tests/persistence/sqlite/test_disk_faults.py": {
-        "_database",
-        "_host",
-        "_loop",
-        "_mailbox",
-        "_store",
-        "_waits_for_store",
-        "_writing",
-    },
-    "tests/persistence/sqlite/test_outbox.py": {"_database"},
-    "tests/persistence/sqlite/test_store.py": {"_database", "_writing"},
-    "tests/persistence/sqlite/test_store_contract.py": {"_ACKNOWLEDGE", "_commit_alone", "_database", "_store"},
-    "tests/persistence/sqlite/test_writer.py": {"_database", "_worker", "_writing"},
-    "tests/support/engine_scenarios.py": {"_database", "_writing"},
-    "tests/support/store_internals.py": {"_database", "_writing"},
+    "tests/persistence/sqlite/test_store_contract.py": {"_ACKNOWLEDGE", "_commit_alone", "_store"},
 }
 """Names that are still used. This list only becomes shorter."""
 

@@ -67,7 +67,7 @@ class Database:
 
     async def write(self, work: Callable[[Connection], T]) -> T:
         """Do `work` within one transaction that writes. If `work` raises, all of it is undone."""
-        return await self._writing.run(partial(_within_transaction, work))
+        return await self.writing.run(partial(_within_transaction, work))
 
     async def append(self, position: LogPosition, step: EncodedStep, outgoing: tuple[Outgoing, ...]) -> None:
         """Store a step behind `place`, which then is where the conversation stands.
@@ -75,15 +75,15 @@ class Database:
         Steps that wait are stored together; among them and other work that writes the order stays. Raises
         `StoreConflict`; `ConversationLog.append` says the rest.
         """
-        await self._writing.append(position, step, outgoing)
+        await self.writing.append(position, step, outgoing)
 
     def wake(self) -> None:
         """Wake the writing thread, because a step is about to come."""
-        self._writing.wake()
+        self.writing.wake()
 
     def note(self, receipt: Receipt) -> None:
         """Store what became of a delivery, with the next commit or soon. Does not wait."""
-        self._writing.note(receipt)
+        self.writing.note(receipt)
 
     async def flush(self) -> None:
         """Wait until all receipts handed in so far are stored, or could not be for now."""
@@ -96,7 +96,7 @@ class Database:
         If it did, the whole file is written anew and the write-ahead log emptied. `secure_delete` alone would not do:
         rows that SQLite once moved from one page to another leave copies in the gaps. Raises `TracesLeft`.
         """
-        return await self._writing.run(partial(_erase, self.name, work))
+        return await self.writing.run(partial(_erase, self.name, work))
 
     async def close(self) -> None:
         """Close both connections, the writing one last, so that the write-ahead log goes into the file and away."""
@@ -107,7 +107,8 @@ class Database:
                 await self._writer.close()
 
     @property
-    def _writing(self) -> WritingThread:
+    def writing(self) -> WritingThread:
+        """The thread with the connection that writes. Raises `StoreError` if the database is open for reading only."""
         if self._writer is None:
             raise StoreError(f"{self.name} was opened for reading only.")
         return self._writer

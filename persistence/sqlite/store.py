@@ -31,14 +31,14 @@ from .reading import read_entries, read_head
 
 
 class SqliteStore:
-    """One database of conversations. Made by `open`; whoever opens it must `close` it.
+    """One database of conversations, `database`. Made by `open`; whoever opens it must `close` it.
 
     Every method leaves the disk to a thread and never blocks the event loop. Besides what each of them says, all raise
     `StorageFailed` if the disk fails, and `StoreError` once the store is closed.
     """
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self.database = database
         self._unclaimed: deque[str] = deque()
         self._claimed: set[str] = set()
 
@@ -63,8 +63,8 @@ class SqliteStore:
         """Store a new conversation with its first step. Raises `StoreConflict` if the id is taken."""
         row, head = encode(event, step, GENESIS)
         record = ConversationRecord(conversation_id, row.at, head, (row,), owner)
-        stored = await self._database.write(partial(record_tables.add_record, record=record))
-        return SqliteLog(self._database, conversation_id, LogPosition(stored, row.chain))
+        stored = await self.database.write(partial(record_tables.add_record, record=record))
+        return SqliteLog(self.database, conversation_id, LogPosition(stored, row.chain))
 
     async def load(self, conversation_id: str) -> LoadedConversation:
         """Return the conversation as it was left, with its log open for the next step. The steps so far are not read.
@@ -72,8 +72,8 @@ class SqliteStore:
         Raises `UnknownConversation`, and `Damaged` if the head or one of the few steps that are read is not what was
         stored.
         """
-        found = await self._database.read(partial(read_head, conversation_id=conversation_id))
-        log = SqliteLog(self._database, conversation_id, found.position)
+        found = await self.database.read(partial(read_head, conversation_id=conversation_id))
+        log = SqliteLog(self.database, conversation_id, found.position)
         return LoadedConversation(log, found.state, found.context)
 
     async def entries(self, conversation_id: str, after: int = 0, up_to: int | None = None) -> tuple[StoredEntry, ...]:
@@ -81,7 +81,7 @@ class SqliteStore:
 
         Raises `UnknownConversation`, and `Damaged` if one of these steps is missing or is not what was stored.
         """
-        return await self._database.read(lambda connection: read_entries(connection, conversation_id, after, up_to))
+        return await self.database.read(lambda connection: read_entries(connection, conversation_id, after, up_to))
 
     async def delete(self, conversation_id: str) -> None:
         """Delete a conversation so that nothing of it is left in the file, or in the files beside it.
@@ -89,7 +89,7 @@ class SqliteStore:
         The whole file is rewritten, which takes as long as copying it. Raises `UnknownConversation`, and `TracesLeft`
         if the conversation is gone but the file could not be rewritten.
         """
-        if not await self._database.erase(lambda connection: recorder.remove(connection, conversation_id)):
+        if not await self.database.erase(lambda connection: recorder.remove(connection, conversation_id)):
             raise UnknownConversation(conversation_id)
 
     # --- many conversations
@@ -110,12 +110,12 @@ class SqliteStore:
         def read(connection: Connection) -> tuple[Summary, ...]:
             return tuple(map(_summary, queries.summaries(connection, owner, state, limit, before)))
 
-        return await self._database.read(read)
+        return await self.database.read(read)
 
     async def claim(self, limit: int) -> tuple[str, ...]:
         """Return the ids of up to `limit` conversations that wait, each once as long as this store is open."""
         if not self._unclaimed:
-            waiting = await self._database.read(queries.waiting)
+            waiting = await self.database.read(queries.waiting)
             self._unclaimed.extend(each for each in waiting if each not in self._claimed)
             self._claimed.update(waiting)
         return tuple(self._unclaimed.popleft() for _ in range(min(limit, len(self._unclaimed))))
@@ -127,40 +127,40 @@ class SqliteStore:
         A delivery that was acknowledged before is not returned, unless the disk has not taken the receipt yet.
         """
         wanted = tuple(conversation_ids)
-        await self._database.flush()
-        rows = await self._database.read(lambda connection: queries.undelivered(connection, wanted))
+        await self.database.flush()
+        rows = await self.database.read(lambda connection: queries.undelivered(connection, wanted))
         return tuple(map(_undelivered, rows))
 
     # --- raw records
 
     async def ids(self) -> tuple[str, ...]:
         """Return the ids of all conversations, the one that was created first first."""
-        return await self._database.read(record_tables.ids)
+        return await self.database.read(record_tables.ids)
 
     async def read_record(self, conversation_id: str) -> ConversationRecord:
         """Return the rows of a conversation as they are stored, damaged or not. Raises `UnknownConversation`."""
-        return await self._database.read(partial(record_tables.read_record, conversation_id=conversation_id))
+        return await self.database.read(partial(record_tables.read_record, conversation_id=conversation_id))
 
     async def write_records(self, records: Iterable[ConversationRecord]) -> None:
         """Store conversations, all of them or none. Raises `StoreConflict` if an id is taken."""
-        await self._database.write(partial(record_tables.add_records, records=tuple(records)))
+        await self.database.write(partial(record_tables.add_records, records=tuple(records)))
 
     async def copy(self, source_id: str, record: ConversationRecord) -> None:
         """Store a conversation that was made from `source_id`, unless that one was deleted. Raises
         `UnknownConversation` and `StoreConflict`."""
-        await self._database.write(partial(record_tables.add_copy, source_id=source_id, record=record))
+        await self.database.write(partial(record_tables.add_copy, source_id=source_id, record=record))
 
     async def examine_storage(self) -> tuple[StorageFault, ...]:
         """Return what SQLite finds wrong with the file, and rows that belong to no conversation."""
-        return await self._database.read(storage_repair.faults)
+        return await self.database.read(storage_repair.faults)
 
     async def repair(self, repairs: Iterable[Repair]) -> None:
         """Make these repairs in one transaction. Raises `StorageFailed`; then nothing was repaired."""
-        await self._database.write(partial(storage_repair.repair, repairs=tuple(repairs)))
+        await self.database.write(partial(storage_repair.repair, repairs=tuple(repairs)))
 
     async def close(self) -> None:
         """Finish what was handed in, close the file and release the lock. Closing twice is closing once."""
-        await self._database.close()
+        await self.database.close()
 
 
 def _summary(row: queries.SummaryRow) -> Summary:

@@ -97,7 +97,7 @@ class TestWithinAProcess:
             moments = [entry.event.at for entry in await conversation.events()]
             assert (moments[-1] - moments[0] > timedelta(minutes=50)) is (jump > timedelta())
             assert (await conversation.replay()).divergence is None
-            assert (await examine(conversation._host.store)).findings == ()
+            assert (await examine(engine.store)).findings == ()
 
     @JUMPS
     async def test_a_question_waits_for_as_long_as_it_was_to_wait(
@@ -117,7 +117,7 @@ class TestWithinAProcess:
             assert conversation.state.type == "awaiting_user_response"
             assert (await conversation.answer({"When?": "6:30 PM"})).reply == "Booked."
             assert (await conversation.replay()).divergence is None
-            assert (await examine(conversation._host.store)).findings == ()
+            assert (await examine(engine.store)).findings == ()
 
 
 class TestAcrossProcesses:
@@ -143,4 +143,4 @@ class TestAcrossProcesses:
                 await again.answer({"When?": "6:30 PM"})
             assert (await again.turns())[-1].reply == "Well."
             assert (await again.replay()).divergence is None
-            assert (await examine(again._host.store)).findings == ()
+            assert (await examine(engine.store)).findings == ()

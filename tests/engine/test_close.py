@@ -34,7 +34,7 @@ class TestClosing:
             watcher = Watcher(conversation)
             await watcher.until("snapshot")
             await conversation.close()
-            await asyncio.wait_for(watcher._task, 60)
+            await asyncio.wait_for(watcher.collecting, 60)
 
             with pytest.raises(Refused) as refused:
                 await conversation.send("Hello?")

@@ -172,7 +172,9 @@ class TestWhenTheDiskFails:
             assert turn.reply == "Hello."
             assert (await conversation.replay()).divergence is None
 
-    async def test_an_answer_that_cannot_be_stored_is_kept_and_tried_again(self, database: Path) -> None:
+    async def test_an_answer_that_cannot_be_stored_is_kept_and_tried_again(
+        self, database: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
         """P28: the answer stays at the head of its mailbox; requests behind it are refused meanwhile."""
         gate = Gate()
         llm = FunctionLlm(answers_after(gate, "Kept."))
@@ -183,7 +185,7 @@ class TestWhenTheDiskFails:
             await gate.arrived.wait()
             async with full_disk(engine):
                 gate.opened.set()
-                await until(lambda: conversation._loop._mailbox._waits_for_store)
+                await until(lambda: "An answer could not be stored" in caplog.text)
                 with pytest.raises(Refused) as refused:
                     await conversation.cancel()
                 assert conversation.state.type == "llm_requesting"

@@ -31,7 +31,7 @@ from turnwise.states.values.mail import write_message_for_user
 from turnwise.testing import RecordingChannel
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, calls, reply
 
-from ..support.engine_scenarios import QUESTION, Gate, answers_after, assert_paired, results, until
+from ..support.engine_scenarios import QUESTION, Gate, answers_after, assert_paired, full_disk, results, until
 
 
 def raises(error: BaseException) -> Callable[[Any], Any]:
@@ -419,11 +419,9 @@ class TestMoments:
         """P28: and it can be deleted once the cause is gone."""
         async with Engine.open(database, model=ScriptedLlm([reply("Still here.")])) as engine:
             conversation = await engine.create()
-            delete = engine.store._database._writing.run
-            await delete(lambda c: c.connection.driver_connection.execute("PRAGMA query_only = ON"))
-            with pytest.raises(StoreError):
-                await engine.delete(conversation.id)
-            await delete(lambda c: c.connection.driver_connection.execute("PRAGMA query_only = OFF"))
+            async with full_disk(engine):
+                with pytest.raises(StoreError):
+                    await engine.delete(conversation.id)
             turn = await conversation.send("Hi")
             await engine.delete(conversation.id)
 

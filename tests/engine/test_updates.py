@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from turnwise import Engine, InvalidInput, Policy, presets, tool
+from turnwise import Engine, InvalidInput, Policy, Settings, presets, tool
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, calls, reply
 
 from ..support.engine_scenarios import QUESTION, Watcher, until
@@ -164,9 +164,10 @@ class TestUpdates:
         """P32: one that falls behind what is kept reads what it missed from the log."""
         turns = 5
 
-        async with Engine.open(database, model=FunctionLlm(lambda request: "Answer.")) as engine:
+        settings = Settings(kept_updates=4)
+
+        async with Engine.open(database, model=FunctionLlm(lambda request: "Answer."), settings=settings) as engine:
             conversation = await engine.create()
-            conversation._loop.feed._kept = type(conversation._loop.feed._kept)(maxlen=4)
             slow = conversation.updates("0.0")
             first = await anext(slow) if (await conversation.send("0")) else None
             for n in range(1, turns):

@@ -42,7 +42,7 @@ async def full_disk(engine: Engine) -> AsyncIterator[None]:
     """While this holds, the database takes no writes, for a real reason."""
 
     async def query_only(value: str) -> None:
-        await engine.store._database._writing.run(
+        await engine.store.database.writing.run(
             lambda connection: connection.connection.driver_connection.execute(f"PRAGMA query_only = {value}")
         )
 
@@ -91,7 +91,7 @@ class Watcher:
     def __init__(self, conversation: Conversation, after: str | None = None) -> None:
         self.updates: list[Update] = []
         self._source = conversation.updates(after)
-        self._task = asyncio.ensure_future(self._collect())
+        self.collecting = asyncio.ensure_future(self._collect())
 
     async def _collect(self) -> None:
         async for update in self._source:
@@ -108,5 +108,5 @@ class Watcher:
 
     async def stop(self) -> None:
         """Watch no longer."""
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        self.collecting.cancel()
+        await asyncio.wait([self.collecting])

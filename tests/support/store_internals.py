@@ -23,13 +23,13 @@ async def told(store: SqliteStore, sql: str) -> Any:
         row = driver_of(connection).execute(sql).fetchone()
         return None if row is None else row[0]
 
-    return await store._database._writing.run(execute)
+    return await store.database.writing.run(execute)
 
 
 async def together(store: SqliteStore, *work: Awaitable[Any]) -> list[Any]:
     """What comes of work that waits while the thread that writes is busy, so that all of it is there when it is not."""
     free = threading.Event()
-    busy = asyncio.ensure_future(store._database._writing.run(lambda _: free.wait()))
+    busy = asyncio.ensure_future(store.database.writing.run(lambda _: free.wait()))
     tasks = [asyncio.ensure_future(one) for one in work]
     await asyncio.sleep(0)  # all of it is handed in
     free.set()
@@ -44,7 +44,7 @@ async def statements_of(store: SqliteStore) -> list[str]:
     def note(statement: str) -> None:
         words.append(" ".join(statement.split()[:3]).partition(" SET")[0])
 
-    await store._database._writing.run(lambda connection: driver_of(connection).set_trace_callback(note))
+    await store.database.writing.run(lambda connection: driver_of(connection).set_trace_callback(note))
     return words
 
 

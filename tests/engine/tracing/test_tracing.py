@@ -414,7 +414,7 @@ class TestAfterACrash:
                 await (await other.get(conversation.id)).send("Hi", message_id="m1")
             gate.opened.set()
             assert (await waiting).reply == "Hello."
-            await (await conversation._host.get(conversation.id)).send("And now?")
+            await conversation.send("And now?")
 
         lost, next_one = spans.named("invoke_agent")
         assert outcome(lost) == ("interrupted", None, StatusCode.UNSET)

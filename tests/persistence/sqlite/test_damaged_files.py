@@ -149,7 +149,7 @@ class TestTornWriteAheadLogs:
 
                 assert turn.reply == "Go on."
                 assert (await conversation.replay()).divergence is None
-                assert (await examine(conversation._host.store)).findings == ()
+                assert (await examine(engine.store)).findings == ()
 
 
 # --- bits that fell over

@@ -12,18 +12,20 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, suppress
 from pathlib import Path
 
 import pytest
 
-from turnwise import Conversation, Engine, Refused, tool
+from turnwise import Conversation, Engine, EngineClosed, Refused, tool
 from turnwise.persistence.errors import StorageFailed
 from turnwise.persistence.maintenance.doctor import examine
+from turnwise.states.projections.transcript import Transcript
 from turnwise.testing import ScriptedLlm, call, reply
 from turnwise.testing.scripted import FunctionLlm
 
 from ...support.engine_scenarios import Gate, answers_after, results, until
+from ...support.store_internals import told
 
 pytestmark = pytest.mark.faults
 
@@ -34,11 +36,9 @@ Trouble = Callable[[Engine, Path], AbstractAsyncContextManager[None]]
 
 
 async def pragma(engine: Engine, name: str, value: object) -> None:
-    """Set something on the connection that writes, unless it went with its engine."""
-    if engine._store is None:
-        return
-    writing = engine.store._database._writing
-    await writing.run(lambda connection: connection.connection.driver_connection.execute(f"PRAGMA {name} = {value}"))
+    """Set a pragma on the connection that writes, unless the engine is closed."""
+    with suppress(EngineClosed):
+        await told(engine.store, f"PRAGMA {name} = {value}")
 
 
 @asynccontextmanager
@@ -90,15 +90,17 @@ TROUBLES = pytest.mark.parametrize(
 )
 
 
-async def check_memory(conversation: Conversation) -> None:
-    """Memory is what the store holds, and the log leads there."""
-    memory = conversation._loop.projection
-    loaded = await conversation._host.store.load(conversation.id)
-    assert memory.state == loaded.state
-    same = tuple(memory.transcript.messages) == await conversation.transcript()  # too long to be shown in a failure
+async def check_memory(engine: Engine, conversation: Conversation) -> None:
+    """The conversation in memory is the one in the store, and its log leads to it."""
+    loaded = await engine.store.load(conversation.id)
+    assert conversation.state == loaded.state
+    stored = Transcript()
+    for entry in await engine.store.entries(conversation.id):
+        stored.add(entry)
+    same = tuple(stored.messages) == await conversation.transcript()  # too long to be shown in a failure
     assert same
     assert (await conversation.replay()).divergence is None
-    assert (await examine(conversation._host.store)).findings == ()
+    assert (await examine(engine.store)).findings == ()
 
 
 @TROUBLES
@@ -118,7 +120,7 @@ class TestInTheMiddle:
                 with pytest.raises(Refused) as refused:
                     await conversation.send(LONG_TEXT, message_id="m1")
                 assert conversation.state == before
-                await check_memory(conversation)
+                await check_memory(engine, conversation)
             turn = await conversation.send(LONG_TEXT, message_id="m1")
 
             assert refused.value.code == "storage"
@@ -126,9 +128,11 @@ class TestInTheMiddle:
             assert refused.value.__cause__.sentence == f"{database} cannot be used now: {cause}."
             assert turn.reply == "Two."
             assert len(await conversation.transcript()) == 4
-            await check_memory(conversation)
+            await check_memory(engine, conversation)
 
-    async def test_an_answer_of_the_model_is_kept(self, database: Path, trouble: Trouble, cause: str) -> None:
+    async def test_an_answer_of_the_model_is_kept(
+        self, database: Path, trouble: Trouble, cause: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
         """It is asked once; the turn ends when the answer can be stored, and whoever waits is told then."""
         gate = Gate()
         llm = FunctionLlm(answers_after(gate, LONG_TEXT))
@@ -139,18 +143,20 @@ class TestInTheMiddle:
             await gate.arrived.wait()
             async with trouble(engine, database):
                 gate.opened.set()
-                await until(lambda: conversation._loop._mailbox._waits_for_store)
+                await until(lambda: "An answer could not be stored" in caplog.text)
                 with pytest.raises(Refused) as refused:
                     await conversation.send("Are you there?", when_busy="queue")
                 assert conversation.state.type == "llm_requesting"
-                await check_memory(conversation)
+                await check_memory(engine, conversation)
 
             assert refused.value.code == "storage"
             assert (await turn).reply == LONG_TEXT
             assert len(llm.requests) == 1
-            await check_memory(conversation)
+            await check_memory(engine, conversation)
 
-    async def test_a_tool_runs_once(self, database: Path, trouble: Trouble, cause: str) -> None:
+    async def test_a_tool_runs_once(
+        self, database: Path, trouble: Trouble, cause: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
         """Its result is kept until it can be stored."""
         gate, ran = Gate(), []
 
@@ -168,13 +174,13 @@ class TestInTheMiddle:
             await gate.arrived.wait()
             async with trouble(engine, database):
                 gate.opened.set()
-                await until(lambda: conversation._loop._mailbox._waits_for_store)
-                await check_memory(conversation)
+                await until(lambda: "An answer could not be stored" in caplog.text)
+                await check_memory(engine, conversation)
 
             assert (await turn).reply == "Paid."
             assert ran == ["pay"]
             assert len(results(await conversation.transcript())) == 1
-            await check_memory(conversation)
+            await check_memory(engine, conversation)
 
     async def test_no_half_of_a_conversation_is_made(self, database: Path, trouble: Trouble, cause: str) -> None:
         """A conversation that cannot be made is said not to be; the next one is made."""
@@ -190,7 +196,9 @@ class TestInTheMiddle:
             assert failed.value.sentence == f"{database} cannot be used now: {cause}."
             assert turn.reply == "Hello."
 
-    async def test_the_next_process_finds_what_was_stored(self, database: Path, trouble: Trouble, cause: str) -> None:
+    async def test_the_next_process_finds_what_was_stored(
+        self, database: Path, trouble: Trouble, cause: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
         """The engine is closed in the middle of the trouble: the answer is lost, as in a crash, and asked for again."""
         gate = Gate()
         llm = FunctionLlm(answers_after(gate, LONG_TEXT), name="scripted")
@@ -200,7 +208,7 @@ class TestInTheMiddle:
         await gate.arrived.wait()
         async with trouble(engine, database):
             gate.opened.set()
-            await until(lambda: conversation._loop._mailbox._waits_for_store)
+            await until(lambda: "An answer could not be stored" in caplog.text)
             ending = asyncio.ensure_future(engine.close())
             await asyncio.wait([ending], timeout=0.05)
         await ending
@@ -208,7 +216,7 @@ class TestInTheMiddle:
         async with Engine.open(database, model=ScriptedLlm([reply("Again.")])) as engine:
             again = await engine.get(conversation.id)
             assert (await again.send("Hi", message_id="m1")).reply == "Again."
-            await check_memory(again)
+            await check_memory(engine, again)
 
 
 class TestReleased:

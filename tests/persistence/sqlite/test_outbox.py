@@ -181,11 +181,11 @@ class TestReceipts:
         """A receipt that cannot be written keeps no step from being stored."""
         log, effect_id = await talking(store)
         trigger = "CREATE TRIGGER t BEFORE DELETE ON outbox BEGIN SELECT RAISE(FAIL, 'no'); END"
-        await store._database.write(lambda connection: connection.exec_driver_sql(trigger))
+        await store.database.write(lambda connection: connection.exec_driver_sql(trigger))
 
         log.acknowledge(effect_id, "screen")
         await log.append(*answered().say("Thanks.").steps[-1])
-        await store._database.write(lambda connection: connection.exec_driver_sql("DROP TRIGGER t"))
+        await store.database.write(lambda connection: connection.exec_driver_sql("DROP TRIGGER t"))
 
         assert log.seq == 4
         assert await store.outbox(await store.ids()) == ()
@@ -224,7 +224,7 @@ class TestDamage:
         """One sentence (P33)."""
         await talking(store)
         update = f"UPDATE outbox SET next_attempt = {moment}"
-        await store._database.write(lambda connection: connection.exec_driver_sql(update))
+        await store.database.write(lambda connection: connection.exec_driver_sql(update))
 
         with pytest.raises(Damaged) as damaged:
             await store.outbox(await store.ids())

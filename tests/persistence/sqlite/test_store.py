@@ -53,7 +53,7 @@ async def tables(store: SqliteStore) -> list[object]:
         names = ("conversations", "events", "outbox")
         return [connection.exec_driver_sql(f"SELECT * FROM {name}").fetchall() for name in names]
 
-    return await store._database.read(read)
+    return await store.database.read(read)
 
 
 def entries_of(walk: Walk) -> list[LogEntry]:
@@ -271,7 +271,7 @@ class TestAStep:
             assert isinstance(driver, sqlite3.Connection)
             driver.set_trace_callback(statements.append)
 
-        await store._database._writing.run(trace)
+        await store.database.writing.run(trace)
         await log.append(*walk.steps[1])
 
         words = [" ".join(statement.split()[:2]) for statement in statements]

@@ -38,9 +38,9 @@ async def full(store: Store) -> AsyncIterator[None]:
         pages = pages or connection.exec_driver_sql("PRAGMA page_count").scalar_one()
         connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
 
-    await store._database.write(lambda connection: limit(connection, None))
+    await store.database.write(lambda connection: limit(connection, None))
     yield
-    await store._database.write(lambda connection: limit(connection, 1_000_000))
+    await store.database.write(lambda connection: limit(connection, 1_000_000))
 
 
 class TestAFile(StoreContract):

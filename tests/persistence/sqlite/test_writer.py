@@ -280,7 +280,7 @@ class TestACommitThatFails:
         log = await Walk().into(store)
         with commits(monkeypatch, lied), pytest.raises(StorageFailed):
             await log.append(*Walk().say("hello").steps[1])
-        wal = Path(str(store._database.name) + "-wal")
+        wal = Path(str(store.database.name) + "-wal")
         await told(store, "PRAGMA wal_checkpoint(TRUNCATE)")
         before = wal.stat().st_size
 
@@ -293,7 +293,7 @@ class TestACommitThatFails:
     ) -> None:
         """A conversation that could not be made keeps no other from being made, and no step from being stored."""
         log = await Walk().into(store)
-        dialect = store._database._writing._worker.connection.dialect
+        dialect = await store.database.writing.run(lambda connection: connection.dialect)
 
         def do_commit(connection: Any) -> None:
             raise sqlite3.OperationalError("disk I/O error")
@@ -311,10 +311,10 @@ class TestACommitThatFails:
     async def test_to_be_undone_is_undone_before_the_next_one(self, store: SqliteStore) -> None:
         """A disk in trouble may not let a transaction be rolled back at once."""
         log = await Walk().into(store)
-        await store._database._writing.run(lambda connection: driver_of(connection).execute("BEGIN IMMEDIATE"))
+        await store.database.writing.run(lambda connection: driver_of(connection).execute("BEGIN IMMEDIATE"))
         await log.append(*Walk().say("hello").steps[1])
 
-        await store._database._writing.run(lambda connection: driver_of(connection).execute("BEGIN IMMEDIATE"))
+        await store.database.writing.run(lambda connection: driver_of(connection).execute("BEGIN IMMEDIATE"))
         await Walk().into(store, "other")
 
         assert await texts_of(store, "walk") == ["hello"]
@@ -329,7 +329,7 @@ from turnwise.persistence.sqlite.store import SqliteStore
 async def main():
     store = await SqliteStore.open(sys.argv[1])
     log = await Walk().into(store)
-    waiting = [store._database.write(lambda _: time.sleep(0.5)), log.append(*Walk().say("hello").steps[1])]
+    waiting = [store.database.write(lambda _: time.sleep(0.5)), log.append(*Walk().say("hello").steps[1])]
     [asyncio.ensure_future(one) for one in waiting]
     await asyncio.sleep(0)
 
