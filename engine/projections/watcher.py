@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 
 from ...states.errors import InvalidInput, Refused, StoreError
 from .feed import Feed
@@ -24,11 +25,10 @@ class Watcher:
         """A snapshot, or all that came after the update `after`; then what comes. Each once, in order."""
         if after is not None:
             self._last = self._seen(after)
-        for update in await self._begin(after):
-            yield update
+        read: Callable[[], Awaitable[tuple[Update, ...]]] = partial(self._begin, after)
         while True:
             try:
-                updates = await self._next()
+                updates = await read()
             except StoreError:
                 if self._feed.closed:  # the database is closed with the engine
                     return
@@ -38,6 +38,7 @@ class Watcher:
             if self._feed.closed and self._feed.end <= self._position:
                 return
             await self._feed.beyond(self._position)
+            read = self._next
 
     def _seen(self, after: str) -> tuple[int, int]:
         """The position of an update that somebody was shown. Raises `InvalidInput` for one that nobody was shown: a
