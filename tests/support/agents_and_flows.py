@@ -31,6 +31,7 @@ from turnwise.states import (
     RetryWaiting,
     SelectProfile,
     SendToAgent,
+    SpawnSubAgent,
     State,
     Step,
     SubAgentFinished,
@@ -208,8 +209,7 @@ def stopped(flow: Flow) -> Flow:
         flow.cancels()
     while isinstance(flow.state, Cancelling):
         effect_id = min(flow.state.round.effect_ids)
-        children = {child.effect_id for child in flow.state.round.unfinished}
-        if effect_id in children:
+        if flow.state.in_flight()[effect_id] is SpawnSubAgent:
             flow.happens(SubAgentFinished, effect_id=effect_id, outcome="", status="cancelled")
         else:
             flow.happens(ToolAborted, effect_id=effect_id)

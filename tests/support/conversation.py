@@ -11,13 +11,11 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from turnwise.states import (
-    Abort,
     Act,
     AgentMail,
     AgentMessage,
     AskUserQuestionPending,
     AwaitingUserResponse,
-    CancelSubAgent,
     CloseRequested,
     CompactHistory,
     CompactionRequested,
@@ -71,6 +69,7 @@ from turnwise.states import (
     WorkVerified,
     pending,
 )
+from turnwise.states.effects import ControlEffect
 from turnwise.states.projections.transcript import Transcript
 from turnwise.states.values.messages import Said
 from turnwise.testing.history import History
@@ -79,7 +78,6 @@ from turnwise.testing.strategies import NOON
 
 S = TypeVar("S", bound=State)
 
-STOPS = (Abort, CancelSubAgent)
 """The effects that name another one: what is to be stopped."""
 
 
@@ -363,7 +361,9 @@ class Conversation:
     def in_flight(self) -> dict[int, Effect]:
         """The effects that are waited for, each as it was wanted last, in the order of their ids."""
         effects = [effect for entry in self.history.log for effect in entry.effects]
-        wanted = {getattr(effect, "effect_id", 0): effect for effect in effects if not isinstance(effect, STOPS)}
+        wanted = {
+            getattr(effect, "effect_id", 0): effect for effect in effects if not isinstance(effect, ControlEffect)
+        }
         return {effect_id: wanted[effect_id] for effect_id in sorted(pending(self.state))}
 
     def flying(self, kind: type[Effect]) -> int:
@@ -411,4 +411,4 @@ class Conversation:
 
     def stopped(self) -> list[int]:
         """The effects that the last step wants stopped."""
-        return [effect.effect_id for effect in self.step.effects if isinstance(effect, STOPS)]
+        return [effect.effect_id for effect in self.step.effects if isinstance(effect, ControlEffect)]

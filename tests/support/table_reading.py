@@ -1,4 +1,4 @@
-"""What the table says, read independently of the code that draws it and writes about it."""
+"""What the table says, read without the code that draws and describes it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Way = tuple[str, str]
 
 
 def pair_name(value: type[State] | type[Event]) -> str:
-    """How a test names one half of a pair."""
+    """The name of a state or an event in the name of a test."""
     return value.__name__
 
 
 def name(target: Target) -> str:
-    """How pictures and page call the end of a row."""
+    """The name of the target of a row in diagrams and pages."""
     if isinstance(target, Junction):
         return target.name
     assert isinstance(target, type)
@@ -31,26 +31,27 @@ def name(target: Target) -> str:
 
 
 def guard(choice: Entry | Branch, siblings: int) -> str:
-    """What must stand in brackets for a choice that has so many siblings, itself included."""
+    """The text in brackets for a choice among so many choices."""
     if choice.when is not None:
         return f"[{choice.when.__name__}]"
     return "[else]" if siblings > 1 else ""
 
 
 def entries(state: type[State], event: type[Event]) -> list[Entry]:
-    """What the table says about a pair."""
+    """The entries of the table for a state and an event."""
     return [entry for entry in TABLE[state] if entry.event is event]
 
 
 def end(choice: Entry | Branch) -> str:
-    """Where a choice leads; what leads nowhere is told apart by its kind."""
+    """Where a choice leads; an entry that leads nowhere is named by its type."""
     if isinstance(choice, Row | Branch):
         return "stays" if choice.to is SAME else name(choice.to)
     return type(choice).__name__
 
 
 def ways(choices: list[Entry] | list[Branch]) -> set[Way]:
-    """What must be drawn for these: where each row or branch leads, and when, if not all lead the same way."""
+    """What must be drawn for these choices: guard and target of each row or branch, with guards only if the choices
+    lead to different targets."""
     decided = len({end(choice) for choice in choices}) > 1
     return {
         (guard(choice, len(choices)) if decided else "", end(choice))

@@ -1,4 +1,4 @@
-"""The full picture shows the whole table, and nothing that is not in it."""
+"""The full diagram shows the whole table, and nothing else."""
 
 import re
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ def drawn() -> dict[tuple[str, str], set[Way]]:
 
 
 def arrows() -> Iterator[tuple[str, str, str, str]]:
-    """The rows and branches that the arrows stand for: where from, on what, when, where to."""
+    """The rows and branches of the arrows: source, event, guard, target."""
     for source, label, copy, target in re.findall(
         r'^ {4}(\w+) -->\|"(.+)"\| (?:\w+\(\[(\w+)\]\):::elsewhere|(\w+))$', mermaid(), flags=re.MULTILINE
     ):
@@ -33,7 +33,8 @@ def arrows() -> Iterator[tuple[str, str, str, str]]:
 
 
 def label_of(label: str) -> Iterator[tuple[str, str]]:
-    """Events and guards: guards stand below their events, and events that share them are joined by commas."""
+    """The events and guards of a label. Guards stand below their events, and events with the same guards are joined by
+    commas."""
     groups: list[tuple[list[str], list[str]]] = []
     for line in re.split(r"(?<!,)<br>", label):
         if not line.startswith("["):
@@ -59,7 +60,7 @@ def boxes() -> dict[str, str]:
 
 
 def shown(state: type[State], event: type[Event]) -> set[Way]:
-    """What a reader finds: what the box of the state says about the event, or else, if busy, that of any busy state."""
+    """The rows that a reader finds for a state and an event: those of the state's box, or those of any busy state."""
     own = drawn().get((state.__name__, event.__name__))
     if own is not None or state not in BUSY or f"does nothing on {event.__name__}" in boxes()[state.__name__]:
         return own or set()
@@ -67,11 +68,11 @@ def shown(state: type[State], event: type[Event]) -> set[Way]:
 
 
 class TestPicture:
-    """`mermaid()`: the full picture."""
+    """`mermaid()`: the full diagram."""
 
     @pytest.mark.parametrize(("state", "event"), PAIRS, ids=pair_name)
     def test_every_row_is_drawn(self, state: type[State], event: type[Event]) -> None:
-        """Box and arrows of a state, or of any busy state, show each row of the table, and no other."""
+        """The box and the arrows of a state, or of any busy state, show each row of the table, and no other."""
         assert shown(state, event) == ways(entries(state, event))
 
     @pytest.mark.parametrize("junction", JUNCTIONS, ids=lambda junction: junction.name)
@@ -80,26 +81,26 @@ class TestPicture:
         assert drawn()[junction.name, ""] == ways(list(junction.branches))
 
     def test_every_state_is_one_box(self) -> None:
-        """Every state has one box under its own name, and so has what any busy state does."""
+        """Every state has one box under its own name, and so have the busy states together."""
         titles = [text.split("</b>")[0] for text in boxes().values()]
 
         assert sorted(titles) == sorted([*(state.__name__ for state in STATES), "any busy state"])
 
     def test_every_junction_is_one_hexagon(self) -> None:
-        """Every junction of the table is drawn, and drawn once, however many rows end in it."""
+        """Every junction is drawn once, however many rows lead to it."""
         hexagons = re.findall(r"^ {4}(\w+)\{\{\1\}\}:::junction$", mermaid(), flags=re.MULTILINE)
 
         assert sorted(hexagons) == sorted(junction.name for junction in JUNCTIONS)
 
     @pytest.mark.parametrize("state", BUSY, ids=lambda state: state.__name__)
     def test_what_busy_states_share_is_drawn_once(self, state: type[State]) -> None:
-        """A busy state draws nothing for an event that any busy state draws in the same way."""
+        """A busy state draws no event that any busy state draws in the same way."""
         own = {cause: found for (node, cause), found in drawn().items() if node == state.__name__}
 
         assert not [cause for cause in own if drawn().get(("AnyBusyState", cause)) == own[cause]]
 
     def test_two_nodes_have_one_arrow_in_each_direction(self) -> None:
-        """However many rows lead from one node to another, they share an arrow."""
+        """All rows from one node to another share an arrow."""
         ends = re.findall(r"^ {4}(\w+) -->.* (\S+)$", mermaid(), flags=re.MULTILINE)
 
         assert len(ends) == len(set(ends))
@@ -112,5 +113,5 @@ class TestPicture:
         assert lines[2].startswith("    order[ ]:::hidden ~~~ start & Idle & ")
 
     def test_the_states_in_which_a_person_can_act_are_marked(self) -> None:
-        """Where a person can move it on, the picture is yellow."""
+        """States in which a person can act are yellow."""
         assert set(re.findall(r"^ {4}(\w+)\(.*:::person$", mermaid(), flags=re.MULTILINE)) == WAITING_FOR_A_PERSON
