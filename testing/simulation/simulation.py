@@ -151,7 +151,7 @@ class Simulation:
         While it runs, `uuid.uuid4` of this process follows from the seed, too; let no other thread need it. Raises
         RuntimeError where an event loop is running: it brings its own.
         """
-        if asyncio._get_running_loop() is not None:
+        if _is_in_event_loop():
             raise RuntimeError("A simulation brings its own event loop; run it where there is none.")
         with patch("uuid.uuid4", self._source("ids").uuid), captured_logs(self.trace, self._loop):
             cause = self._happen()
@@ -288,6 +288,14 @@ class Simulation:
                 with suppress(Hangs):
                     self._loop.run(asyncio.sleep(PATIENCE), bound=BOUND)
         self._loop.close()
+
+
+def _is_in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def simulate(seed: int, *, engines: int = 1, file: bool = False, open_engine: OpenEngine | None = None) -> Report:

@@ -53,15 +53,15 @@ WORK = ToolCall(call_id="work", name="work", acts=("speech", "work_complete"))
 SPAWN = ToolCall(call_id="spawn", name="spawn", exclusive=True, acts=("children",))
 
 
-class Story:
-    """A conversation that goes by whatever machine is planted."""
+class PlantedConversation:
+    """A conversation on the machine that is planted, or on the real one."""
 
     def __init__(self, **rules: Any) -> None:
         self.history = History()
         self.happens(Opened, policy=Policy(**rules))
 
     def happens(self, kind: type[Event], **fields: Any) -> None:
-        """Let this happen; an answer goes to the effect that was begun first."""
+        """Put an event to the machine; an answer goes to the effect that was started first."""
         count = len(self.history.observations)
         named = {"event_id": f"request-{count}"}
         if "effect_id" in kind.model_fields:
@@ -108,39 +108,39 @@ def _without_the_last(effect: Effect) -> Effect:
     return effect.replace(results=(effect.results[0].replace(said=said.replace(parts=said.parts[:-2])),))
 
 
-def queues(story: Story) -> None:
+def queues(conversation: PlantedConversation) -> None:
     """Somebody says two things, one after the other."""
-    story.happens(UserMessage, text="Hello")
-    story.happens(UserMessage, text="And another thing", when_busy="queue")
+    conversation.happens(UserMessage, text="Hello")
+    conversation.happens(UserMessage, text="And another thing", when_busy="queue")
 
 
-def answers(story: Story) -> None:
+def answers(conversation: PlantedConversation) -> None:
     """The model answers a message."""
-    story.happens(UserMessage, text="Hello")
-    story.happens(LlmResponse, content="Good day.")
+    conversation.happens(UserMessage, text="Hello")
+    conversation.happens(LlmResponse, content="Good day.")
 
 
-def claims(story: Story) -> None:
+def claims(conversation: PlantedConversation) -> None:
     """The model says something by tool, claims that its work is complete, and it is."""
-    story.happens(PolicyChanged, policy=presets.explicit_response())
-    story.happens(UserMessage, text="Read me it")
-    story.happens(LlmResponse, tool_calls=(WORK,))
+    conversation.happens(PolicyChanged, policy=presets.explicit_response())
+    conversation.happens(UserMessage, text="Read me it")
+    conversation.happens(LlmResponse, tool_calls=(WORK,))
     acts = (Speech(text="Rice and tea."), WorkComplete(summary="Read it aloud."))
-    story.happens(ToolComplete, result=ToolResult(text="", acts=acts))
-    story.happens(WorkVerified, passed=True)
+    conversation.happens(ToolComplete, result=ToolResult(text="", acts=acts))
+    conversation.happens(WorkVerified, passed=True)
 
 
-def spawns(story: Story) -> None:
+def spawns(conversation: PlantedConversation) -> None:
     """Two sub-agents are started, and both finish."""
-    story.happens(UserMessage, text="Hello")
-    story.happens(LlmResponse, tool_calls=(SPAWN,))
-    story.happens(ToolComplete, result=ToolResult(text="", acts=(SubAgents(tasks=("one", "two")),)))
-    story.happens(SubAgentFinished, outcome="Found it.")
-    story.happens(SubAgentFinished, outcome="Found more.")
+    conversation.happens(UserMessage, text="Hello")
+    conversation.happens(LlmResponse, tool_calls=(SPAWN,))
+    conversation.happens(ToolComplete, result=ToolResult(text="", acts=(SubAgents(tasks=("one", "two")),)))
+    conversation.happens(SubAgentFinished, outcome="Found it.")
+    conversation.happens(SubAgentFinished, outcome="Found more.")
 
 
 @pytest.mark.parametrize(
-    ("fault", "tell", "law"),
+    ("fault", "play", "law"),
     [
         pytest.param(ignores_cancels, queues, can_be_left, id="9"),
         pytest.param(delivers_twice, answers, delivers_what_was_chosen, id="11"),
@@ -153,33 +153,35 @@ class TestALaw:
     """It lets the real machine pass, and notices the fault that it is there for."""
 
     def test_it_notices_the_fault(
-        self, monkeypatch: pytest.MonkeyPatch, fault: Transition, tell: Callable[[Story], None], law: Law
+        self, monkeypatch: pytest.MonkeyPatch, fault: Transition, play: Callable[[PlantedConversation], None], law: Law
     ) -> None:
-        """With the fault planted, the story breaks the law."""
+        """With the fault planted, the conversation breaks the law."""
         plant(monkeypatch, fault)
-        story = Story()
-        tell(story)
+        conversation = PlantedConversation()
+        play(conversation)
 
         with pytest.raises(LawBroken):
-            law(story.history)
+            law(conversation.history)
 
-    def test_it_lets_the_machine_pass(self, fault: Transition, tell: Callable[[Story], None], law: Law) -> None:
-        """The same story by the real machine keeps it."""
-        story = Story()
-        tell(story)
+    def test_it_lets_the_machine_pass(
+        self, fault: Transition, play: Callable[[PlantedConversation], None], law: Law
+    ) -> None:
+        """The same conversation on the real machine keeps it."""
+        conversation = PlantedConversation()
+        play(conversation)
 
-        law(story.history)
+        law(conversation.history)
 
 
 class TestTheLog:
-    """What was stored must tell the same story to whoever reads it later."""
+    """A stored log must lead to the same states whoever replays it."""
 
     def test_rules_that_changed_since_are_noticed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Law 2: a log that other rules wrote leads somewhere else."""
         plant(monkeypatch, empties_the_inbox)
-        story = Story()
-        queues(story)
+        conversation = PlantedConversation()
+        queues(conversation)
         monkeypatch.undo()
 
         with pytest.raises(LawBroken, match="the log leads to another state"):
-            is_replayed_by_its_log(story.history)
+            is_replayed_by_its_log(conversation.history)
