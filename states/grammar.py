@@ -45,7 +45,7 @@ class Branch:
     then: Handler | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # compared by identity: to hash a junction, and all behind it, for each row is slow
 class Junction:
     """A choice in which several rows end, written in one place."""
 
