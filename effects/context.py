@@ -22,7 +22,7 @@ LiveKind = Literal["token", "tool_progress", "delivered", "delivery_failed"]
 """What may be shown of an effect while it is carried out. Live updates are never stored."""
 
 UNAWAITED: frozenset[LiveKind] = frozenset({"delivered", "delivery_failed"})
-"""The live updates of effects that no state awaits; they may be shown at any time."""
+"""The kinds of live updates that are shown even though no state awaits their effect."""
 
 Progress = Callable[[int, LiveKind, dict[str, Any]], None]
 """Takes an effect id, a kind and data, and passes them on as a live update to whoever watches the conversation."""

@@ -1,9 +1,9 @@
 """The dispatcher in this process: it starts the effects of committed steps as tasks of the event loop.
 
-A dispatcher is handed effects only after their step is stored, so whatever it does was always written down before.
-Every outcome goes back by one door, as an event. One awaited effect gives exactly one answer: its performer's, an
-acknowledgement when a tool or a sub-agent was stopped, or `EffectFailed` when the performer failed in whatever way, or
-when there is no performer. Other effects that are aborted are no longer awaited and give no answer.
+A dispatcher receives effects only after their step is stored. Each outcome returns as an event. One awaited effect
+gives exactly one answer: the answer of its performer, an acknowledgement if a tool or a sub-agent was stopped, or
+`EffectFailed` if the performer failed or there is none. Other effects that are aborted are no longer awaited and give
+no answer.
 
 A delivery's first attempt ends before a tool starts that was asked for after it, so that what is said before a tool
 runs is heard before it runs. Model requests do not wait for deliveries. The conversation handles events meanwhile, and
@@ -77,7 +77,7 @@ class InProcessDispatcher:
     ) -> None:
         self._performers = performers
         self._senders = {kind: one for kind, one in performers.items() if isinstance(one, Sender)}
-        self._answers = _Answers(clock, answer)
+        self._answers = _AnswerSender(clock, answer)
         self._conversations: dict[str, _ConversationEffects] = {}
 
     async def perform(self, effect: Any, context: EffectContext) -> Answer | None:
@@ -106,7 +106,7 @@ class InProcessDispatcher:
                 conversation.enqueue(effect, context)
         elif isinstance(effect, AwaitedEffect):
             if performer is None:
-                self._answers.unavailable(effect, context)
+                self._answers.send_unavailable(effect, context)
             elif effect.AFTER_DELIVERIES:
                 conversation.enqueue(effect, context)
             else:
@@ -118,12 +118,12 @@ class InProcessDispatcher:
             conversation.abort(effect_id)
             self._forget_if_idle(conversation_id)
 
-    async def tried(self, conversation_id: str | None = None) -> None:
+    async def wait_until_tried(self, conversation_id: str | None = None) -> None:
         """Return when every outgoing effect so far was tried once, of this conversation or of all."""
         if conversation_id is None:
-            await asyncio.gather(*(conversation.tried() for conversation in self._conversations.values()))
+            await asyncio.gather(*(conversation.wait_until_tried() for conversation in self._conversations.values()))
         elif (conversation := self._conversations.get(conversation_id)) is not None:
-            await conversation.tried()
+            await conversation.wait_until_tried()
 
     async def stop(self, conversation_id: str, *, answers: bool = True) -> None:
         """Tell the running effects of a conversation to stop, and drop those that have not started, except outgoing
@@ -156,15 +156,15 @@ class InProcessDispatcher:
             del self._conversations[conversation_id]
 
 
-class _Answers:
-    """Hands in answers: those of performers, and those that no performer gives."""
+class _AnswerSender:
+    """Sends the answers of performers, and the answers that stand for a missing or failed performer."""
 
     def __init__(self, clock: Clock, answer: Callable[[str, Answer], None]) -> None:
         self._clock = clock
         self._answer = answer
 
-    def returned(self, effect: Any, context: EffectContext, answer: Answer | None) -> None:
-        """A performer has returned. An answer that no log can hold is a fault of the performer."""
+    def send_result(self, effect: Any, context: EffectContext, answer: Answer | None) -> None:
+        """Send what a performer has returned. If no log can hold it, the performer has failed."""
         try:
             if answer is None:
                 raise ValueError("an awaited effect was left without an answer")
@@ -172,24 +172,24 @@ class _Answers:
             if not isinstance(stored, Answer) or stored.effect_id != effect.effect_id:
                 raise ValueError("an awaited effect was left with the answer to something else")
         except ValueError as error:
-            self.failed(effect, context, error)
+            self.send_failure(effect, context, error)
         else:
             self._answer(context.conversation_id, stored)
 
-    def failed(self, effect: Any, context: EffectContext, error: BaseException | None) -> None:
-        """A performer has failed, or could not read what was said."""
+    def send_failure(self, effect: Any, context: EffectContext, error: BaseException | None) -> None:
+        """Send the failure of a performer, or of a log that it could not read."""
         logger.error("A performer failed on %s.", effect.type, exc_info=error)
         sentence = error.sentence if isinstance(error, StoreError) else BROKEN
         self._fail(effect, context, "internal", sentence)
 
-    def unavailable(self, effect: Any, context: EffectContext) -> None:
-        """There is no performer for this effect."""
+    def send_unavailable(self, effect: Any, context: EffectContext) -> None:
+        """Send the failure of an effect that has no performer."""
         wanted = effect.type.replace("_", " ")
         sentence = f"The program that runs this conversation has nothing for this: {wanted}."
         self._fail(effect, context, "unavailable", sentence)
 
-    def aborted(self, effect: AwaitedEffect, context: EffectContext) -> None:
-        """An effect was stopped. Some are still awaited then."""
+    def send_acknowledgement(self, effect: AwaitedEffect, context: EffectContext) -> None:
+        """Send the acknowledgement of an effect that was stopped, if its conversation waits for one."""
         acknowledgement = effect.acknowledgement(effect.effect_id, self._clock.now())
         if acknowledgement is not None:
             self._answer(context.conversation_id, acknowledgement)
@@ -220,7 +220,7 @@ class _Running:
 class _ConversationEffects:
     """The effects of one conversation that wait or run. `when_idle` is called whenever there may be none left."""
 
-    def __init__(self, perform: Performer, answers: _Answers, when_idle: Callable[[], None]) -> None:
+    def __init__(self, perform: Performer, answers: _AnswerSender, when_idle: Callable[[], None]) -> None:
         self._perform = perform
         self._answers = answers
         self._when_idle = when_idle
@@ -268,7 +268,7 @@ class _ConversationEffects:
         for queued in self._queue:
             if isinstance(queued.effect, AwaitedEffect) and queued.effect.effect_id == effect_id:
                 self._queue.remove(queued)
-                self._answers.aborted(queued.effect, queued.context)
+                self._answers.send_acknowledgement(queued.effect, queued.context)
                 return
 
     def _finished(self, running: _Running) -> None:
@@ -280,14 +280,14 @@ class _ConversationEffects:
             return
         del self._running[effect.effect_id]
         if not running.task.cancelled() and error is None:
-            self._answers.returned(effect, context, running.task.result())
+            self._answers.send_result(effect, context, running.task.result())
         elif running.is_stopping:
-            pass  # it is left as in a crash
+            pass  # the answer is lost, as in a crash
         elif running.task.cancelled() and running.is_aborted:
-            self._answers.aborted(effect, context)
+            self._answers.send_acknowledgement(effect, context)
         else:
             # Also a performer that nobody here cancelled: a library's own cancellation has leaked out of it.
-            self._answers.failed(effect, context, error)
+            self._answers.send_failure(effect, context, error)
         self._when_idle()
 
     def _sent(self, running: _Running) -> None:
@@ -303,7 +303,7 @@ class _ConversationEffects:
         sending = [] if self._sending is None else [self._sending.queued]
         return sending + [queued for queued in self._queue if isinstance(queued.effect, OutgoingEffect)]
 
-    async def tried(self) -> None:
+    async def wait_until_tried(self) -> None:
         """Return when every outgoing effect so far was tried once."""
         so_far = self._to_send()
         while self._sending is not None and any(queued in so_far for queued in self._to_send()):
@@ -329,7 +329,7 @@ class _ConversationEffects:
         so_far = self._to_send()
         if deliver:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self.tried(), SENDING_GRACE)
+                await asyncio.wait_for(self.wait_until_tried(), SENDING_GRACE)
         self._queue = deque(queued for queued in self._queue if queued not in so_far)
         if self._sending is not None and self._sending.queued in so_far:
             task = self._sending.task

@@ -1,4 +1,4 @@
-"""The port through which a channel's acknowledgements reach the outbox."""
+"""The port by which the performers of deliveries note in the outbox what became of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Receipts(Protocol):
-    """The outbox of one conversation, which holds what is still to be delivered. Neither method waits."""
+    """Notes in the outbox of one conversation what became of its deliveries. Neither method waits."""
 
     def acknowledge(self, effect_id: int, target: str) -> None:
         """Record that the target has received the effect, which need not be delivered again."""

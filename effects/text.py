@@ -1,10 +1,10 @@
-"""Texts of models and tools, made fit to be stored and shown.
+"""Makes texts of models and tools fit to be stored and shown.
 
-A model that breaks off in the middle of an emoji leaves half a character behind (a lone surrogate). No database and
-no provider takes such a text, so the half is replaced by U+FFFD, the sign for "there was something here".
+A model that stops in the middle of an emoji leaves half a character behind (a lone surrogate). Neither a database nor
+a provider accepts such a text, so the half is replaced by U+FFFD, the replacement character.
 
-They can also hold control characters, and a terminal obeys them: it clears the screen, changes its title, types for the
-user. For people these are taken out.
+Texts can also hold control characters, which a terminal would execute: they clear the screen, change its title, or
+enter commands. They are removed from what people read.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ import re
 import unicodedata
 
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F]\w\w)|.)", re.DOTALL)
-"""One escape in JSON text: a pair of surrogates, a lone one (the group), or any other."""
+"""One escape in JSON text: a pair of surrogates, a lone surrogate (the group), or any other."""
 
 _KEPT = {"\n", "\t"}
 
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
-"""What a terminal takes as one command: colours and the like, titles and links."""
+"""A control sequence of a terminal: colours and the like, titles and links."""
 
 _REORDERING = {chr(code) for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
-"""Marks that make a terminal show text in another order than it stands."""
+"""Characters that make a terminal show text in another order than it is stored."""
 
 
 def encodable(text: str) -> str:
-    """The text with each lone surrogate replaced by U+FFFD. `Pure.`"""
+    """Return the text with each lone surrogate replaced by U+FFFD. `Pure.`"""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def encodable_json(text: str) -> str:
-    """JSON text with each lone surrogate replaced, be it written out or as an escape. `Pure.`"""
+    """Return JSON text with each lone surrogate replaced, also where it is written as an escape. `Pure.`"""
     return _ESCAPE.sub(lambda escape: "\\ufffd" if escape[1] else escape[0], encodable(text))
 
 
 def is_encodable(value: object) -> bool:
-    """Whether a JSON value, however deep, has no lone surrogate. `Pure.`"""
+    """Return whether a JSON value has no lone surrogate at any depth. `Pure.`"""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -45,7 +45,7 @@ def is_encodable(value: object) -> bool:
 
 
 def printable(text: str) -> str:
-    """The text without control characters and sequences, but with its lines and tabs. `Pure.`"""
+    """Return the text without control characters and sequences; line breaks and tabs stay. `Pure.`"""
     return "".join(map(_shown, _SEQUENCE.sub("", text).replace("\r\n", "\n")))
 
 

@@ -63,7 +63,7 @@ STORE_METHODS = ("create", "load", "entries", "claim", "outbox")
 """Methods of the port `Store` by which an object that is not a store is told from one."""
 
 
-DISPATCHER_METHODS = ("dispatch", "abort", "tried", "stop", "release")
+DISPATCHER_METHODS = ("dispatch", "abort", "wait_until_tried", "stop", "release")
 """The methods of the port `Dispatcher`."""
 
 

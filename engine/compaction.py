@@ -1,6 +1,6 @@
-"""Waiting for a condensing that somebody asked for, and finding in the log what came of it.
+"""Finds in the log what came of a compaction that somebody asked for.
 
-It is no turn, so no outcome of it is kept in memory; but the log has all that happened.
+Such a compaction is not a turn, so its outcome is not kept in memory; the log has everything that happened.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from ..states.states import Compacting, State
 
 
 def goes_on(state: State, begun: Compacting) -> bool:
-    """Whether the condensing that began in the state `begun` is still under way, in whatever attempt. `Pure.`"""
+    """Return whether the compaction that began in the state `begun` still runs, in whatever attempt. `Pure.`"""
     return isinstance(state, Compacting) and state.turn is None and state.up_to == begun.up_to
 
 
 def failure_of(begun: Compacting, entries: Iterable[LogEntry]) -> CompactionFailed | None:
-    """Why the condensing that began in the state `begun` failed; None if it did not, or was stopped.
+    """Return why the compaction that began in the state `begun` failed; None if it did not fail, or was stopped.
 
-    `entries` are those of the conversation, in order, the end of the condensing among them. `Pure.`
+    `entries` are the entries of the log since it began, in order, up to its end or beyond. `Pure.`
     """
     effect_id = begun.effect_id
     for entry in entries:

@@ -206,7 +206,7 @@ class Engine:
         """Return when everything that was said to users so far has been tried once on every channel; `send` does not
         wait for that. What a channel did not take is tried again later, and the updates of its conversation tell."""
         self._check_open()
-        await self._dispatcher.tried()
+        await self._dispatcher.wait_until_tried()
         await self._deliveries.wait_until_tried()
 
     async def close(self) -> None:

@@ -291,7 +291,7 @@ class Loop:
 
     async def sent(self) -> None:
         """Return when all that was said so far has been tried on every channel."""
-        await self._dispatcher.tried(self.conversation_id)
+        await self._dispatcher.wait_until_tried(self.conversation_id)
 
     async def close(self, why: TurnwiseError, *, answers: bool = True, deliver: bool = True) -> None:
         """Stop driving. What is under way is told to stop; what finishes all the same is stored, unless `answers` is

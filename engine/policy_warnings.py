@@ -1,7 +1,7 @@
-"""What the rules of a conversation count on, and the program that runs it does not have.
+"""Warns of a policy that expects tools or features which the engine does not have.
 
-Nothing is refused for that: it may be meant so, and a conversation can be opened by a program that has more. But it is
-said, for what follows from it looks like a model that misbehaves.
+Such a policy is not an error: it may be intended, and another program that has the tools may open the conversation.
+Without a warning, though, the effect looks like a model that misbehaves.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from ..states.values.acts import ActKind
 
 
 def policy_warnings(policy: Policy, acts: Collection[ActKind]) -> Iterator[str]:
-    """A sentence for each, where the tools can do these `acts`. `Pure.`"""
+    """Yield one sentence for each thing that the policy expects and that tools with these `acts` do not offer. `Pure.`"""
     if policy.redact:
-        yield "The rules want secrets taken out of messages, and nothing here does that yet."
+        yield "The policy has secrets removed from messages, which is not supported yet."
     if policy.text == "thought" and "speech" not in acts:
-        yield "Under these rules the user hears only what is said by tool, and no tool here says anything."
+        yield "Under this policy the user hears only what is said by a tool, and none of the tools speaks."
     if policy.ends_on == "work_complete" and "work_complete" not in acts:
-        yield "Under these rules a turn ends with a claim that the work is complete, and no tool here makes one."
+        yield "Under this policy a turn ends when a tool claims that the work is complete, and none of the tools does."

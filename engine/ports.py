@@ -31,7 +31,7 @@ class Dispatcher(Protocol):
         answered, with its `acknowledgement`. An unknown effect is passed over."""
         ...
 
-    async def tried(self, conversation_id: str | None = None) -> None:
+    async def wait_until_tried(self, conversation_id: str | None = None) -> None:
         """Return when every outgoing effect so far was tried once, of this conversation or of all."""
         ...
 

@@ -1,7 +1,7 @@
-"""What a conversation is told when a process takes it up that another one left in the middle.
+"""The reports by which a conversation learns that an earlier process has left it in the middle.
 
-The log says what was asked of the world and was not answered; nothing is guessed. The machine decides what becomes of
-each: what may be asked for again is asked for again, a tool runs again or not by its crash contract.
+The state says which effects were not answered; nothing is guessed. The machine decides what follows from the reports:
+it asks again for what may be asked for again, and runs a tool again or not, by its crash contract.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from ..states.values.round import Round
 
 
 def reports(state: State, at: datetime) -> tuple[Report, ...]:
-    """What to report of a state that was read from the store, in order; nothing where nothing was in flight.
+    """Return the reports about a state that was read from the store, in order; none if nothing was in flight.
 
-    Calls that must not run twice come first: nothing is tried again for them, so a process that ends before it has
-    reported the rest is no failed attempt, and a person is asked about them however often that happens. `Pure.`
+    Calls that must not run twice come first. Nothing is tried again for them, so a process that ends before it has
+    reported the rest does not count as a failed attempt, and a person is asked about them however often that happens.
+    `Pure.`
     """
     if not isinstance(state, InRound):
         return _resumed(pending(state), at)
@@ -37,5 +38,5 @@ def _resumed(open_: frozenset[int], at: datetime) -> tuple[Report, ...]:
 
 
 def _never_again(round_: Round) -> frozenset[int]:
-    """The effects whose calls must not run twice."""
+    """Return the effects whose calls must not run twice."""
     return frozenset(one.effect_id for one in round_.running if round_.named(one.call_id).crash == "at_most_once")

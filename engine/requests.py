@@ -1,4 +1,4 @@
-"""Requests made from what a host hands over, with one sentence where it does not fit."""
+"""Makes requests from what a host hands over, and says in one sentence what is wrong with it."""
 
 from __future__ import annotations
 
@@ -13,34 +13,32 @@ from ..states.policy.policy import Policy
 from ..states.values.value import MAX_QUOTED, shortened
 
 MAX_REQUEST = 4_000_000
-"""Characters of a request as JSON, its images left out, which have bounds of their own (see
-`states/values/images.py`). Ours: four
-texts of the greatest length."""
+"""The most characters of a request as JSON: four texts of the greatest length. Images are not counted; they have limits
+of their own, in `states/values/images.py`."""
 
 LONGEST_ID = 200
-"""Characters. Ours: the ids that the engine makes have 36."""
+"""Characters. The ids that the engine makes have 36."""
 
 AS_GIVEN = {"event_id": "message_id"}
-"""Fields whose name hosts do not know, and what they gave instead: the only id of a request that is theirs is that of
-a message."""
+"""Fields that hosts know under another name: of all ids of requests, only that of a message is given by a host."""
 
 R = TypeVar("R", bound=Event)
 
 
 def make(kind: type[R], **fields: object) -> R:
-    """A request of this kind. Raises `InvalidInput`, which names the first field at fault."""
+    """Return a request of this kind. Raises `InvalidInput`, which names the first invalid field."""
     try:
         return bounded(kind.model_validate(fields))
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
-        # Of a union pydantic also names the branches that it tried, in its own words.
+        # For a union, pydantic adds to the path the branches that it tried.
         path = (AS_GIVEN.get(str(part), str(part)) for part in fault["loc"] if "[" not in str(part))
         where = ".".join(shortened(part, MAX_QUOTED) for part in path)
         raise InvalidInput(shortened(f"{where}: {fault['msg']}.")) from None
 
 
 def bounded(request: R) -> R:
-    """The request, unless it is too long as a whole. Raises `InvalidInput`."""
+    """Return the request. Raises `InvalidInput` if it is too long as a whole."""
     images = sum(len(image.url) for image in getattr(request, "images", ()))
     if len(request.to_json()) - images > MAX_REQUEST:
         raise InvalidInput("The request is too long.")
@@ -48,7 +46,7 @@ def bounded(request: R) -> R:
 
 
 def checked_id(conversation_id: str) -> str:
-    """An id that a conversation may have. Raises `InvalidInput`."""
+    """Return an id that a conversation may have. Raises `InvalidInput`."""
     if not isinstance(conversation_id, str):
         raise InvalidInput("The id of a conversation is a text.")
     if len(conversation_id) > LONGEST_ID or not is_encodable(conversation_id):
@@ -57,9 +55,10 @@ def checked_id(conversation_id: str) -> str:
 
 
 def checked_policy(policy: Policy) -> Policy:
-    """The rules as the log will hold them: a policy can be built past its own validation. Raises `InvalidInput`."""
+    """Return the policy as the log will hold it. A policy can be made without validation, so it is validated here.
+    Raises `InvalidInput`."""
     if not isinstance(policy, Policy):
-        raise InvalidInput("The rules of a conversation are a Policy.")
+        raise InvalidInput("The rules of a conversation must be a Policy.")
     try:
         return Policy.model_validate_json(policy.model_dump_json(exclude_defaults=True, warnings="error"))
     except ValueError:
@@ -67,7 +66,7 @@ def checked_policy(policy: Policy) -> Policy:
 
 
 def checked(event: Event) -> Event:
-    """An event of the host's own making, as the log will hold it. Raises `InvalidInput`."""
+    """Return an event that a host has made, as the log will hold it. Raises `InvalidInput`."""
     try:
         return bounded(exact(event))
     except ValueError:
