@@ -1,6 +1,6 @@
-"""The engine for programs without an event loop: every call is handed to a loop in a thread and waited for.
+"""The engine for programs without an event loop: every call runs on an event loop in a thread, and is waited for.
 
-Nothing is written twice: the blocking objects pass each call on to the real ones, whatever its name.
+The blocking objects pass each call on to the asynchronous ones, whatever its name, so no method is written twice.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from .conversation import Conversation
 
 
 class _Portal:
-    """The way into the thread where the engine lives, as long as it does."""
+    """Calls functions in the thread of the engine, as long as the engine is open."""
 
     def __init__(self, portal: BlockingPortal) -> None:
         self._portal = portal
         self.open = True
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call the function over there and wait; a coroutine is awaited. Raises `EngineClosed` afterwards.
+        """Call the function in the thread and return its result; a coroutine is awaited. Raises `EngineClosed` once the
+        engine is closed.
 
-        A caller that is interrupted (Ctrl-C) stops waiting for good.
+        If the caller is interrupted (Ctrl-C), the call is cancelled.
         """
         if not self.open:
             raise EngineClosed
@@ -40,7 +41,7 @@ class _Portal:
 
 
 class _Blocking:
-    """Passes each attribute on; coroutines are waited for, and async iterators become plain ones."""
+    """Passes each attribute on. Coroutines are waited for, and asynchronous iterators become plain ones."""
 
     def __init__(self, portal: _Portal, target: Any) -> None:
         self._portal = portal
@@ -70,25 +71,25 @@ class _Blocking:
                 except StopAsyncIteration:
                     return
         finally:
-            # Nothing is left to close where the engine is gone, or where an interrupted wait is just ending.
+            # There is nothing to close if the engine is closed, or if an interrupted call is just ending.
             with suppress(EngineClosed, RuntimeError):
                 self._portal.call(iterator.aclose)
 
 
 class BlockingConversation(_Blocking):
-    """A `Conversation` whose methods return when they are done; `updates` is a plain iterator."""
+    """A `Conversation` whose methods block until they are done; `updates` is a plain iterator."""
 
 
 class BlockingEngine(_Blocking):
-    """An `Engine` whose methods return when they are done. Get it from `Engine.open_blocking`."""
+    """An `Engine` whose methods block until they are done. Get it from `Engine.open_blocking`."""
 
 
 @contextmanager
 def run_in_thread(engine: AbstractAsyncContextManager[Any]) -> Iterator[BlockingEngine]:
     """Open the engine on an event loop in a thread of its own, and close it at the end."""
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(engine) as opened:
-        way = _Portal(portal)
+        calls = _Portal(portal)
         try:
-            yield BlockingEngine(way, opened)
+            yield BlockingEngine(calls, opened)
         finally:
-            way.open = False
+            calls.open = False

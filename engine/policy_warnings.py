@@ -13,7 +13,7 @@ from ..states.values.acts import ActKind
 
 
 def policy_warnings(policy: Policy, acts: Collection[ActKind]) -> Iterator[str]:
-    """Yield one sentence for each thing that the policy expects and that tools with these `acts` do not offer. `Pure.`"""
+    """Yield a sentence for each thing that the policy expects and that tools with these `acts` lack. `Pure.`"""
     if policy.redact:
         yield "The policy has secrets removed from messages, which is not supported yet."
     if policy.text == "thought" and "speech" not in acts:

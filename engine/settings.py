@@ -1,4 +1,4 @@
-"""What a host may tune without changing the rules of a conversation. Settings are not stored and do not affect replay."""
+"""What a host may tune without changing the rules of a conversation. It is not stored and does not affect replay."""
 
 from __future__ import annotations
 

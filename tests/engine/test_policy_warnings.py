@@ -7,9 +7,9 @@ import pytest
 from turnwise import Engine, Policy, Speech, presets, tool
 from turnwise.testing import ScriptedLlm
 
-SILENT = "Under these rules the user hears only what is said by tool, and no tool here says anything."
-ENDLESS = "Under these rules a turn ends with a claim that the work is complete, and no tool here makes one."
-UNREDACTED = "The rules want secrets taken out of messages, and nothing here does that yet."
+SILENT = "Under this policy the user hears only what is said by a tool, and none of the tools speaks."
+ENDLESS = "Under this policy a turn ends when a tool claims that the work is complete, and none of the tools does."
+UNREDACTED = "The policy has secrets removed from messages, which is not supported yet."
 
 
 @tool(acts=("speech",))
