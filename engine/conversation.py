@@ -67,14 +67,15 @@ class ConversationHost(Protocol):
 
 @dataclass(frozen=True)
 class Cancelled:
-    """What came of a cancel. `no_op`: nothing was running, or no longer what the caller last saw (case P10, P40)."""
+    """The result of a cancel. `no_op`: nothing was running, or something else than the caller had last seen."""
 
     no_op: bool
 
 
 @dataclass(frozen=True)
 class _Seen:
-    """What this handle last saw, which its next cancel or answer is meant for, and at which step."""
+    """The turn and the question that a handle has last seen, and the step at which. Its next cancel or answer is meant
+    for them."""
 
     seq: int
     turn: int
@@ -89,16 +90,16 @@ class _Seen:
 class Conversation:
     """A handle on one conversation of an engine; get it from `Engine.create` or `Engine.get`.
 
-    Any number of handles may exist. Each remembers which turn and which question it last saw, so a late click never
-    hits the next one. Every method that asks for something raises `Refused` when the conversation does not take it
-    now, with nothing changed.
+    Any number of handles may exist. Each remembers the turn and the question that it has last seen, so a late click
+    never applies to the next one. Every method that requests something raises `Refused` if the conversation does not
+    take it now; then nothing has changed.
     """
 
     def __init__(self, host: ConversationHost, loop: Loop) -> None:
         self._host = host
         self._loop = loop
         self._seen = _Seen.of(loop.state)
-        self._handing_over = asyncio.Lock()
+        self._sending = asyncio.Lock()
 
     @property
     def id(self) -> str:
@@ -107,16 +108,16 @@ class Conversation:
 
     @property
     def state(self) -> State:
-        """Where the conversation rests now, as stored."""
+        """The current state, as stored."""
         self._seen = _Seen.of(self._loop.state)
         return self._loop.state
 
     @property
     def policy(self) -> Policy:
-        """The rules that hold now."""
+        """The current policy."""
         return self._loop.projection.context.policy
 
-    # --- asking for something
+    # --- requests
 
     async def send(
         self,
@@ -127,18 +128,19 @@ class Conversation:
         when_busy: WhenBusy | None = None,
         wait: bool = True,
     ) -> Turn:
-        """Say something, and wait until the turn that takes it ends or rests for a person.
+        """Send a message, and wait until the turn that takes it ends or waits for a person.
 
-        `images` are shown with it, each an https:// URL, a data: URL or the bytes of a PNG, JPEG, GIF or WebP file: at
-        most 20 of them, each of up to 10 million characters as a data: URL. Beside images the text may be empty.
+        `images` belong to the message. Each is an https:// URL, a data: URL, or the bytes of a PNG, JPEG, GIF or WebP
+        file: at most 20 of them, each of up to 10 million characters as a data: URL. With images the text may be empty.
 
-        `when_busy` says what becomes of it during a turn; None leaves that to the policy. Queued messages begin the
-        next turn together; a steered one enters the turn under way before its next model request. With `wait=False`
-        it returns as soon as the message is stored; the turn then has the status it had at that moment. Sent again
-        under the same `message_id` it is not said twice: the turn it belonged to is returned.
+        `when_busy` says what happens to the message during a turn; None leaves that to the policy. Queued messages
+        begin the next turn together; a steered one enters the current turn before its next model request. With
+        `wait=False` the method returns as soon as the message is stored, and the turn has the status of that moment. A
+        message that is sent again under the same `message_id` is not taken twice: the turn that took it is returned.
 
-        Raises `InvalidInput`, and `Refused`: `busy`, `awaiting_user_response`, …; for a message that waited
-        `withdrawn`, `closed`, or `failed`, in which case it still waits.
+        Raises `InvalidInput`; `Refused`: `busy`, `awaiting_user_response`, …, and for a message that waited
+        `withdrawn`, `closed`, or `failed`, in which case it still waits; and `StoreError`, in particular `Damaged` if
+        the log cannot be read, although the message is stored.
         """
         message_id = _new_id() if message_id is None else message_id
         message = make(
@@ -149,18 +151,18 @@ class Conversation:
             images=images,
             when_busy=when_busy,
         )
-        async with self._handing_over:
+        async with self._sending:
             step = await self._ask(message)
         if wait:
-            return self._saw(await self._loop.turns.of_message(message_id))
+            return self._note_seen(await self._loop.turns.of_message(message_id))
         if step.ignored or step.ended is not None or not isinstance(step.state, InTurn):
-            return self._saw(await self._loop.turns.now(message_id))
+            return self._note_seen(await self._loop.turns.now(message_id))
         if is_queued(message_id, step.state):
             return Turn(number=0, status="queued")
-        return self._saw(Turn(number=step.state.book.turn, status="running"))
+        return self._note_seen(Turn(number=step.state.book.turn, status="running"))
 
     async def withdraw(self, message_id: str) -> None:
-        """Take back a message that still waits. Raises `Refused`: `not_waiting` once a turn has taken it."""
+        """Withdraw a message that still waits. Raises `Refused`: `not_waiting` once a turn has taken it."""
         await self._ask(make(MessageWithdrawn, event_id=_new_id(), at=self._host.now(), message_id=message_id))
 
     async def answer(
@@ -168,11 +170,11 @@ class Conversation:
         answers: Mapping[str, str | Sequence[str]],
         annotations: Mapping[str, Mapping[str, str]] | None = None,
     ) -> Turn:
-        """Answer the questions that this handle last saw, by their text, and wait as `send` does.
+        """Answer the questions that this handle has last seen, by their text, and wait as `send` does.
 
-        A multi-select takes a list of labels. `annotations` are notes by question: `{question: {"notes": …}}`.
+        A multi-select question takes a list of labels. `annotations` are notes by question: `{question: {"notes": …}}`.
         Raises `Refused`: `unknown_question`, `missing_answer`, `invalid_answer` name the question and leave it open;
-        `wrong_state` if nothing is asked, or something else than this handle saw.
+        `wrong_state` if nothing is asked, or something else than this handle has seen.
         """
         response = make(
             UserQuestionResponse,
@@ -187,10 +189,10 @@ class Conversation:
     async def approve(
         self, call_id: str, allowed: bool, note: str | None = None, arguments: Mapping[str, Any] | None = None
     ) -> Turn:
-        """Allow the call that waits, or do not; wait as `send` does.
+        """Allow or deny the call that waits for approval, and wait as `send` does.
 
-        A `note` tells the model why a call was denied; `arguments` take the place of those that the model wrote.
-        Raises `Refused` with `wrong_state` unless it is this call that waits.
+        A `note` tells the model why a call was denied; `arguments` replace those that the model wrote. Raises `Refused`
+        with `wrong_state` unless this call waits.
         """
         approval = make(
             ToolApproval,
@@ -204,17 +206,17 @@ class Conversation:
         return await self._turn(await self._ask(approval))
 
     async def resolve(self, call_id: str, verdict: Resolution) -> Turn:
-        """Say what became of a call that was running when a process died, and that must not run twice; wait as `send`
-        does.
+        """Say what became of a call in doubt: one that was running when a process ended, and that must not run twice.
+        Waits as `send` does.
 
-        `ran`: the model is told that it did; `did_not_run`: that it did not; `again`: the tool runs once more. Raises
-        `Refused` with `wrong_state` unless this call is in doubt.
+        With `ran` or `did_not_run` the model is told so; with `again` the tool runs once more. Raises `Refused` with
+        `wrong_state` unless this call is in doubt.
         """
         resolved = make(DoubtResolved, event_id=_new_id(), at=self._host.now(), call_id=call_id, verdict=verdict)
         return await self._turn(await self._ask(resolved))
 
     async def decline(self) -> Turn:
-        """Do not answer. By policy that ends the turn, or the model goes on by its own judgment; waits as `send`."""
+        """Decline to answer. The policy says whether that ends the turn or lets the model go on. Waits as `send`."""
         if not isinstance(self._loop.state, AwaitingUserResponse) or self._seen.call_id is None:
             raise Refused("wrong_state")
         step = await self._ask(self._cancel(self._seen.call_id))
@@ -223,11 +225,11 @@ class Conversation:
         return await self._turn(step)
 
     async def cancel(self) -> Cancelled:
-        """Stop the turn that this handle last saw, and wait until it has stopped.
+        """Stop the turn that this handle has last seen, and wait until it has stopped.
 
-        Tools that ignore it hold it up no longer than `Policy.cancel_deadline`. Where nothing runs it is a no-op.
+        Tools that ignore it delay it no longer than `Policy.cancel_deadline`. If nothing runs, it is a no-op.
         """
-        async with self._handing_over:  # what this handle is just sending is what its cancel is meant for
+        async with self._sending:  # the cancel is meant for what this handle is just sending
             cancel = self._cancel()
         step = await self._ask(cancel)
         if isinstance(step.state, Cancelling):
@@ -235,17 +237,17 @@ class Conversation:
         return Cancelled(no_op=step.ignored)
 
     async def retry(self) -> Turn:
-        """Try the failed turn again, as a turn of its own; waits as `send`."""
+        """Try the failed turn again, as a new turn, and wait as `send` does."""
         return await self._turn(await self._ask(make(RetryRequested, event_id=_new_id(), at=self._host.now())))
 
     async def set_policy(self, policy: Policy) -> None:
-        """Change the rules, from the next turn on. The models stay those of the engine."""
+        """Change the policy from the next turn on. Its models are replaced by those of the engine."""
         policy = self._host.with_models(policy)
         await self._ask(make(PolicyChanged, event_id=_new_id(), at=self._host.now(), policy=policy))
 
     async def compact(self) -> None:
-        """Have all that was said so far condensed into a summary, which stands in its place in requests from now on;
-        the log and the transcript keep everything. Returns when that is done, or was stopped by `cancel` or `close`.
+        """Have everything so far condensed into a summary, which replaces it in requests to models; the log and the
+        transcript keep everything. Returns when that is done, or was stopped by `cancel` or `close`.
 
         Raises `CompactionFailed` if it could not be done, and `Refused`: `busy` and the like during a turn.
         """
@@ -258,18 +260,18 @@ class Conversation:
             raise failure
 
     async def close(self) -> None:
-        """End the conversation for good; what runs is cancelled. It can still be read."""
+        """End the conversation for good, and cancel what runs. It can still be read."""
         step = await self._ask(make(CloseRequested, event_id=_new_id(), at=self._host.now()))
         if isinstance(step.state, Cancelling):
             await self._turn(step)
 
     async def fork(self, at: int | None = None) -> Conversation:
-        """A new conversation that begins as a copy of this one, up to its last rest at or before the step `at`; None is
-        the newest. It stands at the step on which it landed: `.state.book.seq`.
+        """Return a new conversation that begins as a copy of this one, up to its last rest at or before the step `at`;
+        None means the newest step. The step on which it landed is its `.state.book.seq`.
 
         A rest is a state in which nothing is under way, so a turn that goes on, or waits for a person, is left out.
-        This conversation is not touched, also while it is busy; what is still to be delivered stays with it alone.
-        Deleting it does not delete the copy. Raises `InvalidInput` for a step that there is not.
+        This conversation is not changed, and may be busy; deliveries that are still due stay with it alone. Deleting it
+        does not delete the copy. Raises `InvalidInput` if there is no such step.
         """
         from ..persistence.maintenance.fork import fork
 
@@ -278,7 +280,7 @@ class Conversation:
         return await self._host.get(new_id)
 
     async def dispatch(self, event: Event) -> Step:
-        """Hand over an event of your own making, and get the step that it led to. Raises `InvalidInput`."""
+        """Submit an event, and return the step that it led to. Raises `InvalidInput` and `Refused`."""
         return await self._ask(checked(event))
 
     async def _ask(self, event: Event) -> Step:
@@ -287,18 +289,18 @@ class Conversation:
         return step
 
     async def _turn(self, step: Step) -> Turn:
-        """How the turn that this step belongs to ends, or rests for a person."""
+        """Wait for the turn that this step belongs to."""
         number = step.state.book.turn if step.ended is None else step.ended.turn
-        return self._saw(await self._loop.turns.of_turn(number))
+        return self._note_seen(await self._loop.turns.of_turn(number))
 
-    def _saw(self, turn: Turn) -> Turn:
+    def _note_seen(self, turn: Turn) -> Turn:
         if turn.number:
             self._seen = _Seen(self._loop.state.book.seq, turn.number, turn.call_id)
         return turn
 
-    def _was_shown(self, update: Update) -> None:
-        """A watcher may lie behind what is: what it was shown is what a click will mean, unless this handle has seen
-        more since."""
+    def _note_shown(self, update: Update) -> None:
+        """Remember what a watcher was shown, which may lag behind: the next click is meant for that, unless this handle
+        has seen something newer."""
         if update.type in ("snapshot", "state_change") and update.position is not None:
             seq = update.position[0] - (update.type == "snapshot")
             shown = update.data.get("state", update.data)["data"]
@@ -308,37 +310,37 @@ class Conversation:
     def _cancel(self, call_id: str | None = None) -> UserCancel:
         return make(UserCancel, event_id=_new_id(), at=self._host.now(), turn=self._seen.turn, call_id=call_id)
 
-    # --- looking
+    # --- reading
 
     async def updates(self, after: str | None = None) -> AsyncIterator[Update]:
-        """What happens, as it happens: first a snapshot, or with `after` (the id of an update) all that came since.
+        """Yield updates as they happen: first a snapshot, or with `after` (the id of an update) all updates since then.
 
-        Ends when the conversation or its engine is closed. A watcher that is slow loses nothing that is stored.
-        Raises `InvalidInput` for an id that is none, or that no update of this conversation has had yet.
+        Ends when the conversation or its engine is closed. A slow watcher misses nothing that is stored. Raises
+        `InvalidInput` for a malformed id, or one that no update of this conversation has had yet.
         """
         async for update in Watcher(self._loop.projection, self._loop.feed, self._read_entries).updates(after):
-            self._was_shown(update)
+            self._note_shown(update)
             yield update
 
     async def transcript(self) -> tuple[Message, ...]:
-        """What was said, oldest first."""
+        """Return what was said, oldest first."""
         return transcript(await self.events())
 
     async def events(self) -> tuple[StoredEntry, ...]:
-        """The log as stored, one entry a step."""
+        """Return the log as stored, one entry for each step."""
         return await self._read_entries()
 
     async def _read_entries(self, after: int = 0, up_to: int | None = None) -> tuple[StoredEntry, ...]:
         return await self._host.store.entries(self.id, after, up_to)
 
     async def turns(self) -> tuple[Turn, ...]:
-        """The turns that have ended, oldest first."""
+        """Return the turns that have ended, oldest first."""
         projection = ConversationProjection(self._loop.state, self._loop.projection.context, self._read_entries)
         await projection.read()
         return tuple(projection.turns.values())
 
     async def replay(self) -> ReplayReport:
-        """Fold the stored log again, and compare every step with what was stored."""
+        """Replay the stored log, and compare every step with what was stored."""
         from ..persistence.maintenance.replay import replay_conversation
 
         return await replay_conversation(self._host.store, self.id)

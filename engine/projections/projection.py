@@ -170,7 +170,7 @@ class _Contents:
         self.seq = entry.seq
         self._context = context
         if entry.ended is not None:
-            self.turns[entry.ended.turn] = Turn.that_ended(entry.ended, self.transcript, context.policy)
+            self.turns[entry.ended.turn] = Turn.from_end(entry.ended, self.transcript, context.policy)
 
     def share(self) -> Transcript:
         """Return the transcript for others to read. It has the same lists and dictionaries until `unshare`."""

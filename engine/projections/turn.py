@@ -1,4 +1,4 @@
-"""What a host gets back: how a turn stands, when it has ended or waits for a person."""
+"""A turn as a host receives it, when it has ended or waits for a person."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Status = Literal[
     "running",
     "queued",
 ]
-"""How a turn stands; `running` and `queued` only where nobody waited for it to end (`send(wait=False)`): no turn has
+"""The status of a turn. `running` and `queued` occur only if the caller does not wait (`send(wait=False)`). No turn has
 taken a queued message yet, so its number is 0."""
 
 _WAITS: dict[type[State], Status] = {
@@ -38,16 +38,17 @@ _WAITS: dict[type[State], Status] = {
 
 @dataclass(frozen=True)
 class Turn:
-    """How a turn stands.
+    """A turn that has ended or waits for a person.
 
-    `reply` is the answer: what was said to the user by tool, else the text if the rules deliver it, "" if nothing is.
-    `final_content` is the text for display, None if there is none; `user_response` what was said to the user by tool,
-    None if nothing was; several speeches are joined by a blank line. `deliveries` are all texts that go to the user, in
-    order: under rules that also deliver text beside speech there may be more of them than the reply tells. A turn that
-    has ended without any is `silent`. While a turn waits for a person these tell of it as far as it has come.
-    `questions`, and `call_id` of the call that asks them, are set while it waits for an answer, `call_id` and `call`
-    while it waits for somebody to allow that call, or to say whether it ran; `failure` is one sentence if it failed or
-    its work did not hold. `truncated` tells that the provider cut the text off.
+    `reply` is the answer: what was said to the user by a tool, otherwise the text if the policy delivers it, otherwise
+    "". `final_content` is the text for display, or None. `user_response` is what was said to the user by a tool, or
+    None; several speeches are joined by a blank line. `deliveries` are all texts that go to the user, in order; a
+    policy that delivers text as well as speech may deliver more than the reply holds. A turn that has ended without any
+    is `silent`. While a turn waits for a person, these fields describe it up to that point.
+
+    `questions`, and the `call_id` of the call that asks them, are set while the turn waits for an answer; `call_id` and
+    `call` while it waits for somebody to approve that call, or to say whether it ran. `failure` is one sentence if the
+    turn failed or its work was not verified. `truncated`: the provider cut the text off.
     """
 
     number: int
@@ -65,15 +66,14 @@ class Turn:
     usage: Usage = field(default_factory=Usage)
 
     @classmethod
-    def that_ended(cls, ended: TurnEnded, transcript: Transcript, policy: Policy) -> Turn:
-        """A turn that came to this. The transcript must hold its last step. `Pure.`"""
-
+    def from_end(cls, ended: TurnEnded, transcript: Transcript, policy: Policy) -> Turn:
+        """Return a turn that has ended. The transcript must hold its last step. `Pure.`"""
         final = ended.final_content
         return cls(
             number=ended.turn,
             status=ended.status,
             final_content=None if final is None else text_of_reply(transcript.words(final), policy),
-            **_received(ended.user_response, ended.deliveries, transcript, policy),
+            **_received_texts(ended.user_response, ended.deliveries, transcript, policy),
             silent=ended.silent,
             truncated=ended.truncated,
             failure=ended.failure.sentence if ended.failure else None,
@@ -81,8 +81,8 @@ class Turn:
         )
 
     @classmethod
-    def that_waits(cls, state: AwaitingPerson | InDoubt, transcript: Transcript, policy: Policy) -> Turn:
-        """A turn that waits for a person, with what the user has received of it so far. `Pure.`"""
+    def from_waiting(cls, state: AwaitingPerson | InDoubt, transcript: Transcript, policy: Policy) -> Turn:
+        """Return a turn that waits for a person, with what the user has received of it so far. `Pure.`"""
         asks = isinstance(state, AwaitingUserResponse)
         return cls(
             number=state.turn.number,
@@ -90,15 +90,15 @@ class Turn:
             questions=state.questions if isinstance(state, AwaitingUserResponse) else (),
             call_id=state.call.call_id,
             call=None if asks else transcript.call(state.call.call_id),
-            **_received(spoken_and_delivered(state.turn), state.turn.deliveries, transcript, policy),
+            **_received_texts(spoken_and_delivered(state.turn), state.turn.deliveries, transcript, policy),
             usage=state.turn.usage,
         )
 
 
-def _received(
+def _received_texts(
     spoken: Sequence[Said], delivered: Sequence[Delivered], transcript: Transcript, policy: Policy
 ) -> dict[str, Any]:
-    """The fields of a turn that tell what the user received of it."""
+    """Return the fields that hold what the user received of a turn."""
     by_tool = tuple(text_of_reply(transcript.words(said), policy) for said in spoken)
     deliveries = tuple(text_of_reply(transcript.words(one.said), policy) for one in delivered)
     return {

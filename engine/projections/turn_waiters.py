@@ -103,5 +103,5 @@ class TurnWaiters:
     def _of_turn(self, number: int) -> Turn | None:
         state = self._projection.state
         if isinstance(state, AwaitingPerson | InDoubt) and state.turn.number == number:
-            return Turn.that_waits(state, self._projection.transcript, self._projection.context.policy)
+            return Turn.from_waiting(state, self._projection.transcript, self._projection.context.policy)
         return self._projection.turns.get(number)

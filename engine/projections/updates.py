@@ -123,7 +123,7 @@ def updates_of(
         shown = [*_said(messages, policy), *_done(entry, messages, transcript, policy), *change]
     else:
         turn = entry.ended.turn
-        end: Shown = ("turn_ended", describe_turn(Turn.that_ended(entry.ended, transcript, policy)))
+        end: Shown = ("turn_ended", describe_turn(Turn.from_end(entry.ended, transcript, policy)))
         shown = [*_said((m for m in messages if m.turn <= turn), policy), *_done(entry, messages, transcript, policy)]
         begun = list(_said((m for m in messages if m.turn > turn), policy))
         # Where the next turn begins in the same step, this one ends before anything of the next is shown (case P38).
