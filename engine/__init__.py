@@ -1,1 +1,1 @@
-"""Drives conversations: the loop, its mailbox, those who watch and wait, and the face that host programs see."""
+"""Conversations that move: the application's API, the loop that drives each of them, and what an engine is made of."""

@@ -1,9 +1,9 @@
-"""What watchers of a conversation see: one vocabulary for programs, streams and pages.
+"""Updates: what watchers of a conversation see, in one vocabulary for programs, streams and pages.
 
 Updates follow from the log, so one that was missed can be read again. Each has the id "seq.n": the step, and its
-place in it. Between them stand live ones, without an id, which are never stored: `token`, `tool_progress`,
-`delivered` and `delivery_failed`. The last two are the receipts of the channels, as they come in; what has not arrived
-is kept in the outbox.
+position in the step. Live updates come between them; they have no id and are never stored: `token`, `tool_progress`,
+`delivered` and `delivery_failed`. The last two report what became of an attempt to deliver; a delivery that has not
+arrived stays in the outbox.
 """
 
 from __future__ import annotations
@@ -79,27 +79,27 @@ class Update:
 
     @property
     def position(self) -> tuple[int, int] | None:
-        """The id as numbers, in the order of which updates come; None for live ones."""
+        """The id as numbers, in whose order updates come; None for live updates."""
         return None if self.id is None else parse_id(self.id)
 
 
 def parse_id(text: object) -> tuple[int, int]:
-    """The numbers of an id. Raises `InvalidInput`. `Pure.`"""
+    """Return the numbers of an id. Raises `InvalidInput`. `Pure.`"""
     match = _ID.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        raise InvalidInput("The id of an update reads like 12.3, the step and the place in it.")
+        raise InvalidInput("The id of an update reads like 12.3, the step and the position in it.")
     return int(match[1]), int(match[2])
 
 
 def snapshot(state: State, transcript: Transcript, policy: Policy) -> Update:
-    """How things stand, for a watcher that comes late. Its id lies behind all updates so far. `Pure.`"""
+    """Return the conversation as it is now, for a new watcher. Its id follows those of all updates so far. `Pure.`"""
     shown = (_without_marked_lines(message, policy) for message in transcript.messages)
     messages = [message.model_dump(mode="json", exclude_defaults=True) for message in shown]
     return Update("snapshot", {"state": describe(state, transcript), "transcript": messages}, f"{state.book.seq + 1}.0")
 
 
 def _without_marked_lines(message: Message, policy: Policy) -> Message:
-    """The words of a model, and what was handed over, as people see them (case J13)."""
+    """Return the message as people see it: what a model wrote, and what was delivered, without marked lines."""
     if not policy.marker:
         return message
     deliveries = tuple(text_of_reply(text, policy) for text in message.deliveries)
@@ -110,64 +110,64 @@ def _without_marked_lines(message: Message, policy: Policy) -> Message:
 def updates_of(
     entry: LogEntry, before: State, after: State, transcript: Transcript, context: Context
 ) -> tuple[Update, ...]:
-    """What a step shows, in order: what was said and done, where it rests now, and whether a turn ended.
+    """Return the updates of a step, in order: what was said and done, the new state, and whether a turn has ended.
 
-    Takes the entry into `transcript`, which must hold all entries before it; `context` is the one before the step.
+    Adds the entry to `transcript`, which must hold all entries before it; `context` is that before the step.
     """
     policy = context.policy
     was = describe(before, transcript)
     messages = transcript.add(entry)
     now = describe(after, transcript)
-    change: list[Shown] = [("state_change", now)] if now != was else []
+    change: list[_Shown] = [("state_change", now)] if now != was else []
     if entry.ended is None:
         shown = [*_said(messages, policy), *_done(entry, messages, transcript, policy), *change]
     else:
         turn = entry.ended.turn
-        end: Shown = ("turn_ended", describe_turn(Turn.from_end(entry.ended, transcript, policy)))
+        end: _Shown = ("turn_ended", describe_turn(Turn.from_end(entry.ended, transcript, policy)))
         shown = [*_said((m for m in messages if m.turn <= turn), policy), *_done(entry, messages, transcript, policy)]
         begun = list(_said((m for m in messages if m.turn > turn), policy))
-        # Where the next turn begins in the same step, this one ends before anything of the next is shown (case P38).
+        # If the next turn begins in the same step, the end of this one is shown before anything of the next.
         shown += [end, *begun, *change] if after.book.turn > turn else [*change, end]
     return tuple(Update(kind, data, f"{entry.seq}.{n}") for n, (kind, data) in enumerate(shown, start=1))
 
 
-Shown = tuple[UpdateType, dict[str, Any]]
+_Shown = tuple[UpdateType, dict[str, Any]]
 
 
-def _said(messages: Iterable[Message], policy: Policy) -> Iterator[Shown]:
+def _said(messages: Iterable[Message], policy: Policy) -> Iterator[_Shown]:
     for message in messages:
         if message.thinking:
             yield "thought", {"text": message.thinking, "turn": message.turn}
         if message.role == "assistant" and policy.text == "thought" and message.text.strip():
             yield "thought", {"text": message.text, "turn": message.turn}
         elif message.role != "tool" and (message.text.strip() or message.images):
-            yield "message", _told(message, policy)
+            yield "message", _message_data(message, policy)
 
 
-def _told(message: Message, policy: Policy) -> dict[str, Any]:
+def _message_data(message: Message, policy: Policy) -> dict[str, Any]:
     text = _without_marked_lines(message, policy).text
-    told: dict[str, Any] = {"role": message.role, "text": text, "turn": message.turn}
-    told |= {"message_id": message.message_id} if message.message_id else {}
-    told |= {"origin": message.origin} if message.origin else {}
-    return told | ({"images": [image.model_dump() for image in message.images]} if message.images else {})
+    data: dict[str, Any] = {"role": message.role, "text": text, "turn": message.turn}
+    data |= {"message_id": message.message_id} if message.message_id else {}
+    data |= {"origin": message.origin} if message.origin else {}
+    return data | ({"images": [image.model_dump() for image in message.images]} if message.images else {})
 
 
-def _done(entry: LogEntry, messages: Iterable[Message], transcript: Transcript, policy: Policy) -> Iterator[Shown]:
+def _done(entry: LogEntry, messages: Iterable[Message], transcript: Transcript, policy: Policy) -> Iterator[_Shown]:
     results = {message.tool_call_id: message for message in messages}
     for effect in entry.effects:
         if isinstance(effect, PersistToolResults):
             for result in effect.results:
-                yield "tool", {**_call(transcript, result.call_id), "status": _came_to(results[result.call_id])}
+                yield "tool", {**_call(transcript, result.call_id), "status": _status_of(results[result.call_id])}
         elif isinstance(effect, ExecuteTool):
             arguments = transcript.call(effect.call.call_id).arguments
             yield "tool", {**_call(transcript, effect.call.call_id), "status": "running", "arguments": arguments}
         elif isinstance(effect, DeliverToUser):
             text = text_of_reply(transcript.words(effect.said), policy)
-            told = {"text": text, "turn": effect.turn, "ordinal": effect.ordinal}
-            yield "delivery", {**told, "relayed": True} if effect.relayed else told
+            data = {"text": text, "turn": effect.turn, "ordinal": effect.ordinal}
+            yield "delivery", {**data, "relayed": True} if effect.relayed else data
 
 
-def _came_to(result: Message) -> str:
+def _status_of(result: Message) -> str:
     return result.stopped or ("failed" if result.error else "completed")
 
 
@@ -177,19 +177,19 @@ def _call(transcript: Transcript, call_id: str) -> dict[str, Any]:
 
 
 def updates_of_log(entries: Iterable[LogEntry]) -> Iterator[Update]:
-    """All updates of a log. Raises `Refused` if the table no longer takes what it took. `Pure.`"""
+    """Yield all updates of a log. Raises `Refused` if the machine does not take an event that it took then. `Pure.`"""
     state: State = Idle()
     context = Context()
-    said = Transcript()
+    transcript = Transcript()
     for entry in entries:
         event = entry.event
         step = begin(event) if isinstance(event, Opened) else transition(state, event, context)
-        yield from updates_of(entry, state, step.state, said, context)
+        yield from updates_of(entry, state, step.state, transcript, context)
         state, context = step.state, context.after(event)
 
 
 def describe(state: State, transcript: Transcript) -> dict[str, Any]:
-    """A state as watchers see it. `Pure.`"""
+    """Return a state as watchers see it. `Pure.`"""
     return {"type": state.type, "data": {"turn": state.book.turn, **_details(state, transcript)}}
 
 
@@ -211,7 +211,7 @@ def _details(state: State, transcript: Transcript) -> dict[str, Any]:
 
 
 def describe_turn(turn: Turn) -> dict[str, Any]:
-    """A turn that ended, as watchers see it. `Pure.`"""
+    """Return a turn that has ended, as watchers see it. `Pure.`"""
     return {
         "turn": turn.number,
         "status": turn.status,

@@ -1,4 +1,4 @@
-"""Watching a conversation: what was missed is read from the log, what is new comes from the feed."""
+"""A watcher of a conversation: it reads from the log what it missed, and from the feed what is new."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Watcher:
         self._last = (0, 0)
 
     async def updates(self, after: str | None) -> AsyncIterator[Update]:
-        """A snapshot, or all that came after the update `after`; then what comes. Each once, in order."""
+        """Yield a snapshot, or all updates after the update `after`; then the new ones. Each once, in order."""
         if after is not None:
             self._last = self._seen(after)
         read: Callable[[], Awaitable[tuple[Update, ...]]] = partial(self._begin, after)
@@ -41,8 +41,8 @@ class Watcher:
             read = self._next
 
     def _seen(self, after: str) -> tuple[int, int]:
-        """The position of an update that somebody was shown. Raises `InvalidInput` for one that nobody was shown: a
-        watcher after it would be shown nothing of the steps before it."""
+        """Return the position of an update. Raises `InvalidInput` for one that does not exist yet: a watcher after it
+        would miss the updates before it."""
         seen = parse_id(after)
         if seen > (self._projection.seq + 1, 0):  # the id of a snapshot of the current state
             raise InvalidInput(f"This conversation has had no update {seen[0]}.{seen[1]} yet.")
@@ -60,7 +60,7 @@ class Watcher:
         return self._new(kept if kept is not None else await self._missed())
 
     def _new(self, updates: Sequence[Update]) -> tuple[Update, ...]:
-        """Those after the last one given; live ones belong in front of the stored one that follows them."""
+        """Return the updates after the last one given. Live ones belong to the stored one that follows them."""
         known = (n for n, update in enumerate(updates) if update.position is not None and update.position <= self._last)
         shown = tuple(updates[max(known, default=-1) + 1 :])
         self._last = max((update.position for update in shown if update.position is not None), default=self._last)
@@ -71,7 +71,7 @@ class Watcher:
         try:
             return tuple(updates_of_log(entries))
         except Refused:
-            # The log was written under other rules of the table, as a replay says; the current state is known.
+            # Another version of the state machine wrote the log, as a replay reports; the current state is known.
             return (await self._snapshot(),)
 
     async def _snapshot(self) -> Update:

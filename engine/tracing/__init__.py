@@ -1,1 +1,1 @@
-""""""
+"""Spans of OpenTelemetry for turns, model requests, tools and deliveries."""

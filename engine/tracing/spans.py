@@ -1,7 +1,8 @@
-"""Spans of OpenTelemetry: how they begin and end, and what their attributes are called.
+"""Spans of OpenTelemetry: how they begin and end, and the names of their attributes.
 
-The names that begin with `gen_ai.` are those of OpenTelemetry's conventions for generative AI, and stand here as
-strings: its package of constants declares them deprecated. Ours begin with `turnwise.`. None holds what was said.
+The names that begin with `gen_ai.` are those of OpenTelemetry's conventions for generative AI. They are strings here,
+because OpenTelemetry's package of constants declares them deprecated. The others begin with `turnwise.`. No attribute
+holds what was said.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ Attributes = Mapping[str, Any]
 
 
 class Spans:
-    """Begins and ends spans. A tracer that breaks is told to the log; what is traced goes on."""
+    """Begins and ends spans. An error of the tracer is logged, and what is traced goes on."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
 
     def begin(self, name: str, parent: Context, attributes: Attributes, kind: SpanKind = SpanKind.INTERNAL) -> Span:
-        """A span below the one that `parent` holds, if it holds one. Whoever calls this must `end` it."""
+        """Return a span below the one in `parent`, if there is one. The caller must `end` it."""
         span: Span = INVALID_SPAN
         with _forgiving("begun"):
             span = self._tracer.start_span(name, parent, kind, dict(attributes))
@@ -66,7 +67,7 @@ class Spans:
     def around(
         self, name: str, parent: Context, attributes: Attributes, kind: SpanKind = SpanKind.INTERNAL
     ) -> Iterator[Span]:
-        """A span that lasts as long as the block, and is the current one in it. It has failed if the block raises."""
+        """Yield a span that lasts as long as the block and is current in it. It has failed if the block raises."""
         span = self.begin(name, parent, attributes, kind)
         token = contexts.attach(trace.set_span_in_context(span, parent))
         try:
@@ -83,13 +84,13 @@ class Spans:
 
 
 def note(span: Span, attributes: Attributes) -> None:
-    """Write something more down."""
+    """Add attributes."""
     with _forgiving("written on"):
         span.set_attributes(dict(attributes))
 
 
 def mark(span: Span, status: str, fault: str | None = None) -> None:
-    """Write down how it ended. Only a failure, which has a `fault`, is an error: to cancel is somebody's will."""
+    """Record how the span has ended. Only a failure, which has a `fault`, is an error; a cancellation is not."""
     note(span, {STATUS: status} if fault is None else {STATUS: status, ERROR: fault})
     if fault is not None:
         with _forgiving("written on"):
@@ -97,7 +98,7 @@ def mark(span: Span, status: str, fault: str | None = None) -> None:
 
 
 def left_behind(span: Span) -> Context:
-    """Where what comes after the end of this span belongs: below it, though it takes nothing more."""
+    """Return the parent of what follows after the end of this span: it belongs below the span, which is over."""
     ended: Span = INVALID_SPAN
     with _forgiving("told from others"):
         ended = NonRecordingSpan(span.get_span_context())
@@ -106,7 +107,7 @@ def left_behind(span: Span) -> Context:
 
 @contextmanager
 def _forgiving(done: str) -> Iterator[None]:
-    """What somebody's tracing raises is told to the log: it must not end what it only looks on."""
+    """Log what a tracer raises, so that tracing never ends what it observes."""
     try:
         yield
     except Exception:

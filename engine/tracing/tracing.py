@@ -5,13 +5,13 @@
       execute_tool find_table      a run of a tool
       deliver terminal             an attempt to hand over to a channel what was said to the user
 
-Nobody else here knows of it: `Tracing` stands around what carries effects out, and looks on as steps are committed. It
-is imported only if a host asks for it.
+No other module depends on it: `Tracing` wraps performers and attempts to deliver, and observes committed steps. It is
+imported only if a host asks for it.
 
-A turn lives longer than the tasks that work on it, and a conversation is worked on by whatever task comes along, so no
-span takes the current one as its parent: each looks its turn up. Spans are not stored. A turn that another process left
-in the middle goes on in a span of its own, found by the id of the conversation and the number of the turn; what it left
-to be delivered begins a trace.
+A turn outlives the tasks that work on it, and any task may work on a conversation, so no span takes the current span as
+its parent: each looks up the span of its turn. Spans are not stored. A turn that another process left in the middle
+goes on in a span of its own, which has the id of the conversation and the number of the turn; the deliveries that it
+left begin a trace.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
 ENDED = 1024
-"""How many ended turns are remembered, so that deliveries which arrive after the end find their turn. Ours."""
+"""How many ended turns are remembered, so that deliveries after the end of a turn find its span: more than an engine
+ends while a channel is retried."""
 
 PROVIDERS = {
     "azure": "azure.ai.openai",
@@ -80,15 +81,15 @@ PROVIDERS = {
     "watsonx": "ibm.watsonx.ai",
     "xai": "x_ai",
 }
-"""What the conventions call providers that litellm calls otherwise."""
+"""The names that the conventions have for providers, where litellm has others."""
 
 _ASKED_FOR = contexts.create_key("turnwise-asked-for")
-"""Under which a context holds the attributes of what a model is asked for."""
+"""The key under which an OpenTelemetry context holds the attributes of the effect that asks a model."""
 
 
 @dataclass(frozen=True)
 class _Turn:
-    """A turn under way."""
+    """A turn that goes on."""
 
     number: int
     span: Span
@@ -96,7 +97,7 @@ class _Turn:
 
 
 class Tracing:
-    """Spans for the conversations of one engine. Raises `ConfigurationError` for what gives no tracers."""
+    """Makes spans for the conversations of one engine. Raises `ConfigurationError` for an invalid provider."""
 
     def __init__(self, provider: TracerProvider) -> None:
         if isinstance(provider, type) or not callable(getattr(provider, "get_tracer", None)):
@@ -110,8 +111,8 @@ class Tracing:
 
     @contextmanager
     def asked(self, conversation_id: str, event: Event) -> Iterator[None]:
-        """While this holds somebody waits for a request to be handled. A turn that it begins belongs to the span that
-        is current for them."""
+        """While this holds, somebody waits for a request to be handled. If it begins a turn, the span of the turn is a
+        child of the caller's current span."""
         if not isinstance(event, Request):
             yield
             return
@@ -123,7 +124,7 @@ class Tracing:
             self._asked.pop(key, None)
 
     def stepped(self, conversation_id: str, before: State, event: Event, step: Step) -> None:
-        """A step was committed, and nothing that it wants has begun yet."""
+        """A step was committed. Its effects have not started yet."""
         asked = self._asked.get((conversation_id, getattr(event, "event_id", "")), Context())
         if step.ended is not None:
             turn = self._under_way(conversation_id, step.ended.turn, before, asked)
@@ -133,14 +134,14 @@ class Tracing:
             self._turns[conversation_id] = self._under_way(conversation_id, record.number, before, asked)
 
     def drop(self, conversation_id: str) -> None:
-        """The conversation goes on no more in this engine; a turn of it that is under way is `interrupted`."""
+        """The conversation does not go on in this engine; its turn, if it is in one, is `interrupted`."""
         turn = self._turns.pop(conversation_id, None)
         if turn is not None:
             mark(turn.span, "interrupted")
             self._spans.end(turn.span)
 
     def close(self) -> None:
-        """No conversation goes on."""
+        """Drop all conversations."""
         for conversation_id in list(self._turns):
             self.drop(conversation_id)
 
@@ -148,7 +149,7 @@ class Tracing:
         turn = self._turns.get(conversation_id)
         if turn is not None and turn.number == number:
             return turn
-        self.drop(conversation_id)  # nobody saw its end: the conversation went on elsewhere
+        self.drop(conversation_id)  # another engine has ended it
         attributes: dict[str, Any] = {OPERATION: "invoke_agent", CONVERSATION: conversation_id, TURN: number}
         if before.book.turn >= number:  # it began in an earlier process
             attributes, asked = {**attributes, RESUMED: True}, Context()
@@ -166,14 +167,14 @@ class Tracing:
             self._ended.popitem(last=False)
 
     def _context(self, conversation_id: str, number: int) -> Context:
-        """Where the spans of a turn under way belong. What is done at rest begins a trace."""
+        """Return the parent of the spans of a turn. What happens at rest begins a trace."""
         turn = self._turns.get(conversation_id)
         return turn.context if turn is not None and turn.number == number else Context()
 
-    # --- what carries effects out
+    # --- performers and channels
 
     def performers(self, performers: Mapping[type[Effect], Performer]) -> dict[type[Effect], Performer]:
-        """The same performers, traced: those that run tools, and those that may ask a model."""
+        """Return the performers, with those traced that run tools or may ask a model."""
         return {kind: self._performer(kind, perform) for kind, perform in performers.items()}
 
     def _performer(self, kind: type[Effect], perform: Performer) -> Performer:
@@ -210,11 +211,11 @@ class Tracing:
         return traced
 
     def asking(self, asking: ModelCaller) -> ModelCaller:
-        """The same way to the models, traced: a span for each request."""
+        """Return the caller of models with a span around each request."""
         return _TracedAsking(asking, self._spans)
 
     async def attempt(self, channel: Channel, delivery: Delivery) -> str | None:
-        """Try once to hand a delivery to a channel. Returns None if it has taken it, else why not."""
+        """Try a delivery once. Returns None if the channel has taken it, otherwise why not."""
         attributes = {
             CONVERSATION: delivery.conversation_id,
             TURN: delivery.turn,
@@ -222,7 +223,7 @@ class Tracing:
             ORDINAL: delivery.ordinal,
             KEY: delivery.key,
         }
-        # What was said last arrives when its turn has ended.
+        # The last delivery of a turn arrives after its end.
         ended = self._ended.get((delivery.conversation_id, delivery.turn))
         context = self._context(delivery.conversation_id, delivery.turn) if ended is None else ended
         with self._spans.around(f"deliver {channel.name}", context, attributes) as span:
@@ -232,14 +233,14 @@ class Tracing:
 
 
 class _TracedAsking(ModelCaller):
-    """A way to the models that opens a span around each request."""
+    """Calls models with a span around each request."""
 
     def __init__(self, asking: ModelCaller, spans: Spans) -> None:
         self._asking = asking
         self._spans = spans
 
     async def ask(self, request: ModelRequest, show: Callable[[Token], None] = ignore_token) -> ModelAnswer:
-        """What the model answers. Raises `LlmFailure`."""
+        """Return the answer of the model. Raises `LlmFailure`."""
         context = contexts.get_current()
         asked_for: Any = contexts.get_value(_ASKED_FOR) or {}
         attributes = {**asked_for, OPERATION: "chat", REQUEST_MODEL: request.model, **_provider_of(request.model)}
@@ -252,7 +253,7 @@ class _TracedAsking(ModelCaller):
 
 
 def _of(effect: Any, context: EffectContext) -> dict[str, Any]:
-    """What every span for an effect tells."""
+    """Return the attributes of every span for an effect."""
     return {
         CONVERSATION: context.conversation_id,
         TURN: context.turn,
@@ -262,18 +263,18 @@ def _of(effect: Any, context: EffectContext) -> dict[str, Any]:
 
 
 def _provider_of(model: str) -> Attributes:
-    """The provider, where the name of the model tells it, as litellm's names with a slash do."""
+    """Return the provider, if the name of the model holds it, as litellm's names with a slash do."""
     prefix, slash, _ = model.partition("/")
     return {PROVIDER: PROVIDERS.get(prefix, prefix)} if slash else {}
 
 
 def _cost(usage: Usage) -> Attributes:
-    """The tokens, if they are known."""
+    """Return the tokens, if they are known."""
     return {INPUT_TOKENS: usage.input_tokens, OUTPUT_TOKENS: usage.output_tokens} if usage.tokens else {}
 
 
 def _fault_of(answer: Answer | None) -> str | None:
-    """What went wrong with a tool, if anything did; not in what words."""
+    """Return the kind of failure of a tool, if it has failed, without its words."""
     if isinstance(answer, EffectFailed):
         return answer.kind
     return "tool_error" if isinstance(answer, ToolComplete) and answer.result.error else None
