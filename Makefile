@@ -3,8 +3,7 @@
 
 bin := .venv/bin
 
-# In a process for each core; tests that share something slow are in a group, which one of them runs.
-pytest := $(bin)/python -m pytest -n auto --dist loadgroup
+pytest := $(bin)/python -m pytest -n auto  # a process for each core
 ready := .venv/ready
 
 .PHONY: help demo test check deep simulate faults mutants docs clean

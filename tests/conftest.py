@@ -85,7 +85,27 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(how_to_repeat(config))
 
 
-# --- with pytest-xdist: what a worker sends to the process that reports
+# --- with pytest-xdist, which runs the tests in several processes
+
+SHARING = {
+    "tests/states/test_walks.py::": "walks",
+    "tests/states/test_table.py::TestNothingIsHidden::": "walks",
+    "tests/test_packaging.py::TestPackages::": "wheel",
+}
+"""How the ids of tests begin that share something slow, and what they share: one process runs all of them. (The option
+`--dist loadgroup` does that by a marker, which xdist 3.8 does not find with pytest 9.2.)"""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hand the tests out one by one, but for those that share something."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return next((shared for beginning, shared in SHARING.items() if nodeid.startswith(beginning)), nodeid)
+
+    return Scheduling(config, log)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -87,7 +87,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     return zipfile.ZipFile(next(folder.glob("turnwise-*.whl")))
 
 
-@pytest.mark.xdist_group("wheel")
 class TestPackages:
     """`package-dir = { "turnwise" = "." }`, and a list of packages that is kept by hand."""
 

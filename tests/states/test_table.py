@@ -359,7 +359,6 @@ class TestTheTwoMachines:
             MACHINE.events[event.type].trigger(cursor, *situation)
 
 
-@pytest.mark.xdist_group("walks")
 class TestNothingIsHidden:
     """Law 15: every entry and every branch can be taken by some event."""
 

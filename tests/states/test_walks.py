@@ -17,8 +17,6 @@ from turnwise.testing.walking.walk import Stride
 from ..conftest import SUMMARY_LINES
 from ..support.kept_walks import WALKS, survey
 
-pytestmark = pytest.mark.xdist_group("walks")  # one worker takes all walks, once
-
 EVERY_PAIR = 4_543
 """How many pairs the longest search so far has found. If a longer search finds more, keep its walks and raise this."""
 

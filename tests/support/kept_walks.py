@@ -1,7 +1,7 @@
 """The walks that are kept in fixtures/walks.txt, and what they go through.
 
-Taking all of them needs seconds, so it is done once in a process, for all tests that ask. These tests are in the group
-`walks`, which pytest-xdist runs in one process.
+Taking all of them needs seconds, so it is done once in a process, for all tests that ask; conftest.py lets one process
+run all these tests.
 """
 
 from __future__ import annotations
