@@ -1,18 +1,120 @@
-"""Where conversations are kept: one SQLite file that holds every step of each, so that a crash loses nothing.
+"""Stores conversations so that a crash loses nothing; whoever writes a store needs no other names than those here.
 
-Four jobs, one module or two for each. `rows` is a step as it stands in the table, `outbox` what goes out with it.
-`codec` turns steps into rows and back; `entry` is a step that was read. `recorder` is the SQL by which conversations go
-on; what is done to whole ones stands in `whole`, and with what does it. `store` and `log` are what the rest of turnwise
-talks to: `Store` opens a database and hands out a `ConversationLog` for each conversation, which takes its steps one by
-one; `summary` is a conversation in a list. `port` says what they promise, for stores of other kinds.
+    records/      what every store shares: rows, their encoding, digests, verification
+    ports         what an engine needs of a store: `Store`, `Log`
+    sqlite/       the store in a SQLite database
+    maintenance/  replay, fork, export, import and examination of any store
+    opening       which store belongs to a URL
 
-`database` is the file with its two threads: `thread` is either of them, `writer` the one that writes, which stores the
-steps that wait together, each time by one `transaction`, with the `receipts` of what was delivered; `promise` tells
-the tasks. The others see to the file: `address`, `lock`, `identity`, `connection`, `migrate`.
-
-What is stored can be looked at and carried about: `replay` takes a log through its steps again, `audit` and `doctor`
-look for what is wrong, `fork` copies, `export` writes conversations as text, and `export_reader` and `imports` take
-them in again; `whole` is a conversation with all of its steps at once.
-
-SQLAlchemy is imported nowhere else in turnwise.
+What a step means is for `states/` to say; an effect is never performed here. SQLAlchemy is imported in `sqlite/` only.
+Each name is imported on first use, so that importing this package imports no database.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..states.errors import StoreError, UnknownConversation
+    from .errors import Damaged, NotAnExport, StorageFailed, StoreConflict, TracesLeft
+    from .maintenance.doctor import Examination, Finding, examine, repair
+    from .maintenance.export import export_all, export_conversation
+    from .maintenance.export_reader import read_export
+    from .maintenance.fork import Landing, fork
+    from .maintenance.imports import Imported, import_records
+    from .maintenance.replay import Divergence, ReplayReport, replay, replay_conversation
+    from .opening import open_store
+    from .ports import LoadedConversation, Log, RepairableStorage, Store
+    from .records.codec import decode, decode_state, encode, from_microseconds, to_microseconds
+    from .records.conversation_record import ConversationRecord
+    from .records.digests import GENESIS
+    from .records.entry import StoredEntry
+    from .records.integrity import read_record, read_steps
+    from .records.origin import Origin
+    from .records.outbox import Outgoing, Undelivered
+    from .records.rows import EventRow, HeadRow, OutboxRow
+    from .records.summary import Summary
+    from .sqlite.store import SqliteStore
+
+_HOMES = {
+    "..states.errors": ("StoreError", "UnknownConversation"),
+    ".errors": ("Damaged", "NotAnExport", "StorageFailed", "StoreConflict", "TracesLeft"),
+    ".maintenance.doctor": ("Examination", "Finding", "examine", "repair"),
+    ".maintenance.export": ("export_all", "export_conversation"),
+    ".maintenance.export_reader": ("read_export",),
+    ".maintenance.fork": ("Landing", "fork"),
+    ".maintenance.imports": ("Imported", "import_records"),
+    ".maintenance.replay": ("Divergence", "ReplayReport", "replay", "replay_conversation"),
+    ".opening": ("open_store",),
+    ".ports": ("LoadedConversation", "Log", "RepairableStorage", "Store"),
+    ".records.codec": ("decode", "decode_state", "encode", "from_microseconds", "to_microseconds"),
+    ".records.conversation_record": ("ConversationRecord",),
+    ".records.digests": ("GENESIS",),
+    ".records.entry": ("StoredEntry",),
+    ".records.integrity": ("read_record", "read_steps"),
+    ".records.origin": ("Origin",),
+    ".records.outbox": ("Outgoing", "Undelivered"),
+    ".records.rows": ("EventRow", "HeadRow", "OutboxRow"),
+    ".records.summary": ("Summary",),
+    ".sqlite.store": ("SqliteStore",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "GENESIS",
+    "ConversationRecord",
+    "Damaged",
+    "Divergence",
+    "EventRow",
+    "Examination",
+    "Finding",
+    "HeadRow",
+    "Imported",
+    "Landing",
+    "LoadedConversation",
+    "Log",
+    "NotAnExport",
+    "Origin",
+    "OutboxRow",
+    "Outgoing",
+    "RepairableStorage",
+    "ReplayReport",
+    "SqliteStore",
+    "StorageFailed",
+    "Store",
+    "StoreConflict",
+    "StoreError",
+    "StoredEntry",
+    "Summary",
+    "TracesLeft",
+    "Undelivered",
+    "UnknownConversation",
+    "decode",
+    "decode_state",
+    "encode",
+    "examine",
+    "export_all",
+    "export_conversation",
+    "fork",
+    "from_microseconds",
+    "import_records",
+    "open_store",
+    "read_export",
+    "read_record",
+    "read_steps",
+    "repair",
+    "replay",
+    "replay_conversation",
+    "to_microseconds",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME_OF[name], __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

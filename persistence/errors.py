@@ -1,9 +1,9 @@
-"""How the store says no, sorted by what may be done about it.
+"""The errors of a store, sorted by what can be done about them.
 
 StoreError           the database cannot be used as it was opened, or by this program
-├── StorageFailed    the disk failed, or is full, or another program holds it: may be tried again
-├── StoreConflict    somebody else stored something first: load again, then decide anew
-├── NotAnExport      a file to import is not what turnwise once exported, or not all of it
+├── StorageFailed    the disk failed, or is full, or another program holds it: try again later
+├── StoreConflict    somebody else has stored something first: catch up, then decide again
+├── NotAnExport      a file to import is not an export of turnwise, or not all of it
 ├── TracesLeft       what was deleted is gone, but not yet every trace of it
 └── Damaged          what is stored is not what was stored once
 """
@@ -16,22 +16,22 @@ from ..states.errors import StoreError
 class StorageFailed(StoreError):
     """The database could not be read or written just now.
 
-    Nothing was stored, nothing changed in memory, and the same call works once the cause is gone (case P28). The
-    driver's own error is the cause.
+    Nothing was stored, nothing has changed in memory, and the same call works once the cause is gone. The driver's own
+    error is the cause.
     """
 
 
 class StoreConflict(StoreError):
     """A step was not stored, because its conversation is not where the caller believed it to be.
 
-    Another writer was first, or the conversation was deleted, or a request or an answer with this id is already in
-    the log. Nothing was stored. Load the conversation again and decide anew.
+    Another writer was first, or the conversation was deleted, or a request or an answer with this id is already in the
+    log. Nothing was stored. `Log.catch_up` returns what was missed; then decide again.
     """
 
 
 class NotAnExport(StoreError):
-    """What was to be imported is no export, not a whole one, or was changed since. `line` counts from 1. Nothing of it
-    was stored."""
+    """What was to be imported is not an export, is incomplete, or was changed since. `line` counts from 1. Nothing of
+    it was stored."""
 
     def __init__(self, line: int, fault: str) -> None:
         super().__init__(f"Line {line} {fault}")
@@ -39,12 +39,13 @@ class NotAnExport(StoreError):
 
 
 class TracesLeft(StoreError):
-    """A conversation was deleted, but its file could not be rewritten, so parts of it can still be found there by who
-    looks at the bytes. They go with the next deletion."""
+    """A conversation was deleted, but its file could not be rewritten, so parts of it can still be found in the bytes
+    of the file. The next deletion removes them."""
 
 
 class Damaged(StoreError):
-    """What is stored is not what was stored once, or a newer turnwise wrote it. `seq` is the step; 0 is none."""
+    """What is stored is not what was stored once, or a newer turnwise wrote it. `seq` is the step, or 0 where it is no
+    step."""
 
     def __init__(self, seq: int, sentence: str) -> None:
         super().__init__(sentence)

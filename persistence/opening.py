@@ -18,7 +18,7 @@ async def open_store(url: str | Path, *, read_only: bool = False, create: bool =
     changes nothing. Raises `StoreError` for a scheme that no store has, for a database that cannot be used, and,
     unless it may `create` one, for a database that does not exist.
     """
-    from .sqlite.address import Address
+    from .sqlite.file.address import Address
     from .sqlite.store import SqliteStore
 
     address = Address.of(url)
@@ -29,7 +29,7 @@ async def open_store(url: str | Path, *, read_only: bool = False, create: bool =
 
 def is_in_memory(url: str | Path) -> bool:
     """Whether the database at `url` ends with the process that opens it. Raises `StoreError` for an invalid URL."""
-    from .sqlite.address import Address
+    from .sqlite.file.address import Address
 
     return Address.of(url).path is None
 
@@ -39,7 +39,7 @@ def is_in_use(url: str | Path) -> bool:
 
     Raises `StoreError` for an invalid URL.
     """
-    from .sqlite.address import Address
-    from .sqlite.lock import in_use
+    from .sqlite.file.address import Address
+    from .sqlite.file.lock import in_use
 
     return in_use(Address.of(url))

@@ -1,4 +1,4 @@
-"""The ports of a store: what an engine, and the maintenance of a database, need from a place that holds conversations.
+"""The ports of a store: what an engine, and the maintenance of a database, need from it.
 
 `SqliteStore` implements them. A store of another kind implements them too, and is tested by
 `turnwise.testing.store_contract`, which turns these docstrings into tests. The errors are those of
@@ -82,7 +82,7 @@ class LoadedConversation:
 
 
 class Store(Protocol):
-    """All conversations of one place. Whoever opened it must `close` it."""
+    """All conversations of one storage. Whoever opened it must `close` it."""
 
     # --- one conversation
 
@@ -160,7 +160,7 @@ class Store(Protocol):
         ...
 
     async def close(self) -> None:
-        """Finish what was handed in, and let go of the place. Closing twice is closing once; every other method raises
+        """Finish what was handed in, and release the storage. Closing twice is closing once; every other method raises
         `StoreError` afterwards."""
         ...
 

@@ -32,24 +32,14 @@ KNOWN_CYCLES: set[frozenset[str]] = {
 }
 KNOWN_ROOMS_WITHOUT_A_SENTENCE = {
     "engine/tracing",
-    "persistence/maintenance",
-    "persistence/records",
-    "persistence/sqlite",
-    "persistence/sqlite/migrations",
 }
-KNOWN_LARGE_ROOMS = {"engine", "persistence/sqlite"}
+KNOWN_LARGE_ROOMS = {"engine"}
 KNOWN_TEXTS_WITH_NUMBERS = {
     "__init__.py",
     "engine/conversation.py",
     "engine/projections/updates.py",
-    "persistence/errors.py",
-    "persistence/maintenance/replay.py",
-    "persistence/sqlite/lock.py",
-    "testing/store_contract.py",
 }
-KNOWN_LONG_MODULES = {
-    "testing/store_contract.py",
-}
+KNOWN_LONG_MODULES: set[str] = set()
 
 
 def rooms() -> list[Path]:

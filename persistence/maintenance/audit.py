@@ -1,8 +1,8 @@
-"""Looks through a log for what no machine may ever have done, whatever its rules were.
+"""Checks the invariants of a log, which hold whatever the rules of the machine were when it was written.
 
-A replay asks whether the machine of today would do the same again. This asks less, and of every log: that each answer
-answers something that was wanted, once; that nothing is left open when a turn ends; that each call of a tool has its
-result; and that what must not run twice did not, unless a person said so.
+A replay checks whether the machine would take the same steps today. An audit checks less, and of every log: each answer
+belongs to an effect that a step asked for, and comes once; nothing is open when a turn ends; each tool call has its
+result; and a call that must not run twice did not, unless a person said so.
 """
 
 from __future__ import annotations
@@ -19,51 +19,51 @@ from ...states.values.messages import Message
 
 
 class Fault(NamedTuple):
-    """What is wrong behind the step `seq`, in a sentence."""
+    """A broken invariant, in a sentence; the log breaks it at the step `seq`."""
 
     seq: int
     sentence: str
 
 
 def audit(entries: Sequence[LogEntry], state: State) -> Iterator[Fault]:
-    """What is wrong with a log, the steps of which are all there, and with the state that it rests in. `Pure.`"""
-    books = _Books()
+    """Yield what is wrong with an undamaged log, and with the state after its newest step. `Pure.`"""
+    effects = _EffectLedger()
     for entry in entries:
-        yield from (Fault(entry.seq, sentence) for sentence in books.take(entry))
-    if pending(state) != books.open.keys():
-        waits, wanted = _named(pending(state)), _named(books.open.keys())
-        yield Fault(state.book.seq, f"The conversation waits for {waits}, and what was not answered is {wanted}.")
+        yield from (Fault(entry.seq, sentence) for sentence in effects.take(entry))
+    if pending(state) != effects.open.keys():
+        awaited, unanswered = _named(pending(state)), _named(effects.open.keys())
+        yield Fault(state.book.seq, f"The conversation waits for {awaited}, and what was not answered is {unanswered}.")
     yield from _unpaired(entries)
 
 
-class _Books:
-    """What was wanted and what came of it, written down step by step."""
+class _EffectLedger:
+    """The effects that the steps asked for, and what came of each, recorded step by step."""
 
     def __init__(self) -> None:
         self.open: dict[int, AwaitedEffect] = {}
         self._requests: set[str] = set()
         self._ids: set[int] = set()
-        """Of all effects that were wanted."""
+        """The ids of all effects that a step asked for."""
         self._answered: set[int] = set()
         self._stopping: set[int] = set()
-        """What was told to stop and is still to say that it did."""
+        """The effects that were aborted and have still to acknowledge it."""
         self._run: set[str] = set()
-        """The calls that ran, and must not run again."""
+        """The calls that ran and must not run again."""
 
     def take(self, entry: LogEntry) -> Iterator[str]:
-        """Write the step down, and say what is wrong with it."""
-        yield from self._come_in(entry.event)
-        wanted = [effect.effect_id for effect in entry.effects if isinstance(effect, AwaitedEffect)]
+        """Record a step, and yield what is wrong with it."""
+        yield from self._record_event(entry.event)
+        asked_for = [effect.effect_id for effect in entry.effects if isinstance(effect, AwaitedEffect)]
         for effect in entry.effects:
-            yield from self._go_out(effect)
+            yield from self._record_effect(effect)
         if entry.ended is not None:
-            self._forget_stopping()
-            if left := self.open.keys() - set(wanted):
+            self._give_up_stopping()
+            if left := self.open.keys() - set(asked_for):
                 yield f"The turn {entry.ended.turn} ended while {_named(left)} was open."
         if isinstance(entry.event, DeadlineReached):
-            self._forget_stopping()
+            self._give_up_stopping()
 
-    def _come_in(self, event: Event) -> Iterator[str]:
+    def _record_event(self, event: Event) -> Iterator[str]:
         if isinstance(event, Request):
             if event.event_id in self._requests:
                 yield "The request was taken before."
@@ -79,9 +79,9 @@ class _Books:
         if effect_id in self._answered:
             yield f"The effect {effect_id} is answered a second time."
         elif effect_id not in self._ids:
-            yield f"The effect {effect_id} is answered, and nobody wanted it."
+            yield f"The effect {effect_id} is answered, and no step asked for it."
         elif effect_id not in self.open:
-            yield f"The effect {effect_id} is answered, and nobody waited for it any longer."
+            yield f"The effect {effect_id} is answered, and was no longer awaited."
         self._answered.add(effect_id)
         self._close(effect_id)
 
@@ -90,7 +90,7 @@ class _Books:
             if isinstance(effect, ExecuteTool) and effect.call.call_id == call_id:
                 self._close(effect_id)
 
-    def _go_out(self, effect: Effect) -> Iterator[str]:
+    def _record_effect(self, effect: Effect) -> Iterator[str]:
         if isinstance(effect, ControlEffect):
             self._stop(effect.effect_id)
         elif isinstance(effect, OutgoingEffect):
@@ -99,7 +99,7 @@ class _Books:
             self._ids.add(effect.effect_id)
         elif isinstance(effect, AwaitedEffect):
             if effect.effect_id in self._answered:
-                yield f"The effect {effect.effect_id} is wanted again, and was answered before."
+                yield f"The effect {effect.effect_id} is asked for again, and was answered before."
             if isinstance(effect, ExecuteTool):
                 yield from self._run_once(effect)
             self._ids.add(effect.effect_id)
@@ -114,15 +114,15 @@ class _Books:
         self._run.add(call_id)
 
     def _stop(self, effect_id: int) -> None:
-        """Keep an effect open that acknowledges an abort; nobody waits for any other."""
+        """Keep an effect open that acknowledges an abort; every other one is closed."""
         effect = self.open.get(effect_id)
         if effect is not None and effect.ACKNOWLEDGES is not None:
             self._stopping.add(effect_id)
         else:
             self._close(effect_id)
 
-    def _forget_stopping(self) -> None:
-        """What did not stop in time is given up."""
+    def _give_up_stopping(self) -> None:
+        """Close the effects that did not stop in time."""
         for effect_id in list(self._stopping):
             self._close(effect_id)
 
@@ -132,8 +132,8 @@ class _Books:
 
 
 def _unpaired(entries: Sequence[LogEntry]) -> Iterator[Fault]:
-    """The calls that have no result, and the results without a call, in the turns that have ended."""
-    ends = [place for place, entry in enumerate(entries, start=1) if entry.ended is not None]
+    """Yield the calls without a result and the results without a call, in the turns that have ended."""
+    ends = [index for index, entry in enumerate(entries, start=1) if entry.ended is not None]
     if not ends:
         return
     seq = entries[ends[-1] - 1].seq

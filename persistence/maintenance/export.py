@@ -1,7 +1,7 @@
-"""Writes conversations as text, to be kept, searched, and taken in again by another database.
+"""Exports conversations as text that can be kept, searched, and imported by another database.
 
-An export is lines of JSON. The first names the format. Each conversation is a line that tells where it rests, and a
-line for each of its steps; the last line of all counts the conversations, so that a file that was cut off is noticed.
+An export is lines of JSON. The first names the format. Each conversation is a line with its state, and a line for each
+of its steps. The last line of all counts the conversations, so that an incomplete file is noticed.
 
     {"format":"turnwise-log","version":1}
     {"conversation":"6f0c…","created_at":"…","seq":2,"state":{…}}
@@ -9,9 +9,9 @@ line for each of its steps; the last line of all counts the conversations, so th
     {"seq":2,…}
     {"conversations":1}
 
-What stands in the tables as JSON is written as it stands there, letter by letter: the digests of the steps cover it, so
-whoever imports the file can tell whether anything was changed, also when a later turnwise would write it otherwise.
-What is still to be delivered is left out: the database that the export was made of delivers it.
+What is stored as JSON is written as it is stored, character by character. The digests of the steps cover it, so an
+import can tell whether anything was changed, even if a later turnwise would write the step in another way. Deliveries
+that are not acknowledged are left out, because the original database makes them.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ VERSION = 1
 
 
 async def export_conversation(store: Store, conversation_id: str) -> Iterator[str]:
-    """The lines of a conversation, without line ends, as they stand between `first_line` and `last_line`.
+    """Return the lines of a conversation, without line ends; they belong between `first_line` and `last_line`.
 
-    Raises `UnknownConversation`, and `Damaged`: what is not whole cannot be taken in again.
+    Raises `UnknownConversation` and `Damaged`: a damaged conversation could not be imported.
     """
     record = await store.read_record(conversation_id)
     await asyncio.to_thread(read_record, record)
@@ -44,8 +44,8 @@ async def export_conversation(store: Store, conversation_id: str) -> Iterator[st
 
 
 async def export_all(store: Store) -> AsyncIterator[tuple[str, Iterator[str] | Damaged]]:
-    """The id and the lines of each conversation of a database, the one that was made first first; for one that is
-    damaged, the error. What is deleted meanwhile is left out."""
+    """Yield the id and the lines of each conversation, the one that was created first first; for a damaged one the
+    error instead of its lines. A conversation that is deleted meanwhile is left out."""
     for conversation_id in await store.ids():
         try:
             yield conversation_id, await export_conversation(store, conversation_id)
@@ -56,17 +56,18 @@ async def export_all(store: Store) -> AsyncIterator[tuple[str, Iterator[str] | D
 
 
 def first_line() -> str:
-    """The line that names the format. `Pure.`"""
+    """Return the line that names the format. `Pure.`"""
     return _json({"format": FORMAT, "version": VERSION})
 
 
 def last_line(conversations: int) -> str:
-    """The line that says how many conversations stand before it. `Pure.`"""
+    """Return the line that says how many conversations precede it. `Pure.`"""
     return _json({"conversations": conversations})
 
 
 def lines_of(record: ConversationRecord) -> Iterator[str]:
-    """The lines of a conversation whose steps were checked. Raises `Damaged` if its own row cannot be read."""
+    """Return the lines of a conversation whose steps were verified. `Pure.` Raises `Damaged` if its own row cannot be
+    read."""
     try:
         head = _head(record)
         head.encode()
@@ -78,7 +79,7 @@ def lines_of(record: ConversationRecord) -> Iterator[str]:
 
 def _head(record: ConversationRecord) -> str:
     origin = record.origin
-    told: dict[str, object] = {
+    values: dict[str, object] = {
         "conversation": record.id,
         "created_at": from_microseconds(record.created_at).isoformat(),
         "owner": record.owner,
@@ -86,11 +87,11 @@ def _head(record: ConversationRecord) -> str:
         "origin": None if origin is None else {"conversation": origin.conversation_id, "seq": origin.seq},
         "seq": record.head.seq,
     }
-    return _object(told, {"state": record.head.state})
+    return _object(values, {"state": record.head.state})
 
 
 def _step(row: EventRow) -> str:
-    told: dict[str, object] = {
+    values: dict[str, object] = {
         "seq": row.seq,
         "turn": row.turn,
         "type": row.type,
@@ -101,12 +102,12 @@ def _step(row: EventRow) -> str:
     }
     texts = {"payload": row.payload, "effects": row.effects, "ended": row.ended}
     digests = {"state": f'"{row.state.hex()}"', "chain": f'"{row.chain.hex()}"'}
-    return _object(told, {**texts, **digests})
+    return _object(values, {**texts, **digests})
 
 
-def _object(told: dict[str, object], texts: dict[str, str | None]) -> str:
-    """An object with these members, and with those that are JSON already. What there is not is left out."""
-    members = {**{name: _json(value) for name, value in told.items() if value is not None}, **texts}
+def _object(values: dict[str, object], texts: dict[str, str | None]) -> str:
+    """Return an object with these members, and with those that are JSON already. Members that are None are left out."""
+    members = {**{name: _json(value) for name, value in values.items() if value is not None}, **texts}
     return "{" + ",".join(f'"{name}":{text}' for name, text in members.items() if text is not None) + "}"
 
 

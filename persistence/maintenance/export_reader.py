@@ -1,7 +1,7 @@
-"""Reads what `export` wrote, and believes nothing of it.
+"""Reads an export without trusting it.
 
-A file comes from anywhere. So every line is checked against the form it must have, every step against its digests, and
-the end against what was announced: what comes out of here is what was exported once, or the error that names the line.
+A file may come from anywhere. So every line is checked against the format, every step against its digests, and the end
+against the number of conversations. The result is what was exported once, or an error that names the line.
 """
 
 from __future__ import annotations
@@ -28,21 +28,23 @@ from .export import FORMAT, VERSION
 from .json_members import Member, members_of
 
 LONGEST_LINE = 256 * 2**20
-"""Bytes. Ours: a message with as many images as one may have, each as large as one may be, takes 200 million."""
+"""Bytes. Chosen so that a message with the most images, each of the largest size (200 million bytes), fits."""
 
 LONGEST_ID = 200
-"""Characters. Ours: the ids that the engine makes have 36."""
+"""Characters. Chosen so that ids of other programs fit; those that the engine makes have 36."""
 
 _NO_LINE = "is not a line of an export."
 _NO_EXPORT = "does not begin an export of turnwise."
 _LARGEST = 2**63 - 1
-"""The largest number that a column takes."""
+"""The largest number that a column of SQLite takes."""
 
 
 def read_export(lines: Iterable[bytes]) -> tuple[ConversationRecord, ...]:
-    """The conversations of an export, every one checked: its digests hold, and its state is that of its newest step.
+    """Return the conversations of an export. Each was verified: its digests hold, and its state is that of its newest
+    step.
 
-    The lines may have their ends; several exports may follow each other. Raises `NotAnExport`, which names the line.
+    The lines may have their line ends, and several exports may follow each other. Raises `NotAnExport`, which names the
+    line. `Pure.`
     """
     reader = _Reader()
     for number, line in enumerate(lines, start=1):
@@ -51,7 +53,7 @@ def read_export(lines: Iterable[bytes]) -> tuple[ConversationRecord, ...]:
 
 
 def lines_of(file: BinaryIO) -> Iterator[bytes]:
-    """The lines of a file. Raises `NotAnExport` for one that is longer than any line of an export."""
+    """Yield the lines of a file. Raises `NotAnExport` for one that is longer than any line of an export."""
     number = 1
     while line := file.readline(LONGEST_LINE + 1):
         if len(line) > LONGEST_LINE:
@@ -65,26 +67,26 @@ def lines_of(file: BinaryIO) -> Iterator[bytes]:
 
 def _identifier(text: str) -> str:
     if not text.isprintable() or " " in text:
-        raise ValueError("ids are put on screens, between spaces")
+        raise ValueError("ids are printed on screens, separated by spaces")
     return text
 
 
 def _moment(text: object) -> int:
     at = datetime.fromisoformat(str(text))
     if at.tzinfo is None:
-        raise ValueError("a moment that could be anywhere")
+        raise ValueError("a moment without a time zone")
     return to_microseconds(at)
 
 
 def _bytes(text: object) -> bytes:
     if not re.fullmatch("[0-9a-f]{32}", str(text)):
-        raise ValueError("no digest")
+        raise ValueError("not a digest")
     return bytes.fromhex(str(text))
 
 
 _Id = Annotated[str, Field(min_length=1, max_length=LONGEST_ID), AfterValidator(_identifier)]
 _Count = Annotated[int, Field(ge=0, le=_LARGEST)]
-_Place = Annotated[int, Field(ge=1, le=_LARGEST)]
+_Number = Annotated[int, Field(ge=1, le=_LARGEST)]
 _Moment = Annotated[int, BeforeValidator(_moment)]
 _Digest = Annotated[bytes, BeforeValidator(_bytes)]
 
@@ -100,7 +102,7 @@ class _First(_Line):
 
 class _Copied(_Line):
     conversation: _Id
-    seq: _Place
+    seq: _Number
 
 
 class _Head(_Line):
@@ -109,13 +111,13 @@ class _Head(_Line):
     owner: Text | None = None
     parent: Text | None = None
     origin: _Copied | None = None
-    seq: _Place
+    seq: _Number
 
 
-class _Told(_Line):
-    """What a step tells beside the texts that are kept as they stand."""
+class _Step(_Line):
+    """The members of a step, without the texts that are kept as they are written."""
 
-    seq: _Place
+    seq: _Number
     turn: _Count
     type: str
     version: _Count
@@ -139,7 +141,7 @@ L = TypeVar("L", bound=_Line)
 
 @dataclass
 class _Conversation:
-    """A conversation on its way in: the line that it began with, and the steps so far."""
+    """A conversation that is being read: the line that it began with, and its steps so far."""
 
     line: int
     head: _Head
@@ -147,11 +149,11 @@ class _Conversation:
     rows: list[EventRow] = field(default_factory=list)
     taken: set[str | int] = field(default_factory=set)
     """The ids of requests, and of effects that were answered."""
-    wanted: set[int] = field(default_factory=set)
-    """The ids of effects that have an answer."""
+    awaited: set[int] = field(default_factory=set)
+    """The ids of all effects that have an answer."""
 
     def take(self, line: int, row: EventRow) -> None:
-        """Take the next step in. Raises `NotAnExport`."""
+        """Add the next step. Raises `NotAnExport`."""
         if row.seq != len(self.rows) + 1:
             raise NotAnExport(line, f"holds step {row.seq}, and step {len(self.rows) + 1} belongs there.")
         try:
@@ -168,11 +170,11 @@ class _Conversation:
             raise NotAnExport(line, "repeats the request or the answer of an earlier step.")
         self.taken |= ids
         self.rows.append(row)
-        self.wanted |= {effect.effect_id for effect in entry.effects if isinstance(effect, AwaitedEffect)}
+        self.awaited |= {effect.effect_id for effect in entry.effects if isinstance(effect, AwaitedEffect)}
 
     @property
     def record(self) -> ConversationRecord:
-        """The conversation, once all of its steps are there. Raises `NotAnExport`."""
+        """The conversation, once all of its steps were read. Raises `NotAnExport`."""
         head = self.head
         return ConversationRecord(
             id=head.conversation,
@@ -189,14 +191,14 @@ class _Conversation:
         if digest(self.state) != newest.state:
             raise NotAnExport(self.line, f"tells another state than that behind step {newest.seq}.")
         state = self._state(newest)
-        if state.book.seq != newest.seq or not pending(state) <= self.wanted:
+        if state.book.seq != newest.seq or not pending(state) <= self.awaited:
             raise NotAnExport(self.line, "tells a state that the steps do not lead to.")
         return head_row(state, self.state, newest)
 
     def _state(self, newest: EventRow) -> State:
-        untold = HeadRow(newest.seq, newest.chain, "", False, None, newest.at, self.state)
+        undecoded = HeadRow(newest.seq, newest.chain, "", False, None, newest.at, self.state)
         try:
-            return decode_state(untold)
+            return decode_state(undecoded)
         except Damaged as damaged:
             raise NotAnExport(self.line, "tells a state that cannot be read.") from damaged
 
@@ -212,7 +214,7 @@ class _Reader:
         self._expected: Callable[[Members], None] = self._begin
 
     def take(self, number: int, line: bytes) -> None:
-        """Take the next line. Raises `NotAnExport`."""
+        """Read the next line. Raises `NotAnExport`."""
         self._line = number
         try:
             members = members_of(line.decode().rstrip("\r\n"))
@@ -223,7 +225,7 @@ class _Reader:
         self._expected(members)
 
     def finish(self) -> tuple[ConversationRecord, ...]:
-        """All conversations, once there are no more lines. Raises `NotAnExport`."""
+        """Return all conversations after the last line. Raises `NotAnExport`."""
         if not self._line or self._expected != self._begin:
             raise NotAnExport(self._line + 1, "is missing: the export was cut off.")
         return tuple(self._records)
@@ -252,9 +254,9 @@ class _Reader:
         if "payload" not in members:
             raise self._fault()
         texts = {name: members[name].text for name in ("payload", "effects", "ended") if name in members}
-        told = self._read(_Told, members, without=texts.keys())
-        conversation.take(self._line, EventRow(**{"effects": None, "ended": None, **dict(told), **texts}))
-        if told.seq == conversation.head.seq:
+        step = self._read(_Step, members, without=texts.keys())
+        conversation.take(self._line, EventRow(**{"effects": None, "ended": None, **dict(step), **texts}))
+        if step.seq == conversation.head.seq:
             self._records.append(conversation.record)
             self._expected = self._between
 
@@ -266,7 +268,7 @@ class _Reader:
         self._expected = self._begin
 
     def _read(self, kind: type[L], members: Members, without: Container[str] = ()) -> L:
-        """The members, but for those left out, as a line of this kind. Raises `NotAnExport`."""
+        """Validate the members, without those in `without`, as a line of this kind. Raises `NotAnExport`."""
         try:
             return kind.model_validate({name: member.value for name, member in members.items() if name not in without})
         except ValueError as error:

@@ -1,9 +1,9 @@
-"""Copies a conversation up to one of its steps, so that it can go on from there in another way.
+"""Forks a conversation: copies it up to one of its steps, so that it can go on from there in another way.
 
-A copy is made only where nothing is under way: a question that was open, or a tool that ran, belongs to the original,
-and two conversations must not both take its answer. What was still to be delivered is not copied either, so nothing is
-said to a user twice. The steps are those of the original, to the byte, and so is their chain: a replay of the copy
-gives what a replay of the original gave.
+A copy ends where nothing is under way. A question that is open, or a tool that runs, belongs to the original, because
+two conversations must not both take its answer. Deliveries that are not acknowledged are not copied either, so nothing
+is said to a user twice. The steps and their chain are those of the original, byte for byte, so a replay of the copy has
+the same result as a replay of the original.
 """
 
 from __future__ import annotations
@@ -21,23 +21,26 @@ from ..records.rows import EventRow
 from .replay import Fold
 
 RESTS = (Idle, Failed)
-"""The states in which nothing is under way, and from which a conversation can go on. A closed one lands before that."""
+"""The states in which nothing is under way and from which a conversation can go on. The copy of a closed conversation
+ends before it was closed."""
 
 
 @dataclass(frozen=True)
 class Landing:
-    """The rest that a fork lands on: the step `seq`, and the state that the conversation rested in behind it."""
+    """Where a copy ends: the step `seq`, and the state after it."""
 
     seq: int
     state: State
 
 
 async def fork(store: Store, conversation_id: str, new_id: str, at: int | None, now: datetime) -> Landing:
-    """Copy a conversation up to its last rest at or before the step `at`, or its newest; the copy is called `new_id`.
+    """Copy a conversation under the id `new_id`, up to the last state of `RESTS` at or before the step `at`.
 
-    The original is not touched, and may be busy meanwhile. Raises `UnknownConversation`; `InvalidInput` for a step that
-    there is not; `Damaged` for a log that is, and `StoreError` for one that the machine of today does not lead there,
-    so that nobody knows the state; `StoreConflict` if `new_id` is taken.
+    Without `at` it is copied up to the last such state of all.
+
+    The original is not changed, and may be busy meanwhile. Raises `UnknownConversation`; `InvalidInput` if there is no
+    such step; `Damaged` for a damaged log; `StoreError` for a log that the machine does not follow today, so that its
+    state is not known; `StoreConflict` if `new_id` is taken.
     """
     original = await store.read_record(conversation_id)
     _check_step(at, len(original.steps))
@@ -61,7 +64,10 @@ async def origin_of(store: Store, conversation_id: str) -> Origin | None:
 
 
 def last_rest(steps: tuple[EventRow, ...]) -> Landing:
-    """The last rest of a log, the first step of which is one. `Pure.` Raises `StoreError`, as `fork` does."""
+    """Return the last state of `RESTS` in a log and its step; the first step leads to one. `Pure.`
+
+    Raises `StoreError` and `Damaged` like `fork`.
+    """
     fold = Fold()
     landing: Landing | None = None
     for row in steps:

@@ -1,7 +1,7 @@
-"""Takes conversations in that were read from an export.
+"""Imports conversations that were read from an export.
 
-All of them are stored in one transaction, or none. One that was in the middle of a turn comes in as it was, and the
-engine that opens the database next takes it up as after a crash.
+All of them are stored in one transaction, or none. A conversation that was in the middle of a turn is stored as it was,
+and the engine that opens the database next takes it over as after a crash.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from ..records.conversation_record import ConversationRecord
 
 @dataclass(frozen=True)
 class Imported:
-    """A conversation of an export, with so many steps. `there` tells that it was stored before, equal step by step."""
+    """A conversation of an export, and how many steps it has. `already_stored`: the store had it before, equal step by
+    step."""
 
     conversation_id: str
     steps: int
-    there: bool
+    already_stored: bool
 
 
-async def keep(store: Store, records: Iterable[ConversationRecord]) -> tuple[Imported, ...]:
+async def import_records(store: Store, records: Iterable[ConversationRecord]) -> tuple[Imported, ...]:
     """Store conversations that `read_export` returned, all of them or none. One that is stored already, equal step by
     step, is left as it is. Raises `StoreConflict` if another conversation has the same id."""
     imported: list[Imported] = []
@@ -36,7 +37,7 @@ async def keep(store: Store, records: Iterable[ConversationRecord]) -> tuple[Imp
         elif stored.steps != record.steps:
             sentence = f"There is already another conversation with the id {record.id}; nothing was imported."
             raise StoreConflict(sentence)
-        imported.append(Imported(record.id, len(record.steps), there=stored is not None))
+        imported.append(Imported(record.id, len(record.steps), already_stored=stored is not None))
     await store.write_records(new.values())
     return tuple(imported)
 

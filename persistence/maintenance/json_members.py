@@ -1,6 +1,6 @@
-"""Reads a JSON object and keeps the text of each of its members, letter by letter.
+"""Reads a JSON object and keeps the text of each of its members, character by character.
 
-A parser gives back what a text means, and a log is known again by how it was written.
+A parser returns only what a text means. The digests of a log cover how it was written.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, NoReturn
 
 
 class Member(NamedTuple):
-    """A member of an object: what it is, and how it stands there."""
+    """A member of an object: its value, and the text that it was read from."""
 
     value: Any
     text: str
@@ -24,29 +24,29 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse)
 
 
 def members_of(line: str) -> dict[str, Member]:
-    """The members of the object in the line, which is written without any space between them. `Pure.`
+    """Return the members of the object in the line, which has no spaces between its members. `Pure.`
 
-    Raises ValueError for what is no such object, names a member twice, or is nested too deeply.
+    Raises ValueError for anything else, for a member that is named twice, and for too deep nesting.
     """
     members: dict[str, Member] = {}
     end = len(line) - 1
     try:
-        place = _past(line, 0, "{")
+        position = _past(line, 0, "{")
         while True:
-            name, place = _DECODER.raw_decode(line, place)
-            start = _past(line, place, ":")
-            value, place = _DECODER.raw_decode(line, start)
+            name, position = _DECODER.raw_decode(line, position)
+            start = _past(line, position, ":")
+            value, position = _DECODER.raw_decode(line, start)
             if not isinstance(name, str) or name in members:
                 raise ValueError(name)
-            members[name] = Member(value, line[start:place])
-            if place == end and line[place] == "}":
+            members[name] = Member(value, line[start:position])
+            if position == end and line[position] == "}":
                 return members
-            place = _past(line, place, ",")
+            position = _past(line, position, ",")
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
 
-def _past(line: str, place: int, mark: str) -> int:
-    if line[place : place + 1] != mark:
+def _past(line: str, position: int, mark: str) -> int:
+    if line[position : position + 1] != mark:
         raise ValueError(mark)
-    return place + 1
+    return position + 1

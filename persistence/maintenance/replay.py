@@ -1,8 +1,8 @@
-"""Takes a stored conversation through its steps again, and says where it would go another way today.
+"""Replays a stored conversation, and reports the first step that comes out differently today.
 
-The machine is pure, so the same events must lead to the same effects and states as they once did. Where they do not,
-either the rules have changed since or the file is damaged. A database of real conversations is therefore a test of
-every change of the rules.
+The machine is pure, so the same events must lead to the same effects and states as before. If they do not, either the
+rules have changed since or the file is damaged. A database of real conversations is therefore a test of every change of
+the rules.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from ..records.rows import HeadRow
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of an event. `digest` is that of the state; `state` is None where only its digest is known. An
-    outcome with nothing in it stands for a step that is missing or cannot be read."""
+    """What an event led to. `digest` is the digest of the state; `state` is None where only its digest is known. An
+    empty outcome stands for a step that is missing or cannot be read."""
 
     effects: tuple[Effect, ...] = ()
     ended: TurnEnded | None = None
@@ -46,8 +46,8 @@ class Outcome:
 class Divergence:
     """The first step that does not come out as it was stored, and why, in one sentence.
 
-    `expected` is what was stored, `actual` what comes of the event now. `event` is None where it is missing or cannot
-    be read.
+    `expected` is what was stored, `actual` what the event leads to now. `event` is None if it is missing or cannot be
+    read.
     """
 
     seq: int
@@ -59,8 +59,8 @@ class Divergence:
 
 @dataclass(frozen=True)
 class ReplayReport:
-    """How many steps came out as they were stored, and the first that did not, if there is one. `deliveries` is what
-    these steps handed over to the user, in order; nothing is delivered again (case B9)."""
+    """How many steps came out as they were stored, and the first that did not, if there is one. `deliveries` are the
+    texts that these steps said to the user, in order; a replay delivers nothing."""
 
     events: int
     divergence: Divergence | None = None
@@ -68,7 +68,7 @@ class ReplayReport:
 
 
 def replay(log: Iterable[StoredEntry]) -> ReplayReport:
-    """Take a conversation through the steps of its log again, from the first one on.
+    """Replay a log from its first step.
 
     At each step the effects, the end of a turn, the digest of the state and the chain are compared. An event that is
     refused or ignored now is a divergence too. `Pure.`
@@ -81,12 +81,12 @@ async def replay_conversation(store: Store, conversation_id: str) -> ReplayRepor
 
     A step that is missing or cannot be read is a divergence. Raises `UnknownConversation`.
     """
-    return await asyncio.to_thread(judge, await store.read_record(conversation_id))
+    return await asyncio.to_thread(replay_record, await store.read_record(conversation_id))
 
 
 @dataclass
 class Fold:
-    """A conversation on its way through its log again. Give `take` every step, in order."""
+    """A replay under way. `take` must be given every step, in order."""
 
     seq: int = 0
     chain: bytes = GENESIS
@@ -96,7 +96,7 @@ class Fold:
     deliveries: list[str] = field(default_factory=list)
 
     def take(self, entry: StoredEntry) -> Divergence | None:
-        """Go on by one step, unless it comes out differently."""
+        """Take one step, unless it comes out differently. Returns the divergence."""
         actual, reason = self._outcome(entry)
         try:
             check_link(entry, self.seq, self.chain)
@@ -106,14 +106,14 @@ class Fold:
             reason = damaged.sentence
         reason = reason or _difference(entry, actual)
         if reason is not None:
-            return Divergence(entry.seq, entry.event, _kept(entry), actual, reason)
+            return Divergence(entry.seq, entry.event, _stored(entry), actual, reason)
         self.seq, self.chain, self.state = entry.seq, entry.chain, actual.state
         self.context = self.context.after(entry.event)
         self._note_deliveries(entry)
         return None
 
     def end(self, head: HeadRow) -> Divergence | None:
-        """Whether the conversation rests behind its last step, in the state that the log leads to."""
+        """Compare the head row with the last step and with the state that the log leads to. Returns the divergence."""
         try:
             check_end(head, self.seq, self.chain)
             stored = decode_state(head)
@@ -122,10 +122,10 @@ class Fold:
         if stored == self.state:
             return None
         reason = f"The conversation does not rest in the state that step {self.seq} leads to."
-        return Divergence(self.seq, expected=_resting(stored), actual=_resting(self.state), reason=reason)
+        return Divergence(self.seq, expected=_outcome_at(stored), actual=_outcome_at(self.state), reason=reason)
 
     def report(self, divergence: Divergence | None = None) -> ReplayReport:
-        """What came of the steps so far."""
+        """Return the report of the steps so far."""
         return ReplayReport(self.seq, divergence, tuple(self.deliveries))
 
     def _note_deliveries(self, entry: StoredEntry) -> None:
@@ -134,7 +134,7 @@ class Fold:
         self.deliveries += (text_of_reply(self.transcript.words(said), self.context.policy) for said in delivered)
 
     def _outcome(self, entry: StoredEntry) -> tuple[Outcome, str | None]:
-        """What comes of the event now, or why nothing does."""
+        """Return what the event leads to now, or why it leads to nothing."""
         try:
             step = self._step(entry.event)
         except Refused as refused:
@@ -162,8 +162,8 @@ def _run(fold: Fold, log: Iterable[StoredEntry]) -> ReplayReport:
     return fold.report()
 
 
-def judge(record: ConversationRecord) -> ReplayReport:
-    """`replay_conversation`, of a conversation as it stands in the tables. `Pure.`"""
+def replay_record(record: ConversationRecord) -> ReplayReport:
+    """Replay a conversation by its rows, as `replay_conversation` does. `Pure.`"""
     fold = Fold()
     report = _run(fold, map(decode, record.steps))
     if report.divergence is None:
@@ -172,7 +172,7 @@ def judge(record: ConversationRecord) -> ReplayReport:
 
 
 def _in_full(divergence: Divergence, head: HeadRow) -> Divergence:
-    """The divergence, with the stored state in full where the conversation rests in it."""
+    """Add the stored state in full to a divergence at the newest step."""
     expected = divergence.expected
     if divergence.seq != head.seq or type(head.state) is not str or expected.digest != digest(head.state):
         return divergence
@@ -183,7 +183,7 @@ def _in_full(divergence: Divergence, head: HeadRow) -> Divergence:
 
 
 def _difference(entry: StoredEntry, actual: Outcome) -> str | None:
-    """How the step differs from what was stored, in one sentence."""
+    """Return how the step differs from what was stored, in one sentence."""
     if actual.effects != entry.effects:
         return f"Step {entry.seq} has other effects now."
     if actual.ended != entry.ended:
@@ -193,9 +193,9 @@ def _difference(entry: StoredEntry, actual: Outcome) -> str | None:
     return None
 
 
-def _kept(entry: StoredEntry) -> Outcome:
+def _stored(entry: StoredEntry) -> Outcome:
     return Outcome(entry.effects, entry.ended, entry.digest)
 
 
-def _resting(state: State | None) -> Outcome:
+def _outcome_at(state: State | None) -> Outcome:
     return Outcome() if state is None else Outcome(digest=digest(state.to_json()), state=state)

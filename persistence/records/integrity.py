@@ -54,7 +54,7 @@ def check_end(head: HeadRow, seq: int, chain: bytes) -> None:
     if type(head.seq) is int and head.seq > seq:
         raise missing(seq + 1)
     if (head.seq, head.chain) != (seq, chain):
-        raise Damaged(seq, f"The conversation does not rest behind its newest step, {seq}: the file is damaged.")
+        raise Damaged(seq, f"The head of the conversation is not its newest step, {seq}: the file is damaged.")
 
 
 def check_state(head: HeadRow, state: bytes) -> None:

@@ -12,10 +12,10 @@ from ..records.codec import EncodedStep, to_microseconds
 from ..records.entry import StoredEntry
 from ..records.outbox import Outgoing
 from .database import Database
-from .log_position import LogPosition
 from .reading import read_missed, read_request
-from .receipts import Receipt
-from .recorder import OutboxKey, Postponement
+from .tables.recorder import OutboxKey, Postponement
+from .threads.log_position import LogPosition
+from .threads.receipts import Receipt
 
 
 class SqliteLog:

@@ -15,10 +15,10 @@ from ..records.codec import decode_state
 from ..records.digests import GENESIS
 from ..records.entry import StoredEntry
 from ..records.integrity import check_end, check_state, missing, read_steps
-from . import queries
-from .log_position import LogPosition
-from .queries import LARGEST
-from .recorder import Head
+from .tables import queries
+from .tables.queries import LARGEST
+from .tables.recorder import Head
+from .threads.log_position import LogPosition
 
 
 class FoundHead(NamedTuple):

@@ -23,15 +23,16 @@ from ..records.origin import Origin
 from ..records.outbox import Undelivered
 from ..records.storage import Repair, StorageFault
 from ..records.summary import Summary
-from . import queries, record_tables, recorder, storage_repair
 from .database import BUSY_TIMEOUT, Database
 from .log import SqliteLog
-from .log_position import LogPosition
 from .reading import read_entries, read_head
+from .tables import conversation_records, queries, recorder
+from .tables import repairs as storage
+from .threads.log_position import LogPosition
 
 
 class SqliteStore:
-    """One database of conversations, `database`. Made by `open`; whoever opens it must `close` it.
+    """One database of conversations. Made by `open`; whoever opens it must `close` it.
 
     Every method leaves the disk to a thread and never blocks the event loop. Besides what each of them says, all raise
     `StorageFailed` if the disk fails, and `StoreError` once the store is closed.
@@ -63,7 +64,7 @@ class SqliteStore:
         """Store a new conversation with its first step. Raises `StoreConflict` if the id is taken."""
         row, head = encode(event, step, GENESIS)
         record = ConversationRecord(conversation_id, row.at, head, (row,), owner)
-        stored = await self.database.write(partial(record_tables.add_record, record=record))
+        stored = await self.database.write(partial(conversation_records.add_record, record=record))
         return SqliteLog(self.database, conversation_id, LogPosition(stored, row.chain))
 
     async def load(self, conversation_id: str) -> LoadedConversation:
@@ -135,28 +136,28 @@ class SqliteStore:
 
     async def ids(self) -> tuple[str, ...]:
         """Return the ids of all conversations, the one that was created first first."""
-        return await self.database.read(record_tables.ids)
+        return await self.database.read(conversation_records.ids)
 
     async def read_record(self, conversation_id: str) -> ConversationRecord:
         """Return the rows of a conversation as they are stored, damaged or not. Raises `UnknownConversation`."""
-        return await self.database.read(partial(record_tables.read_record, conversation_id=conversation_id))
+        return await self.database.read(partial(conversation_records.read_record, conversation_id=conversation_id))
 
     async def write_records(self, records: Iterable[ConversationRecord]) -> None:
         """Store conversations, all of them or none. Raises `StoreConflict` if an id is taken."""
-        await self.database.write(partial(record_tables.add_records, records=tuple(records)))
+        await self.database.write(partial(conversation_records.add_records, records=tuple(records)))
 
     async def copy(self, source_id: str, record: ConversationRecord) -> None:
         """Store a conversation that was made from `source_id`, unless that one was deleted. Raises
         `UnknownConversation` and `StoreConflict`."""
-        await self.database.write(partial(record_tables.add_copy, source_id=source_id, record=record))
+        await self.database.write(partial(conversation_records.add_copy, source_id=source_id, record=record))
 
     async def examine_storage(self) -> tuple[StorageFault, ...]:
         """Return what SQLite finds wrong with the file, and rows that belong to no conversation."""
-        return await self.database.read(storage_repair.faults)
+        return await self.database.read(storage.faults)
 
     async def repair(self, repairs: Iterable[Repair]) -> None:
         """Make these repairs in one transaction. Raises `StorageFailed`; then nothing was repaired."""
-        await self.database.write(partial(storage_repair.repair, repairs=tuple(repairs)))
+        await self.database.write(partial(storage.repair, repairs=tuple(repairs)))
 
     async def close(self) -> None:
         """Finish what was handed in, close the file and release the lock. Closing twice is closing once."""

@@ -10,8 +10,8 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from turnwise.persistence.sqlite.file.transaction import driver_of
 from turnwise.persistence.sqlite.store import SqliteStore
-from turnwise.persistence.sqlite.transaction import driver_of
 
 NAMES = [f"walk {number}" for number in range(10)]
 

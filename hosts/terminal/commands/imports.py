@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ....persistence.maintenance.export_reader import lines_of, read_export
-from ....persistence.maintenance.imports import keep
+from ....persistence.maintenance.imports import import_records
 from ....persistence.records.conversation_record import ConversationRecord
 from ....states.errors import ConfigurationError
 from ..configuration.databases import open_for_writing
@@ -40,9 +40,9 @@ def _read_lines(stream: BinaryIO) -> tuple[ConversationRecord, ...]:
 async def import_(settings: Settings, records: Iterable[ConversationRecord]) -> int:
     """Store all of the conversations, or none if one cannot be stored, and print what was done with each."""
     async with open_for_writing(settings, create=True) as store:
-        imported = await keep(store, records)
+        imported = await import_records(store, records)
     for one in imported:
-        outcome = "already there" if one.there else f"{counted(one.steps, 'step')} imported"
+        outcome = "already there" if one.already_stored else f"{counted(one.steps, 'step')} imported"
         print(f"{one.conversation_id}  {outcome}")
     if not imported:
         print("There are no conversations in this export.")

@@ -1,1 +1,4 @@
-"""How the tables came to be: one file in `versions` for each change, oldest first. Alembic runs them by their path."""
+"""The migrations of the tables, as Alembic runs them.
+
+A migration that was released is never changed. How the tables look now is declared in `tables`.
+"""

@@ -22,15 +22,15 @@ from ....persistence.maintenance.doctor import examine_record
 from ....persistence.records.codec import EncodedStep, decode, decode_state
 from ....persistence.records.outbox import Outgoing
 from ....persistence.records.rows import EventRow
-from ....persistence.sqlite import record_tables
-from ....persistence.sqlite.address import Address
-from ....persistence.sqlite.connection import Mode, configured, connect
 from ....persistence.sqlite.database import Database
-from ....persistence.sqlite.log_position import LogPosition
-from ....persistence.sqlite.migrate import migrate
+from ....persistence.sqlite.file.address import Address
+from ....persistence.sqlite.file.connection import Mode, configured, connect
 from ....persistence.sqlite.store import SqliteStore
-from ....persistence.sqlite.thread import ConnectionThread, Worker
-from ....persistence.sqlite.writer import Writer, WritingThread
+from ....persistence.sqlite.tables import conversation_records
+from ....persistence.sqlite.tables.migrate import migrate
+from ....persistence.sqlite.threads.log_position import LogPosition
+from ....persistence.sqlite.threads.thread import ConnectionThread, Worker
+from ....persistence.sqlite.threads.writer import Writer, WritingThread
 from ..environment.clock import VirtualClock
 from .disk import Disk, Row
 from .driver import Driver, Statements
@@ -169,7 +169,7 @@ class FileStorage:
                     yield f"{conversation_id} in the file: {fault}"
 
     def _faults_of(self, connection: Connection, conversation_id: str) -> Iterator[str]:
-        record = record_tables.read_record(connection, conversation_id)
+        record = conversation_records.read_record(connection, conversation_id)
         findings = examine_record(record).findings
         if findings:
             yield from (finding.sentence for finding in findings)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from queue import Empty
 from typing import Any
 
-from ....persistence.sqlite.thread import Start, Worker
+from ....persistence.sqlite.threads.thread import Start, Worker
 from ..environment.random_source import RandomSource
 from .memory_store import disk_time
 

@@ -111,8 +111,8 @@ class TestWhatIsFound:
             ("DELETE FROM events WHERE seq = 3", 3, "Step 3 is missing: the file is damaged."),
             ("DELETE FROM events WHERE seq = 5", 5, "Step 5 is missing: the file is damaged."),
             ("UPDATE conversations SET seq = 7", 6, "Step 6 is missing: the file is damaged."),
-            ("UPDATE conversations SET seq = 'text'", 5, "The conversation does not rest behind its newest step, 5"),
-            ("UPDATE conversations SET chain = zeroblob(16)", 5, "The conversation does not rest behind its newest"),
+            ("UPDATE conversations SET seq = 'text'", 5, "The head of the conversation is not its newest step, 5"),
+            ("UPDATE conversations SET chain = zeroblob(16)", 5, "The head of the conversation is not its newest"),
             ("UPDATE conversations SET state = '{}'", 5, "The state that is stored is not the one that step 5 leads"),
             ("UPDATE conversations SET state = x'00'", 5, "The state that is stored is not the one that step 5 leads"),
             ("UPDATE conversations SET waits = 1", 5, "The column waits does not agree with the state"),
@@ -157,7 +157,7 @@ class TestWhatIsFound:
 
         told = [sentence for _, _, sentence in await findings(store)]
 
-        assert "The effect 99 is answered, and nobody wanted it." in told
+        assert "The effect 99 is answered, and no step asked for it." in told
 
     async def test_rows_of_nobody(self, store: SqliteStore, database: Path) -> None:
         """Steps and deliveries whose conversation is gone."""

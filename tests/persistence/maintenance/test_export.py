@@ -22,7 +22,7 @@ from turnwise.persistence.maintenance import export_reader
 from turnwise.persistence.maintenance.export import export_all, export_conversation, first_line, last_line, lines_of
 from turnwise.persistence.maintenance.export_reader import read_export
 from turnwise.persistence.maintenance.fork import fork
-from turnwise.persistence.maintenance.imports import Imported, keep
+from turnwise.persistence.maintenance.imports import Imported, import_records
 from turnwise.persistence.maintenance.replay import replay_conversation
 from turnwise.persistence.records.codec import encode, to_microseconds
 from turnwise.persistence.records.conversation_record import ConversationRecord
@@ -108,15 +108,15 @@ class TestTheRoundTrip:
         await fork(store, "done", "copy", 7, NOON + timedelta(days=1, microseconds=7))
         lines = await exported(store)
 
-        imported = await keep(other, read(lines))
+        imported = await import_records(other, read(lines))
 
         assert await exported(other) == lines
         assert imported == (
-            Imported("done", 9, there=False),
-            Imported("asked", 4, there=False),
-            Imported("busy", 2, there=False),
-            Imported("closed", 6, there=False),
-            Imported("copy", 5, there=False),
+            Imported("done", 9, already_stored=False),
+            Imported("asked", 4, already_stored=False),
+            Imported("busy", 2, already_stored=False),
+            Imported("closed", 6, already_stored=False),
+            Imported("copy", 5, already_stored=False),
         )
 
     @given(trace=strategies.traces())
@@ -134,7 +134,7 @@ class TestTheRoundTrip:
         await fork(store, "walk", "copy", None, NOON)
         change(tmp_path / "conversations.db", "UPDATE conversations SET owner = 'anna', parent = 'other'")
 
-        await keep(other, read(await exported(store)))
+        await import_records(other, read(await exported(store)))
 
         assert await other.list() == await store.list()
         assert (await other.list())[1].origin == Origin("walk", 5)
@@ -153,7 +153,7 @@ class TestTheRoundTrip:
         walk.call("find_table")
         await log.append(*walk.steps[-1], targets=[(2, "voice")])
 
-        await keep(other, read(await exported(store)))
+        await import_records(other, read(await exported(store)))
 
         assert await other.outbox(["walk"]) == ()
 
@@ -169,7 +169,7 @@ class TestTheRoundTrip:
             chain = rows[-1].chain
         old = whole._replace(steps=tuple(rows), head=whole.head._replace(chain=chain))
 
-        await keep(other, (old,))
+        await import_records(other, (old,))
         again = read(await exported(other))
 
         assert again == (old,) != (whole,)
@@ -180,7 +180,7 @@ class TestTheRoundTrip:
         lines = await exported(store)
 
         assert lines == ['{"format":"turnwise-log","version":1}', '{"conversations":0}']
-        assert await keep(other, read(lines)) == ()
+        assert await import_records(other, read(lines)) == ()
 
     def test_of_several_files_in_one(self) -> None:
         """Exports may be put behind each other, and lines may end as they do on Windows."""
@@ -207,7 +207,7 @@ class TestImporting:
         await Walk().turn("tonight").into(store)
         lines = await exported(store)
 
-        assert await keep(store, read(lines)) == (Imported("walk", 5, there=True),)
+        assert await import_records(store, read(lines)) == (Imported("walk", 5, already_stored=True),)
         assert await exported(store) == lines
 
     @pytest.mark.parametrize("turns", [0, 2])
@@ -220,7 +220,7 @@ class TestImporting:
         before = await exported(store)
 
         with pytest.raises(StoreConflict, match="There is already another conversation with the id walk"):
-            await keep(store, read(export_of(Walk("new"), walk)))
+            await import_records(store, read(export_of(Walk("new"), walk)))
 
         assert await exported(store) == before
 
@@ -228,11 +228,11 @@ class TestImporting:
         """And two different ones under one id are refused."""
         walk = Walk().say("hello")
 
-        twice = await keep(store, read(export_of(walk, walk)))
+        twice = await import_records(store, read(export_of(walk, walk)))
         with pytest.raises(StoreConflict):
-            await keep(store, read(export_of(Walk("other"), Walk("other").say("hello"))))
+            await import_records(store, read(export_of(Walk("other"), Walk("other").say("hello"))))
 
-        assert [one.there for one in twice] == [False, True]
+        assert [one.already_stored for one in twice] == [False, True]
         assert await store.ids() == ("walk",)
 
     async def test_a_busy_one_comes_in_as_it_was(self, database: Path, tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ class TestImporting:
             await gate.arrived.wait()
             lines = await exported(engine.store)
         store = await SqliteStore.open(tmp_path / "new.db")
-        await keep(store, read(lines))
+        await import_records(store, read(lines))
         listed, loaded = await store.list(), await store.load(conversation.id)
         waiting = await store.claim(10)
         await store.close()
@@ -270,7 +270,7 @@ class TestImporting:
             await conversation.send("A table")
             lines = await exported(engine.store)
         store = await SqliteStore.open(tmp_path / "new.db")
-        await keep(store, read(lines))
+        await import_records(store, read(lines))
         await store.close()
 
         books = ScriptedLlm([reply("Booked.")])

@@ -289,9 +289,9 @@ class TestDamage:
     @pytest.mark.parametrize(
         ("column", "value", "reason"),
         [
-            ("seq", "4", "The conversation does not rest behind its newest step, 5: the file is damaged."),
+            ("seq", "4", "The head of the conversation is not its newest step, 5: the file is damaged."),
             ("seq", "6", "Step 6 is missing: the file is damaged."),
-            ("chain", "zeroblob(16)", "The conversation does not rest behind its newest step, 5: the file is damaged."),
+            ("chain", "zeroblob(16)", "The head of the conversation is not its newest step, 5: the file is damaged."),
             (
                 "state",
                 "'not JSON'",

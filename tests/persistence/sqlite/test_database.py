@@ -20,9 +20,9 @@ from sqlalchemy import Connection, StaticPool, create_engine
 
 from turnwise.persistence.errors import StorageFailed
 from turnwise.persistence.sqlite.database import Database
-from turnwise.persistence.sqlite.identity import APPLICATION_ID, REVISIONS
-from turnwise.persistence.sqlite.migrate import SCRIPTS, create_tables, run_migrations
+from turnwise.persistence.sqlite.file.identity import APPLICATION_ID, REVISIONS
 from turnwise.persistence.sqlite.store import SqliteStore
+from turnwise.persistence.sqlite.tables.migrate import SCRIPTS, create_tables, run_migrations
 from turnwise.states import StoreError
 
 from ...support.walks import Walk

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..errors import StoreConflict
-from ..records.codec import EncodedStep
-from ..records.outbox import Outgoing
+from ...errors import StoreConflict
+from ...records.codec import EncodedStep
+from ...records.outbox import Outgoing
+from ..tables.recorder import Advance, Head
 from .pending_result import PendingResult
-from .recorder import Advance, Head
 
 
 class LogPosition:

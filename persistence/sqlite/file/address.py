@@ -1,7 +1,7 @@
-"""Where a database is: a file, or the memory of this process.
+"""Where a database is: in a file, or in the memory of this process.
 
-People write a path or a URL; everything behind this module works with the file itself, found once, so that a change
-of the working directory or a symbolic link does not make two databases of one.
+An address is given as a path or a URL. It is resolved to the file once, so that a change of the working directory or a
+symbolic link does not make two databases of one.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from pathlib import Path
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from ...states.errors import StoreError
+from ....states.errors import StoreError
 
 MEMORY = ":memory:"
 
 
 @dataclass(frozen=True)
 class Address:
-    """A database by the `name` that its user gave it, and by its `path`; None is the memory of this process."""
+    """The `name` of a database as its user wrote it, and the `path` of its file; None is the memory of this process."""
 
     name: str
     path: Path | None = None
 
     @classmethod
     def of(cls, url: str | Path) -> Address:
-        """Read a path (`dinner.db`), a URL (`sqlite:///dinner.db`), or `:memory:` or `sqlite://` for the memory.
+        """Parse a path (`dinner.db`), a URL (`sqlite:///dinner.db`), or `:memory:` or `sqlite://` for the memory.
 
         Raises `StoreError` for any other URL, and for what cannot be the name of a file.
         """
-        if not _may_be_a_name(url):
+        if not _can_be_a_name(url):
             raise StoreError("The address of the database is neither a path nor a URL.")
         database = _database_of(url) if isinstance(url, str) and "://" in url else url
         if database == MEMORY:
@@ -39,7 +39,7 @@ class Address:
         return cls(str(database), Path(database).resolve())
 
 
-def _may_be_a_name(url: object) -> bool:
+def _can_be_a_name(url: object) -> bool:
     """Whether an operating system can be asked about it at all."""
     if not isinstance(url, str | Path) or not str(url):
         return False
@@ -51,7 +51,8 @@ def _may_be_a_name(url: object) -> bool:
 
 
 def _database_of(text: str) -> str:
-    """The part of a SQLite URL that names the database. Other URLs may hold a password, so none is repeated."""
+    """Return the part of a SQLite URL that names the database. Other URLs may hold a password, so no error repeats
+    one."""
     url = _parsed(text)
     if url.get_backend_name() != "sqlite":
         raise StoreError(f"Conversations are kept in SQLite files; {url.get_backend_name()} is not supported.")

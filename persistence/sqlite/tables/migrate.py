@@ -12,10 +12,10 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from .identity import APPLICATION_ID, HEAD
+from ..file.identity import APPLICATION_ID, HEAD
 from .schema import metadata
 
-SCRIPTS = Path(__file__).with_name("migrations")
+SCRIPTS = Path(__file__).parent.with_name("migrations")
 
 _REVISION_TABLE = (
     "CREATE TABLE alembic_version "
@@ -24,12 +24,12 @@ _REVISION_TABLE = (
 """The table in which alembic records the revision, as it makes it itself."""
 
 _ALEMBIC = threading.Lock()
-"""Alembic keeps the connection that it works on in a global: of two databases opened at once by threads of one process,
-one would be given the tables of both."""
+"""Alembic keeps its connection in a global variable: if two threads opened two databases at once, one database would be
+given the tables of both."""
 
 
 def migrate(connection: Connection, revision: str | None) -> None:
-    """Bring the tables from `revision` (None: there are none) to `HEAD`, in one transaction."""
+    """Migrate the tables from `revision` (None for an empty file) to `HEAD`, in one transaction."""
     if revision is None:
         create_tables(connection)
     elif revision != HEAD:

@@ -1,9 +1,9 @@
-"""A connection to SQLite, set up so that what was committed is still there after a power cut.
+"""A connection to SQLite, configured so that what was committed is still there after a power cut.
 
-SQLite's defaults, and those of its Python driver, are made for other needs. Here every connection checks foreign keys,
-waits a while for a locked database, writes through to the disk at each commit, and overwrites what it deletes. The
-driver's own transaction control is off: it begins transactions late and lets two writers overwrite each other's
-work. A writer takes the write lock when it begins, not halfway.
+The defaults of SQLite and of its Python driver serve other needs. Here every connection checks foreign keys, waits for
+a locked database, syncs to the disk at each commit, and overwrites what it deletes. The driver's own transaction
+control is switched off: it begins transactions late and lets two writers overwrite each other's work. A transaction
+that writes takes the write lock when it begins.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Mode = Literal["rw", "ro"]
 
 
 def connect(address: Address, mode: Mode, busy_timeout: float) -> sqlite3.Connection:
-    """Open the file, which must exist, and read nothing yet. The connection is for one thread at a time.
+    """Open the file, which must exist, without reading it. The connection is for one thread at a time.
 
     `busy_timeout` is how many seconds to wait for a lock that another program holds.
     """
-    # A store that nobody closed is closed by the garbage collector, in whatever thread that runs.
+    # The garbage collector closes a store that nobody closed, in whatever thread it runs.
     target = MEMORY if address.path is None else f"{address.path.as_uri()}?mode={mode}"
     connection = sqlite3.connect(target, timeout=busy_timeout, isolation_level=None, check_same_thread=False, uri=True)
     connection.text_factory = _text
@@ -33,14 +33,14 @@ def connect(address: Address, mode: Mode, busy_timeout: float) -> sqlite3.Connec
 
 
 def _text(raw: bytes) -> str:
-    """Text as it stands in the file, even where damage has made it invalid, so that the damaged step can be named."""
+    """Decode a text, also one that damage has made invalid, so that the damaged step can be named."""
     return raw.decode(errors="surrogateescape")
 
 
 def configured(connection: sqlite3.Connection, mode: Mode) -> Connection:
-    """The same connection under SQLAlchemy, with everything set. Closing the result closes the connection.
+    """Configure a connection and return it as one of SQLAlchemy. Closing the result closes the connection.
 
-    Error messages leave parameters out: they are what people said.
+    Error messages leave out the parameters of statements, because these are what users said.
     """
     for pragma in PRAGMAS:
         connection.execute(f"PRAGMA {pragma}")

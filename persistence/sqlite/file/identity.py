@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from ...states.errors import StoreError
+from ....states.errors import StoreError
 from .address import Address
 
 APPLICATION_ID = int.from_bytes(b"turn", "big")

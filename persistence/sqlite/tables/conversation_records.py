@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from sqlalchemy import Connection, bindparam, insert, select
 from sqlalchemy.exc import IntegrityError
 
-from ...states.errors import UnknownConversation
-from ..errors import StoreConflict
-from ..records.conversation_record import ConversationRecord
-from ..records.origin import Origin
-from ..records.rows import HeadRow, OutboxRow
+from ....states.errors import UnknownConversation
+from ...errors import StoreConflict
+from ...records.conversation_record import ConversationRecord
+from ...records.origin import Origin
+from ...records.rows import HeadRow, OutboxRow
 from . import queries
 from .recorder import Head
 from .schema import conversations, events, forks, outbox

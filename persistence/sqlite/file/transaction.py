@@ -1,7 +1,7 @@
-"""A transaction on the driver's own connection: all of it or nothing, and the connection fit for the next one.
+"""A transaction on the driver's own connection: all of it or nothing, and the connection is usable afterwards.
 
-SQLite ends a transaction by itself after some errors and leaves it open after others, a failed COMMIT among them. A
-rollback may fail as well, on a disk in trouble; then it is done as soon as the disk lets it.
+SQLite ends a transaction by itself after some errors and leaves it open after others, such as a failed COMMIT. A
+rollback may fail as well; then it is repeated before the next transaction.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ from sqlalchemy import Connection
 
 @contextmanager
 def writing(driver: sqlite3.Connection) -> Iterator[None]:
-    """A transaction that writes. Committed when the block ends; if that fails, or the block raises, undone. One that
-    was left open is undone first."""
+    """Run the block in a transaction that writes. It is committed at the end, and rolled back if that fails or the
+    block raises. A transaction that was left open is rolled back first."""
     try:
         roll_back(driver)
         driver.execute("BEGIN IMMEDIATE")
         yield
         commit(driver)
     except BaseException:
-        with suppress(sqlite3.Error):  # the error that brought us here says more
+        with suppress(sqlite3.Error):  # the first error says more
             roll_back(driver)
         raise
 
 
 def commit(driver: sqlite3.Connection) -> None:
-    """Make it durable."""
+    """Commit the transaction."""
     driver.execute("COMMIT")
 
 
 def roll_back(driver: sqlite3.Connection) -> None:
-    """End the transaction, if there is one."""
+    """Roll back the transaction, if there is one."""
     if driver.in_transaction:
         driver.execute("ROLLBACK")
 
 
 @contextmanager
 def within(connection: Connection) -> Iterator[None]:
-    """The same through SQLAlchemy, to read or to write. It forgets to roll back where the COMMIT failed."""
+    """Run the block in a transaction of SQLAlchemy, which itself would not roll back after a failed COMMIT."""
     driver = driver_of(connection)
     roll_back(driver)
     try:
@@ -53,7 +53,7 @@ def within(connection: Connection) -> Iterator[None]:
 
 
 def driver_of(connection: Connection) -> sqlite3.Connection:
-    """The driver's own connection, for what SQLAlchemy cannot do, or not fast enough."""
+    """Return the driver's own connection, for what SQLAlchemy cannot do, or cannot do fast enough."""
     driver = connection.connection.driver_connection
     assert isinstance(driver, sqlite3.Connection)
     return driver

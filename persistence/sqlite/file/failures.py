@@ -1,4 +1,4 @@
-"""What a disk or a database says when it fails, in words for people."""
+"""Translates the errors of the database driver into sentences for people."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from sqlalchemy.exc import DBAPIError
 
-from ...states.errors import InvalidInput
-from ..errors import StorageFailed
+from ....states.errors import InvalidInput
+from ...errors import StorageFailed
 
 _CAUSES = {
     sqlite3.SQLITE_FULL: "the disk is full",
@@ -24,16 +24,16 @@ _CAUSES = {
 }
 _UNKNOWN = "it does not do what it was asked"
 _PRIMARY = 0xFF
-"""SQLite's result codes are a kind in the lowest byte, and details above it."""
+"""The lowest byte of a SQLite result code is its kind; the bytes above it are details."""
 
 FAILURES = (DBAPIError, sqlite3.Error, UnicodeDecodeError)
-"""Whatever the driver raises; the last where it could not even read SQLite's complaint, which quotes what is broken."""
+"""What the driver raises. The last is raised when it cannot decode SQLite's message, which quotes what is damaged."""
 
 
 @contextmanager
 def translated(name: str) -> Iterator[None]:
-    """Raise whatever the driver raises as `StorageFailed`, about the database called `name`; and `InvalidInput` for a
-    text that no database can hold, such as an id from a command line that is no UTF-8."""
+    """Raise what the driver raises in this block as `StorageFailed`, about the database called `name`; and
+    `InvalidInput` for a text that no database can hold, such as an id from a command line that is not UTF-8."""
     try:
         yield
     except UnicodeEncodeError as error:
@@ -43,7 +43,7 @@ def translated(name: str) -> Iterator[None]:
 
 
 def as_storage_failure(name: str, error: BaseException) -> BaseException:
-    """What the driver raised as `StorageFailed`, about the database called `name`; any other error as it is."""
+    """Return what the driver raised as `StorageFailed`, about the database called `name`; any other error as it is."""
     if not isinstance(error, FAILURES):
         return error
     cause = error.orig if isinstance(error, DBAPIError) else error
@@ -54,7 +54,7 @@ def as_storage_failure(name: str, error: BaseException) -> BaseException:
 
 
 def is_locked(error: BaseException) -> bool:
-    """Whether another program holds the database, and waiting for it was in vain."""
+    """Whether the error says that another program held the database locked for too long."""
     return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 

@@ -1,8 +1,8 @@
-"""One engine at a time: the lock beside a database file.
+"""The lock beside a database file, which lets one engine at a time in.
 
 Two engines on one file would both act on the same conversations. The operating system holds the lock, so it ends with
-the process that took it, however that process dies. The lock file itself stays: it is empty, and removing it could
-let two engines in.
+the process that took it, however that process ends. The lock file itself stays: it is empty, and removing it could let
+two engines in.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from ...states.errors import StoreError
+from ....states.errors import StoreError
 from .address import Address
 
 PATIENCE = 0.2
-"""Seconds to wait for the lock before an engine is refused: longer than `in_use` holds it. Ours."""
+"""Seconds to wait for the lock before an engine is refused. Chosen so that it is longer than `in_use` holds it."""
 
 
 @contextmanager
 def exclusive_use(address: Address) -> Iterator[None]:
-    """Hold the database for this engine alone. A database in memory needs no lock.
+    """Hold the lock of a database in this block. A database in memory needs no lock.
 
-    Raises `StoreError` if another engine holds it (case P42), in this process or in another one.
+    Raises `StoreError` if another engine holds it, in this process or in another one.
     """
     if address.path is None:
         yield
@@ -43,9 +43,9 @@ def exclusive_use(address: Address) -> Iterator[None]:
 
 
 def in_use(address: Address) -> bool:
-    """Whether an engine has the database open at this moment. No file is made for the question.
+    """Whether an engine has the database open at this moment. No file is created.
 
-    True also where it cannot be told, because the folder does not allow to look.
+    True also if that cannot be found out, because the folder does not allow it.
     """
     if address.path is None or not Path(f"{address.path}.lock").exists():
         return False

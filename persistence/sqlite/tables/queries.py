@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, bindparam, func, literal_column, select, tuple_
 
-from ...states.context import CHANGES_CONTEXT
-from ...states.errors import UnknownConversation
-from ...states.events import Opened
-from ..records.rows import EventRow, HeadRow
+from ....states.context import CHANGES_CONTEXT
+from ....states.errors import UnknownConversation
+from ....states.events import Opened
+from ...records.rows import EventRow, HeadRow
+from ..file.transaction import driver_of
 from .schema import conversations, events, forks, outbox
 from .statements import prepared
-from .transaction import driver_of
 
 CHUNK = 500
 """How many ids one statement takes: SQLite allows at least 999 parameters."""
@@ -87,7 +87,7 @@ _SUMMARIES = (
     .outerjoin_from(conversations, forks)
     .order_by(conversations.c.updated_at.desc(), conversations.c.key.desc())
 )
-_PLACE = select(conversations.c.updated_at, conversations.c.key)
+_LIST_POSITION = select(conversations.c.updated_at, conversations.c.key)
 _WAITING = (
     select(conversations.c.id)
     .where(
@@ -152,10 +152,10 @@ def summaries(
     if state is not None:
         statement = statement.where(conversations.c.state_type == state)
     if before is not None:
-        place = connection.execute(_PLACE.where(conversations.c.id == before)).one_or_none()
-        if place is None:
+        position = connection.execute(_LIST_POSITION.where(conversations.c.id == before)).one_or_none()
+        if position is None:
             raise UnknownConversation(before)
-        statement = statement.where(tuple_(conversations.c.updated_at, conversations.c.key) < tuple_(*place))
+        statement = statement.where(tuple_(conversations.c.updated_at, conversations.c.key) < tuple_(*position))
     return tuple(SummaryRow(*row) for row in connection.execute(statement.limit(limit)))
 
 

@@ -1,4 +1,4 @@
-"""What a thread tells a task: that its work is done, or why it could not be."""
+"""How a thread gives a result, or an error, to the task that waits for it."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from typing import Any
 
 
 class PendingResult:
-    """That one piece of work will be done: made by the task that hands the work in, which then awaits `future`.
+    """The outcome of one piece of work. The task that hands the work in creates it and awaits `future`.
 
-    Who no longer waits, because he was cancelled or his loop is closed, is not told.
+    A caller that was cancelled, or whose event loop is closed, receives nothing.
     """
 
-    __slots__ = ("_loop", "error", "future", "result")
+    __slots__ = ("_loop", "error", "future", "value")
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self._loop.create_future()
-        self.result: Any = None
+        self.value: Any = None
         self.error: BaseException | None = None
 
     @staticmethod
     def report(results: Iterable[PendingResult]) -> None:
-        """Tell all of them their `result`, or their `error`. To be called from any thread.
+        """Give each caller its `value` or its `error`. May be called from any thread.
 
-        A loop is woken once for all of its tasks: to wake it costs more than to commit a step.
+        An event loop is woken once for all of its results, because waking it costs more than committing a step.
         """
         by_loop: dict[asyncio.AbstractEventLoop, list[PendingResult]] = {}
         for result in results:
             by_loop.setdefault(result._loop, []).append(result)
-        for loop, told in by_loop.items():
+        for loop, reported in by_loop.items():
             with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(_settle, told)
+                loop.call_soon_threadsafe(_settle, reported)
 
 
 def _settle(results: list[PendingResult]) -> None:
@@ -41,6 +41,6 @@ def _settle(results: list[PendingResult]) -> None:
         if result.future.done():
             continue
         if result.error is None:
-            result.future.set_result(result.result)
+            result.future.set_result(result.value)
         else:
             result.future.set_exception(result.error)

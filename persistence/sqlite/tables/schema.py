@@ -1,10 +1,10 @@
 """The tables of a database.
 
-A conversation is one row that holds where it rests now, and one row for each of its steps. The steps are never written
-again. Moments are whole microseconds since 1970, in UTC, so they come back exactly.
+A conversation is one row that holds its head, and one row for each of its steps. A step is never written again. Moments
+are whole microseconds since 1970, in UTC, so they are read back exactly.
 
-`events` keeps SQLite's own row numbers: without them a row of more than 1 kB, which most answers of a model are, takes
-a page of its own, and the file grows by a third.
+`events` keeps SQLite's own row numbers. Without them a row of more than 1 kB, which most answers of a model are, would
+take a page of its own, and the file would be a third larger.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ conversations = Table(
     Column("updated_at", BigInteger, nullable=False),
     Column("state", Text, nullable=False),
 )
-"""Where each conversation rests: `seq` and `chain` are those of its newest step, `state` is the state in full.
+"""The head of each conversation: `seq` and `chain` are those of its newest step, `state` is the state in full.
 
-`waits` says whether a model, a tool or a retry has still to answer: work that a restart must take up again. `state`
-stands last, because a long row spills its end, and most questions do not ask for it.
+`waits` says whether an answer is awaited of a model, a tool or a retry: work that must be taken over after a restart.
+`state` is the last column, because SQLite moves the end of a long row to other pages, and most queries do not need it.
 """
 
 events = Table(
@@ -54,9 +54,11 @@ events = Table(
 )
 """Every step of every conversation: the event, what it led to, and two digests of 16 bytes.
 
-`event_id` names a request, `effect_id` the effect that an answer answers; each is unique in its conversation, so
-nothing is taken twice. `state` is the digest of the state that the step rests in; `chain` covers this row and the
-`chain` of the row before, so that damage is found which SQLite itself does not notice.
+`event_id` is the id of a request, `effect_id` the id of the effect that an answer belongs to. Each is unique in its
+conversation, so nothing is taken twice. `state` is the digest of the state after the step. `chain` covers this row and
+the `chain` of the row before, so that damage is found which SQLite itself does not notice.
+
+The last index finds the newest policy of a conversation without reading its log.
 """
 
 for _column in (events.c.event_id, events.c.effect_id):
@@ -71,9 +73,9 @@ forks = Table(
     Column("origin", Text, nullable=False),
     Column("seq", Integer, nullable=False),
 )
-"""Where the conversations come from that were copied from others: the id of the one copied, which may be deleted since,
-and the newest of its steps that was. A table of its own, because few conversations have such a row, and a column behind
-`conversations.state` would have to be looked for at the end of every long one."""
+"""Where copied conversations come from: the id of the original, which may have been deleted since, and the newest of
+its steps that was copied. This is a table of its own, because few conversations have such a row, and SQLite would have
+to read to the end of every long row to find a column behind `conversations.state`."""
 
 outbox = Table(
     "outbox",
@@ -86,5 +88,6 @@ outbox = Table(
     Column("next_attempt", BigInteger),
     sqlite_with_rowid=False,
 )
-"""What is still to be delivered: one row for each effect that nobody awaits and each of its targets, in order for each
-target. The effect itself stands in the step `seq`. The row goes when the delivery is acknowledged."""
+"""Deliveries that are not acknowledged: one row for each effect that is not awaited and each of its targets, in order
+for each target. The effect itself is stored with the step `seq`. The row is deleted when the delivery is
+acknowledged."""

@@ -1,7 +1,7 @@
 """A thread of its own for a connection, so that the event loop never waits for a disk.
 
-Between a task and the disk lie two hand-overs, one each way: a plain queue into the thread, and one call into the loop
-when the work is done. An executor would need twice as many, and take longer for them than SQLite for a commit.
+Between a task and the disk there are two hand-overs: a plain queue into the thread, and one call into the event loop
+when the work is done. An executor would need twice as many, which takes longer than a commit of SQLite.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
-from ...states.errors import StoreError
-from .failures import translated
+from ....states.errors import StoreError
+from ..file.failures import translated
 from .pending_result import PendingResult
 
 T = TypeVar("T")
@@ -28,21 +28,21 @@ Opening = Callable[[ExitStack], Connection]
 
 
 Start = Callable[["Worker"], Callable[[], None]]
-"""Begins to serve a worker, and returns what ends that. The function returned must not hold the worker's owner."""
+"""Begins to serve a worker, and returns what ends that. The function returned must not hold the `ConnectionThread`."""
 
 
 @dataclass(slots=True)
 class Job:
-    """Work for the thread, and who waits for it."""
+    """Work for the thread, and the result that its caller waits for."""
 
     work: Callable[[], Any]
     result: PendingResult
 
 
 class Worker:
-    """The half that lives in the thread: it takes what is handed in, in order, and owns the connection.
+    """What runs in the thread: it owns the connection and does what is handed in, in order.
 
-    It knows nothing of the half that others hold, so that one which nobody holds any more can be let go of.
+    It holds no reference to the `ConnectionThread`, so that one that nobody holds any more can be collected.
     """
 
     def __init__(self, name: str) -> None:
@@ -52,10 +52,10 @@ class Worker:
         self._undo = ExitStack()
 
     def serve(self) -> None:
-        """Do what is handed in, until None is."""
+        """Handle items until None is handed in."""
         while (item := self.take()) is not None:
             self.handle(item)
-            del item  # whatever its task holds must not stay alive until the next one comes
+            del item  # what its task holds must not stay alive until the next item comes
         with suppress(Exception):
             self.close()
 
@@ -64,11 +64,11 @@ class Worker:
         return self.queue.get()
 
     def handle(self, item: Any) -> None:
-        """Do the work of one item, and tell who waits for it."""
+        """Do the work of one item, and report its result."""
         assert isinstance(item, Job)
         try:
             with translated(self.name):
-                item.result.result = item.work()
+                item.result.value = item.work()
         except BaseException as error:
             item.result.error = error
         PendingResult.report((item.result,))
@@ -80,15 +80,15 @@ class Worker:
             self._undo = undo.pop_all()
 
     def close(self) -> None:
-        """Close the connection. To close twice is to close once."""
+        """Close the connection. Closing twice is closing once."""
         self._undo.close()
 
 
 class ConnectionThread:
-    """One connection and the only thread that uses it; work is done in the order in which it is handed in.
+    """One connection and the only thread that uses it. Work is done in the order in which it is handed in.
 
-    Work once handed in is done, whatever becomes of the task that waits for it: a commit is never left in doubt. One
-    that nobody closed ends when nobody holds it any more, at the latest when the process ends.
+    Work that was handed in is done, whatever becomes of the task that waits for it, so a commit is never left in doubt.
+    A thread that nobody closed ends when nobody holds this object any more, at the latest when the process ends.
     """
 
     def __init__(self, worker: Worker, start: Start | None = None) -> None:
@@ -107,15 +107,15 @@ class ConnectionThread:
     async def run(self, work: Callable[[Connection], T]) -> T:
         """Do `work` in the thread, and return what it returns.
 
-        Errors of the driver arrive as `StorageFailed`, all others as they are. A cancelled caller no longer waits,
-        but the work is done.
+        Errors of the driver are raised as `StorageFailed`, all others as they are. A caller that is cancelled stops
+        waiting, but the work is done.
         """
         worker = self._worker
         result: T = await self._done(lambda: work(worker.connection))
         return result
 
     async def close(self) -> None:
-        """Close the connection once the work handed in before is done. To close twice is to close once."""
+        """Close the connection after the work that was handed in before. Closing twice is closing once."""
         if self._closed:
             return
         closing = self._hand_in(self._worker.close)
@@ -139,14 +139,14 @@ class ConnectionThread:
 
 
 def in_thread(worker: Worker) -> Callable[[], None]:
-    """Serve a worker in a thread of its own. Returns what has the thread end and waits for it."""
+    """Serve a worker in a thread of its own. Returns a function that ends the thread and waits for it."""
     thread = Thread(target=worker.serve, name="turnwise-store", daemon=True)
     thread.start()
     return partial(_end, worker.queue, thread)
 
 
 def _end(queue: SimpleQueue[Any], thread: Thread) -> None:
-    """Have the thread end, and wait for it: a process must not end in the middle of its work."""
+    """End the thread and wait for it: a process must not end in the middle of its work."""
     queue.put(None)
     if thread is not current_thread():
         thread.join()

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from sqlalchemy import ColumnElement, Connection, Executable, Table, bindparam, delete, select, update
 
-from ..records.storage import (
+from ...records.storage import (
     DropDelivery,
     DropOrphanedDeliveries,
     Repair,

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, exists, insert, literal_column, update
 
-from ..records.outbox import Outgoing
-from ..records.rows import EventRow, HeadRow
+from ...records.outbox import Outgoing
+from ...records.rows import EventRow, HeadRow
 from .schema import conversations, events, outbox
 from .statements import prepared
 

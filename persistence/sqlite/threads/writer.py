@@ -1,12 +1,12 @@
-"""The thread that writes: whatever steps are waiting when it is free go to the disk together.
+"""The thread that writes: steps that wait at the same time are committed together.
 
-A commit waits for the disk, and waits as long for one step as for a hundred. So the steps that come in while one commit
-runs make up the next one, with one statement a table; a step that comes alone is never kept waiting for others.
+A commit waits for the disk, and waits as long for one step as for a hundred. So the steps that arrive during one commit
+are the batch of the next one, with one statement for each table. A step that arrives alone never waits for others.
 
-Together is the fast way, not another meaning. Where a batch cannot be stored it is undone and its steps are stored one
-by one, so that one which lost its race, or is too much for the disk, fails alone.
+Batches change the speed only. A batch that cannot be stored is rolled back, and its steps are stored one by one, so
+that only a step that is in conflict, or too large for the disk, fails.
 
-Receipts of what was delivered ride along with a commit, or make one of their own when they have waited long enough.
+Receipts of deliveries are stored with a commit, or in a commit of their own when they have waited long enough.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from contextlib import suppress
 from queue import Empty
 from typing import Any
 
-from ..errors import StoreConflict
-from ..records.codec import EncodedStep
-from ..records.outbox import Outgoing
-from . import recorder, transaction
-from .failures import as_storage_failure, is_locked
+from ...errors import StoreConflict
+from ...records.codec import EncodedStep
+from ...records.outbox import Outgoing
+from ..file import transaction
+from ..file.failures import as_storage_failure, is_locked
+from ..tables import recorder
+from ..tables.recorder import Advance
 from .log_position import Append, LogPosition
 from .pending_result import PendingResult
 from .receipts import PendingReceipts, Receipt
-from .recorder import Advance
 from .thread import ConnectionThread, Worker
 
 logger = logging.getLogger("turnwise.store")
@@ -37,17 +38,17 @@ _WAKE = object()
 """Nothing to do, only a reason to wake up."""
 
 
-class Outrun(Exception):
-    """A conversation does not stand where a step takes it from."""
+class MovedOn(Exception):
+    """A conversation is not at the step that a new step follows."""
 
 
 class Writer(Worker):
-    """The half of the writing thread that lives there."""
+    """What runs in the thread that writes."""
 
     def __init__(self, name: str, monotonic: Callable[[], float] = time.monotonic) -> None:
         super().__init__(name)
         self._ahead: deque[Any] = deque()
-        """What was taken from the queue before its turn."""
+        """Items that were taken from the queue and are handled next."""
         self._receipts = PendingReceipts(monotonic)
 
     # --- what comes next
@@ -57,16 +58,16 @@ class Writer(Worker):
         if self._ahead:
             return self._ahead.popleft()
         while self._receipts:
-            patience = self._receipts.patience
-            if patience <= 0:
+            remaining = self._receipts.remaining
+            if remaining <= 0:
                 self.flush()
                 continue
             with suppress(Empty):
-                return self.queue.get(timeout=patience)
+                return self.queue.get(timeout=remaining)
         return self.queue.get()
 
     def handle(self, item: Any) -> None:
-        """Store a step with all that wait behind it, keep a receipt, or do the work of a job."""
+        """Store a step with all that wait behind it, keep a receipt, or do a job."""
         if isinstance(item, Append):
             self._store(self._batch(item))
         elif isinstance(item, Receipt):
@@ -75,13 +76,13 @@ class Writer(Worker):
             super().handle(item)
 
     def close(self) -> None:
-        """Close the connection; receipts that still wait are stored first, if the disk lets them."""
+        """Store the receipts that still wait, if the disk takes them, and close the connection."""
         self.flush()
         super().close()
 
     def _batch(self, first: Append) -> list[Append]:
-        """The steps that wait, up to the first thing of another kind. A second step of a conversation is left for the
-        next commit: its link follows from the first."""
+        """Return the steps that wait, up to the first item of another kind. A second step of a conversation is left for
+        the next commit, because its link depends on the first."""
         batch = {first.position.head.key: first}
         with suppress(Empty):
             while not self._ahead:
@@ -132,7 +133,7 @@ class Writer(Worker):
     def _commit_together(self, steps: list[Advance]) -> None:
         with transaction.writing(self._driver):
             if not recorder.advance(self._driver, steps):
-                raise Outrun
+                raise MovedOn
             self._receipts.write(self._driver)
         self._receipts.clear()
 
@@ -157,7 +158,7 @@ class Writer(Worker):
     # --- receipts
 
     def flush(self) -> None:
-        """Store the receipts that wait; if the disk does not take them, they are tried again later."""
+        """Store the receipts. If the disk does not take them they are tried again later."""
         if not self._receipts:
             return
         try:
@@ -166,7 +167,7 @@ class Writer(Worker):
         except Exception as error:
             failure = as_storage_failure(self.name, error)
             logger.warning("The receipts of deliveries could not be stored and are kept: %s", failure)
-            self._receipts.put_off()
+            self._receipts.retry_later()
         else:
             self._receipts.clear()
 
@@ -177,17 +178,17 @@ class Writer(Worker):
 
 def _may_have_stored(error: Exception) -> bool:
     """Whether the disk may have stored a transaction that failed with this error."""
-    return not (isinstance(error, Outrun | sqlite3.IntegrityError) or is_locked(error))
+    return not (isinstance(error, MovedOn | sqlite3.IntegrityError) or is_locked(error))
 
 
 class WritingThread(ConnectionThread):
-    """The thread that writes, as others hold it."""
+    """The thread that writes, as its callers use it."""
 
     _worker: Writer
 
     @classmethod
     def start(cls, name: str) -> WritingThread:
-        """A thread for the database that people call `name`."""
+        """Start a thread for the database that is called `name` in errors."""
         return cls(Writer(name))
 
     async def append(self, position: LogPosition, step: EncodedStep, outgoing: tuple[Outgoing, ...]) -> None:
@@ -208,10 +209,10 @@ class WritingThread(ConnectionThread):
         self._worker.queue.put(_WAKE)
 
     def note(self, receipt: Receipt) -> None:
-        """Store this with the next commit, or soon. Does not wait."""
+        """Store a receipt with the next commit, or soon. Returns at once."""
         self.check_open()
         self._worker.queue.put(receipt)
 
     async def flush(self) -> None:
-        """Wait until the receipts handed in so far are stored, or could not be."""
+        """Return when the receipts that were handed in are stored, or could not be stored for now."""
         await self._done(self._worker.flush)

@@ -1,0 +1,291 @@
+"""A store of your own: conversations in the memory of this process, with public names only.
+
+A store implements the port `turnwise.persistence.Store`, and its logs implement `Log`. This one is complete: it passes
+`turnwise.testing.store_contract`, an engine runs over it, and what it holds can be forked, replayed, exported, imported
+and examined. It keeps the rows that `encode` makes, in dictionaries; a store for a server would put them in tables.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from turnwise.persistence import (
+    GENESIS,
+    ConversationRecord,
+    EventRow,
+    HeadRow,
+    LoadedConversation,
+    OutboxRow,
+    StoreConflict,
+    StoredEntry,
+    StoreError,
+    Summary,
+    Undelivered,
+    UnknownConversation,
+    decode,
+    decode_state,
+    encode,
+    from_microseconds,
+    read_record,
+    read_steps,
+    to_microseconds,
+)
+from turnwise.states import Context, Event, Opened, Request, Step
+
+
+@dataclass(eq=False)
+class StoredConversation:
+    """The rows of one conversation, and what makes it fast to go on: its context, and where each request stands."""
+
+    record: ConversationRecord
+    """All but the steps and the outbox, which follow here because they change."""
+    steps: list[EventRow] = field(default_factory=list)
+    outbox: dict[tuple[str, int], OutboxRow] = field(default_factory=dict)
+    context: Context = field(default_factory=Context)
+    requests: dict[str, int] = field(default_factory=dict)
+    answers: set[int] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, record: ConversationRecord) -> StoredConversation:
+        """Index the rows of a record."""
+        conversation = cls(record, outbox={(row.target, row.effect_id): row for row in record.outbox})
+        for row in record.steps:
+            conversation.add(row, decode(row).event)
+        return conversation
+
+    def add(self, row: EventRow, event: Event) -> None:
+        """Add a step."""
+        self.steps.append(row)
+        self.context = self.context.after(event)
+        if row.event_id is not None:
+            self.requests[row.event_id] = row.seq
+        if row.effect_id is not None:
+            self.answers.add(row.effect_id)
+
+    @property
+    def head(self) -> HeadRow:
+        """Where the conversation stands."""
+        return self.record.head
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for work, for a timer or for a delivery."""
+        return self.head.waits or self.head.next_timer is not None or bool(self.outbox)
+
+    def read(self, after: int, up_to: int | None = None) -> tuple[StoredEntry, ...]:
+        """Decode and verify the steps behind `after`."""
+        start = min(max(after, 0), len(self.steps))
+        return read_steps(self.steps[start:up_to], start, self.steps[start - 1].chain if start else GENESIS)
+
+    def deliveries(self) -> tuple[OutboxRow, ...]:
+        """The outbox, for each target in the order of the steps."""
+        return tuple(sorted(self.outbox.values(), key=lambda row: (row.target, row.seq, row.effect_id)))
+
+
+class MemoryLog:
+    """The log of one conversation, open at its end."""
+
+    def __init__(self, store: MemoryStore, conversation_id: str, conversation: StoredConversation) -> None:
+        self._store = store
+        self._id = conversation_id
+        self._conversation = conversation
+        self._seq = len(conversation.steps)
+
+    @property
+    def seq(self) -> int:
+        """The number of the newest step that this log knows to be stored."""
+        return self._seq
+
+    async def append(self, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> None:
+        """Store a step and its deliveries. Nothing in between is awaited, so that no other step can interfere."""
+        self._store.check_open()
+        conversation = self._conversation
+        if not self._store.holds(self._id, conversation):
+            raise StoreConflict("The conversation was deleted.")
+        if not step.state.book.seq == self._seq + 1 == len(conversation.steps) + 1:
+            raise StoreConflict("The step does not follow the newest step of its conversation.")
+        row, head = encode(event, step, conversation.head.chain)
+        if row.event_id in conversation.requests or row.effect_id in conversation.answers:
+            raise StoreConflict("The request, or the answer to the effect, is already in the log.")
+        conversation.add(row, event)
+        conversation.record = conversation.record._replace(head=head)
+        for effect_id, target in targets:
+            conversation.outbox[target, effect_id] = OutboxRow(target, effect_id, row.seq)
+        self._seq = row.seq
+
+    async def request(self, event_id: str) -> Request | None:
+        """Return the request that the log holds under this id, or None."""
+        self._store.check_open()
+        seq = self._conversation.requests.get(event_id)
+        if seq is None:
+            return None
+        event = decode(self._conversation.steps[seq - 1]).event
+        assert isinstance(event, Request)
+        return event
+
+    async def catch_up(self) -> tuple[StoredEntry, ...]:
+        """Return the steps that others have stored behind `seq`, and move on to the newest of them."""
+        self._store.check_open()
+        if not self._store.holds(self._id, self._conversation):
+            raise UnknownConversation(self._id)
+        missed = self._conversation.read(self._seq)
+        self._seq = len(self._conversation.steps)
+        return missed
+
+    def acknowledge(self, effect_id: int, target: str) -> None:
+        """Remove a delivery that has arrived from the outbox."""
+        self._store.check_open()
+        self._conversation.outbox.pop((target, effect_id), None)
+
+    def postpone(self, effect_id: int, target: str, attempts: int, next_attempt: datetime) -> None:
+        """Store that a delivery has failed, and when the next attempt is due."""
+        self._store.check_open()
+        row = self._conversation.outbox.get((target, effect_id))
+        if row is not None:
+            postponed = row._replace(attempts=attempts, next_attempt=to_microseconds(next_attempt))
+            self._conversation.outbox[target, effect_id] = postponed
+
+
+class MemoryStore:
+    """All conversations. They are gone when the process ends."""
+
+    def __init__(self) -> None:
+        self._conversations: dict[str, StoredConversation] = {}
+        self._claimed: set[str] = set()
+        self._is_closed = False
+
+    # --- one conversation
+
+    async def create(self, conversation_id: str, event: Opened, step: Step, *, owner: str | None = None) -> MemoryLog:
+        """Store a new conversation with its first step. Raises `StoreConflict` if the id is taken."""
+        row, head = encode(event, step, GENESIS)
+        await self.write_records((ConversationRecord(conversation_id, row.at, head, (row,), owner),))
+        return MemoryLog(self, conversation_id, self._found(conversation_id))
+
+    async def load(self, conversation_id: str) -> LoadedConversation:
+        """Return the conversation as it was left."""
+        conversation = self._found(conversation_id)
+        log = MemoryLog(self, conversation_id, conversation)
+        return LoadedConversation(log, decode_state(conversation.head), conversation.context)
+
+    async def entries(self, conversation_id: str, after: int = 0, up_to: int | None = None) -> tuple[StoredEntry, ...]:
+        """Return the steps that follow the step `after`, up to and including `up_to` or the newest."""
+        return self._found(conversation_id).read(after, up_to)
+
+    async def delete(self, conversation_id: str) -> None:
+        """Delete a conversation. Raises `UnknownConversation`."""
+        self._found(conversation_id)
+        del self._conversations[conversation_id]
+
+    # --- many conversations
+
+    async def list(
+        self,
+        *,
+        owner: str | None = None,
+        state: str | None = None,
+        limit: int | None = None,
+        before: str | None = None,
+    ) -> tuple[Summary, ...]:
+        """Return summaries, the conversation that moved last first."""
+        self.check_open()
+        newest = sorted(self._conversations.values(), key=lambda each: each.head.updated_at)[::-1]
+        if before is not None:
+            newest = newest[newest.index(self._found(before)) + 1 :]
+        wanted = (
+            each for each in newest if owner in (None, each.record.owner) and state in (None, each.head.state_type)
+        )
+        return tuple(map(_summary, wanted))[:limit]
+
+    async def claim(self, limit: int) -> tuple[str, ...]:
+        """Return the ids of up to `limit` conversations that wait, each of them once."""
+        self.check_open()
+        waiting = [each for each in self._conversations.values() if each.waits and each.record.id not in self._claimed]
+        waiting.sort(key=lambda each: (each.head.next_timer is None, each.head.next_timer, each.head.updated_at))
+        claimed = tuple(each.record.id for each in waiting[:limit])
+        self._claimed.update(claimed)
+        return claimed
+
+    async def outbox(self, conversation_ids: Iterable[str]) -> tuple[Undelivered, ...]:
+        """Return the deliveries of these conversations that are not acknowledged."""
+        self.check_open()
+        wanted = (self._conversations[each] for each in conversation_ids if each in self._conversations)
+        return tuple(_undelivered(each.record.id, row) for each in wanted for row in each.deliveries())
+
+    # --- raw records
+
+    async def ids(self) -> tuple[str, ...]:
+        """Return the ids of all conversations, the one that was created first first."""
+        self.check_open()
+        return tuple(self._conversations)
+
+    async def read_record(self, conversation_id: str) -> ConversationRecord:
+        """Return all rows of a conversation."""
+        conversation = self._found(conversation_id)
+        return conversation.record._replace(steps=tuple(conversation.steps), outbox=conversation.deliveries())
+
+    async def write_records(self, records: Iterable[ConversationRecord]) -> None:
+        """Store conversations, all of them or none. Raises `StoreConflict` if an id is taken."""
+        self.check_open()
+        new: dict[str, StoredConversation] = {}
+        for record in records:
+            if record.id in self._conversations or record.id in new:
+                raise StoreConflict(f"There is already a conversation with the id {record.id}.")
+            new[record.id] = StoredConversation.of(record)
+        self._conversations.update(new)
+
+    async def copy(self, source_id: str, record: ConversationRecord) -> None:
+        """Store a conversation that was made from `source_id`, unless that one was deleted."""
+        self._found(source_id)
+        await self.write_records((record,))
+
+    async def close(self) -> None:
+        """Every other method raises `StoreError` from now on."""
+        self._is_closed = True
+
+    # --- for the logs
+
+    def check_open(self) -> None:
+        """Raise `StoreError` once the store is closed."""
+        if self._is_closed:
+            raise StoreError("The store is closed.")
+
+    def holds(self, conversation_id: str, conversation: StoredConversation) -> bool:
+        """Whether this conversation is still stored under its id."""
+        return self._conversations.get(conversation_id) is conversation
+
+    def _found(self, conversation_id: str) -> StoredConversation:
+        self.check_open()
+        if conversation_id not in self._conversations:
+            raise UnknownConversation(conversation_id)
+        return self._conversations[conversation_id]
+
+
+def _summary(conversation: StoredConversation) -> Summary:
+    record, head = conversation.record, conversation.head
+    moved = from_microseconds(head.updated_at)
+    return Summary(record.id, head.state_type, head.waits, moved, record.origin, record.owner)
+
+
+def _undelivered(conversation_id: str, row: OutboxRow) -> Undelivered:
+    due = None if row.next_attempt is None else from_microseconds(row.next_attempt)
+    return Undelivered(conversation_id, row.target, row.effect_id, row.seq, row.attempts, due)
+
+
+async def main() -> None:
+    """Store a conversation, and read it back."""
+    from turnwise.states import begin
+
+    store = MemoryStore()
+    opened = Opened(event_id="opened", at=datetime.now(UTC), system="You book tables.")
+    await store.create("dinner", opened, begin(opened))
+    for summary in await store.list():
+        steps = read_record(await store.read_record(summary.id))
+        print(f"{summary.id} is in {summary.state} after {len(steps)} step.")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,64 @@
+"""Opens the connections to a database file: one that writes, and one that reads beside it."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from ...states.errors import StoreError
+from .file.address import Address
+from .file.connection import configured, connect
+from .file.identity import READABLE, recognise
+from .file.lock import exclusive_use
+from .tables.migrate import migrate
+
+
+def open_for_writing(address: Address, busy_timeout: float, undo: ExitStack) -> Connection:
+    """Open the connection that writes. A missing file is created; the tables are migrated if they are older.
+
+    Whose file it is is checked before the lock is taken, and again behind it, before anything in the file changes.
+    What closes the connection is left on `undo`. Raises `StoreError`.
+    """
+    if address.path is not None:
+        _create_file(address, address.path)
+    with closing(connect(address, "rw", busy_timeout)) as look:
+        recognise(look, address)
+    undo.enter_context(exclusive_use(address))
+    driver = undo.enter_context(closing(connect(address, "rw", busy_timeout)))
+    revision = recognise(driver, address)
+    connection = undo.enter_context(configured(driver, "rw"))
+    migrate(connection, revision)
+    return connection
+
+
+def open_for_reading(address: Address, busy_timeout: float, undo: ExitStack) -> Connection:
+    """Open a connection that only reads. Nothing is created, migrated or locked. Raises `StoreError`."""
+    if address.path is None:
+        raise StoreError("A new database in memory holds nothing that could be read.")
+    if not address.path.exists():
+        raise StoreError(f"There is no database to read: {address.name}.")
+    _check_not_a_folder(address, address.path)
+    driver = undo.enter_context(closing(connect(address, "ro", busy_timeout)))
+    if recognise(driver, address) not in READABLE:
+        raise StoreError(f"{address.name} is not ready to be read; an engine that opens it once makes it so.")
+    return undo.enter_context(configured(driver, "ro"))
+
+
+def _create_file(address: Address, path: Path) -> None:
+    """Create the file if there is none, readable by its owner only. SQLite gives the files beside it the same mode."""
+    _check_not_a_folder(address, path)
+    try:
+        path.touch(mode=0o600, exist_ok=False)
+    except FileExistsError:
+        pass
+    except FileNotFoundError:
+        raise StoreError(f"The folder of {address.name} does not exist.") from None
+    except OSError as error:
+        raise StoreError(f"{address.name} cannot be made: its folder does not allow it.") from error
+
+
+def _check_not_a_folder(address: Address, path: Path) -> None:
+    if path.is_dir():
+        raise StoreError(f"{address.name} is a folder, not a database.")

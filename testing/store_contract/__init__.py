@@ -1,0 +1,43 @@
+"""What every store must do, as tests for anybody's own store.
+
+Subclass `StoreContract`, say how your store is opened, and let pytest run it; no plugin is needed.
+
+    from contextlib import asynccontextmanager
+    from turnwise.testing.store_contract import StoreContract
+
+    class TestMyStore(StoreContract):
+        @asynccontextmanager
+        async def opened(self, place):
+            store = await MyStore.open(place / "conversations")
+            try:
+                yield store
+            finally:
+                await store.close()
+
+The tests are the docstrings of `turnwise.persistence.Store` and `Log`, one by one. Two things cannot be tested from
+outside: that a stored step survives a power cut, and that damage of the storage is found.
+"""
+
+from .appending import AppendingContract
+from .conflicts import ConflictContract
+from .conversations import ConversationContract
+from .failures import FailureContract
+from .lists import ListContract
+from .outbox import OutboxContract
+from .records import RecordContract
+from .story import NOON, SOON, Story, deliveries_of, plain
+
+
+class StoreContract(
+    ConversationContract,
+    AppendingContract,
+    ConflictContract,
+    ListContract,
+    OutboxContract,
+    RecordContract,
+    FailureContract,
+):
+    """All tests of a store. A subclass says how its store is opened; pytest runs it if its name begins with `Test`."""
+
+
+__all__ = ["NOON", "SOON", "StoreContract", "Story", "deliveries_of", "plain"]
