@@ -14,18 +14,12 @@ from .support.source_tree import python_files, relative
 
 FILES = python_files("testing", "hosts", "tests", "examples", "benchmarks", "docs")
 
-KNOWN: dict[str, set[str]] = {
-    "tests/persistence/sqlite/test_store_contract.py": {"_ACKNOWLEDGE", "_commit_alone", "_store"},
-}
-"""Names that are still used. This list only becomes shorter."""
-
 
 def test_no_private_name_of_another_module_is_used() -> None:
     """Neither read, set, patched, imported nor overridden."""
     found = {relative(path): private_names_of_others(path) for path in FILES}
-    new = {path: sorted(names - KNOWN.get(path, set())) for path, names in found.items()}
 
-    assert {path: names for path, names in new.items() if names} == {}
+    assert {path: sorted(names) for path, names in found.items() if names} == {}
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ import pytest
 from turnwise.persistence.errors import StorageFailed, StoreConflict
 from turnwise.persistence.maintenance.replay import replay_conversation
 from turnwise.persistence.sqlite.file import transaction
+from turnwise.persistence.sqlite.file.transaction import driver_of
 from turnwise.persistence.sqlite.log import SqliteLog
 from turnwise.persistence.sqlite.store import SqliteStore
-from turnwise.persistence.sqlite.file.transaction import driver_of
 from turnwise.states import UnknownConversation, UserMessage
 
 from ...support.store_internals import NAMES, statements_of, together, told, without_repeats
