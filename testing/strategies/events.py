@@ -11,7 +11,7 @@ from ...states.events import EVENTS, REQUESTS, Answer, Event, MessageWithdrawn, 
 from ...states.states import AwaitingPerson, InDoubt, State
 from ...states.values.messages import ToolCall
 from ...states.values.questions import Answers
-from ..generation import fitting
+from ..generation import events as generated
 from ..generation.calls import some_calls
 from ..generation.chance import Chance
 from ..generation.extremes import EXTREME
@@ -24,7 +24,7 @@ E = TypeVar("E", bound=Event)
 
 @strategy_of
 def _any_of(chance: Chance, kinds: tuple[type[Event], ...]) -> Event:
-    return changed(fitting.any_event(chance, EXTREME, chance.pick(kinds)), at=chance.pick(INSTANTS))
+    return changed(generated.any_event(chance, EXTREME, chance.pick(kinds)), at=chance.pick(INSTANTS))
 
 
 @cache
@@ -48,49 +48,49 @@ def requests() -> SearchStrategy[Request]:
 @strategy_of
 def events_for(chance: Chance, state: State) -> Event:
     """Any event, above all one that moves this state on."""
-    return fitting.event_in(chance, EXTREME, state)
+    return generated.event_in(chance, EXTREME, state)
 
 
 @strategy_of
 def answers_for(chance: Chance, state: State) -> Answer:
     """Answers that this state awaits. It must await some."""
-    return fitting.awaited_answer(chance, EXTREME, state)
+    return generated.awaited_answer(chance, EXTREME, state)
 
 
 @strategy_of
 def late_answers_for(chance: Chance, state: State) -> Answer:
     """Answers that this state does not await."""
-    return fitting.late_answer(chance, EXTREME, state)
+    return generated.late_answer(chance, EXTREME, state)
 
 
 @strategy_of
 def responses_for(chance: Chance, state: AwaitingPerson | InDoubt) -> Request:
     """What this state waits for a person to do."""
-    return fitting.response_to(chance, EXTREME, state)
+    return generated.response_to(chance, EXTREME, state)
 
 
 @strategy_of
 def cancels_for(chance: Chance, state: State) -> UserCancel:
     """Cancels of the turn that this state is in, or of one that is over."""
-    return fitting.cancel_in(chance, EXTREME, state)
+    return generated.cancel_in(chance, EXTREME, state)
 
 
 @strategy_of
 def withdrawals_for(chance: Chance, state: State) -> MessageWithdrawn:
     """Withdrawals of messages that wait in this state, or of one that does not."""
-    return fitting.withdrawal_in(chance, EXTREME, state)
+    return generated.withdrawal_in(chance, EXTREME, state)
 
 
 @strategy_of
 def reports_for(chance: Chance, state: State) -> Report:
     """Reports that a process resumes the conversation, or that a call was interrupted."""
-    return fitting.report_in(chance, EXTREME, state)
+    return generated.report_in(chance, EXTREME, state)
 
 
 @strategy_of
 def near_misses_for(chance: Chance, state: State) -> Request:
     """Requests that are almost what this state asks of a person."""
-    return fitting.near_miss(chance, EXTREME, state)
+    return generated.near_miss(chance, EXTREME, state)
 
 
 @cache

@@ -10,8 +10,8 @@ from hypothesis.strategies import SearchStrategy
 
 from ...states.events import Opened, Request
 from ...states.policy.policy import Policy
+from ..generation.events import event_in
 from ..generation.extremes import EXTREME, ROLES
-from ..generation.fitting import event_in
 from ..generation.values import NOON, changed
 from ..history import History, Observation
 from .drawn import Drawn

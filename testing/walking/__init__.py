@@ -14,7 +14,17 @@ take them again in every test run. Which events are generated is decided in `gen
 from __future__ import annotations
 
 from .corpus import read_walks, write_walks
-from .pairs import Coverage, Pair, Taken, possible_pairs
-from .walk import Curious, Recorded, walk
+from .pairs import Coverage, Pair, TakenRow, possible_pairs
+from .walk import CuriousChooser, RecordedChoices, walk
 
-__all__ = ["Coverage", "Curious", "Pair", "Recorded", "Taken", "possible_pairs", "read_walks", "walk", "write_walks"]
+__all__ = [
+    "Coverage",
+    "CuriousChooser",
+    "Pair",
+    "RecordedChoices",
+    "TakenRow",
+    "possible_pairs",
+    "read_walks",
+    "walk",
+    "write_walks",
+]

@@ -10,7 +10,7 @@ from random import Random
 
 from .corpus import Kept, read_walks, write_walks
 from .pairs import Coverage, Pair
-from .walk import Curious, Recorded, walk
+from .walk import CuriousChooser, RecordedChoices, walk
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,8 +38,8 @@ def take(walks: Iterable[Kept]) -> Coverage:
     """Return what these walks cover."""
     coverage = Coverage()
     for seed, choices in walks:
-        for stride in walk(seed, Recorded(choices)):
-            coverage.add(stride.pair)
+        for step in walk(seed, RecordedChoices(choices)):
+            coverage.add(step.pair)
     return coverage
 
 
@@ -47,9 +47,9 @@ def search(coverage: Coverage, seed: int, seconds: float) -> Iterator[Kept]:
     """Yield walks that cover something new, each up to the last step that did."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        curious, useful = Curious(coverage, Random(~seed)), 0
-        for place, stride in enumerate(walk(seed, curious), start=1):
-            useful = place if coverage.add(stride.pair) else useful
+        curious, useful = CuriousChooser(coverage, Random(~seed)), 0
+        for place, step in enumerate(walk(seed, curious), start=1):
+            useful = place if coverage.add(step.pair) else useful
         if useful:
             yield seed, tuple(curious.choices[:useful])
         seed += 1
@@ -58,7 +58,7 @@ def search(coverage: Coverage, seed: int, seconds: float) -> Iterator[Kept]:
 def pairs_of(kept: Kept) -> Iterator[Pair]:
     """The pairs that a walk takes."""
     seed, choices = kept
-    return (stride.pair for stride in walk(seed, Recorded(choices)))
+    return (step.pair for step in walk(seed, RecordedChoices(choices)))
 
 
 def needed(walks: Sequence[Kept], pairs: Callable[[Kept], Iterable[Pair]] = pairs_of) -> Iterator[Kept]:

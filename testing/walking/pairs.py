@@ -12,7 +12,7 @@ from ...states.states import State
 from ...states.table import TABLE
 
 
-class Taken(NamedTuple):
+class TakenRow(NamedTuple):
     """A row of the table: the state that it leaves, and its place among the entries of that state."""
 
     source: type[State]
@@ -31,16 +31,16 @@ class Taken(NamedTuple):
         return f"{self.source.__name__} on {row.event.__name__}{guard}"
 
 
-Pair = tuple[Taken | None, Taken]
+Pair = tuple[TakenRow | None, TakenRow]
 """A row, and the one taken directly before it: None where a walk begins."""
 
 
-def rows() -> Iterator[Taken]:
+def rows() -> Iterator[TakenRow]:
     """Every row of the table. `Pure.`"""
     for source, entries in TABLE.items():
         for place, entry in enumerate(entries):
             if isinstance(entry, Row):
-                yield Taken(source, place)
+                yield TakenRow(source, place)
 
 
 def ends(source: type[State], to: Target) -> frozenset[type[State]]:

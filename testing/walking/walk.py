@@ -14,10 +14,10 @@ from ...states.grammar import Row
 from ...states.machine import begin, entry_for, transition
 from ...states.states import State
 from ...states.table import TABLE
-from ..generation.fitting import candidates
+from ..generation.events import candidates
 from ..generation.values import NOON
 from .opening import generator_of, opening_of
-from .pairs import Coverage, Pair, Taken
+from .pairs import Coverage, Pair, TakenRow
 
 LENGTH = 60
 """The most steps of a walk: enough for a few turns."""
@@ -38,7 +38,7 @@ class Chooser(Protocol):
 
 
 @dataclass
-class Curious:
+class CuriousChooser:
     """Chooses the pair that was seen least, and records its choices."""
 
     coverage: Coverage
@@ -56,7 +56,7 @@ class Curious:
 
 
 @dataclass
-class Recorded:
+class RecordedChoices:
     """Repeats recorded choices."""
 
     choices: Sequence[int]
@@ -71,7 +71,7 @@ class Recorded:
 
 
 @dataclass(frozen=True)
-class Stride:
+class WalkStep:
     """One step of a walk: its input, and the row that it took directly after another."""
 
     state: State
@@ -80,12 +80,12 @@ class Stride:
     pair: Pair
 
 
-def walk(seed: int, chooser: Chooser) -> Iterator[Stride]:
+def walk(seed: int, chooser: Chooser) -> Iterator[WalkStep]:
     """Yield the steps of the walk of this seed. The same seed and choices give the same walk."""
     chance, vocabulary = generator_of(seed)
     opened = opening_of(seed)
     state, context, at = begin(opened).state, Context().after(opened), NOON
-    last: Taken | None = None
+    last: TakenRow | None = None
     for _ in range(LENGTH):
         at += timedelta(seconds=1)
         ways = list(_ways(candidates(chance, vocabulary, state, at)[:LOOKED_AT], state, context))
@@ -93,12 +93,12 @@ def walk(seed: int, chooser: Chooser) -> Iterator[Stride]:
         if place is None:
             return
         event, taken = ways[place]
-        yield Stride(state, event, context, (last, taken))
+        yield WalkStep(state, event, context, (last, taken))
         state, context, last = transition(state, event, context).state, context.after(event), taken
 
 
-def _ways(events: Sequence[Event], state: State, context: Context) -> Iterator[tuple[Event, Taken]]:
+def _ways(events: Sequence[Event], state: State, context: Context) -> Iterator[tuple[Event, TakenRow]]:
     for event in events:
         entry = entry_for(state, event, context)
         if isinstance(entry, Row):
-            yield event, Taken(type(state), TABLE[type(state)].index(entry))
+            yield event, TakenRow(type(state), TABLE[type(state)].index(entry))

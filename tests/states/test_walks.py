@@ -8,11 +8,11 @@ from turnwise.states import Context, WorkVerified
 from turnwise.testing import Trace, check_laws, observe
 from turnwise.testing.laws import checks_what_is_delivered
 from turnwise.testing.observation import NOTHING
-from turnwise.testing.walking import Coverage, Recorded, possible_pairs, read_walks, walk
+from turnwise.testing.walking import Coverage, RecordedChoices, possible_pairs, read_walks, walk
 from turnwise.testing.walking.__main__ import needed
 from turnwise.testing.walking.opening import opening_of
 from turnwise.testing.walking.pairs import rows
-from turnwise.testing.walking.walk import Stride
+from turnwise.testing.walking.walk import WalkStep
 
 from ..conftest import SUMMARY_LINES
 from ..support.kept_walks import WALKS, survey
@@ -29,10 +29,10 @@ def coverage(pytestconfig: pytest.Config) -> Coverage:
     return covered
 
 
-def along(seed: int, strides: Iterable[Stride]) -> Trace:
+def along(seed: int, steps: Iterable[WalkStep]) -> Trace:
     """The trace of a walk."""
     first = observe(NOTHING, opening_of(seed), Context())
-    return first, *(observe(stride.state, stride.event, stride.context) for stride in strides)
+    return first, *(observe(step.state, step.event, step.context) for step in steps)
 
 
 class TestTheKeptWalks:
@@ -57,15 +57,15 @@ class TestTheKeptWalks:
     def test_the_laws_hold_along_them(self, part: int) -> None:
         """Every thirtieth walk is checked against every law, step by step."""
         for seed, choices in read_walks(WALKS)[part * 30 :: 120]:
-            check_laws(along(seed, walk(seed, Recorded(choices))))
+            check_laws(along(seed, walk(seed, RecordedChoices(choices))))
 
     def test_each_claim_is_checked_by_what_is_delivered(self) -> None:
         """Law 11, case S11: along every walk in which work is verified, since these are few."""
         ends = 0
         for seed, choices in survey().checked:
-            strides = list(walk(seed, Recorded(choices)))
-            check_laws(along(seed, strides), checks_what_is_delivered)
-            ends += sum(isinstance(stride.event, WorkVerified) and stride.event.passed for stride in strides)
+            steps = list(walk(seed, RecordedChoices(choices)))
+            check_laws(along(seed, steps), checks_what_is_delivered)
+            ends += sum(isinstance(step.event, WorkVerified) and step.event.passed for step in steps)
 
         assert ends > 10
 

@@ -17,13 +17,13 @@ from turnwise.states.states import Busy
 from turnwise.states.table import TABLE
 from turnwise.states.values.inbox import MAX_INBOX, Waiting
 from turnwise.testing.generation.chance import Chance
-from turnwise.testing.generation.fitting import candidates, every_request
+from turnwise.testing.generation.events import candidates, every_request
 from turnwise.testing.generation.vocabulary import Vocabulary
 from turnwise.testing.strategies import NOON
-from turnwise.testing.walking import Coverage, Pair, Recorded, read_walks, walk
+from turnwise.testing.walking import Coverage, Pair, RecordedChoices, read_walks, walk
 from turnwise.testing.walking.corpus import Kept
 from turnwise.testing.walking.opening import generator_of
-from turnwise.testing.walking.walk import Stride
+from turnwise.testing.walking.walk import WalkStep
 
 WALKS = Path(__file__).parent.parent / "fixtures" / "walks.txt"
 
@@ -50,31 +50,31 @@ class Survey:
         seed, choices = kept
         pairs, checked = self.pairs.setdefault(kept, []), False
         generator = generator_of(seed)
-        for place, stride in enumerate(walk(seed, Recorded(choices))):
-            self.coverage.add(stride.pair)
-            pairs.append(stride.pair)
-            checked = checked or isinstance(stride.state, Verifying)
-            self._meet(stride, stride.state, stride.event)
-            self._branch(stride)
+        for place, step in enumerate(walk(seed, RecordedChoices(choices))):
+            self.coverage.add(step.pair)
+            pairs.append(step.pair)
+            checked = checked or isinstance(step.state, Verifying)
+            self._meet(step, step.state, step.event)
+            self._branch(step)
             if place % 10 == 0:
-                self._meet_everything(stride, generator)
+                self._meet_everything(step, generator)
         if checked:
             self.checked.append(kept)
 
-    def _meet_everything(self, stride: Stride, generator: tuple[Chance, Vocabulary]) -> None:
-        crowded = stride.state.replace(inbox=FULL_INBOX) if isinstance(stride.state, Busy) else Closed()
-        for state in (stride.state, crowded):
+    def _meet_everything(self, step: WalkStep, generator: tuple[Chance, Vocabulary]) -> None:
+        crowded = step.state.replace(inbox=FULL_INBOX) if isinstance(step.state, Busy) else Closed()
+        for state in (step.state, crowded):
             for event in (*candidates(*generator, state, NOON), *every_request(*generator, state, NOON)):
-                self._meet(stride, state, event)
+                self._meet(step, state, event)
 
-    def _meet(self, stride: Stride, state: State, event: Event) -> None:
-        entry = entry_for(state, event, stride.context)
+    def _meet(self, step: WalkStep, state: State, event: Event) -> None:
+        entry = entry_for(state, event, step.context)
         if entry is not None:
             self.entries.add((type(state), TABLE[type(state)].index(entry)))
 
-    def _branch(self, stride: Stride) -> None:
-        target = stride.pair[1].row.to
-        for branch in branches_for(stride.state, stride.event, stride.context):
+    def _branch(self, step: WalkStep) -> None:
+        target = step.pair[1].row.to
+        for branch in branches_for(step.state, step.event, step.context):
             assert isinstance(target, Junction)
             self.branches.add((target.name, target.branches.index(branch)))
             target = branch.to

@@ -13,7 +13,7 @@ from ....states.events import ANSWERS, REQUESTS, Answer, CloseRequested, Opened,
 from ....states.policy.policy import WhenBusy
 from ....states.states import AwaitingApproval, AwaitingUserResponse, Busy, InDoubt, State
 from ...generation.answers import answer as generated_answer
-from ...generation.fitting import call_of
+from ...generation.events import call_of
 from ...generation.from_types import CannotBeGenerated
 from ...generation.questions import any_answer_to
 from ...generation.requests import request

@@ -24,7 +24,7 @@ from ....states.effects import (
 )
 from ....states.events import Answer, AskUserQuestionPending, LlmResponse, ToolComplete
 from ...generation.answers import answer
-from ...generation.fitting import weight_of
+from ...generation.events import weight_of
 from ..environment.clock import VirtualClock
 from ..environment.event_trace import EventTrace
 from ..environment.random_source import RandomSource

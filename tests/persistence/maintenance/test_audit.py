@@ -27,7 +27,7 @@ from turnwise.states import (
 )
 from turnwise.testing import strategies
 from turnwise.testing.history import Trace
-from turnwise.testing.walking import Recorded, read_walks, walk
+from turnwise.testing.walking import RecordedChoices, read_walks, walk
 from turnwise.testing.walking.opening import opening_of
 
 from ...support.walks import NOON, Walk
@@ -62,9 +62,9 @@ class TestASoundLog:
         for seed, choices in read_walks(WALKS)[::10]:
             opened = opening_of(seed)
             log, state = [LogEntry.of(opened, begin(opened))], begin(opened).state
-            for stride in walk(seed, Recorded(choices)):
-                step = transition(stride.state, stride.event, stride.context)
-                log += [] if step.ignored else [LogEntry.of(stride.event, step)]
+            for taken in walk(seed, RecordedChoices(choices)):
+                step = transition(taken.state, taken.event, taken.context)
+                log += [] if step.ignored else [LogEntry.of(taken.event, step)]
                 state = step.state
 
             assert list(audit(log, state)) == []

@@ -49,7 +49,7 @@ from .values import NOON, changed
 from .vocabulary import Vocabulary
 
 EVENT_ID = "request-0"
-"""The id of a generated request that whoever uses it may change."""
+"""The id of a generated request. Change it where ids must differ."""
 
 LIKELY: dict[type[Answer], int] = {
     LlmResponse: 12,
@@ -71,7 +71,7 @@ SELDOM = 0.02
 def answer_to(
     chance: Chance, vocabulary: Vocabulary, state: State, effect_id: int, kind: type[Answer], at: datetime = NOON
 ) -> Answer:
-    """An answer of this type to an effect that this state awaits, as whoever carries it out could give it."""
+    """An answer of this type to an effect that this state awaits, as a performer could give it."""
     return answer(chance, vocabulary, kind, effect_id, at, call_of(state, effect_id))
 
 
@@ -176,17 +176,6 @@ def report(chance: Chance, vocabulary: Vocabulary, state: State, kind: type[Repo
 
 
 # --- any event
-
-
-def fitting(chance: Chance, vocabulary: Vocabulary, state: State, kind: type[Event]) -> Event:
-    """An event of this type that fits this state if that is possible; an answer must be one that is awaited."""
-    if issubclass(kind, Answer):
-        awaited = [effect_id for effect_id, kinds in state.awaited().items() if kind in kinds]
-        return answer_to(chance, vocabulary, state, chance.pick(awaited), kind)
-    if issubclass(kind, Report):
-        return report(chance, vocabulary, state, kind)
-    assert issubclass(kind, Request)
-    return request(chance, vocabulary, kind, EVENT_ID, NOON, None if chance.rarely(4) else state)
 
 
 def any_event(chance: Chance, vocabulary: Vocabulary, kind: type[Event]) -> Event:
