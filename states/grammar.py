@@ -45,12 +45,16 @@ class Branch:
     then: Handler | None = None
 
 
-@dataclass(frozen=True, eq=False)  # compared by identity: to hash a junction, and all behind it, for each row is slow
+@dataclass(frozen=True)
 class Junction:
     """A choice in which several rows end, written in one place."""
 
     name: str
     branches: tuple[Branch, ...]
+
+    def __hash__(self) -> int:
+        # By name: a hash of all that follows would be computed again for each row that leads here.
+        return hash(self.name)
 
 
 Target: TypeAlias = type[State] | Junction | Same
