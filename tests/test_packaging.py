@@ -171,8 +171,9 @@ class TestWhatAnImportLoads:
 
     def test_the_testing_kit_loads_only_the_machine(self, tmp_path: Path) -> None:
         """`turnwise.testing` imports the packages above inside functions, since a law of the machine needs no store.
-        The simulation of a file, which is made of parts of the store, is an exception."""
-        files = [file for file in python_files(ROOT / "testing") if file.parent.name != "stored"]
+        The simulation of a file and the contract of a store, which need one, are exceptions."""
+        about_stores = ("file_storage", "store_contract")
+        files = [file for file in python_files(ROOT / "testing") if file.parent.name not in about_stores]
         names = [f"{package_of(file)}.{file.stem}".removesuffix(".__init__") for file in files]
 
         loaded = loaded_by(f"import {', '.join(names)}", tmp_path)

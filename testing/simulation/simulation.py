@@ -28,7 +28,7 @@ from .world.performers import World
 from .world.vocabulary import simulated_models, simulated_policy
 
 if TYPE_CHECKING:
-    from .storage.other_conversations import OtherConversation
+    from .file_storage.other_conversations import OtherConversation
 
 PATIENCE = 10_000.0
 """Virtual seconds within which everything comes to rest once everybody wants it to: more than the longest wait of a
@@ -124,7 +124,7 @@ class Simulation:
         return SimulatedUser(name, self._source(name), host, self._disk, self._clock, self._recorder)
 
     def _stored_in_file(self) -> tuple[Storage, tuple[SimulatedChannel, ...]]:
-        from .storage.file_storage import FileStorage
+        from .file_storage.storage import FileStorage
 
         storage = FileStorage(self._disk, self._clock)
         names = ("screen", "phone")[: self._chance.number(1, 2)]
@@ -132,8 +132,8 @@ class Simulation:
         return storage, tuple(channels)
 
     def _other_conversations(self) -> list[OtherConversation]:
-        from .storage.file_storage import FileStorage
-        from .storage.other_conversations import OtherConversation
+        from .file_storage.other_conversations import OtherConversation
+        from .file_storage.storage import FileStorage
 
         assert isinstance(self._storage, FileStorage)
         ids = ("left", "right", "above", "above")[: self._chance.below(5)]

@@ -16,8 +16,8 @@ from ....states.machine import begin, transition
 from ....states.policy.policy import Policy
 from ..environment.clock import VirtualClock
 from ..environment.random_source import RandomSource
-from .disk import Disk
-from .storage import Process
+from ..storage.disk import Disk
+from ..storage.storage import Process
 
 if TYPE_CHECKING:
     from ....persistence.ports import Log

@@ -32,14 +32,14 @@ from ....persistence.sqlite.threads.log_position import LogPosition
 from ....persistence.sqlite.threads.thread import ConnectionThread, Worker
 from ....persistence.sqlite.threads.writer import Writer, WritingThread
 from ..environment.clock import VirtualClock
-from .disk import Disk, Row
+from ..storage.disk import Disk, Row
+from ..storage.storage import Delivered
 from .driver import Driver, Statements
-from .storage import Delivered
 from .virtual_thread import served_by_task
 
 if TYPE_CHECKING:
     from ....persistence.ports import Store
-    from .storage import Process, Storage
+    from ..storage.storage import Process, Storage
 
 _STEPS = f"SELECT {', '.join(EventRow._fields)} FROM events WHERE conversation = ? AND seq > ? ORDER BY seq"
 
