@@ -84,3 +84,10 @@ def test_it_names_every_file_that_is_touched() -> None:
         "states/policy/policy.py",
         "testing/generation/policies.py",
     }
+
+
+def test_the_store_that_it_refers_to_is_there() -> None:
+    """`examples/memory_store.py` defines the class that the page hands to an engine."""
+    (path,) = set(re.findall(r"`(examples/\w+\.py)`", PAGE.text))
+
+    assert "class MemoryStore" in (ROOT / path).read_text(encoding="utf-8")

@@ -97,8 +97,8 @@ class TestRefusals:
     def test_the_reason_may_depend_on_everything(self) -> None:
         """The function is given the same arguments as the handler of a row."""
 
-        def too_loud(draft: StepBuilder[Idle], event: UserMessage, context: Context) -> Refused:
-            return Refused("busy", f"{draft.state.type} {event.text} {context.policy.parallel}")
+        def too_loud(step: StepBuilder[Idle], event: UserMessage, context: Context) -> Refused:
+            return Refused("busy", f"{step.state.type} {event.text} {context.policy.parallel}")
 
         refused = refuse(UserMessage, why=too_loud)[0].reason(StepBuilder(Idle(), HELLO), HELLO, Context())
 
