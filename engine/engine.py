@@ -58,9 +58,6 @@ logger = logging.getLogger("turnwise.engine")
 class Engine:
     """Conversations in one store, and what they need to go on. Open it with `Engine.open`."""
 
-    loop_type: type[Loop] = Loop
-    """What drives each conversation; a subclass may replace it."""
-
     def __init__(
         self,
         source: Source,
@@ -88,7 +85,6 @@ class Engine:
         self._take_over = TakeOver(self._deliveries)
         self._registry = ConversationRegistry(self._load, lambda loop: self._take_over.loop(self.store, loop))
         self._loops = LoopFactory(
-            self.loop_type,
             self._dispatcher,
             OutboxTargets(self._performers),
             clock,

@@ -22,9 +22,8 @@ from .projections.projection import ConversationProjection, ReadEntries
 
 @dataclass(frozen=True)
 class LoopFactory:
-    """What the loops of one engine have in common. `loop_type` is a class of loops."""
+    """What the loops of one engine have in common."""
 
-    loop_type: type[Loop]
     dispatcher: Dispatcher
     outbox: OutboxTargets
     clock: Clock
@@ -47,7 +46,7 @@ class LoopFactory:
         return self._loop(conversation_id, projection, loaded.log, read)
 
     def _loop(self, conversation_id: str, projection: ConversationProjection, log: Log, read: ReadEntries) -> Loop:
-        return self.loop_type(
+        return Loop(
             conversation_id,
             projection,
             log,

@@ -26,18 +26,11 @@ MIGRATIONS = ROOT / "persistence" / "sqlite" / "migrations" / "versions"
 NO_ROOMS = {"corpus", "fixtures", "support"}
 """Folders of tests/ that hold what tests share."""
 
-KNOWN_CYCLES: set[frozenset[str]] = {
-    frozenset({"engine.loop", "engine.ports"}),
-    frozenset({"engine.blocking", "engine.conversation", "engine.engine"}),
-}
-KNOWN_ROOMS_WITHOUT_A_SENTENCE = {
-    "engine/tracing",
-}
-KNOWN_LARGE_ROOMS = {"engine"}
+KNOWN_CYCLES: set[frozenset[str]] = set()
+KNOWN_ROOMS_WITHOUT_A_SENTENCE: set[str] = set()
+KNOWN_LARGE_ROOMS: set[str] = set()
 KNOWN_TEXTS_WITH_NUMBERS = {
     "__init__.py",
-    "engine/conversation.py",
-    "engine/projections/updates.py",
 }
 KNOWN_LONG_MODULES: set[str] = set()
 
