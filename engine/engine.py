@@ -39,7 +39,7 @@ from .outbox import OutboxTargets
 from .policy_warnings import policy_warnings
 from .ports import Dispatcher
 from .registry import ConversationRegistry
-from .requests import checked_id, checked_policy, make
+from .requests import checked_answer, checked_id, checked_policy, make
 from .settings import Settings
 from .take_over import TakeOver
 
@@ -221,6 +221,7 @@ class Engine:
 
     async def _close(self) -> None:
         if self._opening is not None:
+            self._registry.stop_loading(EngineClosed())
             await asyncio.wait([self._opening])  # a lock half taken could not be given back
         store, self._store = self._store, None
         try:
@@ -306,15 +307,18 @@ class Engine:
 
         The answer is stored as soon as the conversation gets to it. One that is no longer awaited is dropped, and so is
         one that comes while the engine closes: its effect is asked for again when the conversation is taken over.
+        Other threads call this by `loop.call_soon_threadsafe`. Raises `InvalidInput` for what is not an answer.
         """
-        if not self._registry.answer(conversation_id, answer) and self._closing is None:
+        asyncio.get_running_loop()  # raises RuntimeError in another thread
+        checked_id(conversation_id)
+        if not self._registry.answer(conversation_id, checked_answer(answer)) and self._closing is None:
             task = asyncio.ensure_future(self._load_and_answer(conversation_id, answer))
             self._answering.add(task)
             task.add_done_callback(self._answering.discard)
 
     async def _load_and_answer(self, conversation_id: str, answer: Answer) -> None:
         try:
-            loop = await self._registry.read(checked_id(conversation_id))
+            loop = await self._registry.read(conversation_id)
             loop.answer(answer)
             await loop.handled()
         except (EngineClosed, UnknownConversation, StoreError) as error:

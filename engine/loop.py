@@ -19,13 +19,13 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import deque
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from ..effects.clock import Clock
 from ..effects.context import UNAWAITED, EffectContext, History, LiveKind
-from ..persistence.errors import StorageFailed, StoreConflict
+from ..persistence.errors import Damaged, StorageFailed, StoreConflict
 from ..persistence.ports import Log
 from ..states.effects import ControlEffect, Effect, OutgoingEffect
 from ..states.errors import Refused, StoreError, TurnwiseError, UnknownConversation
@@ -212,9 +212,13 @@ class Loop:
         """Follow the steps that others have stored. Returns whether there were any."""
         entries = await self._log.catch_up()
         for entry in entries:
+            if entry.seq != self.projection.seq + 1:
+                raise Damaged(entry.seq, f"Step {entry.seq} does not follow step {self.projection.seq}.")
             step = self._repeat(entry)
             # An append that was reported as failed may have been stored: then nobody else carries it out.
             self._follow(entry, step, is_own=entry.event in self._uncertain)
+        if self._log.seq != self.projection.seq:
+            raise StoreError("The log has steps that were not followed here; ask for the conversation again.")
         return bool(entries)
 
     def _repeat(self, entry: LogEntry) -> Step:
@@ -257,10 +261,15 @@ class Loop:
             effects = [effect for effect in effects if isinstance(effect, OutgoingEffect)]
         if not effects:
             return
-        for effect in effects:
-            if isinstance(effect, ControlEffect):
-                self._dispatcher.abort(self.conversation_id, effect.effect_id)
-        self._dispatcher.dispatch(effects, self.effect_context())
+        try:
+            for effect in effects:
+                if isinstance(effect, ControlEffect):
+                    self._dispatcher.abort(self.conversation_id, effect.effect_id)
+            self._dispatcher.dispatch(effects, self.effect_context())
+        except Exception:
+            # The step is stored. Its effects are asked for again when the conversation is taken over.
+            logger.exception("The dispatcher failed.")
+            self._fail(StoreError(_BROKEN))
 
     def effect_context(self) -> EffectContext:
         """Return what a performer may look at that carries out an effect of the newest step."""
@@ -301,8 +310,19 @@ class Loop:
         """
         self._mailbox.shut(why)
         self._is_closing = True
-        await self._dispatcher.stop(self.conversation_id, answers=answers)
+        with _logged():
+            await self._dispatcher.stop(self.conversation_id, answers=answers)
         await self._mailbox.close(answers=answers)
         self.turns.close(why)
         self.feed.close()
-        await self._dispatcher.release(self.conversation_id, deliver=deliver)
+        with _logged():
+            await self._dispatcher.release(self.conversation_id, deliver=deliver)
+
+
+@contextmanager
+def _logged() -> Iterator[None]:
+    """Log what a dispatcher raises while its conversation closes: the callers that wait must be told all the same."""
+    try:
+        yield
+    except Exception:
+        logger.exception("The dispatcher failed.")

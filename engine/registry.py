@@ -36,6 +36,7 @@ class ConversationRegistry:
         self._waiting: dict[str, Loop] = {}
         self._due: set[str] = set()
         """Conversations to be taken over as soon as they are asked for."""
+        self._end: TurnwiseError | None = None
         self._closing: dict[asyncio.Task[None], Loop] = {}
         self._recent: deque[Loop] = deque(maxlen=RECENT)
         self._ended: WeakSet[Loop] = WeakSet()
@@ -82,12 +83,19 @@ class ConversationRegistry:
 
     async def _loaded(self, conversation_id: str) -> Loop:
         """Load a conversation. Whoever asks for it meanwhile waits for the same load; others do not wait for it."""
+        if self._end is not None:
+            raise self._end
         loading = self._loading.get(conversation_id)
         if loading is None:
             loading = asyncio.ensure_future(self._load_and_add(conversation_id))
             self._loading[conversation_id] = loading
             loading.add_done_callback(lambda done: self._has_loaded(conversation_id, done))
-        return await asyncio.shield(loading)
+        try:
+            return await asyncio.shield(loading)
+        except asyncio.CancelledError:
+            if self._end is not None and loading.cancelled():
+                raise self._end from None
+            raise
 
     async def _load_and_add(self, conversation_id: str) -> Loop:
         loop = await self._load(conversation_id)
@@ -139,6 +147,17 @@ class ConversationRegistry:
 
     # --- the end
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing is loaded any more."""
+        return self._end is not None
+
+    def stop_loading(self, why: TurnwiseError) -> None:
+        """Load nothing more. Whoever waits for a conversation to be loaded, or asks for one later, gets `why`."""
+        self._end = why
+        for loading in self._loading.values():
+            loading.cancel()
+
     async def drop(self, conversation_id: str, why: TurnwiseError) -> None:
         """Stop driving a conversation that is gone: nothing more of it is stored, or goes out. Whoever waits for it
         gets `why`."""
@@ -148,6 +167,7 @@ class ConversationRegistry:
 
     async def close(self, why: TurnwiseError) -> None:
         """Stop driving all conversations. What still finishes is stored, and what was said in them goes out."""
+        self.stop_loading(why)
         await self._close(self._all(), why)
         while self._closing:
             await asyncio.wait(self._closing)

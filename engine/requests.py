@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from ..effects.text import is_encodable
 from ..states.errors import InvalidInput
-from ..states.events import Event, exact
+from ..states.events import Answer, Event, exact
 from ..states.policy.policy import Policy
 from ..states.values.value import MAX_QUOTED, shortened
 
@@ -52,6 +52,13 @@ def checked_id(conversation_id: str) -> str:
     if len(conversation_id) > LONGEST_ID or not is_encodable(conversation_id):
         raise InvalidInput("No conversation has such an id.")
     return conversation_id
+
+
+def checked_answer(answer: Answer) -> Answer:
+    """Return what a dispatcher hands in, which must be an answer. Raises `InvalidInput`."""
+    if not isinstance(answer, Answer):
+        raise InvalidInput("What a dispatcher hands in is an answer to an effect.")
+    return answer
 
 
 def checked_policy(policy: Policy) -> Policy:

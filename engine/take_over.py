@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -37,10 +38,16 @@ class TakeOver:
 
     async def everything(self, store: Store, registry: ConversationRegistry) -> None:
         """Take over all conversations that wait, a batch at a time. When this returns, calls in doubt are listed so."""
-        while claimed := await store.claim(BATCH):
+        seen: set[str] = set()  # a store that hands out a conversation twice must not make its tools run twice
+        while claimed := [each for each in dict.fromkeys(await self._claim(store, registry)) if each not in seen]:
+            seen.update(claimed)
             for one in await store.outbox(claimed):
                 self._undelivered.setdefault(one.conversation_id, []).append(one)
             await asyncio.gather(*(self._conversation(registry, conversation_id) for conversation_id in claimed))
+
+    async def _claim(self, store: Store, registry: ConversationRegistry) -> Sequence[str]:
+        """Return the next batch, or nothing more once the engine closes."""
+        return () if registry.has_ended else await store.claim(BATCH)
 
     async def _conversation(self, registry: ConversationRegistry, conversation_id: str) -> None:
         try:

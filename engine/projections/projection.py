@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from copy import copy
 from typing import Protocol
-from weakref import ref
 
+from ...persistence.errors import Damaged
 from ...states.context import CHANGES_CONTEXT, Context
 from ...states.errors import Refused, StoreError
 from ...states.log import LogEntry
@@ -92,14 +91,11 @@ class ConversationProjection:
         return self._contents.turns
 
     async def transcript_at(self, seq: int) -> Transcript:
-        """Return the transcript as of the step `seq`; nothing changes it afterwards. Raises `StoreError`."""
+        """Return the transcript as of the step `seq`, which belongs to the caller. Raises `StoreError`."""
         await self.read()
         if self._contents is not None and self._contents.seq == seq:
-            return self._contents.share()
-        transcript = Transcript()
-        for entry in await self._read_entries(0, seq):
-            transcript.add(entry)
-        return transcript
+            return self._contents.transcript.copy()
+        return _Contents.of(await self._read_entries(0, seq)).transcript
 
     def advance(self, entry: LogEntry, state: State) -> tuple[Update, ...] | None:
         """Follow a step that was stored, to the state that it led to. Returns the updates that it shows; None if the
@@ -110,7 +106,6 @@ class ConversationProjection:
         self.state = state
         if self._contents is None:
             return None
-        self._contents.unshare()
         updates = updates_of(entry, before, state, self._contents.transcript, context)
         self._contents.note(entry, self.context)
         return updates
@@ -150,7 +145,6 @@ class _Contents:
         self.transcript = Transcript()
         self.turns: dict[int, Turn] = {}
         self._context = Context()
-        self._shared: ref[Transcript] | None = None
 
     @classmethod
     def of(cls, entries: Sequence[LogEntry]) -> _Contents:
@@ -161,7 +155,9 @@ class _Contents:
         return contents
 
     def add(self, entry: LogEntry) -> None:
-        """Follow an entry as it is read from the store."""
+        """Follow an entry as it is read from the store. Raises `Damaged` unless it is the next one."""
+        if entry.seq != self.seq + 1:
+            raise Damaged(self.seq + 1, f"Step {self.seq + 1} is missing in what the store returned.")
         self.transcript.add(entry)
         self.note(entry, self._context.after(entry.event))
 
@@ -171,17 +167,3 @@ class _Contents:
         self._context = context
         if entry.ended is not None:
             self.turns[entry.ended.turn] = Turn.from_end(entry.ended, self.transcript, context.policy)
-
-    def share(self) -> Transcript:
-        """Return the transcript for others to read. It has the same lists and dictionaries until `unshare`."""
-        shared = None if self._shared is None else self._shared()
-        if shared is None:
-            shared = copy(self.transcript)
-            self._shared = ref(shared)
-        return shared
-
-    def unshare(self) -> None:
-        """Copy the transcript before it changes, if somebody still reads what was shared."""
-        if self._shared is not None and self._shared() is not None:
-            self.transcript = self.transcript.copy()
-        self._shared = None

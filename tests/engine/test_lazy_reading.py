@@ -7,20 +7,23 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 
 from turnwise import Engine
+from turnwise.effects.context import EffectContext
 from turnwise.engine.projections.projection import ConversationProjection
 from turnwise.persistence.errors import Damaged
 from turnwise.states import Context, Event, Failed, Idle, LogEntry, Opened, Step, UserMessage, begin, transition
 from turnwise.states.context import CHANGES_CONTEXT
+from turnwise.states.effects import RequestLlm
 from turnwise.states.states import Book
 from turnwise.testing import strategies
 from turnwise.testing.clock import NOON
 from turnwise.testing.history import Trace
-from turnwise.testing.scripted import ScriptedLlm, reply
+from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, reply
 
 from ..persistence.maintenance.test_doctor import change
 
@@ -115,19 +118,27 @@ class TestWhatPerformersSee:
         assert early.messages == late.messages == []
         assert [said.text for said in (await projection.transcript_at(2)).messages] == ["Hi"]
 
-    async def test_a_transcript_that_nobody_holds_is_not_copied(self) -> None:
-        """The next step costs the same whether or not a performer has looked before."""
-        opened, step = begin_conversation()
-        entries = [LogEntry.of(opened, step)]
-        projection = ConversationProjection(step.state, Context().after(opened), no_log, entries)
-        before = projection.transcript
-        await projection.transcript_at(1)
+    async def test_its_messages_belong_to_the_performer(self) -> None:
+        """A list that is kept does not grow with the conversation, and what a performer does to it stays with it."""
+        seen: list[tuple[int, list[Any]]] = []
+        model = FunctionLlm(lambda request: reply("Here."))
+        async with Engine.open("sqlite://", model=model) as plain:
+            request_model = plain.performers[RequestLlm]
 
-        message = UserMessage(event_id="m1", at=NOON, text="Hi")
-        taken = transition(step.state, message, Context())
-        projection.advance(LogEntry.of(message, taken), taken.state)
+        async def perform(effect: RequestLlm, context: EffectContext) -> Any:
+            messages = (await context.transcript()).messages
+            messages.append(messages[0])
+            seen.append((len(messages), messages))
+            return await request_model(effect, context)
 
-        assert projection.transcript is before
+        async with Engine.open("sqlite://", model=model, performers={RequestLlm: perform}) as engine:
+            conversation = await engine.create()
+            await conversation.send("One.")
+            await conversation.send("Two.")
+
+            assert [(length, len(messages)) for length, messages in seen] == [(2, 2), (4, 4)]
+            assert [turn.reply for turn in await conversation.turns()] == ["Here.", "Here."]
+            assert len(await conversation.transcript()) == 4
 
 
 def begin_conversation() -> tuple[Opened, Step]:
