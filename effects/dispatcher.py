@@ -169,8 +169,8 @@ class _AnswerSender:
             if answer is None:
                 raise ValueError("an awaited effect was left without an answer")
             stored = exact(answer)
-            if not isinstance(stored, Answer) or stored.effect_id != effect.effect_id:
-                raise ValueError("an awaited effect was left with the answer to something else")
+            if not isinstance(stored, effect.answers) or stored.effect_id != effect.effect_id:
+                raise ValueError(f"{effect.type} cannot be answered with this {stored.type}")
         except ValueError as error:
             self.send_failure(effect, context, error)
         else:

@@ -67,6 +67,9 @@ DISPATCHER_METHODS = ("dispatch", "abort", "wait_until_tried", "stop", "release"
 """The methods of the port `Dispatcher`."""
 
 
+NOT_A_DISPATCHER = "A dispatcher is an object that implements the port `Dispatcher`, or a function that makes one."
+
+
 @dataclass(frozen=True)
 class PortWrappers:
     """What stands around the ports of an engine: each function is given what the engine would use, and returns what it
@@ -147,15 +150,21 @@ def checked_performers(performers: object) -> Performers:
 
 
 def checked_dispatcher(dispatcher: Dispatcher | DispatcherFactory | None) -> DispatcherFactory:
-    """Return what makes the dispatcher. Raises `ConfigurationError`."""
+    """Return what makes the dispatcher. It raises `ConfigurationError` if that is not one, and so does this."""
     if dispatcher is None:
         return InProcessDispatcher
-    if _implements(dispatcher, DISPATCHER_METHODS):
-        given: Any = dispatcher
-        return lambda performers, clock, answer: given
-    if not callable(dispatcher):
-        raise ConfigurationError("A dispatcher is an object that implements the port `Dispatcher`, or makes one.")
-    return dispatcher
+    given: Any = dispatcher
+    if not _implements(given, DISPATCHER_METHODS) and not callable(given):
+        raise ConfigurationError(NOT_A_DISPATCHER)
+
+    def make(performers: Performers, clock: Clock, answer: Callable[[str, Answer], None]) -> Dispatcher:
+        made = given if _implements(given, DISPATCHER_METHODS) else given(performers, clock, answer)
+        if not _implements(made, DISPATCHER_METHODS):
+            raise ConfigurationError(NOT_A_DISPATCHER)
+        dispatcher: Dispatcher = made
+        return dispatcher
+
+    return make
 
 
 def _implements(given: object, methods: Iterable[str]) -> bool:

@@ -31,6 +31,7 @@ from ..states.effects import ControlEffect, Effect, OutgoingEffect
 from ..states.errors import Refused, StoreError, TurnwiseError, UnknownConversation
 from ..states.events import (
     AgentMessage,
+    Answer,
     CompactionRequested,
     Event,
     PolicyChanged,
@@ -194,7 +195,7 @@ class Loop:
         while True:
             step = transition(self.state, event, self.projection.context)
             if step.ignored:
-                logger.debug("Nothing to do about %s in %s", event.type, self.state.type)
+                self._log_ignored(event)
                 return step
             try:
                 await self._log.append(event, step, self._outbox.of(step.effects))
@@ -207,6 +208,13 @@ class Loop:
             else:
                 self._follow(LogEntry.of(event, step), step, is_own=True)
                 return step
+
+    def _log_ignored(self, event: Event) -> None:
+        if isinstance(event, Answer) and event.effect_id in pending(self.state):
+            # Nobody else will answer the effect, so this is a fault of whoever carries it out.
+            logger.warning("The answer %s is not one that %s waits for.", event.type, self.state.type)
+        else:
+            logger.debug("Nothing to do about %s in %s", event.type, self.state.type)
 
     async def _catch_up(self) -> bool:
         """Follow the steps that others have stored. Returns whether there were any."""

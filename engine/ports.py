@@ -18,7 +18,8 @@ class Dispatcher(Protocol):
     """Carries out the effects of committed steps, or has them carried out elsewhere.
 
     Results come back through `Engine.answer`. `effects.dispatcher.InProcessDispatcher` runs them as tasks; a
-    dispatcher that hands them to another program need not do anything when a conversation closes.
+    dispatcher that hands them to another program need not do anything when a conversation closes. An engine does not
+    end its dispatcher: whoever made it does, after the engine has closed.
     """
 
     def dispatch(self, effects: Sequence[Effect], context: EffectContext) -> None:

@@ -229,6 +229,17 @@ class TestPerformers:
 
         assert seen == {"quick": ["user", "assistant"], "slow": ["user", "assistant"]}
 
+    async def test_must_return_an_answer_that_the_effect_can_have(self) -> None:
+        """Another one, even a well-formed one, is a fault of the performer, and the turn fails."""
+
+        async def ask(effect: RequestLlm, context: EffectContext) -> ToolComplete:
+            return ToolComplete(effect_id=effect.effect_id, at=NOON, result=ToolResult(text="?"))
+
+        async with Engine.open("sqlite://", model=ScriptedLlm([]), performers={RequestLlm: ask}) as engine:
+            turn = await (await engine.create()).send("Hi")
+
+        assert turn.status == "failed"
+
     @pytest.mark.parametrize("performers", [5, [RequestLlm], {"request_llm": print}, {RequestLlm: 5}, {str: print}])
     def test_are_checked_at_once(self, performers: Any) -> None:
         """What is not a mapping from types of effect to functions is refused in one sentence."""
@@ -331,6 +342,18 @@ class TestADispatcher:
             assert (await conversation.cancel()).no_op
             assert await conversation.events() == before
 
+    async def test_an_answer_that_the_state_does_not_wait_for_is_logged(self, caplog: pytest.LogCaptureFixture) -> None:
+        """Its effect is in flight and stays so: somebody has to find out who sent it."""
+        elsewhere = Elsewhere()
+        async with Engine.open("sqlite://", model=ScriptedLlm([]), dispatcher=elsewhere) as engine:
+            conversation = await engine.create()
+            await conversation.send("Hi", wait=False)
+            effect_id = elsewhere.requests()[0].effect_id
+            engine.answer(conversation.id, ToolComplete(effect_id=effect_id, at=NOON, result=ToolResult(text="?")))
+
+            await until(lambda: "is not one that llm_requesting waits for" in caplog.text)
+            assert conversation.state.type == "llm_requesting"
+
     async def test_may_wrap_the_one_in_process(self) -> None:
         """A function gets what the built-in dispatcher is made of."""
         seen: list[str] = []
@@ -353,7 +376,7 @@ class TestADispatcher:
         assert seen == ["request_llm", "deliver_to_user"]
         assert channel.texts == ["Hello."]
 
-    @pytest.mark.parametrize("dispatcher", [5, "tasks"])
+    @pytest.mark.parametrize("dispatcher", [5, "tasks", lambda *parts: 5], ids=["number", "text", "makes a number"])
     def test_is_checked_at_once(self, dispatcher: Any) -> None:
         """What is neither a dispatcher nor makes one is refused in one sentence."""
         with pytest.raises(ConfigurationError) as refused:
