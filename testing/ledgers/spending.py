@@ -48,7 +48,7 @@ class SpendingLedger:
         """The number of the turn under way."""
         self.sends_again = False
         self._turns = 0
-        self._people: set[int] = set()
+        self._user_messages: set[int] = set()
         """The steps that took messages of people."""
         self._counted: set[int] = set()
         """The tools that were started; one that runs again after a crash counts once."""
@@ -58,7 +58,7 @@ class SpendingLedger:
     def add(self, event: Event, step: Step, effects: EffectLedger) -> None:
         """Add a step, after it was added to `effects`."""
         if isinstance(event, UserMessage):
-            self._people.add(step.state.book.seq)
+            self._user_messages.add(step.state.book.seq)
         self._pay(event)
         self._hear(event, effects)
         self._begin(event, step)
@@ -89,7 +89,7 @@ class SpendingLedger:
 
     def _start(self, effect: Effect, event: Event, step: Step, effects: EffectLedger) -> None:
         match effect:
-            case PersistMessage(said=Heard(seq=seq)) if seq in self._people:
+            case PersistMessage(said=Heard(seq=seq)) if seq in self._user_messages:
                 self.spent = Spent(since=event.at)
             case RequestLlm():
                 self.spent.requests += not self.sends_again

@@ -207,6 +207,10 @@ class MemoryStore:
         self._claimed.update(waiting[:limit])
         return tuple(waiting[:limit])
 
+    async def release(self, conversation_ids: Iterable[str]) -> None:
+        """Let these conversations be claimed again."""
+        self._claimed.difference_update(conversation_ids)
+
     async def outbox(self, conversation_ids: Iterable[str]) -> tuple[Undelivered, ...]:
         """Nothing: a simulation in memory has no outbox."""
         return ()
