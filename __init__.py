@@ -1,11 +1,8 @@
 """turnwise: an explicit finite-state-machine conversation engine.
 
-A conversation rests in a typed state; typed events move it through pure transitions that say what they want done; an
-engine stores each step and then does it. This module only maps public names to the places where they live, and looks
-each up on first use, so importing one floor never loads another.
-
-References such as "case P37" and "seed 001" are the numbers of turnwise's own requirements, which its tests quote;
-"Ours." stands behind a number that none of them gives.
+A conversation rests in a typed state; typed events move it through pure transitions that return the effects they want;
+an engine stores each step and then performs its effects. This module maps public names to the modules that define them,
+and imports each on first use, so importing one package never loads another.
 """
 
 from __future__ import annotations

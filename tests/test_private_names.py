@@ -1,6 +1,7 @@
 """Nothing in testing/, hosts/, tests/, examples/ or benchmarks/ depends on a private name of another module.
 
-Whatever these need has a public name, so that an application can do it too. support/private_names.py says what counts.
+Whatever these need has a public name, so that an application can do it too. support/source/private_names.py
+says what counts.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from .support.private_names import private_names_of_class, private_names_of_others
-from .support.source_tree import python_files, relative
+from .support.source.private_names import private_names_of_class, private_names_of_others
+from .support.source.source_tree import python_files, relative
 
 FILES = python_files("testing", "hosts", "tests", "examples", "benchmarks", "docs")
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from .support.source_tree import PACKAGES, ROOT, cycles, import_graph, python_files, relative, tree_of
+from .support.source.source_tree import PACKAGES, ROOT, cycles, import_graph, python_files, relative, tree_of
 
 MOST_MODULES = 20
 MOST_LINES = 350
@@ -25,14 +25,6 @@ MIGRATIONS = ROOT / "persistence" / "sqlite" / "migrations" / "versions"
 
 NO_ROOMS = {"corpus", "fixtures", "support"}
 """Folders of tests/ that hold what tests share."""
-
-KNOWN_CYCLES: set[frozenset[str]] = set()
-KNOWN_ROOMS_WITHOUT_A_SENTENCE: set[str] = set()
-KNOWN_LARGE_ROOMS: set[str] = set()
-KNOWN_TEXTS_WITH_NUMBERS = {
-    "__init__.py",
-}
-KNOWN_LONG_MODULES: set[str] = set()
 
 
 def rooms() -> list[Path]:
@@ -66,7 +58,7 @@ class TestImports:
         """Neither at once nor late: imports inside functions and for type checking count too."""
         found = {frozenset(name.removeprefix("turnwise.") for name in cycle) for cycle in cycles(import_graph())}
 
-        assert found - KNOWN_CYCLES == set()
+        assert found == set()
 
     def test_cycles_are_found(self) -> None:
         """Also those that lead over several modules."""
@@ -82,13 +74,15 @@ class TestRooms:
         """The docstring of its `__init__` begins with that sentence."""
         silent = {relative(room) for room in rooms() if not begins_with_one_sentence(room / "__init__.py")}
 
-        assert silent - KNOWN_ROOMS_WITHOUT_A_SENTENCE == set()
+        assert silent == set()
 
     def test_each_has_about_twenty_modules_at_most(self) -> None:
-        """A larger one is divided by purpose."""
-        large = {relative(room) for room in rooms() if len([*room.glob("[!_]*.py")]) > MOST_MODULES}
+        """A larger one is divided by purpose; so are folders of tests."""
+        folders = {*rooms(), *(path.parent for path in python_files("tests"))}
 
-        assert large - KNOWN_LARGE_ROOMS == set()
+        large = {relative(folder) for folder in folders if len([*folder.glob("[!_]*.py")]) > MOST_MODULES}
+
+        assert large == set()
 
     def test_the_tests_are_in_the_folder_of_what_they_test(self) -> None:
         """So the test for a rule is found by its path."""
@@ -105,7 +99,7 @@ class TestSize:
         """350 lines with everything that stands in it."""
         long = {relative(path) for path in WRITTEN if len(path.read_text("utf-8").splitlines()) > MOST_LINES}
 
-        assert long - KNOWN_LONG_MODULES == set()
+        assert long == set()
 
     def test_no_function_is_long(self) -> None:
         """45 lines below the docstring."""
@@ -139,6 +133,4 @@ class TestNumbersOfCases:
 
     def test_they_stand_in_tests_only(self) -> None:
         """And in docs/requirements.md, which says what each of them is."""
-        found = {relative(path) for path in texts() if case_numbers().search(path.read_text("utf-8"))}
-
-        assert found - KNOWN_TEXTS_WITH_NUMBERS == set()
+        assert [relative(path) for path in texts() if case_numbers().search(path.read_text("utf-8"))] == []

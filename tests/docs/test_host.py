@@ -16,8 +16,8 @@ from turnwise.effects.tools.builtin.catalogue import BUILT_IN
 from turnwise.engine.projections.turn import Status
 from turnwise.engine.projections.updates import UpdateType
 
-from ..support.openai_server import OpenAiServer, says
 from ..support.pages import Page, run_block, table
+from ..support.servers.openai_server import OpenAiServer, says
 
 pytestmark = pytest.mark.timeout(240)  # programs that load litellm, on a machine that may be busy
 

@@ -31,7 +31,7 @@ from turnwise.effects.model.rehearsal.llm import RehearsalLlm
 from turnwise.states import HistoryCompacted
 
 from ..support.engine_scenarios import Watcher, assert_paired, results
-from ..support.openai_server import Body, OpenAiServer, Reply, Script, calls, fails, hangs, is_too_long, says
+from ..support.servers.openai_server import Body, OpenAiServer, Reply, Script, calls, fails, hangs, is_too_long, says
 
 WINDOW = 10_000
 FULL = (8_000, 1_000)

@@ -7,7 +7,7 @@ import pytest
 
 from turnwise import Conversation, Engine, LiteLlm, Policy, Retry, Settings, tool
 
-from ..support.openai_server import (
+from ..support.servers.openai_server import (
     OpenAiServer,
     calls,
     drops_after,

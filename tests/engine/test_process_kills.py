@@ -22,8 +22,8 @@ from turnwise.testing.crashes import CrashFound, Process, ScenarioFailed, check_
 
 from ..support.engine_scenarios import QUESTION, Gate, answers_after, full_disk, talk
 from ..support.fault_profile import LONG
-from ..support.planted_engines import takes_no_tool_for_harmful
-from ..support.planted_stores import StoresLater, WrappedStore
+from ..support.planted.engines import takes_no_tool_for_harmful
+from ..support.planted.stores import StoresLater, WrappedStore
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(0 if LONG else 240)]
 

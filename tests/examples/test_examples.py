@@ -10,9 +10,9 @@ from pathlib import Path
 from turnwise import Delivery, Engine, presets
 from turnwise.testing import RecordingChannel, ScriptedLlm, call, reply
 
-from ..support.speakers import fake_speaker, fake_speaker_environment
+from ..support.speech.speakers import fake_speaker, fake_speaker_environment
+from ..support.speech.voices import any_voice_that_works, heard
 from ..support.terminal import ENVIRONMENT, TIMEOUT
-from ..support.voices import any_voice_that_works, heard
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 

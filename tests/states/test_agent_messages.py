@@ -57,7 +57,7 @@ from turnwise.testing.history import Observation
 
 from ..support.agents_and_flows import BUILDER, BUSY, COOK, GUIDE, Flow, busy_in, sent, stopped
 from ..support.conversation import call, mailing, responding, talking
-from ..support.openai_server import violations
+from ..support.servers.openai_server import violations
 
 TEXTS = Texts()
 DONE = "The build is done."

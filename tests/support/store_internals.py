@@ -16,7 +16,7 @@ from turnwise.persistence.sqlite.store import SqliteStore
 NAMES = [f"walk {number}" for number in range(10)]
 
 
-async def told(store: SqliteStore, sql: str) -> Any:
+async def query(store: SqliteStore, sql: str) -> Any:
     """What a statement gives on the connection that writes, outside of any transaction."""
 
     def execute(connection: Connection) -> Any:

@@ -1,5 +1,5 @@
 """A failure that was found once is saved as a file, and replayed with every change. Each file in `fixtures/` is a
-shrunk failure of a machine with a planted fault (`planted_machines`)."""
+shrunk failure of a machine with a planted fault (support/planted/machines.py)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from turnwise.testing.fixture import Failures
 from turnwise.testing.laws import stays_closed, takes_answers_by_their_effect
 
 from ..support.conversation import Conversation
-from ..support.planted_machines import (
+from ..support.planted.machines import (
     Transition,
     crashes,
     forgets_a_result,

@@ -47,7 +47,7 @@ from turnwise.testing.laws import (
 )
 from turnwise.testing.strategies import NOON
 
-from ..support.planted_machines import Transition, plant
+from ..support.planted.machines import Transition, plant
 
 WORK = ToolCall(call_id="work", name="work", acts=("speech", "work_complete"))
 SPAWN = ToolCall(call_id="spawn", name="spawn", exclusive=True, acts=("children",))

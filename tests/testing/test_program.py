@@ -33,7 +33,7 @@ from turnwise.testing.report import MAX_SHOWN, tell
 from turnwise.testing.strategies import NOON, events
 
 from ..support.conversation import Conversation, call
-from ..support.planted_machines import crashes, plant, runs_one_too_many
+from ..support.planted.machines import crashes, plant, runs_one_too_many
 
 seen: list[Observation] = []
 

@@ -1,7 +1,8 @@
 """Whole conversations in virtual time: nothing is lost, doubled or left hanging, whatever happens and in what order.
 
 These seeds are the same each time; `TURNWISE_SEED` names another first one. `make test` runs a sample, `make faults`
-and `make simulate` run thousands. That simulations can fail is tested, too: they find each fault of `planted_engines`.
+and `make simulate` run thousands. That simulations can fail is tested, too: they find each fault of
+support/planted/engines.py.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from turnwise.testing.simulation.environment.random_source import RandomSource
 from turnwise.testing.simulation.users import user_actions
 
 from ..support.fault_profile import LONG
-from ..support.planted_engines import FAULTS, Fault
+from ..support.planted.engines import FAULTS, Fault
 from ..support.simulations import START, failure, run
 
 T = TypeVar("T")

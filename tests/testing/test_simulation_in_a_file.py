@@ -15,7 +15,7 @@ import pytest
 from turnwise.testing import simulate
 
 from ..support.fault_profile import LONG
-from ..support.planted_engines import FILE_FAULTS, Fault
+from ..support.planted.engines import FILE_FAULTS, Fault
 from ..support.simulations import START, failure, run
 
 pytestmark = pytest.mark.faults

@@ -14,7 +14,7 @@ import pytest
 from turnwise.testing import simulate
 
 from ..support.fault_profile import LONG
-from ..support.planted_engines import CONFLICT_FAULTS, Fault
+from ..support.planted.engines import CONFLICT_FAULTS, Fault
 from ..support.simulations import START, failure
 
 pytestmark = pytest.mark.faults

@@ -29,7 +29,7 @@ from turnwise.testing import (
 )
 
 from ...support.engine_scenarios import Watcher, talk, until
-from ...support.webhook_receiver import CERTIFICATE, KEY, SECRET, Receiver, signature
+from ...support.servers.webhook_receiver import CERTIFICATE, KEY, SECRET, Receiver, signature
 from .test_terminal import EXACT
 
 OTHER_SECRET = f"whsec_{base64.b64encode(bytes(32)).decode()}"

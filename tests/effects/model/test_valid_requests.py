@@ -21,7 +21,8 @@ from turnwise.effects.model.request.request_builder import legal_name
 from turnwise.states import Message, RetryDue
 
 from ...support.engine_scenarios import Gate, until
-from ...support.openai_server import (
+from ...support.pictures import GIF, PNG, data_url
+from ...support.servers.openai_server import (
     Body,
     Exchange,
     OpenAiServer,
@@ -35,7 +36,6 @@ from ...support.openai_server import (
     sends,
     streams,
 )
-from ...support.pictures import GIF, PNG, data_url
 from .request.test_request_builder import MESSAGES, build, user
 
 QUICK = Policy(retry=Retry(base=0.01))

@@ -25,7 +25,7 @@ from turnwise.testing import ScriptedLlm, call, reply
 from turnwise.testing.scripted import FunctionLlm
 
 from ...support.engine_scenarios import Gate, answers_after, results, until
-from ...support.store_internals import told
+from ...support.store_internals import query
 
 pytestmark = pytest.mark.faults
 
@@ -38,7 +38,7 @@ Trouble = Callable[[Engine, Path], AbstractAsyncContextManager[None]]
 async def pragma(engine: Engine, name: str, value: object) -> None:
     """Set a pragma on the connection that writes, unless the engine is closed."""
     with suppress(EngineClosed):
-        await told(engine.store, f"PRAGMA {name} = {value}")
+        await query(engine.store, f"PRAGMA {name} = {value}")
 
 
 @asynccontextmanager

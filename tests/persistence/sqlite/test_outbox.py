@@ -16,7 +16,7 @@ from turnwise.persistence.sqlite.log import SqliteLog
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import DeliverToUser, LlmResponse, StoreError
 
-from ...support.store_internals import NAMES, statements_of, together, told, without_repeats
+from ...support.store_internals import NAMES, query, statements_of, together, without_repeats
 from ...support.walks import NOON, Walk
 
 SOON = NOON + timedelta(minutes=1)
@@ -126,11 +126,11 @@ class TestReceipts:
     async def test_are_kept_while_the_disk_fails(self, store: SqliteStore, database: Path) -> None:
         """They go along with a later commit."""
         log, effect_id = await talking(store)
-        await told(store, "PRAGMA query_only = ON")
+        await query(store, "PRAGMA query_only = ON")
 
         log.acknowledge(effect_id, "screen")
         during = await store.outbox(await store.ids())
-        await told(store, "PRAGMA query_only = OFF")
+        await query(store, "PRAGMA query_only = OFF")
         await log.append(*Walk().say().answer(LlmResponse, content="Sakura has one.").say("Thanks.").steps[-1])
 
         assert ([row.target for row in during], rows_in(database)) == (["screen"], [])
@@ -138,7 +138,7 @@ class TestReceipts:
     async def test_are_stored_behind_a_transaction_that_was_left_open(self, store: SqliteStore) -> None:
         """A disk in trouble may not let one be rolled back at once; the next one begins with that."""
         log, effect_id = await talking(store)
-        await told(store, "BEGIN IMMEDIATE")
+        await query(store, "BEGIN IMMEDIATE")
 
         log.acknowledge(effect_id, "screen")
 
@@ -164,16 +164,16 @@ class TestReceipts:
         monkeypatch.setattr("turnwise.persistence.sqlite.threads.receipts.LINGER", 0.0)
         monkeypatch.setattr("turnwise.persistence.sqlite.threads.receipts.RETRY", 3600.0)
         log, effect_id = await talking(store)
-        await told(store, "PRAGMA query_only = ON")
+        await query(store, "PRAGMA query_only = ON")
         words = await statements_of(store)
 
         log.acknowledge(effect_id, "screen")
         while "BEGIN IMMEDIATE" not in words:
             await asyncio.sleep(0.01)
         for _ in range(10):
-            await told(store, "PRAGMA user_version")
+            await query(store, "PRAGMA user_version")
             await asyncio.sleep(0.01)
-        await told(store, "PRAGMA query_only = OFF")
+        await query(store, "PRAGMA query_only = OFF")
 
         assert words.count("BEGIN IMMEDIATE") == 1
 

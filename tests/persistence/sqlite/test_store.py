@@ -42,7 +42,7 @@ from turnwise.states import (
 from turnwise.testing import strategies
 from turnwise.testing.history import Trace
 
-from ...support.store_internals import told
+from ...support.store_internals import query
 from ...support.walks import NOON, Walk
 
 
@@ -355,7 +355,7 @@ class TestAStep:
         """Who no longer waits has handed the step in all the same, and the log knows it."""
         walk = Walk().say("hello").call("find_table")
         log = await Walk().into(store)
-        await told(store, "PRAGMA busy_timeout = 30000")
+        await query(store, "PRAGMA busy_timeout = 30000")
         with closing(sqlite3.connect(database, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             appending = asyncio.create_task(log.append(*walk.steps[1]))
@@ -373,9 +373,9 @@ class TestAStep:
 @asynccontextmanager
 async def full(store: SqliteStore, database: Path) -> AsyncIterator[None]:
     """The file may not grow."""
-    await told(store, f"PRAGMA max_page_count = {await told(store, 'PRAGMA page_count')}")
+    await query(store, f"PRAGMA max_page_count = {await query(store, 'PRAGMA page_count')}")
     yield
-    await told(store, "PRAGMA max_page_count = 1000000")
+    await query(store, "PRAGMA max_page_count = 1000000")
 
 
 @asynccontextmanager
@@ -402,9 +402,9 @@ async def locked(store: SqliteStore, database: Path) -> AsyncIterator[None]:
 @asynccontextmanager
 async def read_only(store: SqliteStore, database: Path) -> AsyncIterator[None]:
     """The file may only be read."""
-    await told(store, "PRAGMA query_only = ON")
+    await query(store, "PRAGMA query_only = ON")
     yield
-    await told(store, "PRAGMA query_only = OFF")
+    await query(store, "PRAGMA query_only = OFF")
 
 
 class TestADiskInTrouble:
@@ -554,7 +554,7 @@ class TestDamage:
         """So is damage of the first and of the newest step. One sentence names the step and shows nothing of what was
         said."""
         await Walk().turn("SECRET").into(store)
-        await told(store, sql)
+        await query(store, sql)
 
         with pytest.raises(Damaged) as damaged:
             await store.load("walk")
@@ -566,7 +566,7 @@ class TestDamage:
     async def test_of_the_state_is_refused_when_loaded(self, store: SqliteStore) -> None:
         """Also where only a digest could tell: the state is another, and valid."""
         await Walk().turn("tonight").into(store)
-        await told(store, "UPDATE conversations SET state = replace(state, '\"turn\":1', '\"turn\":2')")
+        await query(store, "UPDATE conversations SET state = replace(state, '\"turn\":1', '\"turn\":2')")
 
         with pytest.raises(Damaged):
             await store.load("walk")
@@ -575,7 +575,7 @@ class TestDamage:
     async def test_of_a_moment_is_told_by_the_list(self, moment: str, store: SqliteStore) -> None:
         """A list with a wrong moment in it would be in the wrong order."""
         await Walk().turn("tonight").into(store)
-        await told(store, f"UPDATE conversations SET updated_at = {moment}")
+        await query(store, f"UPDATE conversations SET updated_at = {moment}")
 
         with pytest.raises(Damaged) as damaged:
             await store.list()
@@ -594,7 +594,7 @@ class TestDamage:
     async def test_further_back_is_found_when_the_log_is_read(self, sql: str, seq: int, store: SqliteStore) -> None:
         """The conversation can be loaded, and whoever reads its log is told which step is damaged."""
         await Walk().turn("SECRET").into(store)
-        await told(store, sql)
+        await query(store, sql)
 
         await store.load("walk")
         with pytest.raises(Damaged) as damaged:
@@ -606,7 +606,7 @@ class TestDamage:
     async def test_is_found_by_the_link_of_the_step_before(self, store: SqliteStore) -> None:
         """Whoever reads a part of the log is told of damage in that part only."""
         await Walk().turn("tonight").into(store)
-        await told(store, "UPDATE events SET turn = 7 WHERE seq = 3")
+        await query(store, "UPDATE events SET turn = 7 WHERE seq = 3")
 
         assert [entry.seq for entry in await store.entries("walk", after=3)] == [4, 5]
         assert [entry.seq for entry in await store.entries("walk", up_to=2)] == [1, 2]

@@ -24,7 +24,7 @@ from turnwise.persistence.sqlite.log import SqliteLog
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import UnknownConversation, UserMessage
 
-from ...support.store_internals import NAMES, statements_of, together, told, without_repeats
+from ...support.store_internals import NAMES, query, statements_of, together, without_repeats
 from ...support.walks import NOON, Walk
 
 
@@ -108,11 +108,11 @@ class TestStepsThatWait:
     async def test_of_which_one_is_too_much_for_the_disk_are_stored_without_it(self, store: SqliteStore) -> None:
         """P28: the fault reaches the step that could not be stored, and no other."""
         logs = await logs_of(store, *NAMES)
-        await told(store, f"PRAGMA max_page_count = {await told(store, 'PRAGMA page_count') + 20}")
+        await query(store, f"PRAGMA max_page_count = {await query(store, 'PRAGMA page_count') + 20}")
         texts = {name: "x" * 200_000 if name == NAMES[2] else name for name in NAMES}
 
         outcomes = await together(store, *(log.append(*Walk().say(texts[name]).steps[1]) for name, log in logs.items()))
-        await told(store, "PRAGMA max_page_count = 1000000")
+        await query(store, "PRAGMA max_page_count = 1000000")
 
         assert [number for number, outcome in enumerate(outcomes) if outcome is not None] == [2]
         assert isinstance(outcomes[2], StorageFailed)
@@ -149,7 +149,7 @@ class TestStepsThatWait:
         """Where a step could not be stored, the one that follows it is not stored either."""
         walk = Walk().say("x" * 200_000).call("find_table")
         log = await Walk().into(store)
-        await told(store, f"PRAGMA max_page_count = {await told(store, 'PRAGMA page_count') + 20}")
+        await query(store, f"PRAGMA max_page_count = {await query(store, 'PRAGMA page_count') + 20}")
 
         outcomes = await together(store, *(log.append(*step) for step in walk.steps[1:]))
 
@@ -281,7 +281,7 @@ class TestACommitThatFails:
         with commits(monkeypatch, lied), pytest.raises(StorageFailed):
             await log.append(*Walk().say("hello").steps[1])
         wal = Path(str(store.database.name) + "-wal")
-        await told(store, "PRAGMA wal_checkpoint(TRUNCATE)")
+        await query(store, "PRAGMA wal_checkpoint(TRUNCATE)")
         before = wal.stat().st_size
 
         await log.append(*Walk().say("hello").steps[1])

@@ -21,7 +21,7 @@ from turnwise.testing import FunctionLlm, ScriptedLlm, call, calls, failure, rep
 from turnwise.testing.crashes import Process
 
 from ....support.engine_scenarios import said, talk, until
-from ....support.voices import (
+from ....support.speech.voices import (
     BREAKS,
     HANGS,
     WORDS,

@@ -19,7 +19,7 @@ from turnwise.states.errors import ConfigurationError
 from turnwise.states.values.failures import FailureKind
 from turnwise.states.values.messages import Usage
 
-from ....support.openai_server import (
+from ....support.servers.openai_server import (
     OpenAiServer,
     Reply,
     breaks_off_after,

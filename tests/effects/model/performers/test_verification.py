@@ -20,9 +20,9 @@ from turnwise.testing import FunctionLlm, RecordingChannel, call, calls, failure
 
 from ....engine.test_litellm import model_at
 from ....support.engine_scenarios import assert_paired, until
-from ....support.openai_server import Body, OpenAiServer
-from ....support.openai_server import calls as sends_calls
-from ....support.openai_server import says as sends
+from ....support.servers.openai_server import Body, OpenAiServer
+from ....support.servers.openai_server import calls as sends_calls
+from ....support.servers.openai_server import says as sends
 
 QUICK = presets.explicit_response().model_copy(update={"retry": Retry(base=0.001)})
 TOOLS = ("respond_to_user", "mark_work_complete", "talk")

@@ -9,7 +9,7 @@ from turnwise.effects.model.rehearsal.rules import AFTER_SPEAKING, ASK, INTRODUC
 from turnwise.states.policy.texts import Texts
 from turnwise.states.values.questions import AskUserQuestionInput
 
-from ....support.openai_server import violations
+from ....support.servers.openai_server import violations
 
 
 def tool(name: str, description: str, **properties: Any) -> dict[str, Any]:

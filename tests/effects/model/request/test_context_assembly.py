@@ -28,7 +28,7 @@ from turnwise.testing import FunctionLlm
 from ....support.agents_and_flows import BUILDER, COOK, GUIDE, Flow, sent
 from ....support.conversation import completing, responding
 from ....support.effect_contexts import effect_context
-from ....support.openai_server import Body, violations
+from ....support.servers.openai_server import Body, violations
 
 TEXTS = Texts()
 SYSTEM = "You are kind."

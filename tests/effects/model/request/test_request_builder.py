@@ -16,8 +16,8 @@ from turnwise.states.effects import RequestLlm
 from turnwise.states.values.messages import Message, ToolCall
 from turnwise.testing.strategies import NOON
 
-from ....support.openai_server import LEGAL_NAME, Body, OpenAiServer, says, violations
 from ....support.pictures import GIF, PNG
+from ....support.servers.openai_server import LEGAL_NAME, Body, OpenAiServer, says, violations
 
 MODEL = "openai/test"
 MISTRAL = "mistral/mistral-small"

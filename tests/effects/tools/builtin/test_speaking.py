@@ -19,8 +19,8 @@ from turnwise.testing import RecordingChannel, ScriptedLlm, call, calls, reply
 
 from ....engine.test_litellm import model_at
 from ....support.engine_scenarios import QUESTION, Watcher, results, until
-from ....support.openai_server import OpenAiServer, says
-from ....support.openai_server import calls as sends_calls
+from ....support.servers.openai_server import OpenAiServer, says
+from ....support.servers.openai_server import calls as sends_calls
 
 TEXTS = Texts()
 RESPONDING = presets.explicit_response().model_copy(update={"verify": 0})

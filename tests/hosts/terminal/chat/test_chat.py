@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ....support.openai_server import OpenAiServer, fails, says
+from ....support.servers.openai_server import OpenAiServer, fails, says
 from ....support.terminal import (
     DEMO_TOOLS,
     REQUEST,

@@ -9,7 +9,7 @@ from turnwise import Engine, presets
 from turnwise.testing import ScriptedLlm, call, reply
 from turnwise.testing import calls as call_several
 
-from ....support.openai_server import OpenAiServer, calls, says
+from ....support.servers.openai_server import OpenAiServer, calls, says
 from ....support.terminal import LOOK_TOOL, output_after_hint, run, run_beside, shown_on_resume
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from ....support.speakers import fake_speaker, fake_speaker_environment
+from ....support.speech.speakers import fake_speaker, fake_speaker_environment
 from ....support.terminal import assert_one_sentence, at_prompt, end_of, output_after_hint, run, terminal
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ....support.speakers import fake_speaker, fake_speaker_environment
+from ....support.speech.speakers import fake_speaker, fake_speaker_environment
 from ....support.terminal import end_of, run, terminal
 
 

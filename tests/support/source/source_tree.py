@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 PACKAGES = ("states", "effects", "persistence", "engine", "hosts", "testing")
 """The folders that are installed as sub-packages of `turnwise`."""
 

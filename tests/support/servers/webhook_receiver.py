@@ -19,7 +19,7 @@ from aiohttp import web
 
 KEY = bytes(range(32))
 SECRET = f"whsec_{base64.b64encode(KEY).decode()}"
-CERTIFICATE = Path(__file__).parent.parent / "fixtures" / "certificate-of-127.0.0.1.pem"
+CERTIFICATE = Path(__file__).parents[2] / "fixtures" / "certificate-of-127.0.0.1.pem"
 """A certificate that nobody has signed, valid for 100 years, and its key."""
 
 

@@ -37,8 +37,8 @@ from turnwise.states import (
     transition,
 )
 
-from . import planted_stores as stores
-from .planted_machines import takes_answers_by_their_type
+from . import stores
+from .machines import takes_answers_by_their_type
 
 Open = Callable[..., Engine]
 """Opens an engine, as `Engine.open` does."""
