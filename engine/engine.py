@@ -134,9 +134,9 @@ class Engine:
 
         Instead of a URL you may give an open `store`, an object of the `Store` port. It stays yours: close it after the
         engine. `performers` maps types of effect to what carries them out, in addition to the built-in performers or in
-        place of them. A `dispatcher` replaces the one that runs performers as tasks of the event loop: an object of the
-        `Dispatcher` port, which hands results to `engine.answer`, or a function that makes one of the performers, the
-        clock and `engine.answer`.
+        place of them. A `dispatcher` replaces the one that runs performers as tasks of the event loop. It is an object
+        of the port `turnwise.engine.ports.Dispatcher`, which passes answers to `engine.answer`, or a function that
+        returns such an object; the function is called at once, with the performers, the clock and `engine.answer`.
 
         Raises `ConfigurationError` at once for arguments that cannot be what they are given as, and when it opens,
         `StoreError` for a database that cannot be used. Whether a model's provider is known and has a key is found by
@@ -303,11 +303,12 @@ class Engine:
     # --- for dispatchers, and for engines that share a store
 
     def answer(self, conversation_id: str, answer: Answer) -> None:
-        """Hand in the answer to an effect: the door by which a dispatcher's results come back. Returns at once.
+        """Hand in the answer to an effect, as a dispatcher does. Returns at once.
 
-        The answer is stored as soon as the conversation gets to it. One that is no longer awaited is dropped, and so is
-        one that comes while the engine closes: its effect is asked for again when the conversation is taken over.
-        Other threads call this by `loop.call_soon_threadsafe`. Raises `InvalidInput` for what is not an answer.
+        The answer is stored as soon as the conversation gets to it. It is dropped if its effect is not in flight or
+        cannot have an answer of this type. It is also dropped while the engine closes; then its effect is asked for
+        again when the conversation is taken over. Other threads call this by `loop.call_soon_threadsafe`. Raises
+        `InvalidInput` for what is not an answer.
         """
         asyncio.get_running_loop()  # raises RuntimeError in another thread
         checked_id(conversation_id)
