@@ -35,7 +35,7 @@ class Log(Protocol):
         """Store a step and its deliveries in one transaction. The step is durable when this returns.
 
         `targets` are the deliveries: the id of the effect, and the name of a channel. Each stays in the outbox until it
-        is acknowledged.
+        is acknowledged. A delivery that is given twice is one delivery.
 
         Raises `StoreConflict` if the log has moved on (the step does not follow the newest one), if the conversation
         was deleted, or if a request or an answer with the same id is in the log already; and `StorageFailed` if the
@@ -62,12 +62,12 @@ class Log(Protocol):
 
     def acknowledge(self, effect_id: int, target: str) -> None:
         """Remove a delivery that has arrived from the outbox. Returns at once; it is stored soon, at the latest when
-        the store is closed."""
+        the store is closed. Without effect if there is no such delivery, or if the conversation was deleted."""
         ...
 
     def postpone(self, effect_id: int, target: str, attempts: int, next_attempt: datetime) -> None:
         """Store that a delivery has failed `attempts` times and when the next attempt is due. Stored like
-        `acknowledge`, and without effect on a delivery that was acknowledged."""
+        `acknowledge`, and without effect where that has none."""
         ...
 
 

@@ -12,7 +12,8 @@ from .rows import EventRow, HeadRow, OutboxRow
 
 
 class ConversationRecord(NamedTuple):
-    """All rows of one conversation. `created_at` is in microseconds since 1970."""
+    """All rows of one conversation. `created_at` is in microseconds since 1970. The rows of the outbox are sorted by
+    target, those of one target by step and effect."""
 
     id: str
     created_at: int
