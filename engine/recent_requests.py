@@ -37,7 +37,12 @@ class RecentRequests:
     async def was_taken(self, request: Request) -> bool:
         """Whether the request stands in the log. Raises `Refused` if another one was taken under its id, and
         `StoreError`."""
-        return self.knows(request) or _is_same(request, await self._log.request(request.event_id))
+        if self.knows(request):
+            return True
+        taken = await self._log.request(request.event_id)
+        if taken is not None:
+            self.note(taken)
+        return _is_same(request, taken)
 
 
 def _is_same(request: Request, taken: Request | None) -> bool:

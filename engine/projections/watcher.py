@@ -24,7 +24,7 @@ class Watcher:
     async def updates(self, after: str | None) -> AsyncIterator[Update]:
         """Yield a snapshot, or all updates after the update `after`; then the new ones. Each once, in order."""
         if after is not None:
-            self._last = self._seen(after)
+            self._last = await self._seen(after)
         read: Callable[[], Awaitable[tuple[Update, ...]]] = partial(self._begin, after)
         while True:
             try:
@@ -40,11 +40,12 @@ class Watcher:
             await self._feed.beyond(self._position)
             read = self._next
 
-    def _seen(self, after: str) -> tuple[int, int]:
-        """Return the position of an update. Raises `InvalidInput` for one that does not exist yet: a watcher after it
-        would miss the updates before it."""
+    async def _seen(self, after: str) -> tuple[int, int]:
+        """Return the position of an update, which another engine over the same store may have shown. Raises
+        `InvalidInput` for one that does not exist yet: a watcher after it would miss the updates before it."""
         seen = parse_id(after)
-        if seen > (self._projection.seq + 1, 0):  # the id of a snapshot of the current state
+        is_known = seen <= (self._projection.seq + 1, 0)  # the id of a snapshot of the current state
+        if not is_known and not await self._read_entries(seen[0] - 1, seen[0]):
             raise InvalidInput(f"This conversation has had no update {seen[0]}.{seen[1]} yet.")
         return seen
 

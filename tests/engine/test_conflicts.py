@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from turnwise import Engine
+from turnwise import Engine, InvalidInput
+from turnwise.engine.projections.updates import updates_of_log
 from turnwise.persistence.opening import open_store
 from turnwise.states import Refused, UnknownConversation
 from turnwise.testing import FunctionLlm, reply
@@ -197,12 +198,27 @@ class TestWatchers:
             await here.close()
             await watching
 
-            from turnwise.engine.projections.updates import updates_of_log
-
             logged = list(updates_of_log(await here.events()))
             assert [(update.id, update.type) for update in seen if update.type != "snapshot"] == [
                 (update.id, update.type) for update in logged
             ]
+
+    async def test_a_watcher_goes_on_after_an_update_that_the_other_showed(self) -> None:
+        """Its connection may come back to another engine, which has not followed that step yet."""
+        async with two_engines() as (one, other):
+            here = await one.create()
+            there = await other.get(here.id)
+            await here.send("First.")
+            first = list(updates_of_log(await here.events()))
+            await here.send("Second.")
+
+            watching = there.updates(after=first[-1].id)
+            logged = list(updates_of_log(await here.events()))
+            shown = [await anext(watching) for _ in logged[len(first) :]]
+
+            assert [update.id for update in shown] == [update.id for update in logged[len(first) :]]
+            with pytest.raises(InvalidInput):
+                await anext(there.updates(after="1000.1"))
 
     async def test_a_caller_that_waits_gets_a_turn_that_the_other_ended(self) -> None:
         """A message that waits here is taken and answered there."""
