@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 
+from turnwise import Engine
 from turnwise.persistence import (
     GENESIS,
     ConversationRecord,
@@ -29,11 +30,11 @@ from turnwise.persistence import (
     decode_state,
     encode,
     from_microseconds,
-    read_record,
     read_steps,
     to_microseconds,
 )
 from turnwise.states import Context, Event, Opened, Request, Step
+from turnwise.testing import ScriptedLlm, reply
 
 
 @dataclass(eq=False)
@@ -218,7 +219,7 @@ class MemoryStore:
     # --- raw records
 
     async def ids(self) -> tuple[str, ...]:
-        """Return the ids of all conversations, the one that was created first first."""
+        """Return the ids of all conversations, in the order in which they were created."""
         self.check_open()
         return tuple(self._conversations)
 
@@ -276,15 +277,16 @@ def _undelivered(conversation_id: str, row: OutboxRow) -> Undelivered:
 
 
 async def main() -> None:
-    """Store a conversation, and read it back."""
-    from turnwise.states import begin
-
+    """Have a conversation that is stored in memory."""
     store = MemoryStore()
-    opened = Opened(event_id="opened", at=datetime.now(UTC), system="You book tables.")
-    await store.create("dinner", opened, begin(opened))
+    async with Engine.open(store=store, model=ScriptedLlm([reply("For two, at 6:30 PM.")])) as engine:
+        conversation = await engine.create(system="You book tables.")
+        turn = await conversation.send("A table for two, tonight?")
+        print(turn.reply)
     for summary in await store.list():
-        steps = read_record(await store.read_record(summary.id))
-        print(f"{summary.id} is in {summary.state} after {len(steps)} step.")
+        record = await store.read_record(summary.id)
+        print(f"In {summary.state} after {len(record.steps)} steps.")
+    await store.close()
 
 
 if __name__ == "__main__":

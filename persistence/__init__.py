@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .maintenance.doctor import Examination, Finding, examine, repair
     from .maintenance.export import export_all, export_conversation
     from .maintenance.export_reader import read_export
-    from .maintenance.fork import Landing, fork
+    from .maintenance.fork import ForkPoint, fork
     from .maintenance.imports import Imported, import_records
     from .maintenance.replay import Divergence, ReplayReport, replay, replay_conversation
     from .opening import open_store
@@ -43,7 +43,7 @@ _HOMES = {
     ".maintenance.doctor": ("Examination", "Finding", "examine", "repair"),
     ".maintenance.export": ("export_all", "export_conversation"),
     ".maintenance.export_reader": ("read_export",),
-    ".maintenance.fork": ("Landing", "fork"),
+    ".maintenance.fork": ("ForkPoint", "fork"),
     ".maintenance.imports": ("Imported", "import_records"),
     ".maintenance.replay": ("Divergence", "ReplayReport", "replay", "replay_conversation"),
     ".opening": ("open_store",),
@@ -69,9 +69,9 @@ __all__ = [
     "EventRow",
     "Examination",
     "Finding",
+    "ForkPoint",
     "HeadRow",
     "Imported",
-    "Landing",
     "LoadedConversation",
     "Log",
     "NotAnExport",

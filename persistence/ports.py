@@ -41,7 +41,7 @@ class Log(Protocol):
         was deleted, or if a request or an answer with the same id is in the log already; and `StorageFailed` if the
         step could not be stored. Nothing has changed then, and the same step may be appended again: if this log's
         failed attempt did store it after all, the second call finds it and succeeds. An equal step that another log
-        has stored is a conflict, so that of two writers only one acts on it.
+        has stored is a conflict, so that only one of two writers performs its effects.
 
         A caller that is cancelled stops waiting; the step is stored all the same.
         """
@@ -143,7 +143,7 @@ class Store(Protocol):
     # --- raw records, for maintenance
 
     async def ids(self) -> tuple[str, ...]:
-        """Return the ids of all conversations, the one that was created first first."""
+        """Return the ids of all conversations, in the order in which they were created."""
         ...
 
     async def read_record(self, conversation_id: str) -> ConversationRecord:
@@ -160,7 +160,7 @@ class Store(Protocol):
         ...
 
     async def close(self) -> None:
-        """Finish what was handed in, and release the storage. Closing twice is closing once; every other method raises
+        """Finish what was handed in, and release the storage. A second call does nothing; every other method raises
         `StoreError` afterwards."""
         ...
 

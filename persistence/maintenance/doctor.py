@@ -27,7 +27,7 @@ from ..records.storage import DropDelivery, Repair, ReplaceHead, ResetDelivery
 from .audit import audit
 from .replay import Fold
 
-DERIVED = ("state_type", "waits", "next_timer", "updated_at")
+DERIVED_COLUMNS = ("state_type", "waits", "next_timer", "updated_at")
 """The columns of the head row that follow from the state and the newest step."""
 
 
@@ -98,11 +98,11 @@ async def _examine(store: Store, conversation_id: str) -> Examination:
 
 def examine_record(record: ConversationRecord) -> Examination:
     """Examine one conversation. `Pure.`"""
-    subject = _Subject(record)
+    subject = _ExaminedConversation(record)
     return Examination(1, len(record.steps), (*subject.log(), *subject.head(), *subject.deliveries()))
 
 
-class _Subject:
+class _ExaminedConversation:
     """A conversation under examination: its rows, the undamaged part of its log, and its state if that is known."""
 
     def __init__(self, record: ConversationRecord) -> None:
@@ -161,7 +161,7 @@ class _Subject:
         if not self._state_is_as_stored:
             sentence = f"The state that is stored is not the one that step {expected.seq} leads to."
             yield self._finding(expected.seq, sentence, replace)
-        for column in DERIVED:
+        for column in DERIVED_COLUMNS:
             if getattr(self._record.head, column) != getattr(expected, column):
                 sentence = f"The column {column} does not agree with the state and the newest step."
                 yield self._finding(expected.seq, sentence, replace)
@@ -177,7 +177,7 @@ class _Subject:
         for row in self._record.outbox if self._damage is None else ():
             it = (self._record.id, row.target, row.effect_id)
             if (row.seq, row.effect_id) not in asked_for:
-                sentence = f"A delivery waits for the effect {row.effect_id}, which is none of that step's."
+                sentence = f"A delivery waits for the effect {row.effect_id}, which step {row.seq} did not ask for."
                 yield self._finding(row.seq, sentence, DropDelivery(*it))
             elif not _is_readable(row):
                 sentence = f"The attempts to deliver the effect {row.effect_id} cannot be read."

@@ -44,7 +44,7 @@ async def export_conversation(store: Store, conversation_id: str) -> Iterator[st
 
 
 async def export_all(store: Store) -> AsyncIterator[tuple[str, Iterator[str] | Damaged]]:
-    """Yield the id and the lines of each conversation, the one that was created first first; for a damaged one the
+    """Yield the id and the lines of each conversation, in the order in which they were created; for a damaged one the
     error instead of its lines. A conversation that is deleted meanwhile is left out."""
     for conversation_id in await store.ids():
         try:
@@ -72,7 +72,7 @@ def lines_of(record: ConversationRecord) -> Iterator[str]:
         head = _head(record)
         head.encode()
     except (TypeError, ValueError, OverflowError) as error:
-        sentence = "Who the conversation belongs to, and when it began, cannot be read: the file is damaged."
+        sentence = "The owner and the start of the conversation cannot be read: the file is damaged."
         raise Damaged(0, sentence) from error
     return chain((head,), map(_step, record.steps))
 

@@ -67,14 +67,14 @@ def lines_of(file: BinaryIO) -> Iterator[bytes]:
 
 def _identifier(text: str) -> str:
     if not text.isprintable() or " " in text:
-        raise ValueError("ids are printed on screens, separated by spaces")
+        raise ValueError("an id must be printable and without spaces, because lists show it between spaces")
     return text
 
 
 def _moment(text: object) -> int:
     at = datetime.fromisoformat(str(text))
     if at.tzinfo is None:
-        raise ValueError("a moment without a time zone")
+        raise ValueError("a time needs a time zone")
     return to_microseconds(at)
 
 
@@ -189,10 +189,10 @@ class _Conversation:
     def _head_row(self) -> HeadRow:
         newest = self.rows[-1]
         if digest(self.state) != newest.state:
-            raise NotAnExport(self.line, f"tells another state than that behind step {newest.seq}.")
+            raise NotAnExport(self.line, f"has another state than its newest step, {newest.seq}.")
         state = self._state(newest)
         if state.book.seq != newest.seq or not pending(state) <= self.awaited:
-            raise NotAnExport(self.line, "tells a state that the steps do not lead to.")
+            raise NotAnExport(self.line, "has a state to which the steps do not lead.")
         return head_row(state, self.state, newest)
 
     def _state(self, newest: EventRow) -> State:
@@ -200,7 +200,7 @@ class _Conversation:
         try:
             return decode_state(undecoded)
         except Damaged as damaged:
-            raise NotAnExport(self.line, "tells a state that cannot be read.") from damaged
+            raise NotAnExport(self.line, "has a state that cannot be read.") from damaged
 
 
 class _Reader:

@@ -26,14 +26,14 @@ ends before it was closed."""
 
 
 @dataclass(frozen=True)
-class Landing:
+class ForkPoint:
     """Where a copy ends: the step `seq`, and the state after it."""
 
     seq: int
     state: State
 
 
-async def fork(store: Store, conversation_id: str, new_id: str, at: int | None, now: datetime) -> Landing:
+async def fork(store: Store, conversation_id: str, new_id: str, at: int | None, now: datetime) -> ForkPoint:
     """Copy a conversation under the id `new_id`, up to the last state of `RESTS` at or before the step `at`.
 
     Without `at` it is copied up to the last such state of all.
@@ -63,19 +63,19 @@ async def origin_of(store: Store, conversation_id: str) -> Origin | None:
     return (await store.read_record(conversation_id)).origin
 
 
-def last_rest(steps: tuple[EventRow, ...]) -> Landing:
+def last_rest(steps: tuple[EventRow, ...]) -> ForkPoint:
     """Return the last state of `RESTS` in a log and its step; the first step leads to one. `Pure.`
 
     Raises `StoreError` and `Damaged` like `fork`.
     """
     fold = Fold()
-    landing: Landing | None = None
+    landing: ForkPoint | None = None
     for row in steps:
         divergence = fold.take(decode(row))
         if divergence is not None:
             raise StoreError(f"The conversation cannot be forked there: {divergence.reason}")
         if isinstance(fold.state, RESTS):
-            landing = Landing(fold.seq, fold.state)
+            landing = ForkPoint(fold.seq, fold.state)
     if landing is None:
         raise StoreError("The conversation cannot be forked: it has no step.")
     return landing

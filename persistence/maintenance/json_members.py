@@ -31,22 +31,22 @@ def members_of(line: str) -> dict[str, Member]:
     members: dict[str, Member] = {}
     end = len(line) - 1
     try:
-        position = _past(line, 0, "{")
+        position = _skip(line, 0, "{")
         while True:
             name, position = _DECODER.raw_decode(line, position)
-            start = _past(line, position, ":")
+            start = _skip(line, position, ":")
             value, position = _DECODER.raw_decode(line, start)
             if not isinstance(name, str) or name in members:
                 raise ValueError(name)
             members[name] = Member(value, line[start:position])
             if position == end and line[position] == "}":
                 return members
-            position = _past(line, position, ",")
+            position = _skip(line, position, ",")
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
 
-def _past(line: str, position: int, mark: str) -> int:
-    if line[position : position + 1] != mark:
-        raise ValueError(mark)
+def _skip(line: str, position: int, character: str) -> int:
+    if line[position : position + 1] != character:
+        raise ValueError(character)
     return position + 1

@@ -1,7 +1,7 @@
 """Encodes steps as rows, and decodes rows into steps.
 
-What has a column of its own is not written a second time in the payload, and defaults are left out, so a step takes
-little more room than what was said in it. A decoded row is equal to the step, to the microsecond.
+The payload leaves out defaults, and values that have a column of their own, so a step takes little more space than its
+text. A decoded row is equal to the step, to the microsecond.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _STATE: TypeAdapter[State] = TypeAdapter(AnyState)
 
 
 class EncodedStep(NamedTuple):
-    """The rows of a step without their link, because the step before may still be on its way to the disk."""
+    """The rows of a step without their link, because the previous step may not be stored yet."""
 
     row: EventRow
     head: HeadRow
@@ -46,15 +46,15 @@ class EncodedStep(NamedTuple):
         row = _event_row(event, step, digest(state))
         return cls(row, head_row(step.state, state, row), content_of(row))
 
-    def behind(self, before: bytes) -> tuple[EventRow, HeadRow]:
-        """Return the rows with their link; `before` is the link of the step before. `Pure.`"""
-        chain = link(before, self.content)
+    def linked_to(self, previous: bytes) -> tuple[EventRow, HeadRow]:
+        """Return the rows with their link; `previous` is the link of the step before. `Pure.`"""
+        chain = link(previous, self.content)
         return self.row._replace(chain=chain), self.head._replace(chain=chain)
 
 
-def encode(event: Event, step: Step, before: bytes) -> tuple[EventRow, HeadRow]:
-    """Return the rows of a step; `before` is the link of the step before it. `Pure.`"""
-    return EncodedStep.of(event, step).behind(before)
+def encode(event: Event, step: Step, previous: bytes) -> tuple[EventRow, HeadRow]:
+    """Return the rows of a step; `previous` is the link of the step before it. `Pure.`"""
+    return EncodedStep.of(event, step).linked_to(previous)
 
 
 def decode(row: EventRow) -> StoredEntry:

@@ -56,7 +56,7 @@ def _create_file(address: Address, path: Path) -> None:
     except FileNotFoundError:
         raise StoreError(f"The folder of {address.name} does not exist.") from None
     except OSError as error:
-        raise StoreError(f"{address.name} cannot be made: its folder does not allow it.") from error
+        raise StoreError(f"{address.name} cannot be created: its folder does not allow it.") from error
 
 
 def _check_not_a_folder(address: Address, path: Path) -> None:

@@ -135,7 +135,7 @@ class SqliteStore:
     # --- raw records
 
     async def ids(self) -> tuple[str, ...]:
-        """Return the ids of all conversations, the one that was created first first."""
+        """Return the ids of all conversations, in the order in which they were created."""
         return await self.database.read(conversation_records.ids)
 
     async def read_record(self, conversation_id: str) -> ConversationRecord:
@@ -160,7 +160,7 @@ class SqliteStore:
         await self.database.write(partial(storage.repair, repairs=tuple(repairs)))
 
     async def close(self) -> None:
-        """Finish what was handed in, close the file and release the lock. Closing twice is closing once."""
+        """Finish what was handed in, close the file and release the lock. A second call does nothing."""
         await self.database.close()
 
 

@@ -104,3 +104,10 @@ async def test_the_voice_assistant_does_not_wait_for_a_missing_channel(tmp_path:
 def test_a_table_is_booked(tmp_path: Path) -> None:
     """The smallest host program books a table with the rehearsal model."""
     assert "Kikunoi, Japanese, 2 at 6:30 PM" in run_example("dinner.py", tmp_path)
+
+
+def test_the_store_in_memory(tmp_path: Path) -> None:
+    """An engine runs over a store that is written with public names only."""
+    printed = run_example("memory_store.py", tmp_path)
+
+    assert printed == "For two, at 6:30 PM.\nIn idle after 3 steps.\n"

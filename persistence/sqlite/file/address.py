@@ -40,7 +40,7 @@ class Address:
 
 
 def _can_be_a_name(url: object) -> bool:
-    """Whether an operating system can be asked about it at all."""
+    """Whether this can be the name of a file."""
     if not isinstance(url, str | Path) or not str(url):
         return False
     try:

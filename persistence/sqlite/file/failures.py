@@ -22,7 +22,7 @@ _CAUSES = {
     sqlite3.SQLITE_CORRUPT: "it is damaged",
     sqlite3.SQLITE_NOTADB: "it is damaged",
 }
-_UNKNOWN = "it does not do what it was asked"
+_UNKNOWN = "it reported an unexpected error"
 _PRIMARY = 0xFF
 """The lowest byte of a SQLite result code is its kind; the bytes above it are details."""
 
@@ -37,7 +37,7 @@ def translated(name: str) -> Iterator[None]:
     try:
         yield
     except UnicodeEncodeError as error:
-        raise InvalidInput("A text with half a character in it can neither be stored nor looked for.") from error
+        raise InvalidInput("The text contains a lone surrogate, so it can neither be stored nor looked for.") from error
     except FAILURES as error:
         raise as_storage_failure(name, error) from (error.orig if isinstance(error, DBAPIError) else error)
 

@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 from ....states.errors import StoreError
 from .address import Address
 
-PATIENCE = 0.2
+LOCK_TIMEOUT = 0.2
 """Seconds to wait for the lock before an engine is refused. Chosen so that it is longer than `in_use` holds it."""
 
 
@@ -29,7 +29,9 @@ def exclusive_use(address: Address) -> Iterator[None]:
     if address.path is None:
         yield
         return
-    lock = FileLock(f"{address.path}.lock", mode=0o600, timeout=PATIENCE, thread_local=False, fallback_to_soft=False)
+    lock = FileLock(
+        f"{address.path}.lock", mode=0o600, timeout=LOCK_TIMEOUT, thread_local=False, fallback_to_soft=False
+    )
     try:
         lock.acquire()
     except Timeout:

@@ -42,7 +42,7 @@ _IDS = select(conversations.c.id).order_by(conversations.c.key)
 
 
 def ids(connection: Connection) -> tuple[str, ...]:
-    """Return the ids of all conversations, the one that was created first first."""
+    """Return the ids of all conversations, in the order in which they were created."""
     return tuple(connection.execute(_IDS).scalars())
 
 

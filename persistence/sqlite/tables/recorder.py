@@ -41,7 +41,7 @@ class Advance(NamedTuple):
 
 
 class OutboxKey(NamedTuple):
-    """Which row of the outbox is meant.
+    """The key of a row of the outbox.
 
     `origin` is the link of the conversation's first step. SQLite gives the key of a deleted conversation to another
     one, whose rows must not be taken for those of the first.

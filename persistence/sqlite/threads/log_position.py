@@ -41,4 +41,4 @@ class Append:
         head = self.position.head
         if self.step.row.seq != head.seq + 1:
             raise StoreConflict("The step does not follow the newest step of its conversation.")
-        return Advance(head, *self.step.behind(head.chain), self.outgoing)
+        return Advance(head, *self.step.linked_to(head.chain), self.outgoing)

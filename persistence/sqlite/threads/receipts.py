@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from ..tables import recorder
 from ..tables.recorder import OutboxKey, Postponement
 
-LINGER = 0.05
+LONGEST_DELAY = 0.05
 """Seconds that a receipt waits for a commit to join. Chosen so that a crash rarely repeats a delivery."""
 
-RETRY = 1.0
+RETRY_DELAY = 1.0
 """Seconds between attempts to store receipts that the disk did not take. Chosen so that a full disk gets some rest."""
 
 
@@ -48,7 +48,7 @@ class PendingReceipts:
     def add(self, receipt: Receipt) -> None:
         """Keep a receipt. It replaces an older one of the same delivery, unless that one says that it has arrived."""
         if not self._postponements:
-            self._due = self._monotonic() + LINGER
+            self._due = self._monotonic() + LONGEST_DELAY
         has_arrived = self._postponements.get(receipt.key, receipt.postponement) is None
         self._postponements[receipt.key] = None if has_arrived else receipt.postponement
 
@@ -61,5 +61,5 @@ class PendingReceipts:
         self._postponements.clear()
 
     def retry_later(self) -> None:
-        """Try again after `RETRY`, because the disk did not take them."""
-        self._due = self._monotonic() + RETRY
+        """Try again after `RETRY_DELAY`, because the disk did not take them."""
+        self._due = self._monotonic() + RETRY_DELAY

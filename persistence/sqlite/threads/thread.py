@@ -80,7 +80,7 @@ class Worker:
             self._undo = undo.pop_all()
 
     def close(self) -> None:
-        """Close the connection. Closing twice is closing once."""
+        """Close the connection. A second call does nothing."""
         self._undo.close()
 
 
@@ -115,7 +115,7 @@ class ConnectionThread:
         return result
 
     async def close(self) -> None:
-        """Close the connection after the work that was handed in before. Closing twice is closing once."""
+        """Close the connection after the work that was handed in before. A second call does nothing."""
         if self._closed:
             return
         closing = self._hand_in(self._worker.close)

@@ -394,9 +394,9 @@ class TestWhatIsNoExport:
             (_set(1, '"walk"', '"a b"'), 2, "is not a line of an export."),
             (_set(1, '"walk"', "7"), 2, "is not a line of an export."),
             (_set(1, '"seq":5', '"seq":0'), 2, "is not a line of an export."),
-            (_set(1, '"seq":5', '"seq":4'), 2, "tells another state than that behind step 4."),
+            (_set(1, '"seq":5', '"seq":4'), 2, "has another state than its newest step, 4."),
             (_set(1, '"seq":5', '"seq":6'), 8, "is not a line of an export."),
-            (_set(1, '"turn":1', '"turn":2'), 2, "tells another state than that behind step 5."),
+            (_set(1, '"turn":1', '"turn":2'), 2, "has another state than its newest step, 5."),
             (_set(3, "tonight", "tomorrow"), 4, "is not what was exported: it was changed or damaged."),
             (_set(3, "123456", "123457"), 4, "is not what was exported: it was changed or damaged."),
             (_set(4, '"effects":[', '"effects":[ '), 5, "is not what was exported: it was changed or damaged."),
@@ -502,7 +502,7 @@ class TestWhatIsNoExport:
         rest = whole.head._replace(state=state)
         lines = [first_line(), *lines_of(whole._replace(steps=(whole.steps[0], forged), head=rest)), last_line(1)]
 
-        assert fault_of(lines).sentence == "Line 2 tells a state that the steps do not lead to."
+        assert fault_of(lines).sentence == "Line 2 has a state to which the steps do not lead."
 
 
 def test_a_database_of_many_conversations_is_read_one_by_one(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from turnwise import Engine, InvalidInput, Refused, UnknownConversation
 from turnwise.persistence.errors import Damaged, StoreConflict
 from turnwise.persistence.maintenance import fork as forking
-from turnwise.persistence.maintenance.fork import Landing, fork
+from turnwise.persistence.maintenance.fork import ForkPoint, fork
 from turnwise.persistence.maintenance.replay import replay_conversation
 from turnwise.persistence.records.origin import Origin
 from turnwise.persistence.sqlite.store import SqliteStore
@@ -82,7 +82,7 @@ class TestWhereItLands:
 
         landing = await fork(store, "walk", "copy", None, LATER)
 
-        assert landing == Landing(3, walk.state)
+        assert landing == ForkPoint(3, walk.state)
         assert isinstance(landing.state, Failed)
 
     @pytest.mark.parametrize("at", [0, -1, True, 2.0, "2", 2**70])
@@ -231,7 +231,7 @@ class TestWhatCannotBeCopied:
         await Walk().turn("tonight").into(store)
         find_rest, loop = forking.last_rest, asyncio.get_running_loop()
 
-        def delete_first(steps: Any) -> Landing:
+        def delete_first(steps: Any) -> ForkPoint:
             asyncio.run_coroutine_threadsafe(store.delete("walk"), loop).result()
             return find_rest(steps)
 

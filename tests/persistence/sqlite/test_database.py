@@ -223,7 +223,7 @@ class TestWhatCannotBeOpened:
 
         sentence = await refusal(path / "dinner.db")
 
-        assert sentence == f"{path / 'dinner.db'} cannot be made: its folder does not allow it."
+        assert sentence == f"{path / 'dinner.db'} cannot be created: its folder does not allow it."
 
     async def test_a_missing_file_to_read(self, path: Path) -> None:
         """Who only wants to read makes no file."""

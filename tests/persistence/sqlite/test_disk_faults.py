@@ -303,7 +303,7 @@ class TestWithoutRights:
 
         said = self.said(folder / "kept.db", "write"), self.said(folder / "theirs" / "new.db", "write")
 
-        assert said[1] == f"{folder / 'theirs' / 'new.db'} cannot be made: its folder does not allow it."
+        assert said[1] == f"{folder / 'theirs' / 'new.db'} cannot be created: its folder does not allow it."
         assert said[0] == f"{folder / 'kept.db'} cannot be used now: it cannot be opened."
 
     def test_a_file_that_may_not_be_read(self, folder: Path) -> None:

@@ -148,7 +148,7 @@ class TestReceipts:
         self, store: SqliteStore, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """No step has to come."""
-        monkeypatch.setattr("turnwise.persistence.sqlite.threads.receipts.RETRY", 0.01)
+        monkeypatch.setattr("turnwise.persistence.sqlite.threads.receipts.RETRY_DELAY", 0.01)
         log, effect_id = await talking(store)
 
         with closing(sqlite3.connect(database, isolation_level=None)) as other:
@@ -161,8 +161,8 @@ class TestReceipts:
 
     async def test_are_not_tried_again_at_once(self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
         """A disk in trouble is left alone for a while."""
-        monkeypatch.setattr("turnwise.persistence.sqlite.threads.receipts.LINGER", 0.0)
-        monkeypatch.setattr("turnwise.persistence.sqlite.threads.receipts.RETRY", 3600.0)
+        monkeypatch.setattr("turnwise.persistence.sqlite.threads.receipts.LONGEST_DELAY", 0.0)
+        monkeypatch.setattr("turnwise.persistence.sqlite.threads.receipts.RETRY_DELAY", 3600.0)
         log, effect_id = await talking(store)
         await query(store, "PRAGMA query_only = ON")
         words = await statements_of(store)

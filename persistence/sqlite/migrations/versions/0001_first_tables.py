@@ -8,7 +8,7 @@ down_revision = None
 
 
 def _conversation() -> sa.Column[int]:
-    """What a row belongs to, and goes with."""
+    """Return the foreign key of a row to its conversation."""
     owner = sa.ForeignKey("conversations.key", ondelete="CASCADE")
     return sa.Column("conversation", sa.Integer(), owner, primary_key=True)
 

@@ -74,7 +74,7 @@ class TestDoctor:
 
         assert repaired.returncode == 0
         assert repaired.stdout.splitlines() == [
-            "one step 5 A delivery waits for the effect 99, which is none of that step's.  Repaired.",
+            "one step 5 A delivery waits for the effect 99, which step 5 did not ask for.  Repaired.",
             "two step 5 The column waits does not agree with the state and the newest step.  Repaired.",
             "All is well: 2 conversations, 10 steps.",
         ]
