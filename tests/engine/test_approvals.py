@@ -26,7 +26,7 @@ def look(what: str) -> str:
 
 @pytest.fixture
 async def held(database: Path) -> AsyncIterator[tuple[Conversation, Turn]]:
-    """A round of three calls that is held up by the second: paying needs somebody's word."""
+    """A round of three calls, the second of which needs approval."""
     round_ = calls(call("look", what="a"), call("pay", amount=5), call("look", what="c"))
     llm = FunctionLlm(lambda request: "Done." if request.messages[-1]["role"] == "tool" else round_)
     async with Engine.open(database, model=llm, tools=[pay, look]) as engine:
@@ -35,7 +35,7 @@ async def held(database: Path) -> AsyncIterator[tuple[Conversation, Turn]]:
 
 
 async def test_a_call_waits_for_a_person(held: tuple[Conversation, Turn]) -> None:
-    """P36: AwaitingApproval; those before it have run, nothing behind it has; the turn says what waits."""
+    """P36: the calls before it have run, those after it have not, and the turn names the call that waits."""
     conversation, turn = held
 
     assert turn.status == "awaiting_approval"
@@ -46,7 +46,7 @@ async def test_a_call_waits_for_a_person(held: tuple[Conversation, Turn]) -> Non
 
 
 async def test_an_allowed_call_runs(held: tuple[Conversation, Turn]) -> None:
-    """P36: allowed: it runs, then those behind it; one paired round."""
+    """P36: once allowed, the call runs, then those after it, in one round with paired results."""
     conversation, turn = held
 
     done = await conversation.approve(turn.call_id or "", True)
@@ -58,7 +58,7 @@ async def test_an_allowed_call_runs(held: tuple[Conversation, Turn]) -> None:
 
 
 async def test_a_person_may_change_the_arguments(held: tuple[Conversation, Turn]) -> None:
-    """P36: allowed with edited arguments: those are what runs."""
+    """P36: if it is allowed with edited arguments, it runs with these."""
     conversation, turn = held
 
     await conversation.approve(turn.call_id or "", True, arguments={"amount": 3})
@@ -67,7 +67,7 @@ async def test_a_person_may_change_the_arguments(held: tuple[Conversation, Turn]
 
 
 async def test_arguments_that_do_not_fit_are_an_error_result(held: tuple[Conversation, Turn]) -> None:
-    """A person's arguments are checked like a model's."""
+    """Arguments edited by a person are validated like those of a model."""
     conversation, turn = held
 
     done = await conversation.approve(turn.call_id or "", True, arguments={"sum": 3})
@@ -77,7 +77,7 @@ async def test_arguments_that_do_not_fit_are_an_error_result(held: tuple[Convers
 
 
 async def test_a_denied_call_does_not_run(held: tuple[Conversation, Turn]) -> None:
-    """P36: denied: an error result with the note, and the others run."""
+    """P36: if it is denied, its result is an error with the note, and the other calls run."""
     conversation, turn = held
 
     await conversation.approve(turn.call_id or "", False, "too much")
@@ -86,7 +86,7 @@ async def test_a_denied_call_does_not_run(held: tuple[Conversation, Turn]) -> No
 
 
 async def test_a_word_about_another_call_is_refused(held: tuple[Conversation, Turn]) -> None:
-    """P40: it must name the call that waits; afterwards nothing waits any more."""
+    """P40: an approval must name the call that waits; afterwards no call waits."""
     conversation, turn = held
 
     with pytest.raises(Refused) as other:
@@ -99,7 +99,7 @@ async def test_a_word_about_another_call_is_refused(held: tuple[Conversation, Tu
 
 
 async def test_a_message_meanwhile_is_refused(held: tuple[Conversation, Turn]) -> None:
-    """By policy it could wait; by default the sender is told what the conversation waits for."""
+    """A policy could queue it; by default the sender learns what the conversation waits for."""
     conversation, _ = held
 
     with pytest.raises(Refused) as refused:
@@ -119,7 +119,7 @@ async def test_cancel_skips_what_waits(held: tuple[Conversation, Turn]) -> None:
 
 
 async def test_nobody_answers_in_time(database: Path) -> None:
-    """P36: deadline: denied."""
+    """P36: at the deadline the call is denied."""
     llm = ScriptedLlm([call("pay", amount=5), reply("I did not pay.")])
 
     async with Engine.open(database, model=llm, tools=[pay]) as engine:
@@ -131,7 +131,7 @@ async def test_nobody_answers_in_time(database: Path) -> None:
 
 
 async def test_a_wait_for_approval_survives_its_process(database: Path) -> None:
-    """It waits for a person, so it goes on when the database is opened again."""
+    """A call that waits for approval still waits when the database is opened again."""
     async with Engine.open(database, model=ScriptedLlm([call("pay", amount=5)]), tools=[pay]) as engine:
         conversation = await engine.create()
         turn = await conversation.send("Pay")
@@ -146,7 +146,7 @@ async def test_a_wait_for_approval_survives_its_process(database: Path) -> None:
 
 
 async def test_with_several_tools_at_once_it_is_a_barrier(database: Path) -> None:
-    """A call that needs a person's word starts nothing behind it, however many tools may run at once."""
+    """No call after one that needs approval starts before it, however many tools may run at once."""
     round_ = calls(*(call("look", what=w) for w in "ab"), call("pay", amount=1), call("look", what="c"))
     llm = ScriptedLlm([round_, reply("Done.")])
 

@@ -17,10 +17,10 @@ from ..support.engine_scenarios import Gate, answers_after, assert_paired, resul
 
 
 class TestCancel:
-    """A person wants it to stop."""
+    """A user cancels the turn."""
 
     async def test_cancel_while_a_tool_runs(self, database: Path) -> None:
-        """P6: b is aborted; a keeps its result, b and c are told; the next message sends a valid history."""
+        """P6: a keeps its result, b is aborted, b and c have results that say so; the next history is valid."""
         gate = Gate()
 
         @tool
@@ -50,7 +50,7 @@ class TestCancel:
         assert [m["role"] for m in llm.requests[1].messages] == ["user", "assistant", "tool", "tool", "tool", "user"]
 
     async def test_a_tool_that_ignores_cancellation_delays_no_longer_than_the_deadline(self, database: Path) -> None:
-        """P6: a tool that does not stop is left behind when the deadline passes; its late result changes nothing."""
+        """P6: a tool that ignores the cancel is abandoned at the deadline; its late result changes nothing."""
         gate = Gate()
 
         @tool
@@ -80,7 +80,7 @@ class TestCancel:
             assert conversation.state == at_rest
 
     async def test_a_tool_that_ends_while_it_is_cancelled_keeps_its_result(self, database: Path) -> None:
-        """P7: one result, never two: the real one, since the tool had truly finished."""
+        """P7: a tool that finishes in spite of the cancel has one result, its own."""
         gate = Gate()
 
         @tool
@@ -103,7 +103,7 @@ class TestCancel:
             assert len(results(await conversation.transcript())) == 1
 
     async def test_cancel_while_the_model_is_asked(self, database: Path) -> None:
-        """P8: at rest at once, no half message; what comes late is ignored even after a new request began."""
+        """P8: it is at rest at once, without half a message; a late answer is ignored, also in the next turn."""
         gate = Gate()
         answers = [answers_after(gate, "too late"), lambda request: "fresh"]
 
@@ -136,7 +136,7 @@ class TestCancel:
         assert (idle.no_op, failed.no_op, closed.no_op) == (True, True, True)
 
     async def test_a_late_cancel_does_not_hit_the_next_turn(self, database: Path) -> None:
-        """P40: a handle names the turn that it last saw, so its late cancel changes nothing in the next one."""
+        """P40: a cancel is meant for the turn that its handle has seen; a late one does not stop the next turn."""
         gate = Gate()
         answers: list[Any] = [lambda request: "first", answers_after(gate, "second")]
 
@@ -153,7 +153,7 @@ class TestCancel:
             assert (await turn).status == "completed"
 
     async def test_a_cancel_hits_the_message_that_its_handle_is_sending(self, database: Path) -> None:
-        """P40: a handle that is just sending means the turn that its own message begins."""
+        """P40: a cancel by a handle that is just sending is meant for the turn that its message begins."""
         gate = Gate()
 
         async with Engine.open(database, model=FunctionLlm(answers_after(gate, "late"))) as engine:

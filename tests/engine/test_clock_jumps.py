@@ -32,11 +32,11 @@ SetBy = Callable[[timedelta], None]
 
 @pytest.fixture
 def set_by(monkeypatch: pytest.MonkeyPatch) -> SetBy:
-    """Set the clock on the wall by so much, as the engine reads it."""
+    """Set the time of day forwards or backwards, as the engine reads it."""
     offset = timedelta()
 
     class Wall(datetime):
-        """The machine's clock, set."""
+        """The time of day, with the jump."""
 
         @classmethod
         def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
@@ -51,7 +51,7 @@ def set_by(monkeypatch: pytest.MonkeyPatch) -> SetBy:
 
 
 async def ended_in_time(waiting: asyncio.Future[None]) -> float:
-    """How long it still waits, by the clock that nobody sets. A jump that counted would take an hour."""
+    """Return how many seconds the wait still takes on the monotonic clock. A jump that counted would take an hour."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     async with asyncio.timeout(60):
@@ -60,17 +60,17 @@ async def ended_in_time(waiting: asyncio.Future[None]) -> float:
 
 
 async def begun() -> None:
-    """Let whatever was set off begin, waits among it."""
+    """Let tasks that were started begin to wait."""
     for _ in range(10):
         await asyncio.sleep(0.001)
 
 
 class TestWithinAProcess:
-    """A wait that has begun takes as long as it was to take."""
+    """A wait that has begun takes as long as intended, whatever happens to the time of day."""
 
     @JUMPS
     async def test_a_wait_is_neither_stretched_nor_skipped(self, set_by: SetBy, jump: timedelta) -> None:
-        """Not by an hour: after 0.3 seconds it is over, and not before."""
+        """A wait of 0.3 seconds takes 0.3 seconds, although the time of day jumps by an hour."""
         clock = SystemClock()
         waiting = asyncio.ensure_future(clock.sleep_until(clock.now() + timedelta(seconds=0.3)))
         await asyncio.sleep(0)
@@ -80,7 +80,7 @@ class TestWithinAProcess:
 
     @JUMPS
     async def test_a_retry_comes_when_it_was_to_come(self, database: Path, set_by: SetBy, jump: timedelta) -> None:
-        """The turn ends, its log replays, and its moments are what the clock on the wall said."""
+        """The turn ends, its log replays, and its times are those of the time of day."""
         llm = ScriptedLlm([failure("timeout"), reply("Now.")])
         policy = Policy(retry=Retry(attempts=2, base=0.2, cap=0.2))
 
@@ -103,7 +103,7 @@ class TestWithinAProcess:
     async def test_a_question_waits_for_as_long_as_it_was_to_wait(
         self, database: Path, set_by: SetBy, jump: timedelta
     ) -> None:
-        """A deadline of an hour and a half is not over because somebody set the clock, nor gone."""
+        """A deadline of an hour and a half neither passes nor vanishes when somebody sets the clock."""
         llm = ScriptedLlm([call("ask_user_question", questions=[QUESTION]), reply("Booked.")])
         policy = Policy(questions=Questions(deadline=5_400))
 
@@ -121,11 +121,11 @@ class TestWithinAProcess:
 
 
 class TestAcrossProcesses:
-    """A deadline is a moment on the wall."""
+    """Across processes, a deadline is a time of day."""
 
     @pytest.mark.parametrize(("jump", "over"), [(2 * HOUR, True), (-2 * HOUR, False)], ids=["forward", "back"])
     async def test_a_deadline_holds(self, database: Path, set_by: SetBy, jump: timedelta, over: bool) -> None:
-        """P27: it is over if the clock says so; else it is still at the same moment, and an answer counts (P19)."""
+        """P27: it has passed if the clock says so; otherwise it stays at its time, and an answer counts (P19)."""
         asking = ScriptedLlm([call("ask_user_question", questions=[QUESTION])])
         policy, tools = Policy(questions=Questions(deadline=5_400)), ["ask_user_question"]
         async with Engine.open(database, model=asking, tools=tools, policy=policy) as engine:

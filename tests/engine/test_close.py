@@ -43,7 +43,7 @@ class TestClosing:
             assert [summary.state for summary in await engine.list()] == ["closed"]
 
     async def test_a_closed_conversation_ends_with_its_engine(self, database: Path) -> None:
-        """A handle that was kept says so, whether or not its conversation was closed before."""
+        """A handle raises EngineClosed afterwards, also for a conversation that was closed before."""
         async with Engine.open(database, model=ScriptedLlm([])) as engine:
             conversation = await engine.create()
             await conversation.close()
@@ -70,7 +70,7 @@ class TestClosing:
             assert (await turn).status == "cancelled"
 
     async def test_the_memory_of_a_closed_conversation_is_freed(self, database: Path) -> None:
-        """P31: no task and no loop is left of it once nobody holds a handle."""
+        """P31: once nobody holds a handle, neither a task nor a loop of it remains."""
         async with Engine.open(database, model=ScriptedLlm([reply("Bye.")])) as engine:
             conversation = await engine.create()
             await conversation.send("Hi")
@@ -81,7 +81,7 @@ class TestClosing:
             assert len(asyncio.all_tasks()) == 1
 
     async def test_memory_does_not_grow_with_the_database(self, database: Path) -> None:
-        """Of conversations at rest that nobody holds, only those asked for last are kept."""
+        """Of conversations at rest without a handle, only the most recent ones stay in memory."""
         async with Engine.open(database, model=FunctionLlm(lambda request: "Hello.")) as engine:
             ids = [(await engine.create()).id for _ in range(RECENT + 10)]
             for conversation_id in ids:
@@ -91,7 +91,7 @@ class TestClosing:
             assert len(engine.registry) == RECENT
 
     async def test_an_engine_closes_in_the_middle_of_a_turn_and_keeps_what_was_stored(self, database: Path) -> None:
-        """P31: what was acknowledged is there when it is opened again; whoever waited is told."""
+        """P31: whatever was acknowledged is there when it is opened again; callers that wait get EngineClosed."""
         gate = Gate()
 
         engine = await Engine.open(database, model=FunctionLlm(answers_after(gate, "never")))
@@ -110,7 +110,7 @@ class TestClosing:
 
 
 def payment(begun: asyncio.Event, says: str = "paid", *, stubborn: bool = True) -> AnyTool:
-    """A tool that is under way until it is told to stop; then a stubborn one comes to its end."""
+    """A tool that runs until it is cancelled; a stubborn one then finishes."""
 
     @tool
     async def pay() -> str:
@@ -125,12 +125,12 @@ def payment(begun: asyncio.Event, says: str = "paid", *, stubborn: bool = True) 
 
 
 class TestWhatFinishesAllTheSame:
-    """A tool that is told to stop, because its engine closes, and comes to its end: what it did is not forgotten."""
+    """A tool that finishes although its engine closes: its result is stored."""
 
     @pytest.mark.parametrize("says", ["paid", ""])
     async def test_its_result_is_kept(self, says: str, database: Path) -> None:
-        """P28: a payment that came through is not in doubt; the model reads it in the next process, and nothing that
-        follows from it begins in this one."""
+        """P28: a payment that was made is not in doubt: the next process shows its result to the model; nothing that
+        follows from it starts in this one."""
         begun = asyncio.Event()
         pay = payment(begun, says)
         llm = ScriptedLlm([call("pay")])
@@ -149,7 +149,7 @@ class TestWhatFinishesAllTheSame:
             assert [message.text for message in await again.transcript()][2:] == [says, "It is paid."]
 
     async def test_one_that_is_cut_off_is_in_doubt(self, database: Path) -> None:
-        """As after a crash: nobody knows how far it came."""
+        """A tool that stops is in doubt, as after a crash."""
         begun = asyncio.Event()
         pay = payment(begun, stubborn=False)
         engine = await Engine.open(database, model=ScriptedLlm([call("pay")]), tools=[pay])
@@ -164,7 +164,7 @@ class TestWhatFinishesAllTheSame:
     async def test_of_a_deleted_conversation_nothing_is_kept(
         self, database: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """There is nowhere to keep it, and nothing to complain of."""
+        """If the disk takes nothing either, the result is lost and the engine closes without an error."""
         begun = asyncio.Event()
         pay = payment(begun)
         async with Engine.open(database, model=ScriptedLlm([call("pay")]), tools=[pay]) as engine:
@@ -177,11 +177,11 @@ class TestWhatFinishesAllTheSame:
 
 
 class TestClosingWhileSomethingBegins:
-    """Whatever instant it is: behind `close` nothing runs, and the file is free."""
+    """An engine may be closed at any moment; afterwards nothing runs, and the file is unlocked."""
 
     @pytest.mark.parametrize("steps", [*range(0, 24, 3), 1000])
     async def test_an_engine_that_is_still_opening(self, steps: int, database: Path) -> None:
-        """P31: who opens it is told that it is closed, unless it was open before."""
+        """P31: opening raises EngineClosed if the engine is closed meanwhile."""
         engine = Engine.open(database, model=ScriptedLlm([]))
         opening = asyncio.ensure_future(engine.__aenter__())
         for _ in range(steps):
@@ -197,7 +197,7 @@ class TestClosingWhileSomethingBegins:
 
     @pytest.mark.parametrize("steps", range(6))
     async def test_a_conversation_that_is_being_read(self, steps: int, database: Path) -> None:
-        """P31: whoever waits for it is told; it does not go on without an engine, and nobody waits for ever."""
+        """P31: a load that is under way raises EngineClosed; nobody waits for ever."""
         async with Engine.open(database, model=ScriptedLlm([])) as engine:
             conversation_id = (await engine.create()).id
         engine = await Engine.open(database, model=FunctionLlm(lambda _: reply("Hello."), name="scripted"))
@@ -214,7 +214,7 @@ class TestClosingWhileSomethingBegins:
             await asyncio.wait_for(saying, 60)
 
     async def test_a_conversation_that_is_being_made(self, database: Path) -> None:
-        """P31: it may be stored, but nobody is given it."""
+        """P31: a conversation that is created meanwhile may be stored, but nobody gets a handle on it."""
         engine = await Engine.open(database, model=ScriptedLlm([]))
         making = asyncio.ensure_future(engine.create())
         await asyncio.sleep(0)
@@ -224,7 +224,7 @@ class TestClosingWhileSomethingBegins:
             await making
 
     async def test_an_engine_that_is_open_may_be_entered(self) -> None:
-        """`async with` ends it; it is not opened a second time, which for one in memory would be another database."""
+        """An engine is not opened a second time: one in memory would be another database."""
         engine = await Engine.open("sqlite://", model=ScriptedLlm([]))
         conversation = await engine.create()
 

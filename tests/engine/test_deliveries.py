@@ -27,7 +27,7 @@ from ..support.engine_scenarios import Gate, Watcher, said, talk, until
 
 
 class Line:
-    """A channel that can be down."""
+    """A channel that can fail."""
 
     def __init__(self, name: str = "line") -> None:
         self.down = True
@@ -42,7 +42,7 @@ class Line:
 async def talking(
     database: Path, *texts: str, clock: ManualClock, channels: list[Any], ends: bool = True
 ) -> AsyncIterator[Conversation]:
-    """A conversation in which the agent has said these texts."""
+    """Return a conversation in which the agent has said these texts."""
     llm = ScriptedLlm([calls(*(call("talk", text=text) for text in texts)), *([reply("…")] if ends else [])])
     async with Engine.open(database, model=llm, tools=[talk], channels=channels, clock=clock) as engine:
         conversation = await engine.create(policy=presets.talk())
@@ -51,7 +51,7 @@ async def talking(
 
 
 async def still_to_deliver(database: Path) -> list[tuple[str, int]]:
-    """What stands in the outbox: the target, and the attempts that failed."""
+    """Return the rows of the outbox: the target, and the number of failed attempts."""
     store = await SqliteStore.open(database, read_only=True)
     try:
         return [(one.target, one.attempts) for one in await store.outbox(await store.ids())]
@@ -60,7 +60,7 @@ async def still_to_deliver(database: Path) -> list[tuple[str, int]]:
 
 
 class TestChannelsThatAreDown:
-    """A channel that fails is tried again, and holds up only what is for itself."""
+    """A channel that fails is tried again, and delays only its own deliveries."""
 
     async def test_it_is_tried_again_in_order_and_the_others_hear_at_once(self, database: Path) -> None:
         """S20, B2: first in, first out for each channel; the turn and other channels do not wait."""
@@ -99,7 +99,7 @@ class TestChannelsThatAreDown:
         assert await still_to_deliver(database) == [("line", 9)]
 
     async def test_each_receipt_is_told(self, database: Path) -> None:
-        """Watchers see what became of a delivery on each channel, after the delivery itself and as it happens."""
+        """Watchers see the result of each attempt on each channel, after the delivery itself and as it happens."""
         clock, line, whole = ManualClock(), Line(), RecordingChannel(name="whole")
         opening = Engine.open(database, model=ScriptedLlm([reply("a")]), channels=[line.channel, whole], clock=clock)
 
@@ -138,7 +138,7 @@ class TestChannelsThatAreDown:
             await until(lambda: line.channel.texts == ["a"])
 
     async def test_a_plain_function_delivers_once(self, database: Path) -> None:
-        """One that returned has delivered, though there is nothing to await: it must not deliver again and again."""
+        """A channel whose `deliver` is a plain function has delivered when it returns; it is not called again."""
 
         texts: list[str] = []
 
@@ -156,7 +156,7 @@ class TestChannelsThatAreDown:
         assert await still_to_deliver(database) == []
 
     async def test_its_name_is_read_once(self, database: Path) -> None:
-        """A channel that is called something else later still has what it was handed in under its first name."""
+        """The name of a channel is read once; changing it later changes nothing."""
 
         class Renamed(RecordingChannel):
             names = iter(range(100))
@@ -185,10 +185,10 @@ class TestChannelsThatAreDown:
 
 
 class TestWaiting:
-    """What waits for the first attempt of what was said before it, and what does not."""
+    """Tools wait for the first attempt of earlier deliveries; turns do not."""
 
     async def test_a_model_is_asked_while_a_delivery_is_under_way(self, database: Path) -> None:
-        """S20: a channel that is slow, or hangs, holds up neither this turn nor the next."""
+        """S20: a channel that is slow or hangs delays neither this turn nor the next."""
         gate = Gate()
         channel = RecordingChannel(lambda delivery: gate())
 
@@ -225,10 +225,10 @@ class TestWaiting:
 
 
 class TestTheNextProcess:
-    """What had not arrived when a process ended is delivered by the next one."""
+    """Deliveries that had not arrived when a process ended are made by the next one."""
 
     async def test_it_arrives_after_a_restart_once_and_under_the_same_key(self, database: Path) -> None:
-        """S13, B9: delivered once after the restart; what was acknowledged is not delivered again."""
+        """S13, B9: each is made once after the restart; acknowledged deliveries are not repeated."""
         clock, line, whole = ManualClock(), Line(), RecordingChannel()
         async with talking(database, "a", "b", clock=clock, channels=[line.channel, whole]):
             pass
@@ -248,7 +248,7 @@ class TestTheNextProcess:
         assert await still_to_deliver(database) == []
 
     async def test_a_clock_that_was_set_back_does_not_hold_it_up(self, database: Path) -> None:
-        """The next attempt never lies further ahead than the longest wait between two."""
+        """The next attempt is never further ahead than the longest wait between two attempts."""
         clock, line = ManualClock(), Line()
         async with talking(database, "a", clock=clock, channels=[line.channel]):
             pass
@@ -264,7 +264,7 @@ class TestTheNextProcess:
     async def test_what_cannot_be_read_is_said_in_a_sentence_and_can_be_mended(
         self, damage: str, database: Path
     ) -> None:
-        """The file is damaged; nothing is guessed, and no other error comes out."""
+        """A damaged outbox raises Damaged and no other error; nothing is guessed."""
         async with talking(database, "a", clock=ManualClock(), channels=[Line().channel]):
             pass
         change(database, f"UPDATE outbox SET {damage}")
@@ -281,7 +281,7 @@ class TestTheNextProcess:
     async def test_an_attempt_that_was_under_way_is_made_again(
         self, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """At least once: nobody knows whether it arrived."""
+        """A delivery without a receipt is repeated, because nobody knows whether it arrived."""
         monkeypatch.setattr(dispatcher, "SENDING_GRACE", 0)  # as long as a process has that is told to end
         monkeypatch.setattr(delivery_dispatcher, "CLOSING_TIMEOUT", 0)
         gate, clock = Gate(), ManualClock()
@@ -300,7 +300,7 @@ class TestTheNextProcess:
             await until(lambda: line.texts == ["a"])
 
     async def test_the_old_comes_before_what_the_turn_says_next(self, database: Path) -> None:
-        """A turn that goes on after a crash speaks behind what was left of it."""
+        """A turn that goes on after a crash delivers after what it had left."""
         clock, line = ManualClock(), Line()
         answers = iter([call("talk", text="a")])
 
@@ -326,7 +326,7 @@ class TestTheNextProcess:
             await until(lambda: line.channel.texts == ["a", "b"])
 
     async def test_a_closed_conversation_still_delivers(self, database: Path) -> None:
-        """P31: nothing more is asked of it, and what it said arrives."""
+        """P31: the deliveries of a closed conversation still arrive."""
         clock, line = ManualClock(), Line()
         async with talking(database, "a", clock=clock, channels=[line.channel]) as conversation:
             await conversation.close()
@@ -340,7 +340,7 @@ class TestTheNextProcess:
     async def test_a_channel_that_is_gone_is_reported_and_its_deliveries_stay(
         self, database: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """It is no error: a later engine may have that channel again."""
+        """This is not an error: a later engine may have that channel again."""
         clock, line = ManualClock(), Line()
         async with talking(database, "a", clock=clock, channels=[line.channel]):
             pass
@@ -352,7 +352,7 @@ class TestTheNextProcess:
         assert await still_to_deliver(database) == [("line", 1)]
 
     async def test_what_is_deleted_is_not_delivered(self, database: Path) -> None:
-        """Its deliveries go with it, also those that wait for another attempt."""
+        """Deleting a conversation deletes its deliveries, also those that wait for another attempt."""
         clock, line = ManualClock(), Line()
         llm = ScriptedLlm([call("talk", text="a"), reply("…")])
         async with Engine.open(database, model=llm, tools=[talk], channels=[line.channel], clock=clock) as engine:
@@ -370,7 +370,7 @@ class TestTheNextProcess:
 
 @tool(crash="idempotent", acts=("speech",))
 async def say_last(text: str) -> Speech:
-    """Say something to the user when the turn ends."""
+    """Speak to the user at the end of the turn."""
     return Speech(text=text)
 
 
@@ -379,17 +379,17 @@ EACH = presets.talk().replace(speech=SpeechRules(keep="each", empty="deliver"))
 
 
 def says_three() -> ScriptedLlm:
-    """A model that says three things at the end of its turn."""
+    """Return a model that speaks three times at the end of its turn."""
     return ScriptedLlm([calls(*(call("say_last", text=text) for text in "abc")), reply("…")])
 
 
 class TestConversationsThatAreOver:
-    """What was said in them is on its way all the same, and the engine still answers for it."""
+    """Their deliveries still go out, and the engine waits for them."""
 
     @staticmethod
     @asynccontextmanager
     async def over(database: Path, gate: Gate, channel: RecordingChannel) -> AsyncIterator[tuple[Engine, Conversation]]:
-        """A conversation that was closed while the first of three deliveries stands at the gate."""
+        """A conversation that is closed while the first of three deliveries waits at the gate."""
         async with Engine.open(database, model=says_three(), tools=[say_last], channels=[channel]) as engine:
             conversation = await engine.create(policy=EACH)
             await conversation.send("Hi")
@@ -398,7 +398,7 @@ class TestConversationsThatAreOver:
             yield engine, conversation
 
     async def test_all_of_it_is_tried_before_the_engine_closes(self, database: Path) -> None:
-        """P31: also what still stands behind a slow delivery when nothing more can be asked."""
+        """P31: deliveries queued behind a slow one still go out."""
         gate = Gate()
 
         async def deliver(delivery: Delivery) -> None:
@@ -413,7 +413,7 @@ class TestConversationsThatAreOver:
         assert await still_to_deliver(database) == []
 
     async def test_a_program_can_wait_for_all_of_it(self, database: Path) -> None:
-        """`delivered` counts it."""
+        """`delivered` waits for them."""
         gate = Gate()
         channel = RecordingChannel(lambda delivery: gate())
 
@@ -423,7 +423,7 @@ class TestConversationsThatAreOver:
             assert channel.texts == ["a", "b", "c"]
 
     async def test_none_of_it_goes_out_once_it_is_deleted(self, database: Path) -> None:
-        """It is gone, and so is what it was about to say."""
+        """Deliveries of a deleted conversation do not go out."""
         gate, arrived = Gate(), list[str]()
 
         async def deliver(delivery: Delivery) -> None:
@@ -440,7 +440,7 @@ class TestConversationsThatAreOver:
     async def test_one_that_another_process_has_moved_counts_too(
         self, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Who said it delivers it, whoever goes on with the conversation."""
+        """The engine that committed a step delivers it, whichever engine goes on with the conversation."""
         monkeypatch.setattr("turnwise.persistence.sqlite.database.exclusive_use", lambda address: nullcontext())
         gate = Gate()
         channel = RecordingChannel(lambda delivery: gate())
@@ -457,7 +457,7 @@ class TestConversationsThatAreOver:
 
 
 async def test_a_line_that_is_dropped_before_its_first_attempt_holds_nobody_up() -> None:
-    """What a deleted conversation left is not waited for, however soon that is."""
+    """The deliveries of a deleted conversation are not waited for."""
     channel = RecordingChannel(name="line")
     deliveries = delivery_dispatcher.DeliveryDispatcher([channel], ManualClock())
     pending = delivery_dispatcher.PendingDelivery(said("a"), 1, cast(Receipts, None), lambda sentence: None)
@@ -472,16 +472,16 @@ async def test_a_line_that_is_dropped_before_its_first_attempt_holds_nobody_up()
 
 
 class TestLeaving:
-    """A program that asks and ends at once: what it was told to say goes out before it is gone."""
+    """A program that ends right after a turn: its deliveries go out first."""
 
     @staticmethod
     def slow(name: str = "slow") -> RecordingChannel:
-        """A channel that takes a while, as a network does."""
+        """A channel that takes a while, like a network."""
         return RecordingChannel(lambda delivery: asyncio.sleep(0.05), name=name)
 
     @pytest.mark.parametrize("url", ["sqlite://", "dinner.db"])
     async def test_closing_waits_for_the_first_attempt(self, url: str, tmp_path: Path) -> None:
-        """S20: also of what is said at the very end of a turn, and in a database that ends with the engine."""
+        """S20: also for what is said at the very end of a turn, and for a database in memory."""
         channel, url = self.slow(), url if url == "sqlite://" else str(tmp_path / url)
 
         async with Engine.open(url, model=ScriptedLlm([reply("a"), reply("b")]), channels=[channel]) as engine:
@@ -492,7 +492,7 @@ class TestLeaving:
         assert channel.texts == ["a", "b"]
 
     async def test_a_program_can_wait_for_it_and_go_on(self, database: Path) -> None:
-        """`delivered` returns when all was tried: what arrived has arrived, and what failed is not waited for."""
+        """`delivered` returns once every delivery was tried; it does not wait for those that failed."""
         clock, line, channel = ManualClock(), Line(), self.slow()
         opening = Engine.open(database, model=ScriptedLlm([reply("a")]), channels=[line.channel, channel], clock=clock)
 
@@ -508,7 +508,7 @@ class TestLeaving:
             await engine.delivered()
 
     async def test_what_stood_behind_a_failure_is_tried_as_well_once_that_has_arrived(self, database: Path) -> None:
-        """The line is up again: what never had its turn has it now, also where the program is just leaving."""
+        """A delivery queued behind a failing one is tried once the channel works, also while the engine closes."""
         clock, line, gate = ManualClock(), Line(), Gate()
 
         async def deliver(delivery: Delivery) -> None:
@@ -528,7 +528,7 @@ class TestLeaving:
         assert await still_to_deliver(database) == []
 
     async def test_what_was_never_tried_is_tried_before_a_short_visit_ends(self, database: Path) -> None:
-        """What a crash left goes out in the next process, however short that is; what has failed keeps its turn."""
+        """Deliveries left by a crash go out in the next process, however short; failed ones keep their place."""
         clock, line = ManualClock(), Line()
         async with talking(database, "a", "b", clock=clock, channels=[line.channel]):
             pass
@@ -545,7 +545,7 @@ class TestLeaving:
     async def test_a_channel_that_hangs_delays_it_by_its_deadline_only(
         self, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """And what has not arrived is kept."""
+        """A delivery that has not arrived stays in the outbox."""
         monkeypatch.setattr(attempt, "ATTEMPT_TIMEOUT", 0.02)
         hangs, channel = RecordingChannel(lambda delivery: asyncio.Event().wait(), name="hangs"), self.slow()
 
@@ -579,7 +579,7 @@ class TestLeaving:
         assert (turn.status, turn.deliveries, channel.texts) == ("cancelled", ("Goodbye.",), ["Goodbye."])
 
     async def test_nothing_of_a_deleted_conversation_goes_out_any_more(self, database: Path) -> None:
-        """It is gone, and so is what it was about to say."""
+        """Deliveries of a deleted conversation do not go out."""
         gate = Gate()
         channel = RecordingChannel(lambda delivery: gate())
         llm = ScriptedLlm([calls(call("talk", text="a"), call("talk", text="b")), reply("…")])

@@ -32,7 +32,7 @@ class TestTheStoreBelow:
     """One database, many conversations."""
 
     async def test_a_second_engine_on_the_file_is_refused(self, database: Path) -> None:
-        """P42: one sentence, and the first goes on."""
+        """P42: a second engine is refused in one sentence, and the first one goes on."""
         async with Engine.open(database, model=ScriptedLlm([reply("Still here.")])) as engine:
             conversation = await engine.create()
 
@@ -45,8 +45,8 @@ class TestTheStoreBelow:
     async def test_an_answer_that_cannot_be_stored_at_all_leaves_nobody_waiting(
         self, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Not for want of room, but by a fault of ours: who waits is told, and the conversation goes on once it is
-        read again (P27)."""
+        """P27: a fault in the program: callers that wait get an error, and the conversation goes on once it is loaded
+        again."""
         made = EncodedStep.of
 
         def breaks(event: Any, step: Any) -> EncodedStep:
@@ -67,7 +67,7 @@ class TestTheStoreBelow:
             assert (await again.replay()).divergence is None
 
     async def test_an_unknown_conversation(self, database: Path) -> None:
-        """Bad input: an id that nobody has."""
+        """Bad input: an unknown id."""
         async with Engine.open(database, model=ScriptedLlm([])) as engine:
             with pytest.raises(UnknownConversation):
                 await engine.get("nobody")
@@ -75,7 +75,7 @@ class TestTheStoreBelow:
                 await engine.delete("nobody")
 
     async def test_delete_really_deletes(self, database: Path) -> None:
-        """What was said is gone from the files, too."""
+        """After a deletion no file holds what was said."""
         async with Engine.open(database, model=ScriptedLlm([reply("Noted.")])) as engine:
             conversation = await engine.create()
             await conversation.send("my secret is xyzzy-4711")
@@ -88,7 +88,7 @@ class TestTheStoreBelow:
         assert b"xyzzy-4711" not in left
 
     async def test_conversations_are_listed_newest_first(self, database: Path) -> None:
-        """Summaries have an id, a state and when they moved last."""
+        """Summaries have an id, a state and the time of the last step."""
         async with Engine.open(database, model=FunctionLlm(lambda request: "Hello.")) as engine:
             first, second = await engine.create(), await engine.create()
             await first.send("Hi")
@@ -111,7 +111,7 @@ class TestTheStoreBelow:
         assert [turn.reply for turn in turns] == [f"You said I am {n}" for n in range(20)]
 
     async def test_a_stored_conversation_replays_without_divergence(self, database: Path) -> None:
-        """What happened lies in SQLite and folds again to the same steps."""
+        """The stored log replays to the same steps."""
         llm = ScriptedLlm([call("ask_user_question", questions=[QUESTION]), failure("authentication"), reply("Ok.")])
 
         async with Engine.open(database, model=llm, tools=["ask_user_question"]) as engine:
@@ -124,7 +124,7 @@ class TestTheStoreBelow:
         assert (report.events, report.divergence) == (8, None)
 
     async def test_other_models_are_adopted_at_rest(self, database: Path) -> None:
-        """A later open brings other models: the conversation takes them up before its next turn, in the log."""
+        """With other models in the engine, the conversation changes to them, in the log, before its next turn."""
         async with Engine.open(database, model=ScriptedLlm([reply("One.")], name="first")) as engine:
             conversation = await engine.create()
             await conversation.send("Hi")
@@ -140,7 +140,7 @@ class TestTheStoreBelow:
         assert divergence is None
 
     async def test_rules_change_between_turns(self, database: Path) -> None:
-        """`set_policy` holds from the next turn on, and is refused while busy."""
+        """A policy holds from the next turn on; to set one is refused during a turn."""
         async with Engine.open(database, model=ScriptedLlm([reply("x", finish_reason="length"), reply("")])) as engine:
             conversation = await engine.create()
             first = await conversation.send("Hi")
@@ -158,7 +158,7 @@ class TestWhenTheDiskFails:
     """P28: memory equals store, the caller gets a typed error, and the conversation goes on afterwards."""
 
     async def test_a_request_that_cannot_be_stored_is_refused(self, database: Path) -> None:
-        """P28: Refused("storage"); state as before; sent again it works."""
+        """P28: a request that cannot be stored is refused as "storage" and changes nothing; sent again, it works."""
         async with Engine.open(database, model=ScriptedLlm([reply("Hello.")])) as engine:
             conversation = await engine.create()
             before = conversation.state
@@ -175,7 +175,7 @@ class TestWhenTheDiskFails:
     async def test_an_answer_that_cannot_be_stored_is_kept_and_tried_again(
         self, database: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """P28: the answer stays at the head of its mailbox; requests behind it are refused meanwhile."""
+        """P28: the answer stays at the head of its mailbox, and requests are refused until it is stored."""
         gate = Gate()
         llm = FunctionLlm(answers_after(gate, "Kept."))
 
@@ -197,7 +197,7 @@ class TestWhenTheDiskFails:
 
 
 class TestConfiguration:
-    """What cannot work is said before it is tried."""
+    """Invalid configuration is reported before it is used."""
 
     def test_a_tool_without_types_is_refused_at_once(self, database: Path) -> None:
         """Bad input: a tool function without types, in one sentence that names it."""
@@ -231,7 +231,7 @@ class TestConfiguration:
         assert "OPENAI_API_KEY" in refused.value.sentence
 
     async def test_events_of_a_hosts_own_making(self, database: Path) -> None:
-        """`dispatch` hands over any event and returns its step."""
+        """`dispatch` takes any event and returns its step."""
         gate = Gate()
 
         async with Engine.open(database, model=FunctionLlm(answers_after(gate, "never"))) as engine:
@@ -245,7 +245,7 @@ class TestConfiguration:
 
 
 class TestWithoutAnEventLoop:
-    """For programs that do not await."""
+    """The engine without an event loop."""
 
     def test_the_blocking_engine_is_the_same(self, database: Path) -> None:
         """`open_blocking`: the same calls, without await."""
@@ -265,10 +265,10 @@ class TestWithoutAnEventLoop:
 
 
 class TestADamagedDatabase:
-    """What is stored cannot always be read again."""
+    """A database that cannot be read."""
 
     async def test_one_damaged_conversation_does_not_hold_up_the_others(self, database: Path) -> None:
-        """An engine opens beside a conversation that cannot be read; whoever looks at it gets one sentence."""
+        """An engine opens although a conversation cannot be read; reading that one raises Damaged with one sentence."""
         policy = Policy(questions=Questions(deadline=3600))
         asking = ScriptedLlm([call("ask_user_question", questions=[QUESTION])] * 2)
         async with Engine.open(database, model=asking, tools=["ask_user_question"], policy=policy) as engine:

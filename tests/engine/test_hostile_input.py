@@ -27,7 +27,7 @@ pytestmark = pytest.mark.faults
 
 
 def nested(depth: int) -> Any:
-    """A list in a list in a list."""
+    """Return a deeply nested list."""
     value: Any = []
     for _ in range(depth):
         value = [value]
@@ -35,7 +35,7 @@ def nested(depth: int) -> Any:
 
 
 def endless() -> Any:
-    """A list that holds itself."""
+    """Return a list that contains itself."""
     value: list[Any] = []
     value.append(value)
     return value
@@ -115,7 +115,7 @@ UNDEMANDING = {
 
 
 def rows(path: Path) -> list[str]:
-    """Every row of the file, as another program reads it."""
+    """Return every row of the file, as another program reads it."""
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as file:
         return list(file.iterdump())
 
@@ -128,7 +128,7 @@ async def pay(amount: int) -> str:
 
 @asynccontextmanager
 async def resting(path: Path, rest: str) -> AsyncIterator[tuple[Engine, Conversation]]:
-    """A conversation that rests in a state of this type."""
+    """Return a conversation in a state of this type."""
     script: dict[str, list[Any]] = {
         "idle": [reply("Hello."), reply("And on.")],
         "awaiting_user_response": [call("ask_user_question", questions=[QUESTION]), reply("And on.")],
@@ -142,7 +142,7 @@ async def resting(path: Path, rest: str) -> AsyncIterator[tuple[Engine, Conversa
 
 
 async def go_on(conversation: Conversation) -> str | None:
-    """What is said in the end of the turn that waits, or of the next one."""
+    """Return the reply of the turn that waits, or of the next one."""
     if conversation.state.type == "awaiting_user_response":
         return (await conversation.answer({"When?": "6:30 PM"})).reply
     if conversation.state.type == "awaiting_approval":
@@ -153,7 +153,7 @@ async def go_on(conversation: Conversation) -> str | None:
 @pytest.mark.parametrize("rest", ["idle", "awaiting_user_response", "awaiting_approval"])
 @pytest.mark.parametrize("door", DOORS)
 async def test_what_is_nasty_is_refused_and_nothing_is_written(database: Path, rest: str, door: str) -> None:
-    """Durability, fault 6; P33: one sentence of bounded length, without a repr; every row stays as it was, and the
+    """P33: hostile input is refused in one sentence of bounded length, without a repr; no row changes, and the
     conversation goes on."""
     async with resting(database, rest) as (engine, conversation):
         before = rows(database)
@@ -174,7 +174,7 @@ async def test_what_is_nasty_is_refused_and_nothing_is_written(database: Path, r
 
 
 class TestCommands:
-    """What somebody types, or a script passes on without looking at it."""
+    """Hostile arguments of the command."""
 
     WORDS = (
         "",
@@ -197,7 +197,7 @@ class TestCommands:
 
     @pytest.fixture
     def kept(self, database: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-        """A database with a conversation in it, where the commands look for one."""
+        """Create a database with a conversation where the commands look for it."""
         monkeypatch.chdir(database.parent)
         asyncio.run(keep(database))
         return database
@@ -206,7 +206,7 @@ class TestCommands:
     def test_an_id_that_nobody_has(
         self, command: tuple[str, ...], kept: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """P33: exit 2, one line on stderr, whatever stands in the id; nothing is written."""
+        """P33: whatever the id is, the command exits with 2, prints one line to stderr and writes nothing."""
         before = rows(kept)
 
         for word in self.WORDS[command == ("replay",) :]:  # without a word it replays all conversations
@@ -220,7 +220,7 @@ class TestCommands:
 
     @pytest.mark.parametrize("command", ["list", "replay", "show", "export"])
     def test_a_database_that_is_none(self, command: str, kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        """The same; and no file is made."""
+        """An invalid address does the same, and no file is created."""
         files = sorted(kept.parent.iterdir())
         for word in (*self.WORDS[1:], str(kept.parent), "postgresql://me:secret@host/x", "a\0b"):
             code = typed(command, "--db", word, *(() if command == "list" else ("nobody",)))
@@ -233,13 +233,13 @@ class TestCommands:
 
 
 async def keep(path: Path) -> None:
-    """Hold a conversation and leave it."""
+    """Run a short conversation."""
     async with resting(path, "awaiting_user_response"):
         pass
 
 
 def typed(*words: str) -> int:
-    """What the command exits with."""
+    """Return the exit status of the command."""
     from turnwise.hosts.terminal.commands.app import app
     from turnwise.hosts.terminal.output.error_messages import exit_code
 

@@ -40,7 +40,7 @@ class TestSending:
     """`send` takes images, as URLs or as the bytes of files."""
 
     async def test_images_reach_the_transcript_and_the_model(self, database: Path) -> None:
-        """P35: in order, in the event that brought them and nowhere else."""
+        """P35: images keep their order, and are stored once, in their event."""
         llm = ScriptedLlm([reply("A menu.")])
         async with Engine.open(database, model=llm) as engine:
             conversation = await engine.create()
@@ -55,7 +55,7 @@ class TestSending:
         assert [log.count(image.url) for image in expected] == [1, 1, 1]
 
     async def test_an_image_may_come_without_a_word(self, database: Path) -> None:
-        """And whoever watches sees that something was said."""
+        """A message with images only is shown to watchers."""
         async with Engine.open(database, model=ScriptedLlm([reply("A menu.")])) as engine:
             conversation = await engine.create()
             watcher = Watcher(conversation)
@@ -93,7 +93,7 @@ class TestSending:
         ],
     )
     async def test_what_cannot_be_used_is_refused_before_anything_is_written(self, database: Path, images: Any) -> None:
-        """One sentence, no payload, the log as before; and the conversation goes on."""
+        """An invalid image is refused in one sentence without its payload, and nothing is stored."""
         async with Engine.open(database, model=ScriptedLlm([reply("Hello.")])) as engine:
             conversation = await engine.create()
             before = await conversation.events()
@@ -105,7 +105,7 @@ class TestSending:
             assert (await conversation.send("Hi")).reply == "Hello."
 
     async def test_as_much_as_may_be_sent_is_taken(self, database: Path) -> None:
-        """The bound of a request as a whole leaves its images out; after a restart they are still there."""
+        """The limit of a request does not count its images; after a restart they are still there."""
         async with Engine.open(database, model=ScriptedLlm([reply("Two.")])) as engine:
             conversation = await engine.create()
             await conversation.send("How many?", images=[LARGEST, LARGEST])
@@ -117,7 +117,7 @@ class TestSending:
             assert (await again.replay()).divergence is None
 
     async def test_a_message_sent_again_is_the_same_with_the_same_images_only(self, database: Path) -> None:
-        """P3: once is enough; other images under the same id are another message."""
+        """P3: the same message is taken once; other images under the same id are refused."""
         async with Engine.open(database, model=ScriptedLlm([reply("A menu.")])) as engine:
             conversation = await engine.create()
             turns = [await conversation.send("See", images=[PNG], message_id="m") for _ in range(2)]
@@ -127,7 +127,7 @@ class TestSending:
         assert (turns[0], caught.value.code) == (turns[1], "event_id_reused")
 
     async def test_an_image_that_waits_enters_with_its_message(self, database: Path) -> None:
-        """P37: queued during a turn, it stands in the next request."""
+        """P37: a queued image is part of the next request."""
         asked, opened = asyncio.Event(), asyncio.Event()
 
         async def answer(request: Any) -> str:
@@ -166,7 +166,7 @@ class TestATool:
     async def test_images_stand_beside_the_text(
         self, database: Path, value: Any, text: str, images: tuple[bytes, ...]
     ) -> None:
-        """P35: what else is in the list is the text."""
+        """P35: the other items of the list are the text."""
 
         @tool(crash="pure")
         async def show() -> Any:
@@ -194,7 +194,7 @@ class TestATool:
     async def test_an_image_that_cannot_be_used_is_an_error_result(
         self, database: Path, make: Any, reason: str
     ) -> None:
-        """One sentence that the model can act on, without the payload; the turn goes on."""
+        """The result of an invalid image is one sentence without the payload, and the turn goes on."""
 
         @tool(crash="pure")
         async def show() -> Any:
@@ -212,7 +212,7 @@ class TestATool:
         assert len(result.text) < 200
 
     async def test_a_result_that_came_with_images_replays(self, database: Path) -> None:
-        """The log holds them once, in the tool's answer."""
+        """The images of a result are stored once, in the answer of the tool."""
         async with Engine.open(database, model=ScriptedLlm([call("look"), reply("I see.")]), tools=[look]) as engine:
             conversation = await engine.create()
             await conversation.send("Look")
@@ -223,24 +223,24 @@ class TestATool:
 
 
 class TestTheRehearsal:
-    """The model that needs no key sees that there are images, and mistakes none for a person's words."""
+    """The rehearsal model sees that there are images, and does not take them for words of the user."""
 
     async def test_it_tells_what_it_was_shown(self, database: Path) -> None:
-        """An image is a word to it."""
+        """It reads an image as a word."""
         async with Engine.open(database, model="rehearsal") as engine:
             turn = await (await engine.create()).send("Is this a door?", images=[PNG])
 
         assert "You said: “Is this a door? [image]”" in turn.reply
 
     async def test_it_reports_a_tool_s_image_once(self, database: Path) -> None:
-        """The message that carries it is no new wish, which would be answered for ever."""
+        """The message that holds the images of a result is not a new request, so the turn ends."""
         async with Engine.open(database, model="rehearsal", tools=[look]) as engine:
             turn = await (await engine.create()).send("Look at the door")
 
         assert turn.reply.endswith("Look: A door:")
 
     def test_what_a_person_says_beside_a_tool_s_image_is_heard(self) -> None:
-        """Steered into the turn, it stands in the same message."""
+        """A message that was steered in may be part of the same message."""
         shown = {"type": "image_url", "image_url": {"url": ADDRESS}}
         content = [
             {"type": "text", "text": "Returned by the tool look (call a), not sent by the user:"},
@@ -253,11 +253,11 @@ class TestTheRehearsal:
 
 
 class TestTheTerminal:
-    """Images are a word on the screen, never their payload."""
+    """The terminal shows a word for an image, never its payload."""
 
     @pytest.fixture
     async def conversation(self, database: Path) -> AsyncIterator[Conversation]:
-        """A conversation with an image from a person, two alone, and one from a tool."""
+        """Store a conversation with an image from a user, two images alone, and one from a tool."""
         llm = ScriptedLlm([call("look"), reply("A door."), reply("Two.")])
         async with Engine.open(database, model=llm, tools=[look]) as engine:
             conversation = await engine.create()
@@ -294,7 +294,7 @@ class TestTheTerminal:
     async def test_a_chat_shows_no_payload(
         self, conversation: Conversation, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """Neither where it is taken up again, nor as it happens."""
+        """A chat shows no payload, neither when it resumes nor as it happens."""
         on_a_terminal = Screen(TerminalWriter(interactive=True), echo=True)
         messages = [
             message.model_dump(mode="json", exclude_defaults=True) for message in await conversation.transcript()

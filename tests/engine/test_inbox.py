@@ -17,13 +17,13 @@ QUEUE = Policy(when_busy="queue")
 
 
 def one_after_the_other(*answers: Callable[[Any], Any]) -> FunctionLlm:
-    """A model that answers each request by the next of these functions."""
+    """Return a model that answers each request by the next of these functions."""
     left = list(answers)
     return FunctionLlm(lambda request: left.pop(0)(request))
 
 
 def waiting_in(conversation: Any) -> list[str]:
-    """The ids of the messages that wait."""
+    """Return the ids of the messages that wait."""
     return [waiting.event_id for waiting in getattr(conversation.state, "inbox", ())]
 
 
@@ -31,7 +31,7 @@ class TestQueueing:
     """A queued message begins the next turn."""
 
     async def test_two_messages_while_busy_become_one_turn(self, database: Path) -> None:
-        """D10: both callers get the outcome of the one turn that took them; order kept."""
+        """D10: messages that waited together are taken in order by one turn, which both callers get."""
         gate = Gate()
         llm = one_after_the_other(answers_after(gate, "One."), lambda request: "Both.")
 
@@ -50,7 +50,7 @@ class TestQueueing:
             assert (await conversation.replay()).divergence is None
 
     async def test_a_message_says_for_itself_what_becomes_of_it(self, database: Path) -> None:
-        """`when_busy` of the message goes before the policy's, either way."""
+        """`when_busy` of the message overrides that of the policy."""
         gate = Gate()
         llm = one_after_the_other(answers_after(gate, "One."), lambda request: "Two.")
 
@@ -70,7 +70,7 @@ class TestQueueing:
             assert (taken.reply, taken.number) == ("Two.", 2)
 
     async def test_a_message_waits_behind_a_question(self, database: Path) -> None:
-        """P19: while a question is open a message is queued by policy, and asked after the answer's turn."""
+        """P19: while a question is open, a message may be queued by policy; it begins the turn after."""
         llm = ScriptedLlm([call("ask_user_question", questions=[QUESTION]), reply("Booked."), reply("Umbrella.")])
 
         async with Engine.open(database, model=llm, tools=["ask_user_question"], policy=QUEUE) as engine:
@@ -84,7 +84,7 @@ class TestQueueing:
             assert_paired(await conversation.transcript())
 
     async def test_cancelling_a_question_begins_the_turn_that_waits(self, database: Path) -> None:
-        """P17: with something in the inbox its turn begins in the same step, and the update says so."""
+        """P17: if a message waits, its turn begins in the step that ends the turn before, and the update says so."""
         llm = ScriptedLlm([call("ask_user_question", questions=[QUESTION]), reply("No rain.")])
 
         async with Engine.open(database, model=llm, tools=["ask_user_question"], policy=QUEUE) as engine:
@@ -105,7 +105,7 @@ class TestQueueing:
             assert_paired(await conversation.transcript())
 
     async def test_a_queue_survives_its_process(self, database: Path) -> None:
-        """What waits is in the store: it is taken after the engine was closed and opened again."""
+        """A waiting message is stored, and taken after the engine was closed and opened again."""
         asking = ScriptedLlm([call("ask_user_question", questions=[QUESTION])])
         async with Engine.open(database, model=asking, tools=["ask_user_question"], policy=QUEUE) as engine:
             conversation = await engine.create()
@@ -122,10 +122,10 @@ class TestQueueing:
 
 
 class TestSteering:
-    """A steered message enters the turn under way."""
+    """A steered message enters the current turn."""
 
     async def test_it_enters_before_the_next_request(self, database: Path) -> None:
-        """P37: sent while a tool runs, it stands behind the results in the next request of this turn."""
+        """P37: sent while a tool runs, it follows the results in the next request of this turn."""
         gate = Gate()
 
         @tool
@@ -156,7 +156,7 @@ class TestSteering:
             assert_paired(await conversation.transcript())
 
     async def test_it_begins_the_next_turn_if_this_one_ends_first(self, database: Path) -> None:
-        """P37: there is no next request in this turn, so it begins one of its own."""
+        """P37: if the turn makes no further request, the message begins the next turn."""
         gate = Gate()
         llm = one_after_the_other(answers_after(gate, "Done."), lambda request: "Blue, too.")
 
@@ -176,7 +176,7 @@ class TestTakingBack:
     """A message leaves the inbox by entering or by being withdrawn."""
 
     async def test_a_withdrawn_message_never_enters(self, database: Path) -> None:
-        """P37: withdrawn before that, it never enters; its sender is told, and so is whoever withdraws too late."""
+        """P37: a withdrawn message never enters, and its sender is refused; so is a withdrawal that comes too late."""
         gate = Gate()
 
         async with Engine.open(database, model=FunctionLlm(answers_after(gate, "One.")), policy=QUEUE) as engine:
@@ -197,7 +197,7 @@ class TestTakingBack:
             assert [m.text for m in await conversation.transcript()] == ["a", "One."]
 
     async def test_closing_takes_back_what_waits(self, database: Path) -> None:
-        """The inbox's messages are withdrawn, and their senders refused as closed."""
+        """Closing withdraws the messages of the inbox and refuses their senders as closed."""
         gate = Gate()
 
         async with Engine.open(database, model=FunctionLlm(answers_after(gate, "One.")), policy=QUEUE) as engine:
@@ -214,7 +214,7 @@ class TestTakingBack:
             assert (await first).status == "cancelled"
 
     async def test_what_waited_for_a_turn_that_failed_goes_with_the_next(self, database: Path) -> None:
-        """The sender is refused as failed, the message stays, and the next message begins one turn with it."""
+        """If the turn fails, the sender is refused as failed, and the message waits for the turn of the next one."""
         gate = Gate()
 
         async def fail(request: Any) -> Any:

@@ -30,12 +30,12 @@ async def find_table(cuisine: str, party: int) -> list[str]:
 
 
 def model_at(server: OpenAiServer, name: str = "openai/test") -> LiteLlm:
-    """The model that the server plays."""
+    """Return a model that is served by the server."""
     return LiteLlm(name, api_base=server.url, api_key="test")
 
 
 async def roles(conversation: Conversation) -> list[str]:
-    """Who spoke, in order."""
+    """Return the roles, in order."""
     return [message.role for message in await conversation.transcript()]
 
 
@@ -63,7 +63,7 @@ async def test_a_conversation_end_to_end(database: Path) -> None:
 
 
 async def test_ids_that_repeat_on_the_wire(database: Path) -> None:
-    """P29: "call_0" in each turn and twice in one response, empty ids too; the strict server takes every request."""
+    """P29: repeated and empty call ids, also within one response: the strict server accepts every request."""
     wanted = ("find_table", {"cuisine": "Sushi", "party": 2})
     script = [
         calls(wanted, wanted, ids=["call_0", "call_0"]),
@@ -84,7 +84,7 @@ async def test_ids_that_repeat_on_the_wire(database: Path) -> None:
 
 
 async def test_a_cancel_closes_the_connection(database: Path) -> None:
-    """P8: the server sees its client leave, no half message stays, and the next turn has a request of its own."""
+    """P8: after a cancel the connection is closed, no half message is stored, and the next turn has its own request."""
     script = [hangs("half a "), says("Whole.")]
     async with OpenAiServer(script) as server, Engine.open(database, model=model_at(server)) as engine:
         conversation = await engine.create()
@@ -108,7 +108,7 @@ async def test_a_cancel_closes_the_connection(database: Path) -> None:
     ids=["429", "500", "dropped", "empty choices", "garbage"],
 )
 async def test_what_passes_is_tried_again(database: Path, passing: object) -> None:
-    """P11: a failure that passes once, then success: one answer, and nothing of the first attempt is left."""
+    """P11: after one transient failure there is one answer, and nothing of the first attempt."""
     async with (
         OpenAiServer([passing, says("Here.")]) as server,  # type: ignore[list-item]
         Engine.open(database, model=model_at(server), policy=QUICK) as engine,
@@ -122,7 +122,7 @@ async def test_what_passes_is_tried_again(database: Path, passing: object) -> No
 
 
 async def test_the_next_model_takes_over(database: Path) -> None:
-    """P11: with two models, three failures of the first bring the second, which is kept to the end of the turn."""
+    """P11: after three failures of the first model the second one is used until the end of the turn."""
     async with (
         OpenAiServer([fails(503)] * 3) as first,
         OpenAiServer([calls(("find_table", {"cuisine": "Sushi", "party": 2})), says("Second here.")]) as second,
@@ -142,7 +142,7 @@ async def test_the_next_model_takes_over(database: Path) -> None:
 
 @pytest.mark.parametrize("status", [400, 401, 404])
 async def test_what_cannot_pass_fails_at_once(database: Path, status: int) -> None:
-    """P11, P33: one request, Failed, and one sentence in which nothing of the provider's payload appears."""
+    """P11, P33: a permanent failure makes one request, and its sentence holds nothing of the provider's payload."""
     refusal = fails(status, "the secret detail {'error': 1}")
     async with (
         OpenAiServer([refusal, says("Better.")]) as server,
@@ -160,7 +160,7 @@ async def test_what_cannot_pass_fails_at_once(database: Path, status: int) -> No
 
 
 async def test_a_slow_answer_runs_into_the_deadline(database: Path) -> None:
-    """A deadline stands around the whole call, however the provider drips: the connection is closed and it retries."""
+    """The deadline limits the whole call, however slowly the pieces come: the connection is closed and it retries."""
     settings = Settings(llm_chat_timeout_sec=0.3)
     async with (
         OpenAiServer([never_ends(), says("In time.")]) as server,
@@ -173,7 +173,7 @@ async def test_a_slow_answer_runs_into_the_deadline(database: Path) -> None:
 
 
 async def test_a_cut_off_response(database: Path) -> None:
-    """P41: cut-off calls get "cut off" results and the model is asked again; a cut-off text ends the turn."""
+    """P41: cut-off calls have results that say so, and the model is asked again; a cut-off text ends the turn."""
     cut = calls(("find_table", '{"cuisine": "Su'), finish_reason="length")
     async with (
         OpenAiServer([cut, says("As far as I", finish_reason="length")]) as server,
@@ -189,7 +189,7 @@ async def test_a_cut_off_response(database: Path) -> None:
 
 
 async def test_half_characters_cannot_get_in(database: Path) -> None:
-    """A lone surrogate could not be stored: it is replaced, and an emoji that was cut in two is whole again."""
+    """A lone surrogate is replaced, and an emoji that was cut in two pieces is joined."""
     async with (
         OpenAiServer([says("a\ud83d", "\ude00b\ud800")]) as server,
         Engine.open(database, model=model_at(server)) as engine,
