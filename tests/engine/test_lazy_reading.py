@@ -29,11 +29,11 @@ from ..persistence.maintenance.test_doctor import change
 
 
 class TestAContext:
-    """The rules of a conversation are known without its past."""
+    """The context of a conversation is known without its past."""
 
     @given(event=strategies.events())
     def test_is_changed_by_few_events(self, event: Event) -> None:
-        """Those that are said to; the others need not be read."""
+        """Only the events in CHANGES_CONTEXT change it; the others need not be read."""
         context = Context(system="You book tables.")
 
         assert isinstance(event, CHANGES_CONTEXT) or context.after(event) is context
@@ -61,7 +61,7 @@ class TestTheProjection:
         assert late.transcript == seen.transcript
 
     async def test_is_read_once_for_all_who_ask(self) -> None:
-        """Whoever asks while it is being read waits for the same reading."""
+        """Callers that ask while it is being read wait for the same read."""
         reads: list[tuple[int, int | None]] = []
         entries = opened_log()
 
@@ -77,7 +77,7 @@ class TestTheProjection:
         assert reads == [(0, 1)]
 
     async def test_follows_the_steps_that_are_stored_while_it_is_read(self) -> None:
-        """The reading goes on until it has reached the newest step."""
+        """A read goes on until it has reached the newest step."""
         opened, step = begin_conversation()
         message = UserMessage(event_id="m1", at=NOON, text="Hi")
         taken = transition(step.state, message, Context())
@@ -175,7 +175,7 @@ class TestALogThatANewerTurnwiseWrote:
         return conversation.id
 
     async def test_is_reported_to_whoever_says_something(self, newer: str, database: Path) -> None:
-        """Each time that somebody asks."""
+        """It is reported each time that somebody asks."""
         async with Engine.open(database, model=ScriptedLlm([])) as engine:
             for _ in range(2):
                 with pytest.raises(Damaged, match="Step 3 cannot be read"):

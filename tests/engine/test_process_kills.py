@@ -38,7 +38,7 @@ SAID = [
 
 
 def model() -> FunctionLlm:
-    """A model that goes by what was said, so it goes on after a crash where it was."""
+    """Return a model whose answer follows from the request, so that it goes on after a crash."""
     return FunctionLlm(lambda request: SAID[sum(message["role"] == "assistant" for message in request.messages)])
 
 
@@ -61,7 +61,7 @@ async def pay(amount: int) -> str:
 
 
 def booking_in(folder: Path) -> Any:
-    """A tool that can be asked: it looks for what it left behind."""
+    """Return a tool that can be asked whether it ran: it looks for the file that it wrote."""
 
     def place(context: ToolContext) -> Path:
         return folder / context.key.replace("/", "-")
@@ -79,7 +79,7 @@ def booking_in(folder: Path) -> Any:
 
 
 async def until_it_rests(conversation: Conversation, turn: Turn) -> Turn:
-    """Do whatever a person is asked for."""
+    """Answer whatever waits for a person."""
     while turn.status in ("in_doubt", "awaiting_user", "awaiting_approval"):
         if turn.status == "in_doubt":
             turn = await conversation.resolve(str(turn.call_id), "again")
@@ -140,22 +140,22 @@ class TestEveryBoundary:
 
     @pytest.mark.parametrize("scenario", [dinner, queue])
     def test_one_kill_loses_nothing(self, scenario: Any) -> None:
-        """A killed process loses nothing that was acknowledged, runs nothing twice that must not, and the next one
-        brings everything to its end."""
+        """A killed process loses nothing that was acknowledged, and runs nothing twice that must not; the next
+        process finishes everything."""
         report = crash_at_every_boundary(scenario, every=1 if LONG else 2)
 
         assert report.kills >= (30 if LONG else 15)
 
     @pytest.mark.parametrize("scenario", [dinner, queue])
     def test_two_kills_in_a_row_lose_nothing(self, scenario: Any) -> None:
-        """The process that takes it up dies, too."""
+        """The process that takes over is killed, too."""
         for seed in range(5 if LONG else 1):
             report = crash_at_every_boundary(scenario, every=1 if LONG else 6, deaths=2, seed=seed)
 
             assert report.kills >= 6
 
     def test_a_tool_that_runs_again_although_it_must_not_is_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The checks can fail: a machine that takes every tool for harmless is found out."""
+        """The checks can fail: a machine that runs every tool again is found."""
         for module in (loop, replay):
             monkeypatch.setattr(module, "transition", takes_no_tool_for_harmful)
 
@@ -209,7 +209,7 @@ async def busy_day(database: Path) -> None:
 
 
 async def evening(database: Path) -> None:
-    """Everything that the day left comes to rest."""
+    """Finish everything that the killed processes left."""
     tools = [look, note, talk, pay, booking_in(database.parent), "ask_user_question"]
     async with Engine.open(database, model=model(), tools=tools, channels=[RecordingChannel()]) as engine:
         await asyncio.gather(*[go_on(await engine.get(summary.id)) for summary in await engine.list()])
@@ -217,14 +217,14 @@ async def evening(database: Path) -> None:
 
 
 async def go_on(conversation: Conversation) -> None:
-    """Have a conversation hold its one turn, or the rest of it; one that died too often is tried again."""
+    """Run the one turn of a conversation, or the rest of it; a turn that was interrupted too often is retried."""
     turn = await until_it_rests(conversation, await conversation.send("A table for two.", message_id="m1"))
     while turn.status == "failed":
         turn = await until_it_rests(conversation, await conversation.retry())
 
 
 async def meets_a_full_disk(database: Path) -> None:
-    """A message is taken; the next, and the answer to the first, meet a disk that is full."""
+    """Store a message; then the disk is full for the next message and for the answer to the first."""
     gate = Gate()
     async with Engine.open(database, model=FunctionLlm(answers_after(gate, "Done."))) as engine:
         conversation = await engine.create()
@@ -240,7 +240,7 @@ async def meets_a_full_disk(database: Path) -> None:
 
 
 async def has_room_again(database: Path) -> None:
-    """The next process finds the disk well."""
+    """Go on with a disk that works."""
     async with Engine.open(database, model=FunctionLlm(lambda _: "Done.")) as engine:
         conversation = await engine.get((await engine.list())[0].id)
         assert (await conversation.send("First.", message_id="m1")).reply == "Done."
@@ -250,7 +250,7 @@ async def has_room_again(database: Path) -> None:
 
 
 def test_a_process_that_is_killed_while_its_disk_is_full(database: Path, tmp_path: Path) -> None:
-    """P28: what was refused is not there, what could not be stored is done again, and the conversation goes on."""
+    """P28: a refused message is not stored, a lost answer is asked for again, and the conversation goes on."""
     journal = tmp_path / "journal.jsonl"
 
     assert not Process(meets_a_full_disk, database, journal).wait()
@@ -266,8 +266,8 @@ def lines_in(journal: Path) -> int:
 
 
 def test_a_busy_process_that_is_killed_again_and_again(database: Path, tmp_path: Path) -> None:
-    """P27: SIGKILL at any moment of its work, many times over one database; each time the database keeps every promise,
-    and in the end everything comes to rest."""
+    """P27: after SIGKILL at any moment, many times over one database, every invariant holds, and in the end everything
+    is at rest."""
     chance, journal = Random(0), tmp_path / "journal.jsonl"
     kills = 25 if LONG else 6
 

@@ -28,7 +28,7 @@ class TestQuestions:
 
     @pytest.fixture
     async def asked(self, database: Path) -> AsyncIterator[tuple[Engine, Conversation, Turn]]:
-        """A conversation in which "When?" was asked."""
+        """Return a conversation in which "When?" was asked."""
         llm = FunctionLlm(
             lambda request: (
                 reply("Booked.")
@@ -41,7 +41,7 @@ class TestQuestions:
             yield engine, conversation, await conversation.send("A table")
 
     async def test_a_question_pauses_the_machine(self, asked: tuple[Engine, Conversation, Turn]) -> None:
-        """P12: the question stands in the state and in the turn; nothing is in flight."""
+        """P12: the question is in the state and in the turn; nothing is in flight."""
         _, conversation, turn = asked
 
         assert turn.status == "awaiting_user"
@@ -70,7 +70,7 @@ class TestQuestions:
     async def test_an_answer_that_does_not_fit_leaves_the_question_open(
         self, asked: tuple[Engine, Conversation, Turn], answers: Any, code: str
     ) -> None:
-        """P14: an unknown question or a missing answer is refused, named, and still waited for."""
+        """P14: an unknown question or a missing answer is refused by name, and the question stays open."""
         _, conversation, _ = asked
 
         with pytest.raises(Refused) as refused:
@@ -81,7 +81,7 @@ class TestQuestions:
         assert conversation.state.type == "awaiting_user_response"
 
     async def test_of_two_racing_answers_one_is_taken(self, asked: tuple[Engine, Conversation, Turn]) -> None:
-        """P18: exactly one of two racing answers is accepted; the loser learns that it lost."""
+        """P18: exactly one of two concurrent answers is accepted; the other is refused."""
         engine, conversation, _ = asked
         other = await engine.get(conversation.id)
 
@@ -94,7 +94,7 @@ class TestQuestions:
         assert len(results(await conversation.transcript())) == 1
 
     async def test_a_late_answer_does_not_hit_the_next_question(self, database: Path) -> None:
-        """P40: an answer names the question that its handle saw, even if the next one has the same text."""
+        """P40: an answer is meant for the question that its handle has seen, even if the next one has the same text."""
         asking = call("ask_user_question", questions=[QUESTION])
         llm = ScriptedLlm([asking, asking, reply("Booked.")])
 
@@ -112,7 +112,7 @@ class TestQuestions:
         assert second.reply == "Booked."
 
     async def test_cancel_ends_the_turn_by_default(self, asked: tuple[Engine, Conversation, Turn]) -> None:
-        """P17: cancel while waiting: Idle, and the call has its result."""
+        """P17: a cancel while a question is open leads to Idle, and the call has a result."""
         _, conversation, _ = asked
 
         cancelled = await conversation.cancel()
@@ -122,7 +122,7 @@ class TestQuestions:
         assert results(await conversation.transcript()) == ["User cancelled the question"]
 
     async def test_by_policy_the_model_goes_on_after_a_cancel(self, database: Path) -> None:
-        """P17: with `resume` the model goes on, told that the user declined."""
+        """P17: with `resume` the model goes on, and reads that the user declined."""
         llm = ScriptedLlm([call("ask_user_question", questions=[QUESTION]), reply("Then 7 PM.")])
 
         async with Engine.open(database, model=llm, tools=["ask_user_question"]) as engine:
@@ -158,7 +158,7 @@ class TestQuestions:
         assert turn.reply == "Booked."
 
     async def test_a_deadline_survives_its_process(self, database: Path) -> None:
-        """Its deadline is absolute and is armed again when the database is opened, without anybody asking."""
+        """Its deadline is absolute, and its timer starts again when the database is opened."""
         policy = Policy(questions=Questions(deadline=0.2))
         asking = ScriptedLlm([call("ask_user_question", questions=[QUESTION])])
         async with Engine.open(database, model=asking, tools=["ask_user_question"]) as engine:
@@ -174,7 +174,7 @@ class TestQuestions:
             assert (await again.turns())[-1].reply == "I chose 6:30 PM."
 
     async def test_what_a_slow_watcher_was_shown_is_what_its_click_means(self, database: Path) -> None:
-        """P40: a page that still shows the first question cannot answer the second one with it."""
+        """P40: a page that still shows the first question cannot answer the second one."""
         asking = call("ask_user_question", questions=[QUESTION])
         llm = ScriptedLlm([asking, asking, reply("Booked.")])
 

@@ -37,7 +37,7 @@ from ..support.terminal import run
 
 
 def silent() -> FunctionLlm:
-    """A model that never answers, under the name of the one that comes after it."""
+    """Return a model that never answers, under the name of its successor."""
     return FunctionLlm(answers_after(Gate(), "never"), name="scripted")
 
 
@@ -63,7 +63,7 @@ class Till:
 
 
 async def dies_while(paying: Till, database: Path, **options: Any) -> str:
-    """A conversation whose process died while the tool ran; the id."""
+    """Return the id of a conversation whose process ended while the tool ran."""
     engine = await Engine.open(database, model=ScriptedLlm([call("pay", amount=5)]), tools=[paying.tool], **options)
     conversation = await engine.create()
     await conversation.send("Pay.", message_id="m1", wait=False)
@@ -77,7 +77,7 @@ async def dies_while(paying: Till, database: Path, **options: Any) -> str:
 async def taken_up(
     database: Path, conversation_id: str, model: Any, *tools: Any, **options: Any
 ) -> AsyncIterator[Conversation]:
-    """The conversation, in the next process."""
+    """Open the conversation in the next process."""
     async with Engine.open(database, model=model, tools=list(tools), **options) as engine:
         conversation = await engine.get(conversation_id)
         yield conversation
@@ -85,7 +85,7 @@ async def taken_up(
 
 
 def events_of(entries: Any) -> list[str]:
-    """The types of the events in a log."""
+    """Return the types of the events in a log."""
     return [entry.event.type for entry in entries]
 
 
@@ -93,7 +93,7 @@ class TestTheModel:
     """A model request that was in flight."""
 
     async def test_it_is_asked_again_and_the_turn_ends(self, database: Path) -> None:
-        """P27: the engine that opens the database goes on by itself; who sends the message again gets its turn."""
+        """P27: the engine that opens the database goes on by itself; the same message sent again gets its turn."""
         engine = await Engine.open(database, model=silent())
         conversation = await engine.create()
         await conversation.send("Hi", message_id="m1", wait=False)
@@ -122,7 +122,7 @@ class TestTheModel:
     async def test_one_that_is_deleted_meanwhile_holds_up_no_other(
         self, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """P27: an engine may be used while it opens; the rest is taken up all the same."""
+        """P27: an engine may be used while it opens; the other conversations are taken over all the same."""
         engine = await Engine.open(database, model=silent())
         conversation = await engine.create()
         await conversation.send("Hi", message_id="m1", wait=False)
@@ -138,7 +138,7 @@ class TestTheModel:
             assert (await again.send("Hi", message_id="m1")).reply == "Hello."
 
     async def test_what_is_asked_meanwhile_comes_behind_it(self, database: Path) -> None:
-        """A message that is sent at once finds the turn under way, as it would have without the crash."""
+        """A message that is sent at once is refused as busy, as it would have been without the crash."""
         engine = await Engine.open(database, model=silent())
         conversation = await engine.create()
         await conversation.send("Hi", wait=False)
@@ -151,7 +151,7 @@ class TestTheModel:
             assert [message.text for message in await again.transcript()] == ["Hi", "One.", "And?", "Two."]
 
     async def test_a_cancel_reaches_it(self, database: Path) -> None:
-        """P31: it can be stopped like any other turn."""
+        """P31: the turn can be cancelled like any other."""
         engine = await Engine.open(database, model=silent())
         conversation = await engine.create()
         await conversation.send("Hi", wait=False)
@@ -162,7 +162,7 @@ class TestTheModel:
             assert again.state.type == "idle"
 
     async def test_a_backoff_goes_on(self, database: Path) -> None:
-        """The timer was absolute and is armed again for what is left of it."""
+        """The timer is absolute, and runs for the rest of its time."""
         clock, policy = ManualClock(), Policy(retry=Retry(attempts=2, base=60, cap=60))
         engine = await Engine.open(database, model=ScriptedLlm([failure("timeout")]), policy=policy, clock=clock)
         conversation = await engine.create()
@@ -208,7 +208,7 @@ class TestTools:
     async def test_one_that_must_not_run_twice_is_in_doubt(
         self, database: Path, verdict: Any, result: str, times: int
     ) -> None:
-        """P27: nobody knows whether it ran, so a person is asked; it runs once more only if they say so."""
+        """P27: nobody knows whether the tool ran, so a person is asked; it runs again only if they say so."""
         till = Till()
         conversation_id = await dies_while(till, database)
 
@@ -227,7 +227,7 @@ class TestTools:
             assert results(await again.transcript()) == [result]
 
     async def test_a_doubt_outlives_further_processes(self, database: Path) -> None:
-        """P19: a wait for a person is no attempt; the same call is in doubt, however often the program starts."""
+        """P19: waiting for a person does not count as an attempt, however often the program starts."""
         till = Till()
         conversation_id = await dies_while(till, database)
         for _ in range(4):
@@ -239,7 +239,7 @@ class TestTools:
         assert len(till.keys) == 1
 
     async def test_processes_that_end_at_once_do_not_take_the_doubt_away(self, database: Path) -> None:
-        """P27: an engine that is closed before it has reported everything was no failed attempt."""
+        """P27: an engine that is closed before it has reported everything does not count as a failed attempt."""
         till = Till()
         conversation_id = await dies_while(till, database)
         for _ in range(6):
@@ -253,7 +253,7 @@ class TestTools:
         assert len(till.keys) == 1
 
     async def test_a_doubtful_turn_can_be_cancelled(self, database: Path) -> None:
-        """The call says that it is unknown whether it ran."""
+        """The result of the call says that it is unknown whether it ran."""
         till = Till()
         conversation_id = await dies_while(till, database)
 
@@ -264,7 +264,7 @@ class TestTools:
             assert "unknown" in results(await again.transcript())[0]
 
     async def test_only_the_calls_that_ran_are_hit(self, database: Path) -> None:
-        """A result that came before the crash stays, a call that had not begun begins as if nothing had been."""
+        """A result from before the crash stays, and a call that had not started runs as usual."""
         till, ran = Till(crash="pure"), []
 
         @tool(crash="pure")
@@ -309,7 +309,7 @@ class TestAskingTheTool:
     async def test_what_it_says_counts(
         self, database: Path, said: Any, status: str, result: str | None, times: int
     ) -> None:
-        """P27: it ran with this result, or it did not and runs now; whatever is no clear answer asks a person."""
+        """P27: it ran with this result, or it did not and runs now; any other answer leaves the call in doubt."""
         asked: list[tuple[int, str]] = []
 
         async def was_paid(amount: int, context: ToolContext) -> Any:
@@ -342,7 +342,7 @@ class TestAskingTheTool:
 
 
 class TestTooOften:
-    """A process that dies of a conversation would die of it for ever."""
+    """A conversation that kills its process is not resumed for ever."""
 
     async def test_after_two_resumes_without_progress_it_fails(self, database: Path) -> None:
         """P27: every open call has its result, the turn failed with a sentence, and a retry goes on."""
@@ -362,7 +362,7 @@ class TestTooOften:
             assert (await again.retry()).reply == "At last."
 
     async def test_progress_counts_anew(self, database: Path) -> None:
-        """Each answer that comes says that the conversation is not what kills the process."""
+        """An answer shows that the conversation does not kill the process, so attempts are counted anew."""
         till = Till(crash="pure")
         engine = await Engine.open(
             database,
@@ -382,7 +382,7 @@ class TestTooOften:
 
 
 class TestPeople:
-    """What waits for a person waits on."""
+    """What waits for a person goes on waiting."""
 
     async def test_the_same_questions_and_the_answer_works(self, database: Path) -> None:
         """P19: nothing was in flight, so nothing is written when the database is opened."""
@@ -399,7 +399,7 @@ class TestPeople:
             assert (await again.answer({QUESTION["question"]: "Rice"})).reply == "Booked."
 
     async def test_a_deadline_is_armed_again_for_what_is_left(self, database: Path) -> None:
-        """P27: it was absolute; a deadline that passed meanwhile is over at once. None of it counts as an attempt."""
+        """P27: a deadline that passed meanwhile has passed at once. Waiting does not count as an attempt."""
         clock = ManualClock()
         policy = Policy(questions=Questions(deadline=100), recovery=Recovery(resumes=0))
         asking = ScriptedLlm([call("ask_user_question", questions=[QUESTION])])
@@ -448,7 +448,7 @@ class TestResolvingFromOutside:
             assert results(await again.transcript()) == [TEXTS.did_run]
 
     async def test_what_cannot_be_settled(self, database: Path) -> None:
-        """Another call, a word that is no verdict, a conversation that nobody has: one sentence each."""
+        """Another call, an invalid verdict and an unknown conversation are each refused in one sentence."""
         till = Till()
         conversation_id = await dies_while(till, database)
 
@@ -458,7 +458,7 @@ class TestResolvingFromOutside:
             assert "Traceback" not in done.stderr
 
     async def test_a_chat_asks(self, database: Path) -> None:
-        """What is in doubt is put to the person at the terminal like a question."""
+        """A call in doubt is shown at the terminal like a question."""
         till = Till()
         model = ScriptedLlm([call("pay", amount=5)], name="rehearsal")
         engine = await Engine.open(database, model=model, tools=[till.tool])

@@ -24,7 +24,7 @@ from ..support.engine_scenarios import Gate, Watcher, answers_after, assert_pair
 
 
 class TestATurn:
-    """A message, and what answers it."""
+    """A message and its answer."""
 
     async def test_a_message_is_answered(self, database: Path) -> None:
         """The shortest conversation: one message, one reply, at rest again."""
@@ -67,7 +67,7 @@ class TestATurn:
             assert first == second
 
     async def test_a_message_sent_twice_is_known_after_a_restart(self, database: Path) -> None:
-        """P3: what was taken is remembered by the store, not by the process."""
+        """P3: the store remembers what was taken, not the process."""
         async with Engine.open(database, model=ScriptedLlm([reply("Once.")])) as engine:
             conversation = await engine.create()
             first = await conversation.send("Hi", message_id="m1")
@@ -78,7 +78,7 @@ class TestATurn:
         assert again == first
 
     async def test_an_id_used_for_another_message_is_refused(self, database: Path) -> None:
-        """The same id with other content is an error of the caller's, not the same request."""
+        """The same id with other content is refused."""
         async with Engine.open(database, model=ScriptedLlm([reply("Hello.")])) as engine:
             conversation = await engine.create()
             await conversation.send("Hi", message_id="m1")
@@ -89,7 +89,7 @@ class TestATurn:
             assert refused.value.code == "event_id_reused"
 
     async def test_a_message_while_busy_is_refused(self, database: Path) -> None:
-        """P2: a message while busy is refused with the code busy; state equal, nothing persisted, told at once."""
+        """P2: a message during a turn is refused at once with the code busy; nothing changes."""
         gate = Gate()
 
         async with Engine.open(database, model=FunctionLlm(answers_after(gate, "Done."))) as engine:
@@ -133,7 +133,7 @@ class TestATurn:
             assert len(await conversation.events()) == 1
 
     async def test_what_is_wrong_is_named_as_the_host_named_it(self, database: Path) -> None:
-        """The id of a message is its event's; who hands it over knows it as `message_id`."""
+        """An error about the id of a message calls it `message_id`, as hosts do."""
         async with Engine.open(database, model=ScriptedLlm([])) as engine:
             conversation = await engine.create()
 
@@ -141,7 +141,7 @@ class TestATurn:
                 await conversation.send("Hi", message_id=5)  # type: ignore[arg-type]
 
     async def test_the_model_that_failed_is_tried_again(self, database: Path) -> None:
-        """P11: a failure that passes, once, then success: one answer."""
+        """P11: after one transient failure there is one answer."""
         policy = Policy(retry=Retry(base=0.001))
         llm = ScriptedLlm([failure("server_error"), reply("Here.")])
 
@@ -152,7 +152,7 @@ class TestATurn:
         llm.assert_finished()
 
     async def test_a_failed_turn_says_why_and_may_be_retried(self, database: Path) -> None:
-        """P11: three failures with one model: Failed, in a sentence; a retry is a turn of its own."""
+        """P11: three failures of the only model lead to Failed with a sentence; a retry is a new turn."""
         policy = Policy(retry=Retry(base=0.001))
         llm = ScriptedLlm([*[failure("timeout", "The model did not answer in time.")] * 3, reply("Here.")])
 
@@ -167,7 +167,7 @@ class TestATurn:
             assert [m.text for m in await conversation.transcript()] == ["Hi", "Here."]
 
     async def test_a_message_sent_again_finds_the_newest_try(self, database: Path) -> None:
-        """P28, P11: whoever lost the answer sends the message again, and gets what came of it in the end."""
+        """P28, P11: a message that is sent again after a retry returns the turn that answered it."""
         policy = Policy(retry=Retry(attempts=1))
         llm = ScriptedLlm([failure("timeout"), failure("timeout"), reply("Here."), reply("Other.")])
 
@@ -281,7 +281,7 @@ class TestTools:
         llm.assert_finished()
 
     async def test_ids_that_a_provider_repeats_do_not_collide(self, database: Path) -> None:
-        """P29: the provider calls every call "call_0", also twice in one response: no collision, paired."""
+        """P29: repeated call ids, also within one response, do not collide."""
 
         @tool
         def note(word: str) -> str:
@@ -330,7 +330,7 @@ class TestTools:
             assert shown.id is None
 
     async def test_a_broken_performer_fails_the_call_and_not_the_engine(self, database: Path) -> None:
-        """Whatever breaks inside becomes an answer; a person reads a sentence, never a traceback."""
+        """A fault in a performer becomes an answer; people read a sentence, never a traceback."""
 
         def explode(request: Any) -> str:
             raise ZeroDivisionError("secret detail")

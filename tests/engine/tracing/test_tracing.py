@@ -40,15 +40,15 @@ class Spans:
 
     @property
     def all(self) -> list[ReadableSpan]:
-        """The spans that have ended, in the order in which they began."""
+        """Return the spans that have ended, in the order in which they began."""
         return sorted(self._exporter.get_finished_spans(), key=lambda span: span.start_time or 0)
 
     def named(self, name: str) -> list[ReadableSpan]:
-        """The spans of this name."""
+        """Return the spans of this name."""
         return [span for span in self.all if span.name == name]
 
     def one(self, name: str) -> ReadableSpan:
-        """The only span of this name."""
+        """Return the only span of this name."""
         (span,) = self.named(name)
         return span
 
@@ -60,17 +60,17 @@ def spans() -> Spans:
 
 
 def told(span: ReadableSpan) -> dict[str, Any]:
-    """The attributes of a span."""
+    """Return the attributes of a span."""
     return dict(span.attributes or {})
 
 
 def is_child(span: ReadableSpan, parent: ReadableSpan) -> bool:
-    """Whether it belongs directly below the other."""
+    """Return whether the span is a child of the other one."""
     return span.parent is not None and span.parent.span_id == parent.context.span_id
 
 
 def outcome(span: ReadableSpan) -> tuple[Any, Any, StatusCode]:
-    """How it ended: in our word, in the conventions' for errors, and as tracing tools colour it."""
+    """Return how the span ended: the status, the type of error, and the status code."""
     return told(span).get("turnwise.status"), told(span).get("error.type"), span.status.status_code
 
 
@@ -92,14 +92,14 @@ async def stumble() -> str:
 
 @asynccontextmanager
 async def conversing(database: Path, spans: Spans, llm: Any, *tools: Any, **options: Any) -> AsyncIterator[Any]:
-    """A new conversation that is traced."""
+    """Return a new conversation that is traced."""
     policy = options.pop("policy", None)
     async with Engine.open(database, model=llm, tools=tools, tracer_provider=spans.provider, **options) as engine:
         yield await engine.create(policy=policy)
 
 
 class TestATurn:
-    """What one turn leaves behind."""
+    """The spans of one turn."""
 
     async def test_two_tools(self, database: Path, spans: Spans) -> None:
         """One span holds the turn from its first step to its last; requests and tools are its children, in order."""
@@ -130,7 +130,7 @@ class TestATurn:
         assert outcome(turn) == COMPLETED
 
     async def test_the_names_of_the_conventions(self, database: Path, spans: Spans) -> None:
-        """Attributes are called as OpenTelemetry's conventions for generative AI call them."""
+        """The names of attributes are those of OpenTelemetry's conventions for generative AI."""
         usage = Usage(input_tokens=7, output_tokens=2)
         llm = ScriptedLlm([call("look", where="here"), reply("Found.", usage=usage)], name="gemini/flash")
 
@@ -162,7 +162,7 @@ class TestATurn:
         }
 
     async def test_nothing_that_was_said_is_told(self, database: Path, spans: Spans) -> None:
-        """Spans leave the machine for places that conversations must not reach."""
+        """No span holds what was said: spans go to places where conversations must not go."""
         llm = ScriptedLlm([
             calls(call("look", where=SECRET), call("stumble"), text=SECRET),
             failure("server_error", SECRET),
@@ -178,7 +178,7 @@ class TestATurn:
         assert [span.name for span in spans.all if SECRET in span.to_json()] == []
 
     async def test_a_retry(self, database: Path, spans: Spans) -> None:
-        """Each attempt is a span: the failed one says why, and the turn that was saved has not failed."""
+        """Each attempt is a span: the failed one says why, and the turn has not failed."""
         llm = ScriptedLlm([failure("rate_limit"), reply("Hello.")])
 
         async with conversing(database, spans, llm, policy=Policy(retry=Retry(base=0.0))) as conversation:
@@ -209,7 +209,7 @@ class TestATurn:
         assert outcome(spans.one("chat scripted")) == ("failed", "timeout", StatusCode.ERROR)
 
     async def test_a_cancel(self, database: Path, spans: Spans) -> None:
-        """What a person stops is no error: the turn, and the tool that was running."""
+        """A cancelled turn, and the tool that was running, are not errors."""
         gate = Gate()
 
         @tool
@@ -241,7 +241,7 @@ class TestATurn:
         assert len(spans.all) == 4
 
     async def test_condensing_is_a_request_of_its_own(self, database: Path, spans: Spans) -> None:
-        """Whatever asks a model is seen; what no turn asked for belongs to none."""
+        """Every model request is a span; one that no turn asked for belongs to none."""
         llm = ScriptedLlm([reply("Hello."), reply("They greeted each other.")])
 
         async with conversing(database, spans, llm) as conversation:
@@ -254,10 +254,10 @@ class TestATurn:
 
 
 class TestWhereItBelongs:
-    """Parents are right whoever works on a conversation."""
+    """Spans have the right parents, whichever task works on a conversation."""
 
     async def test_conversations_side_by_side_do_not_mix(self, database: Path, spans: Spans) -> None:
-        """Each span stands below the turn of its own conversation, though one loop runs them all."""
+        """Each span is below the turn of its own conversation, although one event loop runs them all."""
         together = asyncio.Barrier(8)
 
         @tool(crash="pure")
@@ -284,7 +284,7 @@ class TestWhereItBelongs:
         assert all(span.parent is None for span in roots.values())
 
     async def test_a_turn_belongs_to_the_span_that_asked_for_it(self, database: Path, spans: Spans) -> None:
-        """A server's own span, say; the turn after it has a parent of its own or none."""
+        """The turn is a child of the span that was current for its sender; the next turn is not."""
         tracer = spans.provider.get_tracer("host")
         async with conversing(database, spans, FunctionLlm(lambda _: reply("Hello."))) as conversation:
             with tracer.start_as_current_span("first"):
@@ -299,7 +299,7 @@ class TestWhereItBelongs:
         assert turns[2].parent is None
 
     def test_a_program_without_a_loop_asks_in_its_own_thread(self, spans: Spans) -> None:
-        """The span that is current there is the parent all the same."""
+        """Also where the engine runs in a thread, the current span of the caller is the parent."""
         llm = FunctionLlm(lambda _: reply("Hello."))
         with Engine.open_blocking("sqlite://", model=llm, tracer_provider=spans.provider) as engine:
             conversation = engine.create()
@@ -309,7 +309,7 @@ class TestWhereItBelongs:
         assert is_child(spans.one("invoke_agent"), spans.one("asking"))
 
     async def test_a_message_that_waited_begins_a_trace(self, database: Path, spans: Spans) -> None:
-        """Whoever sent it has long gone on when its turn begins, and the turn before it is none of its business."""
+        """A queued message begins a turn without a parent: its sender has gone on."""
         gate = Gate()
         tracer = spans.provider.get_tracer("host")
         async with conversing(database, spans, FunctionLlm(answers_after(gate, "Hello."))) as conversation:
@@ -339,7 +339,7 @@ class TestWhereItBelongs:
         assert is_child(spans.one("inner"), spans.one("execute_tool work"))
 
     async def test_a_delivery(self, database: Path, spans: Spans) -> None:
-        """S20: each attempt is a span below the turn that spoke, also when that has ended, and the next has begun."""
+        """S20: each attempt is a span below the turn that spoke, also when that turn has ended."""
         clock, down = ManualClock(), [True]
 
         def take(delivery: Any) -> None:
@@ -374,10 +374,10 @@ class TestWhereItBelongs:
 
 
 class TestAfterACrash:
-    """Spans die with the process; the conversation does not."""
+    """Spans end with the process; the conversation does not."""
 
     async def test_a_turn_goes_on_in_a_span_of_its_own(self, database: Path, spans: Spans) -> None:
-        """P27: it is found by the conversation and the turn, and says that it was taken up."""
+        """P27: its span has the ids of the conversation and the turn, and says that it was resumed."""
         silent = FunctionLlm(answers_after(Gate(), "never"), name="scripted")
         async with conversing(database, spans, silent) as conversation:
             await conversation.send("Hi", message_id="m1", wait=False)
@@ -403,7 +403,7 @@ class TestAfterACrash:
     async def test_a_turn_that_ended_elsewhere_is_not_taken_for_the_next(
         self, database: Path, spans: Spans, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Where the lock does not hold, nobody here sees how the turn ended; the next one is another span."""
+        """A turn that another engine has ended is interrupted here; the next one is another span."""
         monkeypatch.setattr("turnwise.persistence.sqlite.database.exclusive_use", lambda address: nullcontext())
         gate = Gate()
         slow = FunctionLlm(answers_after(gate, "Late."), name="scripted")
@@ -422,7 +422,7 @@ class TestAfterACrash:
 
 
 class Broken(Sampler):
-    """A part of somebody's tracing that raises."""
+    """A part of a tracer that raises."""
 
     def should_sample(self, *args: Any, **kwargs: Any) -> SamplingResult:
         """Break."""
@@ -434,7 +434,7 @@ class Broken(Sampler):
 
 
 class BrokenSpans:
-    """Somebody's tracing whose spans raise when this is asked of them."""
+    """A tracer provider whose spans raise in the given methods."""
 
     def __init__(self, breaking: str) -> None:
         self._breaking = breaking
@@ -455,10 +455,10 @@ async def break_down() -> str:
 
 
 class TestWhatItCosts:
-    """Whoever does not ask for it has nothing of it, and whoever does loses no turn by it."""
+    """Tracing costs nothing unless it is asked for, and never fails a turn."""
 
     async def test_a_tracer_that_breaks_breaks_nothing_else(self, database: Path) -> None:
-        """The turn ends as if nobody looked on."""
+        """The turn ends as it would without tracing."""
         async with conversing(
             database, Spans(sampler=Broken()), ScriptedLlm([call("look", where="x"), reply("Hello.")]), look
         ) as conversation:
@@ -468,7 +468,7 @@ class TestWhatItCosts:
 
     @pytest.mark.parametrize("breaking", ["get_span_context", "set_attributes", "set_status", "end"])
     async def test_a_span_that_breaks_breaks_nothing_else(self, breaking: str, database: Path) -> None:
-        """The turn ends as if nobody looked on, and what is said arrives; also what fails under way is told."""
+        """The turn and its deliveries end as they would without tracing, and the errors of the tracer are logged."""
         channel = RecordingChannel()
         llm = ScriptedLlm([call("talk", message="Hello."), call("break_down"), reply("Done.")])
         engine = Engine.open(
@@ -501,7 +501,7 @@ class TestWhatItCosts:
         assert self._printed(program, tmp_path) == "Hello.\n\n"
 
     def test_where_it_is_not_installed_it_is_refused_in_a_sentence(self, tmp_path: Path) -> None:
-        """P33: who asks for it without the package is told what to install."""
+        """P33: without the package, the error says what to install."""
         program = """
             import sys
             sys.modules["opentelemetry"] = None
