@@ -38,7 +38,7 @@ class HostDispatcher:
     def abort(self, conversation_id: str, effect_id: int) -> None:
         """Nothing runs here."""
 
-    async def tried(self, conversation_id: str | None = None) -> None:
+    async def wait_until_tried(self, conversation_id: str | None = None) -> None:
         """Nothing is sent here."""
 
     async def stop(self, conversation_id: str, *, answers: bool = True) -> None:

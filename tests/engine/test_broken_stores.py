@@ -16,7 +16,7 @@ from turnwise.persistence.records.entry import StoredEntry
 from turnwise.states import Event, Refused, Step, StoreError, UserMessage
 from turnwise.testing import FunctionLlm, reply
 
-from ..support.planted_stores import WrappedLog, WrappedStore
+from ..support.planted.stores import WrappedLog, WrappedStore
 
 MODEL = FunctionLlm(lambda _: reply("Here."))
 

@@ -25,7 +25,7 @@ from turnwise.testing.clock import NOON
 from turnwise.testing.history import Trace
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, reply
 
-from ..persistence.maintenance.test_doctor import change
+from ...persistence.maintenance.test_doctor import change
 
 
 class TestAContext:

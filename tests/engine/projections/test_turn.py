@@ -20,7 +20,7 @@ from turnwise import (
 )
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, calls, failure, reply
 
-from ..support.engine_scenarios import Gate, Watcher, answers_after, assert_paired, results
+from ...support.engine_scenarios import Gate, Watcher, answers_after, assert_paired, results
 
 
 class TestATurn:
