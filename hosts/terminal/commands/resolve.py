@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import get_args
 
 from ....engine.resolving import calls_in_doubt, resolve
+from ....states.errors import InvalidInput, Refused
 from ....states.events import Resolution
 from ..configuration.databases import open_for_reading, open_for_writing
 from ..configuration.settings import Settings
@@ -29,9 +30,16 @@ async def list_doubts(settings: Settings, conversation_id: str) -> int:
 
 
 async def settle(settings: Settings, conversation_id: str, call_id: str | None, verdict: str) -> int:
-    """Store what became of a call, one of `VERDICTS`. No other program may have the database open."""
+    """Store what became of a call, one of `VERDICTS`. No other program may have the database open. Raises
+    `InvalidInput` if the call is not in doubt."""
     async with open_for_writing(settings) as store:
-        state = await resolve(store, conversation_id, call_id, VERDICTS[verdict], datetime.now(UTC))
+        try:
+            state = await resolve(store, conversation_id, call_id, VERDICTS[verdict], datetime.now(UTC))
+        except Refused as refused:
+            if refused.code != "wrong_state":
+                raise
+            call = "No call of this conversation is" if call_id is None else "This call is not"
+            raise InvalidInput(f"{call} in doubt.") from refused
     next_step = "; it continues in its program or in turnwise chat" if state.works else ""
     print(f"Resolved; the conversation is in {state.type}{next_step}.")
     return 0
