@@ -33,7 +33,7 @@ class History(Protocol):
     `Damaged`. The object lives for as long as its conversation is in memory."""
 
     async def transcript(self, up_to: int) -> Transcript:
-        """Return the transcript as of the step `up_to`. It belongs to the caller; nobody else changes it."""
+        """Return the transcript as of the step `up_to`. Nothing changes it while the caller holds it."""
         ...
 
     async def call(self, call: RoundCall, up_to: int) -> ToolCall:
@@ -76,8 +76,12 @@ class EffectContext:
         return f"{self.conversation_id}/{effect_id}"
 
     async def transcript(self) -> Transcript:
-        """Return what was said up to the step `seq`. It belongs to the caller, and does not change with the
-        conversation."""
+        """Return what was said up to the step `seq`. Do not change it.
+
+        Hold the transcript itself for as long as you read its lists: once you let go of it, they grow with the
+        conversation. Let go of it before a long wait if you can: while you hold it, the conversation's next step has
+        to copy it.
+        """
         return await self.history.transcript(self.seq)
 
     async def call(self, call: RoundCall) -> ToolCall:

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from copy import copy
 from typing import Protocol
+from weakref import ref
 
 from ...persistence.errors import Damaged
 from ...states.context import CHANGES_CONTEXT, Context
@@ -91,10 +93,11 @@ class ConversationProjection:
         return self._contents.turns
 
     async def transcript_at(self, seq: int) -> Transcript:
-        """Return the transcript as of the step `seq`, which belongs to the caller. Raises `StoreError`."""
+        """Return the transcript as of the step `seq`; nothing changes it while the caller holds it. Raises
+        `StoreError`."""
         await self.read()
         if self._contents is not None and self._contents.seq == seq:
-            return self._contents.transcript.copy()
+            return self._contents.share()
         return _Contents.of(await self._read_entries(0, seq)).transcript
 
     def advance(self, entry: LogEntry, state: State) -> tuple[Update, ...] | None:
@@ -106,6 +109,7 @@ class ConversationProjection:
         self.state = state
         if self._contents is None:
             return None
+        self._contents.unshare()
         updates = updates_of(entry, before, state, self._contents.transcript, context)
         self._contents.note(entry, self.context)
         return updates
@@ -145,6 +149,7 @@ class _Contents:
         self.transcript = Transcript()
         self.turns: dict[int, Turn] = {}
         self._context = Context()
+        self._shared: ref[Transcript] | None = None
 
     @classmethod
     def of(cls, entries: Sequence[LogEntry]) -> _Contents:
@@ -167,3 +172,17 @@ class _Contents:
         self._context = context
         if entry.ended is not None:
             self.turns[entry.ended.turn] = Turn.from_end(entry.ended, self.transcript, context.policy)
+
+    def share(self) -> Transcript:
+        """Return the transcript for others to read. It has the same lists and dictionaries until `unshare`."""
+        shared = None if self._shared is None else self._shared()
+        if shared is None:
+            shared = copy(self.transcript)
+            self._shared = ref(shared)
+        return shared
+
+    def unshare(self) -> None:
+        """Copy the transcript before it changes, if somebody still reads what was shared."""
+        if self._shared is not None and self._shared() is not None:
+            self.transcript = self.transcript.copy()
+        self._shared = None

@@ -19,6 +19,7 @@ from turnwise.persistence.errors import Damaged
 from turnwise.states import Context, Event, Failed, Idle, LogEntry, Opened, Step, UserMessage, begin, transition
 from turnwise.states.context import CHANGES_CONTEXT
 from turnwise.states.effects import RequestLlm
+from turnwise.states.projections.transcript import Transcript
 from turnwise.states.states import Book
 from turnwise.testing import strategies
 from turnwise.testing.clock import NOON
@@ -118,17 +119,16 @@ class TestWhatPerformersSee:
         assert early.messages == late.messages == []
         assert [said.text for said in (await projection.transcript_at(2)).messages] == ["Hi"]
 
-    async def test_its_messages_belong_to_the_performer(self) -> None:
-        """A list that is kept does not grow with the conversation, and what a performer does to it stays with it."""
-        seen: list[tuple[int, list[Any]]] = []
+    async def test_a_transcript_that_is_held_does_not_change_in_an_engine(self) -> None:
+        """A performer that keeps its transcript finds in it what it found at first, whatever was said since."""
+        seen: list[tuple[int, Transcript]] = []
         model = FunctionLlm(lambda request: reply("Here."))
         async with Engine.open("sqlite://", model=model) as plain:
             request_model = plain.performers[RequestLlm]
 
         async def perform(effect: RequestLlm, context: EffectContext) -> Any:
-            messages = (await context.transcript()).messages
-            messages.append(messages[0])
-            seen.append((len(messages), messages))
+            transcript = await context.transcript()
+            seen.append((len(transcript.messages), transcript))
             return await request_model(effect, context)
 
         async with Engine.open("sqlite://", model=model, performers={RequestLlm: perform}) as engine:
@@ -136,9 +136,21 @@ class TestWhatPerformersSee:
             await conversation.send("One.")
             await conversation.send("Two.")
 
-            assert [(length, len(messages)) for length, messages in seen] == [(2, 2), (4, 4)]
-            assert [turn.reply for turn in await conversation.turns()] == ["Here.", "Here."]
-            assert len(await conversation.transcript()) == 4
+        assert [(length, len(transcript.messages)) for length, transcript in seen] == [(1, 1), (3, 3)]
+
+    async def test_a_transcript_that_nobody_holds_is_not_copied(self) -> None:
+        """The next step costs the same whether or not a performer has looked before."""
+        opened, step = begin_conversation()
+        entries = [LogEntry.of(opened, step)]
+        projection = ConversationProjection(step.state, Context().after(opened), no_log, entries)
+        before = projection.transcript
+        await projection.transcript_at(1)
+
+        message = UserMessage(event_id="m1", at=NOON, text="Hi")
+        taken = transition(step.state, message, Context())
+        projection.advance(LogEntry.of(message, taken), taken.state)
+
+        assert projection.transcript is before
 
 
 def begin_conversation() -> tuple[Opened, Step]:
