@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -17,6 +17,7 @@ from turnwise.effects.channels import attempt, delivery_dispatcher
 from turnwise.effects.receipts import Receipts
 from turnwise.persistence.errors import Damaged
 from turnwise.persistence.maintenance.doctor import examine, repair
+from turnwise.persistence.opening import open_store
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states.policy.policy import SpeechRules
 from turnwise.testing import ManualClock, RecordingChannel, ScriptedLlm, call, calls, reply
@@ -437,15 +438,13 @@ class TestConversationsThatAreOver:
 
         assert arrived == ["a"]
 
-    async def test_one_that_another_process_has_moved_counts_too(
-        self, database: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_one_that_another_engine_has_moved_counts_too(self) -> None:
         """The engine that committed a step delivers it, whichever engine goes on with the conversation."""
-        monkeypatch.setattr("turnwise.persistence.sqlite.database.exclusive_use", lambda address: nullcontext())
+        store = await open_store("sqlite://")
         gate = Gate()
         channel = RecordingChannel(lambda delivery: gate())
-        opening = Engine.open(database, model=says_three(), tools=[say_last], channels=[channel])
-        async with opening as engine, Engine.open(database, model=ScriptedLlm([reply("…")])) as other:
+        opening = Engine.open(store=store, model=says_three(), tools=[say_last], channels=[channel])
+        async with opening as engine, Engine.open(store=store, model=ScriptedLlm([reply("…")])) as other:
             conversation = await engine.create(policy=EACH)
             await conversation.send("Hi")
             await gate.arrived.wait()
@@ -454,6 +453,7 @@ class TestConversationsThatAreOver:
             asyncio.get_running_loop().call_soon(gate.opened.set)
             await engine.delivered()
             assert channel.texts == ["a", "b", "c"]
+        await store.close()
 
 
 async def test_a_line_that_is_dropped_before_its_first_attempt_holds_nobody_up() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 from unittest.mock import Mock
@@ -14,6 +14,7 @@ from unittest.mock import Mock
 import pytest
 
 from turnwise import ConfigurationError, Engine, Policy, Retry, Settings, Usage, presets, tool
+from turnwise.persistence.opening import open_store
 from turnwise.testing import ManualClock, RecordingChannel
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, calls, failure, reply
 
@@ -400,21 +401,23 @@ class TestAfterACrash:
         }
         assert is_child(later.one("chat scripted"), turn)
 
-    async def test_a_turn_that_ended_elsewhere_is_not_taken_for_the_next(
-        self, database: Path, spans: Spans, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_a_turn_that_ended_elsewhere_is_not_taken_for_the_next(self, spans: Spans) -> None:
         """A turn that another engine has ended is interrupted here; the next one is another span."""
-        monkeypatch.setattr("turnwise.persistence.sqlite.database.exclusive_use", lambda address: nullcontext())
+        store = await open_store("sqlite://")
         gate = Gate()
         slow = FunctionLlm(answers_after(gate, "Late."), name="scripted")
-        async with conversing(database, spans, slow) as conversation:
+        async with (
+            Engine.open(store=store, model=slow, tracer_provider=spans.provider) as engine,
+            Engine.open(store=store, model=ScriptedLlm([])) as other,
+        ):
+            conversation = await engine.create()
             waiting = asyncio.ensure_future(conversation.send("Hi", message_id="m1"))
             await gate.arrived.wait()
-            async with Engine.open(database, model=ScriptedLlm([reply("Hello.")])) as other:
-                await (await other.get(conversation.id)).send("Hi", message_id="m1")
+            await (await other.get(conversation.id)).cancel()
             gate.opened.set()
-            assert (await waiting).reply == "Hello."
+            assert (await waiting).status == "cancelled"
             await conversation.send("And now?")
+        await store.close()
 
         lost, next_one = spans.named("invoke_agent")
         assert outcome(lost) == ("interrupted", None, StatusCode.UNSET)
