@@ -281,9 +281,12 @@ class Engine:
         """Return a handle on a conversation. Nothing in it changes by that. Raises `UnknownConversation`."""
         return Conversation(self, await self._registry.read(checked_id(conversation_id)))
 
-    async def list(self) -> tuple[Summary, ...]:
-        """Return summaries of all conversations, newest first."""
-        return await self.store.list()
+    async def list(
+        self, *, owner: str | None = None, state: str | None = None, limit: int | None = None, before: str | None = None
+    ) -> tuple[Summary, ...]:
+        """Return summaries, newest first, all or those of an `owner` or in a `state`; `limit` is the size of a page, and
+        `before` the last id of the page before. Raises `InvalidInput` and `UnknownConversation`."""
+        return await self.store.list(owner=owner, state=state, limit=checked_limit(limit), before=before)
 
     async def delete(self, conversation_id: str) -> None:
         """Remove a conversation and all that was said in it from the database.

@@ -45,6 +45,13 @@ def bounded(request: R) -> R:
     return request
 
 
+def checked_limit(limit: int | None) -> int | None:
+    """Return how many conversations a list may have at most. Raises `InvalidInput`."""
+    if limit is not None and not (type(limit) is int and limit >= 0):
+        raise InvalidInput("The limit of a list is a whole number, not below 0.")
+    return limit
+
+
 def checked_id(conversation_id: str) -> str:
     """Return an id that a conversation may have. Raises `InvalidInput`."""
     if not isinstance(conversation_id, str):

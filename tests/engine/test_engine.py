@@ -13,6 +13,7 @@ import pytest
 from turnwise import (
     ConfigurationError,
     Engine,
+    InvalidInput,
     Policy,
     Questions,
     Refused,
@@ -96,6 +97,23 @@ class TestTheStoreBelow:
 
         assert [summary.id for summary in listed] == [first.id, second.id]
         assert listed[0].updated_at > listed[1].updated_at
+
+    async def test_the_list_has_pages_and_filters(self, database: Path) -> None:
+        """A page begins after the last conversation of the page before."""
+        async with Engine.open(database, model=FunctionLlm(lambda request: "Hello.")) as engine:
+            conversations = [await engine.create() for _ in range(5)]
+            await conversations[0].close()
+            everything = [summary.id for summary in await engine.list()]
+            page = await engine.list(limit=2, before=everything[1])
+            idle = await engine.list(state="idle")
+
+            assert [summary.id for summary in page] == everything[2:4]
+            assert [summary.id for summary in idle] == everything[1:]
+            assert await engine.list(owner="anna") == ()
+            with pytest.raises(InvalidInput):
+                await engine.list(limit=-1)
+            with pytest.raises(UnknownConversation):
+                await engine.list(before="nobody")
 
     async def test_conversations_run_side_by_side(self, database: Path) -> None:
         """One conversation handles one event at a time; conversations run concurrently."""
