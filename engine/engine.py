@@ -39,7 +39,7 @@ from .outbox import OutboxTargets
 from .policy_warnings import policy_warnings
 from .ports import Dispatcher
 from .registry import ConversationRegistry
-from .requests import checked_answer, checked_id, checked_policy, make
+from .requests import checked_answer, checked_id, checked_limit, checked_policy, make
 from .settings import Settings
 from .take_over import TakeOver
 
@@ -284,8 +284,7 @@ class Engine:
     async def list(
         self, *, owner: str | None = None, state: str | None = None, limit: int | None = None, before: str | None = None
     ) -> tuple[Summary, ...]:
-        """Return summaries, newest first, all or those of an `owner` or in a `state`; `limit` is the size of a page, and
-        `before` the last id of the page before. Raises `InvalidInput` and `UnknownConversation`."""
+        """Return summaries, newest first in pages; `before` is the last id of the page before. Raises `InvalidInput`."""
         return await self.store.list(owner=owner, state=state, limit=checked_limit(limit), before=before)
 
     async def delete(self, conversation_id: str) -> None:
@@ -332,8 +331,6 @@ class Engine:
         """Follow the steps of a conversation that other engines over the same store have stored, and show them to
         those who watch it here. Every request does the same when it needs to. Raises `UnknownConversation`."""
         await (await self._registry.read(checked_id(conversation_id))).catch_up()
-
-    # --- for what belongs to this engine
 
     def now(self) -> datetime:
         """Return the current time, by the clock of the engine."""
