@@ -284,7 +284,7 @@ class Engine:
     async def list(
         self, *, owner: str | None = None, state: str | None = None, limit: int | None = None, before: str | None = None
     ) -> tuple[Summary, ...]:
-        """Return a page of summaries, newest first. `before` is the last id of the page before; raises `InvalidInput`."""
+        """Return a page of summaries, newest first; `before` is the id it follows. Raises `InvalidInput`."""
         return await self.store.list(owner=owner, state=state, limit=checked_limit(limit), before=before)
 
     async def delete(self, conversation_id: str) -> None:
