@@ -5,6 +5,7 @@ This is the one place that knows which performer carries out which effect.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -40,7 +41,7 @@ from ..states.effects import (
     SummarizeTurn,
     VerifyWork,
 )
-from ..states.errors import ConfigurationError
+from ..states.errors import ConfigurationError, StoreError
 from ..states.events import Answer
 from .models import Models
 from .ports import Dispatcher
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
 
     from .tracing.tracing import Tracing
 
+logger = logging.getLogger("turnwise.engine")
+
 T = TypeVar("T")
 
 Performers = Mapping[type[Effect], Performer]
@@ -59,7 +62,7 @@ Performers = Mapping[type[Effect], Performer]
 DispatcherFactory = Callable[[Performers, Clock, Callable[[str, Answer], None]], Dispatcher]
 """Makes the dispatcher of an engine from its performers, its clock, and `Engine.answer`."""
 
-STORE_METHODS = ("create", "load", "entries", "claim", "outbox")
+STORE_METHODS = ("create", "load", "entries", "claim", "release", "outbox")
 """Methods of the port `Store` by which an object that is not a store is told from one."""
 
 
@@ -131,10 +134,16 @@ class Source:
             store = await open_store(self.url)
         return wrap("store", store)
 
-    async def close(self, store: Store) -> None:
-        """Close the store, unless it belongs to whoever has opened it."""
+    async def close(self, store: Store, claimed: Iterable[str]) -> None:
+        """Close the store. One that belongs to whoever has opened it stays open, and what was claimed of it is released
+        for the next engine."""
         if self.store is None:
             await store.close()
+            return
+        try:
+            await store.release(claimed)
+        except StoreError as error:
+            logger.warning("The conversations of a closed engine could not be released: %s", error)
 
 
 def checked_performers(performers: object) -> Performers:

@@ -233,7 +233,7 @@ class Engine:
                 self._tracing.close()
         finally:
             if store is not None:
-                await self._source.close(store)
+                await self._source.close(store, self._take_over.claimed)
 
     async def check(self) -> None:
         """Make sure that the models can be asked at all. Raises `ConfigurationError` for a name that litellm does not

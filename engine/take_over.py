@@ -35,12 +35,16 @@ class TakeOver:
     def __init__(self, deliveries: DeliveryDispatcher) -> None:
         self._deliveries = deliveries
         self._undelivered: dict[str, list[Undelivered]] = {}
+        self.claimed: set[str] = set()
+        """The conversations that the store handed out, to be released when the engine has closed."""
 
     async def everything(self, store: Store, registry: ConversationRegistry) -> None:
         """Take over all conversations that wait, a batch at a time. When this returns, calls in doubt are listed so."""
-        seen: set[str] = set()  # a store that hands out a conversation twice must not make its tools run twice
-        while claimed := [each for each in dict.fromkeys(await self._claim(store, registry)) if each not in seen]:
-            seen.update(claimed)
+        # A store that hands out a conversation twice must not make its tools run twice.
+        while claimed := [
+            each for each in dict.fromkeys(await self._claim(store, registry)) if each not in self.claimed
+        ]:
+            self.claimed.update(claimed)
             for one in await store.outbox(claimed):
                 self._undelivered.setdefault(one.conversation_id, []).append(one)
             await asyncio.gather(*(self._conversation(registry, conversation_id) for conversation_id in claimed))

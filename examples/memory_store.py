@@ -210,6 +210,11 @@ class MemoryStore:
         self._claimed.update(claimed)
         return claimed
 
+    async def release(self, conversation_ids: Iterable[str]) -> None:
+        """Let these conversations be claimed again."""
+        self.check_open()
+        self._claimed.difference_update(conversation_ids)
+
     async def outbox(self, conversation_ids: Iterable[str]) -> tuple[Undelivered, ...]:
         """Return the deliveries of these conversations that are not acknowledged."""
         self.check_open()

@@ -131,8 +131,13 @@ class Store(Protocol):
 
     async def claim(self, limit: int) -> tuple[str, ...]:
         """Return the ids of up to `limit` conversations that wait for work, for a timer or for a delivery, and that
-        this store has not returned here before. The one whose timer is due first comes first. Empty when there are no
-        more."""
+        this store has not returned here before, or that were released since. The one whose timer is due first comes
+        first. Empty when there are no more."""
+        ...
+
+    async def release(self, conversation_ids: Iterable[str]) -> None:
+        """Let these conversations be claimed again: whoever claimed them does not drive them any more. Ids that are
+        not claimed are passed over."""
         ...
 
     async def outbox(self, conversation_ids: Iterable[str]) -> tuple[Undelivered, ...]:

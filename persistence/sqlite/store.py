@@ -121,6 +121,10 @@ class SqliteStore:
             self._claimed.update(waiting)
         return tuple(self._unclaimed.popleft() for _ in range(min(limit, len(self._unclaimed))))
 
+    async def release(self, conversation_ids: Iterable[str]) -> None:
+        """Let these conversations be claimed again."""
+        self._claimed.difference_update(conversation_ids)
+
     async def outbox(self, conversation_ids: Iterable[str]) -> tuple[Undelivered, ...]:
         """Return the deliveries of these conversations that are not acknowledged. Raises `Damaged` if one of them
         cannot be read.

@@ -139,6 +139,18 @@ class ListContract(OpenedStore):
         assert {*batches[1], *batches[2]} == {f"busy {number}" for number in range(4)}
 
     @on_a_store
+    async def test_what_is_released_is_claimed_again(self, store: Store) -> None:
+        """The conversations of an engine that has closed are for the next one over the same store; others stay."""
+        await Story().say().into(store, "first")
+        await Story().say().into(store, "second")
+        assert set(await store.claim(5)) == {"first", "second"}
+
+        await store.release(("second", "nobody"))
+
+        assert await store.claim(5) == ("second",)
+        assert await store.claim(5) == ()
+
+    @on_a_store
     async def test_what_waits_later_is_claimed_later(self, store: Store) -> None:
         """A conversation that began to wait after everything else was claimed."""
         await Story().say().into(store, "first")

@@ -141,6 +141,17 @@ class TestClaims:
 
         assert stored == ["opened", "user_message", "resumed"]
 
+    async def test_what_a_closed_engine_claimed_is_for_the_next(self, sound: Store) -> None:
+        """Three engines, one after the other over one open store: each goes on where the one before was closed."""
+        conversation_id = await left_in_the_middle(sound)
+
+        for _ in range(2):
+            async with Engine.open(store=sound, model=Held()):
+                pass
+
+        stored = [entry.event.type for entry in await sound.entries(conversation_id)]
+        assert stored == ["opened", "user_message", "resumed", "resumed"]
+
 
 class TestLoads:
     """A conversation that does not load."""
