@@ -132,7 +132,11 @@ class Store(Protocol):
     async def claim(self, limit: int) -> tuple[str, ...]:
         """Return the ids of up to `limit` conversations that wait for work, for a timer or for a delivery, and that
         this store has not returned here before, or that were released since. The one whose timer is due first comes
-        first. Empty when there are no more."""
+        first. Empty when there are no more.
+
+        A store does not know which conversations an engine began after its last claim. So an engine that is opened over
+        a store while another engine runs turns over it would take these over, too: open engines that share a store
+        before they work, or have `claim` return each of them its own share."""
         ...
 
     async def release(self, conversation_ids: Iterable[str]) -> None:

@@ -163,9 +163,10 @@ class ListContract(OpenedStore):
 
 
 async def _pages(store: Store, size: int, state: str | None) -> list[str]:
-    """Read the list page by page."""
+    """Read the list page by page, up to a page that repeats a conversation."""
     found: list[str] = []
     while page := await store.list(state=state, limit=size, before=found[-1] if found else None):
         assert len(page) <= size
+        assert not {one.id for one in page} & {*found}, "a page repeats a conversation"
         found += [one.id for one in page]
     return found
