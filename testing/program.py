@@ -150,12 +150,12 @@ class _Source:
         kind = type(value)
         self.needs(states.__name__ if getattr(states, kind.__name__, None) is kind else kind.__module__, kind.__name__)
         given = {name: getattr(value, name) for name in kind.model_fields}
-        told = [
+        arguments = [
             f"{name}={self.of(given[name])}"
             for name, field in kind.model_fields.items()
             if given[name] != field.get_default(call_default_factory=True)
         ]
-        return f"{kind.__name__}({', '.join(told)})"
+        return f"{kind.__name__}({', '.join(arguments)})"
 
     def _moment(self, moment: datetime) -> str:
         after = moment - self._start

@@ -27,16 +27,18 @@ def tell(broken: Exception, trace: Iterable[Known], law: Law, *, repeatable: boo
     Where Hypothesis shows its smallest example the trace is made shorter if it is `repeatable`, that is, if its events
     have the same outcome when they happen again.
     """
-    told = happened = tuple(trace)
+    reported = happened = tuple(trace)
     if repeatable and _is_smallest():
-        told = shrink_trace(happened, law)
-    program = as_program(told, law)
+        reported = shrink_trace(happened, law)
+    program = as_program(reported, law)
     if len(program) <= MAX_SHOWN:
-        shorter = " and made shorter" if len(told) < len(happened) else ""
+        shorter = " and made shorter" if len(reported) < len(happened) else ""
         broken.add_note(f"The same, written as a program{shorter}:\n\n{program}")
     else:
-        broken.add_note(f"The {len(told)} events that led there are too long to print; as_program() writes them down.")
-    return told
+        broken.add_note(
+            f"The {len(reported)} events that led there are too long to print; as_program() writes them down."
+        )
+    return reported
 
 
 def _is_smallest() -> bool:

@@ -62,8 +62,8 @@ def _request_again(state: LlmRequesting, effect_id: int, at: datetime, context: 
 def _nudge_of(turn: TurnRecord) -> Said | None:
     """What the model is reminded of in the next request: why its newest claim was rejected, and the nudge. A plain
     request holds neither."""
-    told = () if turn.plain else tuple(one for one in (turn.rejection, turn.nudge) if one is not None)
-    return Joined(parts=told) if len(told) > 1 else next(iter(told), None)
+    reminders = () if turn.plain else tuple(one for one in (turn.rejection, turn.nudge) if one is not None)
+    return Joined(parts=reminders) if len(reminders) > 1 else next(iter(reminders), None)
 
 
 def compact(step: StepBuilder[State], event: Event, context: Context) -> Compacting:

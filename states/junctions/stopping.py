@@ -40,9 +40,9 @@ def wait_for_others(step: StepBuilder[Cancelling], event: Event, context: Contex
 
 def end_cancelled(step: StepBuilder[State], event: Event, context: Context) -> None:
     """The turn is over: every call that is left gets its result, and nothing in flight is awaited any longer."""
-    told = step.state.round.effect_ids if isinstance(step.state, Cancelling) else frozenset()
+    stopping = step.state.round.effect_ids if isinstance(step.state, Cancelling) else frozenset()
     answered = {event.effect_id} if isinstance(event, Answer) else set()
-    abort_all(step, told.union(answered))
+    abort_all(step, stopping.union(answered))
     texts = context.policy.texts
     close_round(step, context, running=texts.cancelled, unrun=texts.skipped)
     step.conclude("cancelled")

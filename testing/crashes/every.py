@@ -47,11 +47,11 @@ def crash_at_every_boundary(scenario: Scenario, *, every: int = 1, deaths: int =
     """
     chance = Random(seed)
     with TemporaryDirectory(prefix="turnwise-crashes-") as folder:
-        whole = _run(scenario, Path(folder, "whole"), ())
+        boundaries = _run(scenario, Path(folder, "whole"), ())
         tried: Counter[str] = Counter()
         kills = 0
-        for boundary in _chosen(whole, every, chance):
-            further = [chance.randint(1, len(whole)) for _ in range(deaths - 1)]
+        for boundary in _chosen(boundaries, every, chance):
+            further = [chance.randint(1, len(boundaries)) for _ in range(deaths - 1)]
             kills += 1 + len(further)
             tried[boundary.name] += 1
             try:
@@ -61,9 +61,9 @@ def crash_at_every_boundary(scenario: Scenario, *, every: int = 1, deaths: int =
         return CrashReport(kills, tried)
 
 
-def _chosen(whole: list[str], every: int, chance: Random) -> Iterator[Boundary]:
-    for number in range(1 + chance.randrange(every), len(whole) + 1, every):
-        yield Boundary(number, whole[number - 1])
+def _chosen(boundaries: list[str], every: int, chance: Random) -> Iterator[Boundary]:
+    for number in range(1 + chance.randrange(every), len(boundaries) + 1, every):
+        yield Boundary(number, boundaries[number - 1])
 
 
 def _run(scenario: Scenario, folder: Path, deaths: tuple[int, ...]) -> list[str]:

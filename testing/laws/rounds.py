@@ -122,8 +122,8 @@ def loses_no_sub_agent(history: History) -> None:
         result = sub_agents.results.get(child.call_id)
         places = (effect_id in working) + (child.outcome is not None) + (result is not None and child.outcome is None)
         require(places == 1, f"the sub-agent {effect_id} is in {places} places", history)
-        told = 0 if child.outcome is None else sub_agents.told[child.outcome]
-        require(told == (result is not None and child.outcome is not None), "an outcome is lost or doubled", history)
+        reports = 0 if child.outcome is None else sub_agents.reported[child.outcome]
+        require(reports == (result is not None and child.outcome is not None), "an outcome is lost or doubled", history)
     for call_id in sub_agents.results:
         require(
             _tells_of_all(history, call_id),

@@ -37,9 +37,9 @@ def ends_each_turn_once(history: History) -> None:
     ended, before, after = newest.step.ended, newest.before, newest.after
     ends = _is_in_turn(before) + after.book.turn - before.book.turn - _is_in_turn(after)
     require(ends == (ended is not None), "a turn ended without a record, or has a record without having ended", history)
-    told = sum(isinstance(effect, NotifyParent) for effect in newest.effects)
+    notified = sum(isinstance(effect, NotifyParent) for effect in newest.effects)
     is_child = newest.context.role == "sub_agent"
-    require(told == (ended is not None and is_child), "the parent is not notified once of each end", history)
+    require(notified == (ended is not None and is_child), "the parent is not notified once of each end", history)
     if ended is not None:
         _require_true_ending(history, ended)
 

@@ -129,7 +129,7 @@ class EffectLedger:
     def _stop(self, effect: ControlEffect, event: Event) -> None:
         stopped = self.in_flight.get(effect.effect_id)
         if isinstance(event, Resumed) and effect.effect_id in self.stopping:
-            return  # the process may have died before it was told
+            return  # the process may have died before it was told to
         if stopped is None or effect.effect_id in self.stopping:
             self.faults.append(f"the effect {effect.effect_id} is told to stop, and is not in flight")
             return
@@ -143,5 +143,5 @@ class EffectLedger:
 
 def _is_same(again: Effect, before: Effect) -> bool:
     """Whether this is the same effect, apart from the moment that a model request tells."""
-    told = {"at": getattr(before, "at", None)} if hasattr(before, "at") else {}
-    return again.model_copy(update=told) == before
+    same_time = {"at": getattr(before, "at", None)} if hasattr(before, "at") else {}
+    return again.model_copy(update=same_time) == before

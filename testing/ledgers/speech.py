@@ -69,13 +69,13 @@ class SpeechLedger:
         """The speeches of a result that the machine accepted unchanged."""
         result = event.result if isinstance(event, ToolComplete | ToolReconciled) else None
         call_id = getattr(getattr(effects.answered, "call", None), "call_id", "")
-        whole = Heard(seq=step.state.book.seq)
+        message = Heard(seq=step.state.book.seq)
         settled = [one for effect in step.effects if isinstance(effect, PersistToolResults) for one in effect.results]
         if result is not None and any(
-            one.call_id == call_id and one.said == whole and not one.error for one in settled
+            one.call_id == call_id and one.said == message and not one.error for one in settled
         ):
             for index, speech in _speeches(result):
-                yield Spoken((*self._places[call_id], index), whole.seq, index, speech.when == "now")
+                yield Spoken((*self._places[call_id], index), message.seq, index, speech.when == "now")
 
     def _pass_on(self, step: Step, messages: MessageLedger) -> None:
         """A turn is to relay the messages for the user that begin it, and those of a turn that failed before."""

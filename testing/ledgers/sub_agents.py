@@ -25,7 +25,7 @@ class SubAgentLedger:
 
     def __init__(self) -> None:
         self.children: dict[int, ChildOf] = {}
-        self.told: Counter[Heard] = Counter()
+        self.reported: Counter[Heard] = Counter()
         """How often each outcome became part of a result."""
         self.results: dict[str, SettledCall] = {}
         """The results of the calls that started sub-agents."""
@@ -55,4 +55,4 @@ class SubAgentLedger:
             if result.call_id in parents:
                 self.results[result.call_id] = result
             if isinstance(result.said, Joined):
-                self.told.update(part for part in result.said.parts if isinstance(part, Heard))
+                self.reported.update(part for part in result.said.parts if isinstance(part, Heard))

@@ -37,8 +37,8 @@ async def show(settings: Settings, conversation_id: str, events: bool) -> int:
 def transcript_lines(messages: tuple[Message, ...]) -> Iterator[str]:
     """The lines of a transcript: each message under its role. `Pure.`"""
     names = {call.call_id: call.name for message in messages for call in message.tool_calls}
-    for place, message in enumerate(messages):
-        if place and message.role == "user":
+    for index, message in enumerate(messages):
+        if index and message.role == "user":
             yield ""
         if message.role == "tool":
             yield _result_line(message, names[message.tool_call_id or ""])
