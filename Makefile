@@ -25,8 +25,9 @@ check: $(ready)  ## lint, format, types, floors, and whether what is made in the
 	$(bin)/python docs/generate.py --check
 
 EXAMPLES ?= 5000
-deep: $(ready)  ## the property tests with EXAMPLES=5000 examples each: hours; a tenth of them takes minutes
-	TURNWISE_PROFILE=deep TURNWISE_EXAMPLES=$(EXAMPLES) $(pytest) -m "hypothesis or deep" --timeout=0
+deep: $(ready)  ## the property tests with EXAMPLES=5000 new examples each: hours; a tenth takes minutes; SEED=… repeats
+	TURNWISE_PROFILE=deep TURNWISE_EXAMPLES=$(EXAMPLES) $(pytest) -m "hypothesis or deep" --timeout=0 \
+		$(if $(SEED),--hypothesis-seed=$(SEED))
 
 simulate: $(ready)  ## thousands of conversations in virtual time, with one engine and with two over one store: a few minutes
 	$(bin)/python -m turnwise.testing.simulation --seeds 5000

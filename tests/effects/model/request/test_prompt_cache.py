@@ -37,6 +37,14 @@ def effect_for(model: str = MODEL) -> RequestLlm:
     return RequestLlm(effect_id=1, model=model, at=datetime(2026, 1, 1, tzinfo=UTC))
 
 
+def in_turn(message: Message, turn: int) -> Message:
+    """The message in this turn. Its call ids are the turn's own: the machine makes the ids of calls unique, so a result
+    never belongs to a call of an earlier turn. Within a turn ids may repeat, and results may lack a call."""
+    calls = tuple(one.replace(call_id=f"{one.call_id}{turn}") for one in message.tool_calls)
+    call_id = None if message.tool_call_id is None else f"{message.tool_call_id}{turn}"
+    return message.replace(turn=turn, tool_calls=calls, tool_call_id=call_id)
+
+
 def assert_same(prompt: CachedPrompt, messages: list[Message], turn: int, model: str = MODEL, system: str = "") -> None:
     """The cached prompt and `build_request` give the same request with the same digest."""
     effect, history = effect_for(model), tuple(messages)
@@ -58,7 +66,7 @@ class TestOneConversation:
         for turn, (messages, speaks, replies, model, system) in enumerate(turns, start=1):
             said += [user()] if speaks else []
             for message in (*messages, *([assistant("Done.")] if replies else [])):
-                said.append(message.replace(turn=turn))
+                said.append(in_turn(message, turn))
                 assert_same(prompt, said, turn, model, system)
 
     @given(st.lists(MESSAGES, min_size=2, max_size=4), st.data())
@@ -66,7 +74,7 @@ class TestOneConversation:
         """When a message is replaced or left out, nothing of it remains."""
         prompt, said = CachedPrompt(), []
         for turn, messages in enumerate(turns, start=1):
-            said += [m.replace(turn=turn) for m in (user(), *messages, assistant("Done."))]
+            said += [in_turn(m, turn) for m in (user(), *messages, assistant("Done."))]
             assert_same(prompt, said, turn + 1)
         index = data.draw(st.integers(0, len(said) - 1))
 
