@@ -1,26 +1,29 @@
-"""What a transition costs, row by row, beside a bare look-up in a dictionary and beside the `transitions` library.
+"""Measures what a transition costs, row by row, beside a dictionary look-up and beside the `transitions` library.
 
-A conversation spends its life waiting for models and people, so a transition may cost microseconds, but it must not
-cost more the longer the conversation is, and it must not be the place where a busy server's time goes. All figures of
-one run are taken side by side, so read the ratios: they say more than the times, which a busy machine stretches.
+A conversation mostly waits for models and people, so a transition may cost microseconds. It must not cost more the
+longer the conversation is, nor dominate the processor time of a busy server. All figures of one run are measured side
+by side: the ratios say more than the times, which grow on a busy machine.
 
-    python benchmarks/transition.py
+    python benchmarks/transition.py            every row of the table
+    python benchmarks/transition.py --quick    a few rows, to see that it works; its figures say little
 
-For each row of the table: the events that take it are drawn from the walks that the tests take, the best of several
-rounds counts. `dictionary` looks up `(state type, event type)` and calls an empty function; `transitions` fires the
+The events of each row are taken from the kept walks of the tests, and the best of several rounds counts. `dictionary`
+looks up `(state type, event type)` and calls an empty function; `transitions` fires the
 same event through the machine of that library, where each edge asks its guards.
 """
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import timeit
 from collections import defaultdict
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 
 from turnwise.states import MACHINE, Context, Event, State, transition
-from turnwise.testing.walking import Recorded, Taken, read_walks, walk
+from turnwise.testing.walking import RecordedChoices, TakenRow, read_walks, walk
 
 WALKS = Path(__file__).parent.parent / "tests" / "fixtures" / "walks.txt"
 SAMPLES, ROUNDS, CALLS = 3, 5, 200
@@ -28,33 +31,33 @@ SAMPLES, ROUNDS, CALLS = 3, 5, 200
 Situation = tuple[State, Event, Context]
 
 
-def situations() -> dict[Taken, list[Situation]]:
-    """A few situations for each row of the table."""
-    found: defaultdict[Taken, list[Situation]] = defaultdict(list)
-    for seed, choices in read_walks(WALKS):
-        for stride in walk(seed, Recorded(choices)):
-            met = found[stride.pair[1]]
-            if len(met) < SAMPLES:
-                met.append((stride.state, stride.event, stride.context))
+def situations(walks: int | None = None) -> dict[TakenRow, list[Situation]]:
+    """Return a few situations for each row that the first `walks` kept walks take."""
+    found: defaultdict[TakenRow, list[Situation]] = defaultdict(list)
+    for seed, choices in islice(read_walks(WALKS), walks):
+        for step in walk(seed, RecordedChoices(choices)):
+            samples = found[step.pair[1]]
+            if len(samples) < SAMPLES:
+                samples.append((step.state, step.event, step.context))
     return found
 
 
 def microseconds(function, *arguments: object, calls: int = CALLS) -> float:
-    """The best of several rounds, for one call."""
+    """Return the best time of several rounds, for one call."""
     return min(timeit.repeat(lambda: function(*arguments), number=calls, repeat=ROUNDS)) / calls * 1e6
 
 
 def fire(state: State, event: Event, context: Context) -> None:
-    """The same event through the machine of the `transitions` library."""
+    """Fire the event through the machine of the `transitions` library."""
     MACHINE.events[event.type].trigger(SimpleNamespace(state=state.type), state, event, context)
 
 
-def measure(met: list[Situation]) -> tuple[float, float, float]:
-    """What a row costs: by `transition`, by a dictionary, by the library."""
-    rows = {(type(state), type(event)): _nothing for state, event, _ in met}
-    ours = statistics.mean(microseconds(transition, *each) for each in met)
-    bare = statistics.mean(microseconds(_look_up, rows, *each) for each in met)
-    library = statistics.mean(microseconds(fire, *each, calls=10) for each in met)
+def measure(samples: list[Situation]) -> tuple[float, float, float]:
+    """Return the cost of a row: by `transition`, by a dictionary, by the library."""
+    rows = {(type(state), type(event)): _nothing for state, event, _ in samples}
+    ours = statistics.mean(microseconds(transition, *each) for each in samples)
+    bare = statistics.mean(microseconds(_look_up, rows, *each) for each in samples)
+    library = statistics.mean(microseconds(fire, *each, calls=10) for each in samples)
     return ours, bare, library
 
 
@@ -67,13 +70,16 @@ def _nothing(state: State, event: Event, context: Context) -> None:
 
 
 def main() -> None:
-    """Print the median row, the dearest rows, and the ratios."""
-    costs = {str(taken): measure(met) for taken, met in situations().items()}
+    """Print the median row, the most expensive rows, and the ratios."""
+    parser = argparse.ArgumentParser(description="What a transition costs.")
+    parser.add_argument("--quick", action="store_true", help="a few rows, to see that it works")
+    walks = 2 if parser.parse_args().quick else None
+    costs = {str(row): measure(samples) for row, samples in situations(walks).items()}
     ours, bare, library = (statistics.median(cost[n] for cost in costs.values()) for n in range(3))
     print(f"{len(costs)} rows; the median row costs {ours:.1f} µs")
     print(f"a bare dictionary {bare:.2f} µs: {ours / bare:.0f} times as much")
     print(f"firing `transitions` {library:.0f} µs: {ours / library:.2f} of it")
-    print("the dearest rows:")
+    print("the most expensive rows:")
     for name, (cost, _, _) in sorted(costs.items(), key=lambda each: -each[1][0])[:8]:
         print(f"  {cost:6.1f} µs  {name}")
 

@@ -12,6 +12,7 @@ import pytest
 
 BENCHMARKS = Path(__file__).parent.parent.parent / "benchmarks"
 DURABLE_TURN, STARTUP = BENCHMARKS / "durable_turn.py", BENCHMARKS / "startup.py"
+TRANSITION = BENCHMARKS / "transition.py"
 
 
 def figures(benchmark: Path, *arguments: str) -> list[str]:
@@ -50,6 +51,15 @@ def test_the_commands_start_on_a_terminal() -> None:
     assert len(aims) == 4
     assert all(line.startswith(("met ", "MISSED ")) for line in aims)
     assert "python -c pass" in lines[-1]
+
+
+def test_a_transition_is_measured_beside_its_baselines() -> None:
+    """The median row is compared with a dictionary and with the `transitions` library."""
+    median, bare, library, *_ = figures(TRANSITION)
+
+    assert "the median row costs" in median
+    assert bare.startswith("a bare dictionary")
+    assert library.startswith("firing `transitions`")
 
 
 @pytest.mark.parametrize("benchmark", [DURABLE_TURN, STARTUP], ids=lambda path: path.stem)
