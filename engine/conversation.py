@@ -248,9 +248,7 @@ class Conversation:
     async def compact(self) -> None:
         """Have everything so far condensed into a summary, which replaces it in requests to models; the log and the
         transcript keep everything. Returns when that is done, or was stopped by `cancel` or `close`.
-
-        Raises `CompactionFailed` if it could not be done, and `Refused`: `busy` and the like during a turn.
-        """
+        Raises `CompactionFailed` if it could not be done, and `Refused`: `busy` and the like during a turn."""
         step = await self._ask(make(CompactionRequested, event_id=_new_id(), at=self._host.now()))
         feed, begun = self._loop.feed, step.state
         assert isinstance(begun, Compacting), "the table rests there whenever it takes this request"

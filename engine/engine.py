@@ -328,8 +328,7 @@ class Engine:
             logger.warning("An answer for the conversation %s could not be taken: %s", conversation_id, error)
 
     async def refresh(self, conversation_id: str) -> None:
-        """Follow the steps of a conversation that other engines over the same store have stored, and show them to
-        those who watch it here. Every request does the same when it needs to. Raises `UnknownConversation`."""
+        """Follow the steps that other engines over the same store have stored. Raises `UnknownConversation`."""
         await (await self._registry.read(checked_id(conversation_id))).catch_up()
 
     def now(self) -> datetime:

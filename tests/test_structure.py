@@ -13,7 +13,7 @@ from pathlib import Path
 from .support.source.source_tree import PACKAGES, ROOT, cycles, import_graph, python_files, relative, tree_of
 
 MOST_MODULES = 20
-MOST_LINES = 350
+MOST_LINES = 349
 MOST_LINES_OF_A_FUNCTION = 45
 
 SHIPPED = python_files(*PACKAGES)
@@ -96,7 +96,7 @@ class TestSize:
     """What is read at once is short. Tests are lists of claims, and may be longer."""
 
     def test_no_module_is_long(self) -> None:
-        """350 lines with everything that stands in it."""
+        """Under 350 lines with everything that stands in it."""
         long = {relative(path) for path in WRITTEN if len(path.read_text("utf-8").splitlines()) > MOST_LINES}
 
         assert long == set()
