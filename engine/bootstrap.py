@@ -62,14 +62,6 @@ Performers = Mapping[type[Effect], Performer]
 DispatcherFactory = Callable[[Performers, Clock, Callable[[str, Answer], None]], Dispatcher]
 """Makes the dispatcher of an engine from its performers, its clock, and `Engine.answer`."""
 
-STORE_METHODS = ("create", "load", "entries", "claim", "release", "outbox")
-"""Methods of the port `Store` by which an object that is not a store is told from one."""
-
-
-DISPATCHER_METHODS = ("dispatch", "abort", "wait_until_tried", "stop", "release")
-"""The methods of the port `Dispatcher`."""
-
-
 NOT_A_DISPATCHER = "A dispatcher is an object that implements the port `Dispatcher`, or a function that makes one."
 
 
@@ -123,7 +115,7 @@ class Source:
     def __post_init__(self) -> None:
         if (self.url is None) == (self.store is None):
             raise ConfigurationError("An engine takes either the URL of a database or an open store.")
-        if self.store is not None and not _implements(self.store, STORE_METHODS):
+        if self.store is not None and not _implements(self.store, Store):
             raise ConfigurationError("A store is an object that implements the port `Store`.")
 
     async def open(self) -> Store:
@@ -163,12 +155,12 @@ def checked_dispatcher(dispatcher: Dispatcher | DispatcherFactory | None) -> Dis
     if dispatcher is None:
         return InProcessDispatcher
     given: Any = dispatcher
-    if not _implements(given, DISPATCHER_METHODS) and not callable(given):
+    if not _implements(given, Dispatcher) and not callable(given):
         raise ConfigurationError(NOT_A_DISPATCHER)
 
     def make(performers: Performers, clock: Clock, answer: Callable[[str, Answer], None]) -> Dispatcher:
-        made = given if _implements(given, DISPATCHER_METHODS) else given(performers, clock, answer)
-        if not _implements(made, DISPATCHER_METHODS):
+        made = given if _implements(given, Dispatcher) else given(performers, clock, answer)
+        if not _implements(made, Dispatcher):
             raise ConfigurationError(NOT_A_DISPATCHER)
         dispatcher: Dispatcher = made
         return dispatcher
@@ -176,7 +168,9 @@ def checked_dispatcher(dispatcher: Dispatcher | DispatcherFactory | None) -> Dis
     return make
 
 
-def _implements(given: object, methods: Iterable[str]) -> bool:
+def _implements(given: object, port: type) -> bool:
+    """Whether an object has every method of a port. Methods that it gets by delegation count."""
+    methods = (name for name, member in vars(port).items() if callable(member) and not name.startswith("_"))
     return not isclass(given) and all(callable(getattr(given, name, None)) for name in methods)
 
 

@@ -66,11 +66,6 @@ class Mailbox:
         self._closed: TurnwiseError | None = None
         self._takes_answers = True
 
-    @property
-    def waits_for_store(self) -> bool:
-        """Whether an answer could not be stored and is about to be tried again."""
-        return self._waits_for_store
-
     def post(self, event: Event) -> None:
         """Put an answer in. Once the mailbox is closed, it is dropped."""
         if self._takes_answers:
