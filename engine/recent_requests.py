@@ -40,12 +40,13 @@ class RecentRequests:
         if self.knows(request):
             return True
         taken = await self._log.request(request.event_id)
-        if taken is not None:
-            self.note(taken)
-        return _is_same(request, taken)
+        if taken is None:
+            return False
+        self.note(taken.event)
+        return _is_same(request, taken.event)
 
 
-def _is_same(request: Request, taken: Request | None) -> bool:
+def _is_same(request: Request, taken: Event | None) -> bool:
     if taken is None:
         return False
     if request.model_copy(update={"at": taken.at}) != taken:

@@ -33,7 +33,7 @@ from turnwise.persistence import (
     read_steps,
     to_microseconds,
 )
-from turnwise.states import Context, Event, Opened, Request, Step
+from turnwise.states import Context, Event, Opened, Step
 from turnwise.testing import ScriptedLlm, reply
 
 
@@ -117,15 +117,11 @@ class MemoryLog:
             conversation.outbox[target, effect_id] = OutboxRow(target, effect_id, row.seq)
         self._seq = row.seq
 
-    async def request(self, event_id: str) -> Request | None:
-        """Return the request that the log holds under this id, or None."""
+    async def request(self, event_id: str) -> StoredEntry | None:
+        """Return the step that took the request with this id, or None."""
         self._store.check_open()
         seq = self._conversation.requests.get(event_id)
-        if seq is None:
-            return None
-        event = decode(self._conversation.steps[seq - 1]).event
-        assert isinstance(event, Request)
-        return event
+        return None if seq is None else self._conversation.read(seq - 1, seq)[0]
 
     async def catch_up(self) -> tuple[StoredEntry, ...]:
         """Return the steps that others have stored behind `seq`, and move on to the newest of them."""

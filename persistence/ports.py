@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 from ..states.context import Context
-from ..states.events import Event, Opened, Request
+from ..states.events import Event, Opened
 from ..states.states import State
 from ..states.step import Step
 from .records.conversation_record import ConversationRecord
@@ -47,8 +47,8 @@ class Log(Protocol):
         """
         ...
 
-    async def request(self, event_id: str) -> Request | None:
-        """Return the request that the log holds under this id, or None. The cost does not grow with the log."""
+    async def request(self, event_id: str) -> StoredEntry | None:
+        """Return the step that took the request with this id, or None. The cost does not grow with the log."""
         ...
 
     async def catch_up(self) -> tuple[StoredEntry, ...]:

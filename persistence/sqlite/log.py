@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from functools import partial
 
-from ...states.events import Event, Request
+from ...states.events import Event
 from ...states.step import Step
 from ..records.codec import EncodedStep, to_microseconds
 from ..records.entry import StoredEntry
@@ -41,8 +41,8 @@ class SqliteLog:
         outgoing = tuple(dict.fromkeys(Outgoing(*target) for target in targets))
         await self._database.append(self._position, EncodedStep.of(event, step), outgoing)
 
-    async def request(self, event_id: str) -> Request | None:
-        """Return the request that the log holds under this id, or None. Raises `Damaged`."""
+    async def request(self, event_id: str) -> StoredEntry | None:
+        """Return the step that took the request with this id, or None. Raises `Damaged`."""
         position = self._position
         return await self._database.read(lambda connection: read_request(connection, position, event_id))
 

@@ -82,16 +82,16 @@ def read_missed(connection: Connection, conversation_id: str, position: LogPosit
     return entries
 
 
-def read_request(connection: Connection, position: LogPosition, event_id: str) -> Request | None:
-    """Read the request that was taken under this id. Raises `Damaged`."""
+def read_request(connection: Connection, position: LogPosition, event_id: str) -> StoredEntry | None:
+    """Read the step that took the request with this id. Raises `Damaged`."""
     key = position.head.key
     seq = queries.request(connection, key, event_id)
     if seq is None or _link(connection, key, 1) != position.origin:
         return None
-    event = _verified(connection, key, seq).event
-    if not isinstance(event, Request):
+    entry = _verified(connection, key, seq)
+    if not isinstance(entry.event, Request):
         raise Damaged(seq, f"Step {seq} is not what was stored: the file is damaged.")
-    return event
+    return entry
 
 
 def _verified(connection: Connection, key: int, seq: int) -> StoredEntry:

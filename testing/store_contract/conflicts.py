@@ -10,7 +10,7 @@ import pytest
 from ...persistence.errors import StoreConflict
 from ...states.errors import UnknownConversation
 from .opening import OpenedStore, on_a_store
-from .story import SOON, Story, deliveries_of, log_of, plain
+from .story import SOON, Story, deliveries_of, found_request, log_of, plain
 
 if TYPE_CHECKING:
     from ...persistence.ports import Store
@@ -74,9 +74,9 @@ class ConflictContract(OpenedStore):
         log = await Story().into(store)
         await (await store.load("story")).log.append(*story.newest)
 
-        assert await log.request("request-1") == story.newest[0]
+        assert await found_request(log, "request-1") == story.log[1]
         await log.catch_up()
-        assert await log.request("request-1") == story.newest[0]
+        assert await found_request(log, "request-1") == story.log[1]
 
     @on_a_store
     async def test_among_many_steps_only_the_conflicting_ones_fail(self, store: Store) -> None:

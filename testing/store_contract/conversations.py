@@ -14,7 +14,7 @@ from ...states.errors import StoreError, UnknownConversation
 from ...states.events import PolicyChanged, UserMessage
 from ...states.policy.policy import Policy
 from .opening import OpenedStore, on_a_store
-from .story import NOON, SOON, Story, deliveries_of, log_of, plain, undelivered_in
+from .story import NOON, SOON, Story, deliveries_of, found_request, log_of, plain, undelivered_in
 
 if TYPE_CHECKING:
     from ...persistence.ports import Store
@@ -79,14 +79,17 @@ class ConversationContract(OpenedStore):
 
     @on_a_store
     async def test_a_request_is_found_by_its_id(self, store: Store) -> None:
-        """By the log that stored it, and by one that was loaded later; an id of another conversation is not found."""
+        """With the whole step that took it, by the log that stored it and by one that was loaded later.
+
+        An id of another conversation is not found.
+        """
         story = Story().turn("tonight").turn("tomorrow")
         log = await story.into(store)
         await Story().take(UserMessage(event_id="elsewhere", at=SOON, text="hello")).into(store, "other")
 
         for one in (log, (await store.load("story")).log):
-            assert await one.request("opened") == story.steps[0][0]
-            assert await one.request("request-5") == story.steps[5][0]
+            assert await found_request(one, "opened") == story.log[0]
+            assert await found_request(one, "request-5") == story.log[5]
             for unknown in ("request-2", "elsewhere", ""):
                 assert await one.request(unknown) is None
 

@@ -19,7 +19,7 @@ from ...persistence.records.integrity import read_record
 from ...persistence.records.origin import Origin
 from ...states.errors import UnknownConversation
 from .opening import OpenedStore, on_a_store
-from .story import NOON, SOON, Story, deliveries_of, log_of, plain
+from .story import NOON, SOON, Story, deliveries_of, found_request, log_of, plain
 
 if TYPE_CHECKING:
     from ...persistence.ports import Store
@@ -63,7 +63,7 @@ class RecordContract(OpenedStore):
         assert await store.read_record("copy") == record
         loaded = await store.load("copy")
         assert (loaded.state, loaded.context, loaded.log.seq) == (story.state, story.context, 3)
-        assert await loaded.log.request("request-1") == story.steps[1][0]
+        assert await found_request(loaded.log, "request-1") == story.log[1]
         assert [one.target for one in await store.outbox(["copy"])] == ["screen"]
         assert [(one.owner, one.origin) for one in await store.list(owner="bert")] == [("bert", Origin("story", 3))]
         await loaded.log.append(*story.say("And tomorrow?").newest)

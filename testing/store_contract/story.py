@@ -108,6 +108,12 @@ async def log_of(store: Store, conversation_id: str = "story") -> list[LogEntry]
     return plain(await store.entries(conversation_id))
 
 
+async def found_request(log: Log, event_id: str) -> LogEntry | None:
+    """Return the step that took the request with this id, without what a store adds to it."""
+    entry = await log.request(event_id)
+    return None if entry is None else plain([entry])[0]
+
+
 async def undelivered_in(store: Store) -> list[tuple[str, str, int]]:
     """Return all deliveries that are not acknowledged: conversation, target and effect."""
     return [(one.conversation_id, one.target, one.effect_id) for one in await store.outbox(await store.ids())]

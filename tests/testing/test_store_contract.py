@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,14 @@ class FindsNoRequest(Wrapped):
 
     async def request(self, event_id: str) -> None:  # noqa: D102
         return None
+
+
+class FindsTheNewestStep(Wrapped):
+    """A request is found, with a step that did not take it."""
+
+    async def request(self, event_id: str) -> Any:  # noqa: D102
+        found = await self.inner.request(event_id)
+        return None if found is None else replace(found, seq=self.inner.seq, turn=found.turn + 1)
 
 
 class CatchesUpWithNothing(Wrapped):
@@ -214,6 +223,7 @@ FAULTS = [
     (with_log(StoresNoDeliveries), "test_the_outbox_is_in_order_for_each_target"),
     (with_log(FindsNoRequest), "test_a_request_is_found_by_its_id"),
     (with_log(FindsNoRequest), "test_a_request_that_another_writer_took_is_found"),
+    (with_log(FindsTheNewestStep), "test_a_request_is_found_by_its_id"),
     (with_log(CatchesUpWithNothing), "test_a_log_catches_up_with_all_that_it_missed"),
     (with_log(CatchesUpWithNothing), "test_of_two_writers_one_succeeds"),
     (with_log(FailsLate), "test_a_step_that_fails_leaves_everything_as_before"),

@@ -102,12 +102,13 @@ class MemoryLog:
         self._disk.trace.report_fault(fault)
         raise _conflict()
 
-    async def request(self, event_id: str) -> Request | None:
-        """The request that is stored under this id, or None."""
+    async def request(self, event_id: str) -> StoredEntry | None:
+        """The step that took the request with this id, or None."""
         await disk_time(self._disk.chance)
         self._store.check_alive()
-        requests = (row.event for row in self._rows if isinstance(row.event, Request))
-        return next((request for request in requests if request.event_id == event_id), None)
+        took = (row for row in self._rows if isinstance(row.event, Request) and row.event.event_id == event_id)
+        row = next(took, None)
+        return None if row is None else row.entry
 
     async def catch_up(self) -> tuple[StoredEntry, ...]:
         """The steps that others have stored behind `seq`."""
