@@ -1,0 +1,35 @@
+"""What a handle on a conversation has last seen: its next cancel or answer is meant for that, and for nothing newer."""
+
+from __future__ import annotations
+
+from ...states.states import AwaitingPerson, State
+from ..projections.turn import Turn
+from ..projections.updates import Update
+
+
+class LastSeen:
+    """The turn, and the call of it that waits for a person, as of the step `seq`."""
+
+    def __init__(self, state: State) -> None:
+        self.note_state(state)
+
+    def note_state(self, state: State) -> None:
+        """The handle was given this state."""
+        self.seq = state.book.seq
+        self.turn = state.book.turn
+        self.call_id = state.call.call_id if isinstance(state, AwaitingPerson) else None
+
+    def note_turn(self, turn: Turn, seq: int) -> Turn:
+        """The handle returns this turn to its caller, as of the step `seq`. Returns the turn."""
+        if turn.number:
+            self.seq, self.turn, self.call_id = seq, turn.number, turn.call_id
+        return turn
+
+    def note_update(self, update: Update) -> None:
+        """The handle shows this update to a watcher, which may lag behind. It counts unless something newer was
+        seen."""
+        if update.type in ("snapshot", "state_change") and update.position is not None:
+            seq = update.position[0] - (update.type == "snapshot")
+            shown = update.data.get("state", update.data)["data"]
+            if seq >= self.seq:
+                self.seq, self.turn, self.call_id = seq, shown["turn"], shown.get("call_id")

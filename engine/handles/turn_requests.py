@@ -1,0 +1,161 @@
+"""The requests of a handle that concern a turn: they begin one, answer what it asks, stop it, or try it again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...states.errors import Refused
+from ...states.events import (
+    DoubtResolved,
+    MessageWithdrawn,
+    Resolution,
+    RetryRequested,
+    ToolApproval,
+    UserCancel,
+    UserMessage,
+    UserQuestionResponse,
+)
+from ...states.policy.policy import WhenBusy
+from ...states.states import AwaitingUserResponse, Cancelling, InTurn
+from ...states.values.images import Image
+from ..projections.projection import is_queued
+from ..projections.turn import Turn
+from ..requests import make
+from .handle import Handle, new_id
+
+
+@dataclass(frozen=True)
+class Cancelled:
+    """The result of a cancel. `no_op`: nothing was running, or something else than the caller had last seen."""
+
+    no_op: bool
+
+
+class TurnRequests(Handle):
+    """The requests of a conversation that return a turn, or stop one."""
+
+    async def send(
+        self,
+        text: str,
+        *,
+        images: Iterable[str | bytes | Image] = (),
+        message_id: str | None = None,
+        when_busy: WhenBusy | None = None,
+        wait: bool = True,
+    ) -> Turn:
+        """Send a message, and wait until the turn that takes it ends or waits for a person.
+
+        `images` belong to the message. Each is an https:// URL, a data: URL, or the bytes of a PNG, JPEG, GIF or WebP
+        file: at most 20 of them, each of up to 10 million characters as a data: URL. With images the text may be empty.
+
+        `when_busy` says what happens to the message during a turn; None leaves that to the policy. Queued messages
+        begin the next turn together; a steered one enters the current turn before its next model request. With
+        `wait=False` the method returns as soon as the message is stored, and the turn has the status of that moment. A
+        message that is sent again under the same `message_id` is not taken twice: the turn that took it is returned.
+
+        Raises `InvalidInput`; `Refused`: `busy`, `awaiting_user_response`, …, and for a message that waited
+        `withdrawn`, `closed`, or `failed`, in which case it still waits; and `StoreError`, in particular `Damaged` if
+        the log cannot be read, although the message is stored.
+        """
+        message_id = new_id() if message_id is None else message_id
+        message = make(
+            UserMessage,
+            event_id=message_id,
+            at=self._host.now(),
+            text=text,
+            images=images,
+            when_busy=when_busy,
+        )
+        async with self._sending:
+            step = await self._ask(message)
+        if wait:
+            return self._note_seen(await self._loop.turns.of_message(message_id))
+        if step.ignored or step.ended is not None or not isinstance(step.state, InTurn):
+            return self._note_seen(await self._loop.turns.now(message_id))
+        if is_queued(message_id, step.state):
+            return Turn(number=0, status="queued")
+        return self._note_seen(Turn(number=step.state.book.turn, status="running"))
+
+    async def withdraw(self, message_id: str) -> None:
+        """Withdraw a message that still waits. Raises `Refused`: `not_waiting` once a turn has taken it."""
+        await self._ask(make(MessageWithdrawn, event_id=new_id(), at=self._host.now(), message_id=message_id))
+
+    async def answer(
+        self,
+        answers: Mapping[str, str | Sequence[str]],
+        annotations: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> Turn:
+        """Answer the questions that this handle has last seen, by their text, and wait as `send` does.
+
+        A multi-select question takes a list of labels. `annotations` are notes by question: `{question: {"notes": …}}`.
+        Raises `Refused`: `unknown_question`, `missing_answer`, `invalid_answer` name the question and leave it open;
+        `wrong_state` if nothing is asked, or something else than this handle has seen.
+        """
+        response = make(
+            UserQuestionResponse,
+            event_id=new_id(),
+            at=self._host.now(),
+            answers=answers,
+            annotations={} if annotations is None else annotations,
+            call_id=self._seen.call_id,
+        )
+        return await self._turn(await self._ask(response))
+
+    async def approve(
+        self, call_id: str, allowed: bool, note: str | None = None, arguments: Mapping[str, Any] | None = None
+    ) -> Turn:
+        """Allow or deny the call that waits for approval, and wait as `send` does.
+
+        A `note` tells the model why a call was denied; `arguments` replace those that the model wrote. Raises `Refused`
+        with `wrong_state` unless this call waits.
+        """
+        approval = make(
+            ToolApproval,
+            event_id=new_id(),
+            at=self._host.now(),
+            call_id=call_id,
+            allowed=allowed,
+            note=note or "",
+            arguments=arguments,
+        )
+        return await self._turn(await self._ask(approval))
+
+    async def resolve(self, call_id: str, verdict: Resolution) -> Turn:
+        """Say what became of a call in doubt: one that was running when a process ended, and that must not run twice.
+        Waits as `send` does.
+
+        With `ran` or `did_not_run` the model is told so; with `again` the tool runs once more. Raises `Refused` with
+        `wrong_state` unless this call is in doubt.
+        """
+        resolved = make(DoubtResolved, event_id=new_id(), at=self._host.now(), call_id=call_id, verdict=verdict)
+        return await self._turn(await self._ask(resolved))
+
+    async def decline(self) -> Turn:
+        """Decline to answer. The policy says whether that ends the turn or lets the model go on. Waits as `send`."""
+        if not isinstance(self._loop.state, AwaitingUserResponse) or self._seen.call_id is None:
+            raise Refused("wrong_state")
+        step = await self._ask(self._cancel(self._seen.call_id))
+        if step.ignored:
+            raise Refused("wrong_state")
+        return await self._turn(step)
+
+    async def cancel(self) -> Cancelled:
+        """Stop the turn that this handle has last seen, and wait until it has stopped.
+
+        Tools that ignore it delay it no longer than `Policy.cancel_deadline`. If nothing runs, it is a no-op.
+        """
+        async with self._sending:  # the cancel is meant for what this handle is just sending
+            cancel = self._cancel()
+        step = await self._ask(cancel)
+        if isinstance(step.state, Cancelling):
+            await self._turn(step)
+        return Cancelled(no_op=step.ignored)
+
+    async def retry(self) -> Turn:
+        """Try the failed turn again, as a new turn, and wait as `send` does."""
+        return await self._turn(await self._ask(make(RetryRequested, event_id=new_id(), at=self._host.now())))
+
+    def _cancel(self, call_id: str | None = None) -> UserCancel:
+        return make(UserCancel, event_id=new_id(), at=self._host.now(), turn=self._seen.turn, call_id=call_id)
