@@ -43,7 +43,7 @@ from ..states.effects import (
 )
 from ..states.errors import ConfigurationError, StoreError
 from ..states.events import Answer
-from .models import Models
+from .choices.models import Models
 from .ports import Dispatcher
 from .settings import Settings
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import uuid
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -16,11 +15,12 @@ from ..effects.clock import Clock, SystemClock
 from ..effects.dispatcher import Performer
 from ..effects.tools.registry import ToolRegistry
 from ..states.effects import Effect
-from ..states.errors import ConfigurationError, EngineClosed, StoreError, UnknownConversation
-from ..states.events import Answer, Opened
+from ..states.errors import ConfigurationError, EngineClosed, UnknownConversation
+from ..states.events import Answer
 from ..states.machine import begin
 from ..states.policy import presets
 from ..states.policy.policy import ModelSpec, Policy
+from .answering import AnswerIntake
 from .bootstrap import (
     DispatcherFactory,
     Source,
@@ -31,15 +31,17 @@ from .bootstrap import (
     checked_performers,
     wrap,
 )
+from .choices.choices import Choices
+from .choices.models import Models
+from .choices.opening import opening_of
 from .conversation import Conversation
+from .lifetime import Lifetime
 from .loop import Loop
 from .loop_factory import LoopFactory
-from .models import Models
 from .outbox import OutboxTargets
-from .policy_warnings import policy_warnings
 from .ports import Dispatcher
 from .registry import ConversationRegistry
-from .requests import checked_answer, checked_id, checked_limit, checked_policy, make
+from .requests import checked_id, checked_limit
 from .settings import Settings
 from .take_over import TakeOver
 
@@ -51,8 +53,6 @@ if TYPE_CHECKING:
     from ..persistence.ports import Store
     from ..persistence.records.summary import Summary
     from .blocking import BlockingEngine
-
-logger = logging.getLogger("turnwise.engine")
 
 
 class Engine:
@@ -74,7 +74,7 @@ class Engine:
     ) -> None:
         self._source = source
         self._models = models
-        self._acts = tools.acts
+        self._choices = Choices(models, tools)
         self._policy = policy
         self._settings = settings
         self._clock = clock
@@ -93,10 +93,8 @@ class Engine:
             () if self._tracing is None else (self._tracing,),
             settings.kept_updates,
         )
-        self._answering: set[asyncio.Task[None]] = set()
-        self._store: Store | None = None
-        self._opening: asyncio.Future[None] | None = None
-        self._closing: asyncio.Future[None] | None = None
+        self._lifetime = Lifetime(self._open, self._close)
+        self._answers = AnswerIntake(self._registry, lambda: self._lifetime.is_closing)
 
     # --- opening and closing
 
@@ -174,21 +172,13 @@ class Engine:
         return run_in_thread(cls.open(url, **options))
 
     async def __aenter__(self) -> Engine:
-        self._check_open()
-        if self._opening is None:
-            self._opening = asyncio.ensure_future(self._open())
-        try:
-            await asyncio.shield(self._opening)
-        except BaseException:
-            await self.close()
-            raise
-        self._check_open()
+        await self._lifetime.open()
         return self
 
     async def _open(self) -> None:
-        self._store = await self._source.open()
+        self._lifetime.store = await self._source.open()
         self._models.warm_in_background()
-        await self._take_over.everything(self._store, self._registry)
+        await self._take_over.everything(self.store, self._registry)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -201,7 +191,7 @@ class Engine:
     async def delivered(self) -> None:
         """Return when everything that was said to users so far has been tried once on every channel; `send` does not
         wait for that. What a channel did not take is tried again later, and the updates of its conversation tell."""
-        self._check_open()
+        self._lifetime.check_not_closed()
         await self._dispatcher.wait_until_tried()
         await self._deliveries.wait_until_tried()
 
@@ -215,20 +205,17 @@ class Engine:
 
         Closing twice is closing once; a caller that is cancelled stops waiting, but the engine closes all the same.
         """
-        if self._closing is None:
-            self._closing = asyncio.ensure_future(self._close())
-        await asyncio.shield(self._closing)
+        await self._lifetime.close()
 
     async def _close(self) -> None:
-        if self._opening is not None:
+        if self._lifetime.is_opening:
             self._registry.stop_loading(EngineClosed())
-            await asyncio.wait([self._opening])  # a lock half taken could not be given back
-        store, self._store = self._store, None
+            await self._lifetime.finish_opening()  # a lock half taken could not be given back
+        store = self._lifetime.take_store()
         try:
             await self._registry.close(EngineClosed())
             await self._deliveries.close()
-            if self._answering:
-                await asyncio.wait(self._answering)
+            await self._answers.wait()
             if self._tracing is not None:
                 self._tracing.close()
         finally:
@@ -243,9 +230,7 @@ class Engine:
     @property
     def store(self) -> Store:
         """The open store. Raises `EngineClosed`."""
-        if self._store is None:
-            raise EngineClosed
-        return self._store
+        return self._lifetime.store
 
     @property
     def registry(self) -> ConversationRegistry:
@@ -257,22 +242,17 @@ class Engine:
         """What carries out each type of effect."""
         return self._performers
 
-    def _check_open(self) -> None:
-        """Raise `EngineClosed` if the engine was closed in the meantime: nothing would end what begins now."""
-        if self._closing is not None:
-            raise EngineClosed
-
     # --- conversations
 
     async def create(self, *, policy: Policy | None = None, system: str = "") -> Conversation:
         """Create a conversation. `system` is its system prompt, `policy` its rules."""
         conversation_id = str(uuid.uuid4())
-        policy = self.with_models(self._policy if policy is None else policy)
-        opened = make(Opened, event_id=f"opened-{conversation_id}", at=self.now(), system=system, policy=policy)
+        policy = self._policy if policy is None else policy
+        opened = opening_of(conversation_id, self.now(), self._choices, policy=policy, system=system)
         step = begin(opened)
         store = self.store
         log = await store.create(conversation_id, opened, step)
-        self._check_open()
+        self._lifetime.check_not_closed()
         loop = self._loops.created(store, conversation_id, log, opened, step)
         self._registry.add(loop)
         return Conversation(self, loop)
@@ -312,20 +292,7 @@ class Engine:
         again when the conversation is taken over. Other threads call this by `loop.call_soon_threadsafe`. Raises
         `InvalidInput` for what is not an answer.
         """
-        asyncio.get_running_loop()  # raises RuntimeError in another thread
-        checked_id(conversation_id)
-        if not self._registry.answer(conversation_id, checked_answer(answer)) and self._closing is None:
-            task = asyncio.ensure_future(self._load_and_answer(conversation_id, answer))
-            self._answering.add(task)
-            task.add_done_callback(self._answering.discard)
-
-    async def _load_and_answer(self, conversation_id: str, answer: Answer) -> None:
-        try:
-            loop = await self._registry.read(conversation_id)
-            loop.answer(answer)
-            await loop.handled()
-        except (EngineClosed, UnknownConversation, StoreError) as error:
-            logger.warning("An answer for the conversation %s could not be taken: %s", conversation_id, error)
+        self._answers.take(conversation_id, answer)
 
     async def refresh(self, conversation_id: str) -> None:
         """Follow the steps that other engines over the same store have stored. Raises `UnknownConversation`."""
@@ -337,13 +304,10 @@ class Engine:
 
     def with_models(self, policy: Policy) -> Policy:
         """Return the policy with the models of this engine. Raises `InvalidInput` for what is not a policy."""
-        policy = checked_policy(policy)
-        for sentence in policy_warnings(policy, self._acts):
-            logger.warning(sentence)
-        return policy.model_copy(update={"models": self._models.specs})
+        return self._choices.rules(policy)
 
     async def _load(self, conversation_id: str) -> Loop:
         store = self.store
         loaded = await store.load(conversation_id)
-        self._check_open()
+        self._lifetime.check_not_closed()
         return self._loops.loaded(store, conversation_id, loaded)

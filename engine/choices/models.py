@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from threading import Thread
 
-from ..effects.model.litellm.llm import LiteLlm
-from ..effects.model.port import Llm, name_of
-from ..effects.model.rehearsal.llm import REHEARSAL, RehearsalLlm
-from ..effects.text import is_encodable
-from ..states.errors import ConfigurationError
-from ..states.policy.policy import ModelSpec
+from ...effects.model.litellm.llm import LiteLlm
+from ...effects.model.port import Llm, name_of
+from ...effects.model.rehearsal.llm import REHEARSAL, RehearsalLlm
+from ...effects.text import is_encodable
+from ...states.errors import ConfigurationError
+from ...states.policy.policy import ModelSpec
 
 logger = logging.getLogger("turnwise.engine")
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from ..states.policy.policy import Policy
-from ..states.values.acts import ActKind
+from ...states.policy.policy import Policy
+from ...states.values.acts import ActKind
 
 
 def policy_warnings(policy: Policy, acts: Collection[ActKind]) -> Iterator[str]:
