@@ -25,7 +25,20 @@ if TYPE_CHECKING:
     from .effects.tools.tool import Tool, tool
     from .engine.conversation import Conversation
     from .engine.engine import Engine
-    from .engine.projections.turn import Turn
+    from .engine.projections.turn import (
+        CancelledTurn,
+        CompletedTurn,
+        EndedTurn,
+        FailedTurn,
+        IncompleteTurn,
+        QueuedTurn,
+        RunningTurn,
+        Turn,
+        WaitingTurn,
+        WaitsForAnswer,
+        WaitsForApproval,
+        WaitsForResolution,
+    )
     from .engine.projections.updates import Update
     from .engine.settings import Settings
     from .persistence.maintenance.replay import Divergence, ReplayReport, replay
@@ -77,7 +90,20 @@ _HOMES = {
     "engine.conversation": ("Conversation",),
     "engine.engine": ("Engine",),
     "engine.settings": ("Settings",),
-    "engine.projections.turn": ("Turn",),
+    "engine.projections.turn": (
+        "CancelledTurn",
+        "CompletedTurn",
+        "EndedTurn",
+        "FailedTurn",
+        "IncompleteTurn",
+        "QueuedTurn",
+        "RunningTurn",
+        "Turn",
+        "WaitingTurn",
+        "WaitsForAnswer",
+        "WaitsForApproval",
+        "WaitsForResolution",
+    ),
     "engine.projections.updates": ("Update",),
     "persistence.maintenance.replay": ("Divergence", "ReplayReport", "replay"),
     "states.values.acts": ("AgentMail", "Speech", "SubAgents", "WorkComplete"),
@@ -114,16 +140,21 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "AgentMail",
+    "CancelledTurn",
     "Channel",
     "CompactionFailed",
+    "CompletedTurn",
     "ConfigurationError",
     "Conversation",
     "Delivery",
     "Divergence",
     "Empty",
+    "EndedTurn",
     "Engine",
     "EngineClosed",
+    "FailedTurn",
     "Image",
+    "IncompleteTurn",
     "InvalidInput",
     "Lagged",
     "Limits",
@@ -141,6 +172,7 @@ __all__ = [
     "Question",
     "QuestionOption",
     "Questions",
+    "QueuedTurn",
     "Recent",
     "Recovery",
     "Refused",
@@ -148,6 +180,7 @@ __all__ = [
     "ReplayReport",
     "Retry",
     "Rewording",
+    "RunningTurn",
     "Settings",
     "Speech",
     "SpeechChannel",
@@ -167,6 +200,10 @@ __all__ = [
     "Update",
     "Usage",
     "UserQuestion",
+    "WaitingTurn",
+    "WaitsForAnswer",
+    "WaitsForApproval",
+    "WaitsForResolution",
     "WebhookChannel",
     "WorkComplete",
     "presets",

@@ -11,7 +11,7 @@ from .handles.conversation_requests import ConversationRequests
 from .handles.handle import HandleHost, new_id
 from .handles.turn_requests import TurnRequests
 from .projections.projection import ConversationProjection
-from .projections.turn import Turn
+from .projections.turn import EndedTurn
 from .projections.updates import Update
 from .projections.watcher import Watcher
 
@@ -59,7 +59,7 @@ class Conversation(TurnRequests, ConversationRequests):
         """Return the log as stored, one entry for each step."""
         return await self._read_entries()
 
-    async def turns(self) -> tuple[Turn, ...]:
+    async def turns(self) -> tuple[EndedTurn, ...]:
         """Return the turns that have ended, oldest first."""
         projection = ConversationProjection(self._loop.state, self._loop.projection.context, self._read_entries)
         await projection.read()

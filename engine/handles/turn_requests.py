@@ -21,7 +21,7 @@ from ...states.policy.policy import WhenBusy
 from ...states.states import AwaitingUserResponse, Cancelling, InTurn
 from ...states.values.images import Image
 from ..projections.projection import is_queued
-from ..projections.turn import Turn
+from ..projections.turn import QueuedTurn, RunningTurn, Turn
 from ..requests import make
 from .handle import Handle, new_id
 
@@ -75,8 +75,8 @@ class TurnRequests(Handle):
         if step.ignored or step.ended is not None or not isinstance(step.state, InTurn):
             return self._note_seen(await self._loop.turns.now(message_id))
         if is_queued(message_id, step.state):
-            return Turn(number=0, status="queued")
-        return self._note_seen(Turn(number=step.state.book.turn, status="running"))
+            return QueuedTurn()
+        return self._note_seen(RunningTurn(number=step.state.book.turn))
 
     async def withdraw(self, message_id: str) -> None:
         """Withdraw a message that still waits. Raises `Refused`: `not_waiting` once a turn has taken it."""

@@ -20,7 +20,8 @@ from ...states.errors import Refused, StoreError
 from ...states.log import LogEntry
 from ...states.projections.transcript import Transcript
 from ...states.states import Closed, Failed, State
-from .turn import Turn
+from .turn import EndedTurn
+from .turn_builder import ended_turn
 from .updates import Update, updates_of
 
 
@@ -87,7 +88,7 @@ class ConversationProjection:
         return self._contents.transcript
 
     @property
-    def turns(self) -> dict[int, Turn]:
+    def turns(self) -> dict[int, EndedTurn]:
         """The turns that have ended, by their number. To be asked for once the contents are read."""
         assert self._contents is not None, "the contents are read first"
         return self._contents.turns
@@ -147,7 +148,7 @@ class _Contents:
     def __init__(self) -> None:
         self.seq = 0
         self.transcript = Transcript()
-        self.turns: dict[int, Turn] = {}
+        self.turns: dict[int, EndedTurn] = {}
         self._context = Context()
         self._shared: ref[Transcript] | None = None
 
@@ -171,7 +172,7 @@ class _Contents:
         self.seq = entry.seq
         self._context = context
         if entry.ended is not None:
-            self.turns[entry.ended.turn] = Turn.from_end(entry.ended, self.transcript, context.policy)
+            self.turns[entry.ended.turn] = ended_turn(entry.ended, self.transcript, context.policy)
 
     def share(self) -> Transcript:
         """Return the transcript for others to read. It has the same lists and dictionaries until `unshare`."""

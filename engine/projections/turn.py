@@ -1,19 +1,16 @@
-"""A turn as a host receives it, when it has ended or waits for a person."""
+"""A turn as a host receives it, when it has ended or waits for a person.
+
+`Turn` is the union of one small class for each status, so that a type checker knows what a turn holds once a program
+has asked for its class or its status: a `WaitsForAnswer` has questions, a `WaitsForApproval` has a call.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal, TypeAlias
 
-from ...states.policy.policy import Policy
-from ...states.projections.transcript import Transcript
-from ...states.replies.delivery_rules import spoken_and_delivered
-from ...states.replies.reply_text import text_of_reply
-from ...states.states import AwaitingApproval, AwaitingPerson, AwaitingUserResponse, InDoubt, State
-from ...states.values.messages import Said, ToolCall, Usage
+from ...states.values.messages import ToolCall, Usage
 from ...states.values.questions import UserQuestion
-from ...states.values.turn import Delivered, TurnEnded
 
 Status = Literal[
     "completed",
@@ -26,25 +23,19 @@ Status = Literal[
     "running",
     "queued",
 ]
-"""The status of a turn. `running` and `queued` occur only if the caller does not wait (`send(wait=False)`). No turn has
-taken a queued message yet, so its number is 0."""
-
-_WAITS: dict[type[State], Status] = {
-    AwaitingUserResponse: "awaiting_user",
-    AwaitingApproval: "awaiting_approval",
-    InDoubt: "in_doubt",
-}
+"""The status of a turn. `running` and `queued` occur only if the caller does not wait (`send(wait=False)`)."""
 
 
-@dataclass(frozen=True)
-class Turn:
-    """A turn that has ended or waits for a person.
+@dataclass(frozen=True, kw_only=True)
+class BaseTurn:
+    """What every turn has.
 
-    `reply` is the answer: what was said to the user by a tool, otherwise the text if the policy delivers it, otherwise
-    "". `final_content` is the text for display, or None. `user_response` is what was said to the user by a tool, or
-    None; several speeches are joined by a blank line. `deliveries` are all texts that go to the user, in order; a
-    policy that delivers text as well as speech may deliver more than the reply holds. A turn that has ended without any
-    is `silent`. While a turn waits for a person, these fields describe it up to that point.
+    `number` counts the turns of the conversation from 1. `reply` is the answer: what was said to the user by a tool,
+    otherwise the text if the policy delivers it, otherwise "". `final_content` is the text for display, or None.
+    `user_response` is what was said to the user by a tool, or None; several speeches are joined by a blank line.
+    `deliveries` are all texts that go to the user, in order; a policy that delivers text as well as speech may deliver
+    more than the reply holds. A turn that has ended without any is `silent`. While a turn waits for a person, these
+    fields describe it up to that point.
 
     `questions`, and the `call_id` of the call that asks them, are set while the turn waits for an answer; `call_id` and
     `call` while it waits for somebody to approve that call, or to say whether it ran. `failure` is one sentence if the
@@ -65,44 +56,103 @@ class Turn:
     failure: str | None = None
     usage: Usage = field(default_factory=Usage)
 
-    @classmethod
-    def from_end(cls, ended: TurnEnded, transcript: Transcript, policy: Policy) -> Turn:
-        """Return a turn that has ended. The transcript must hold its last step. `Pure.`"""
-        final = ended.final_content
-        return cls(
-            number=ended.turn,
-            status=ended.status,
-            final_content=None if final is None else text_of_reply(transcript.words(final), policy),
-            **_received_texts(ended.user_response, ended.deliveries, transcript, policy),
-            silent=ended.silent,
-            truncated=ended.truncated,
-            failure=ended.failure.sentence if ended.failure else None,
-            usage=ended.usage,
-        )
 
-    @classmethod
-    def from_waiting(cls, state: AwaitingPerson | InDoubt, transcript: Transcript, policy: Policy) -> Turn:
-        """Return a turn that waits for a person, with what the user has received of it so far. `Pure.`"""
-        asks = isinstance(state, AwaitingUserResponse)
-        return cls(
-            number=state.turn.number,
-            status=_WAITS[type(state)],
-            questions=state.questions if isinstance(state, AwaitingUserResponse) else (),
-            call_id=state.call.call_id,
-            call=None if asks else transcript.call(state.call.call_id),
-            **_received_texts(spoken_and_delivered(state.turn), state.turn.deliveries, transcript, policy),
-            usage=state.turn.usage,
-        )
+# --- turns that have ended
 
 
-def _received_texts(
-    spoken: Sequence[Said], delivered: Sequence[Delivered], transcript: Transcript, policy: Policy
-) -> dict[str, Any]:
-    """Return the fields that hold what the user received of a turn."""
-    by_tool = tuple(text_of_reply(transcript.words(said), policy) for said in spoken)
-    deliveries = tuple(text_of_reply(transcript.words(one.said), policy) for one in delivered)
-    return {
-        "reply": "\n\n".join(by_tool or deliveries),
-        "user_response": "\n\n".join(by_tool) if by_tool else None,
-        "deliveries": deliveries,
-    }
+@dataclass(frozen=True, kw_only=True)
+class CompletedTurn(BaseTurn):
+    """The turn ended with an answer."""
+
+    status: Literal["completed"] = "completed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class IncompleteTurn(BaseTurn):
+    """The turn ended at a limit, or without what the policy requires. `failure` says why if its work was not
+    accepted."""
+
+    status: Literal["incomplete"] = "incomplete"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailedTurn(BaseTurn):
+    """The turn could not go on. `failure` is one sentence for people."""
+
+    status: Literal["failed"] = "failed"
+    failure: str = field()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CancelledTurn(BaseTurn):
+    """A person stopped the turn."""
+
+    status: Literal["cancelled"] = "cancelled"
+
+
+# --- turns that wait for a person
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitsForAnswer(BaseTurn):
+    """The model asks `questions`, by the call `call_id`. Go on with `Conversation.answer` or `decline`."""
+
+    status: Literal["awaiting_user"] = "awaiting_user"
+    questions: tuple[UserQuestion, ...] = field()
+    call_id: str = field()
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitsForApproval(BaseTurn):
+    """`call` runs only if a person allows it. Go on with `Conversation.approve`."""
+
+    status: Literal["awaiting_approval"] = "awaiting_approval"
+    call_id: str = field()
+    call: ToolCall = field()
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitsForResolution(BaseTurn):
+    """A crash interrupted `call`, and it is unknown whether it ran. Go on with `Conversation.resolve`."""
+
+    status: Literal["in_doubt"] = "in_doubt"
+    call_id: str = field()
+    call: ToolCall = field()
+
+
+# --- turns that nobody waited for
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningTurn(BaseTurn):
+    """The turn is under way; the caller did not wait for it."""
+
+    status: Literal["running"] = "running"
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueuedTurn(BaseTurn):
+    """No turn has taken the message yet; the caller did not wait for one. So the number is 0."""
+
+    status: Literal["queued"] = "queued"
+    number: int = 0
+
+
+EndedTurn: TypeAlias = CompletedTurn | IncompleteTurn | FailedTurn | CancelledTurn
+"""A turn that has ended."""
+
+WaitingTurn: TypeAlias = WaitsForAnswer | WaitsForApproval | WaitsForResolution
+"""A turn that waits for a person."""
+
+Turn: TypeAlias = (
+    CompletedTurn
+    | IncompleteTurn
+    | FailedTurn
+    | CancelledTurn
+    | WaitsForAnswer
+    | WaitsForApproval
+    | WaitsForResolution
+    | RunningTurn
+    | QueuedTurn
+)
+"""A turn of a conversation. Narrow it by its class or by its `status`."""

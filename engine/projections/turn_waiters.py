@@ -13,7 +13,8 @@ from functools import partial
 from ...states.errors import Refused, StoreError, TurnwiseError
 from ...states.states import AwaitingPerson, InDoubt
 from .projection import ConversationProjection, is_queued
-from .turn import Turn
+from .turn import QueuedTurn, RunningTurn, Turn
+from .turn_builder import waiting_turn
 
 Find = Callable[[], Turn | None]
 """Returns a turn, or None as long as it goes on. Raises `Refused` if it will never be there."""
@@ -58,12 +59,12 @@ class TurnWaiters:
     async def now(self, message_id: str) -> Turn:
         """Return the turn of this message as it is at this moment."""
         if is_queued(message_id, self._projection.state):
-            return Turn(number=0, status="queued")
+            return QueuedTurn()
         await self._read()
         number = self._projection.turn_of(message_id)
         if number is None:
-            return Turn(number=0, status="queued")
-        return self._of_turn(number) or Turn(number=number, status="running")
+            return QueuedTurn()
+        return self._of_turn(number) or RunningTurn(number=number)
 
     def notify(self) -> None:
         """The conversation has moved on: return the turns that can be returned now."""
@@ -103,5 +104,5 @@ class TurnWaiters:
     def _of_turn(self, number: int) -> Turn | None:
         state = self._projection.state
         if isinstance(state, AwaitingPerson | InDoubt) and state.turn.number == number:
-            return Turn.from_waiting(state, self._projection.transcript, self._projection.context.policy)
+            return waiting_turn(state, self._projection.transcript, self._projection.context.policy)
         return self._projection.turns.get(number)

@@ -35,6 +35,7 @@ from ...states.states import (
 )
 from ...states.values.messages import Message
 from .turn import Turn
+from .turn_builder import ended_turn
 
 UpdateType = Literal[
     "snapshot",
@@ -123,7 +124,7 @@ def updates_of(
         shown = [*_said(messages, policy), *_done(entry, messages, transcript, policy), *change]
     else:
         turn = entry.ended.turn
-        end: _Shown = ("turn_ended", describe_turn(Turn.from_end(entry.ended, transcript, policy)))
+        end: _Shown = ("turn_ended", describe_turn(ended_turn(entry.ended, transcript, policy)))
         shown = [*_said((m for m in messages if m.turn <= turn), policy), *_done(entry, messages, transcript, policy)]
         begun = list(_said((m for m in messages if m.turn > turn), policy))
         # If the next turn begins in the same step, the end of this one is shown before anything of the next.

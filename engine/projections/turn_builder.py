@@ -1,0 +1,78 @@
+"""Makes the turns that hosts receive, out of what the log says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...states.policy.policy import Policy
+from ...states.projections.transcript import Transcript
+from ...states.replies.delivery_rules import spoken_and_delivered
+from ...states.replies.reply_text import text_of_reply
+from ...states.states import AwaitingApproval, AwaitingPerson, AwaitingUserResponse, InDoubt
+from ...states.values.messages import Said
+from ...states.values.turn import Delivered, TurnEnded
+from .turn import (
+    CancelledTurn,
+    CompletedTurn,
+    EndedTurn,
+    FailedTurn,
+    IncompleteTurn,
+    WaitingTurn,
+    WaitsForAnswer,
+    WaitsForApproval,
+    WaitsForResolution,
+)
+
+
+def ended_turn(ended: TurnEnded, transcript: Transcript, policy: Policy) -> EndedTurn:
+    """Return a turn that has ended. The transcript must hold its last step. `Pure.`"""
+    final = ended.final_content
+    described: dict[str, Any] = {
+        "number": ended.turn,
+        "final_content": None if final is None else text_of_reply(transcript.words(final), policy),
+        **_received_texts(ended.user_response, ended.deliveries, transcript, policy),
+        "silent": ended.silent,
+        "truncated": ended.truncated,
+        "failure": ended.failure.sentence if ended.failure else None,
+        "usage": ended.usage,
+    }
+    match ended.status:
+        case "completed":
+            return CompletedTurn(**described)
+        case "incomplete":
+            return IncompleteTurn(**described)
+        case "failed":
+            return FailedTurn(**{**described, "failure": described["failure"] or ""})
+        case "cancelled":
+            return CancelledTurn(**described)
+
+
+def waiting_turn(state: AwaitingPerson | InDoubt, transcript: Transcript, policy: Policy) -> WaitingTurn:
+    """Return a turn that waits for a person, with what the user has received of it so far. `Pure.`"""
+    spoken = spoken_and_delivered(state.turn)
+    described: dict[str, Any] = {
+        "number": state.turn.number,
+        "call_id": state.call.call_id,
+        **_received_texts(spoken, state.turn.deliveries, transcript, policy),
+        "usage": state.turn.usage,
+    }
+    if isinstance(state, AwaitingUserResponse):
+        return WaitsForAnswer(questions=state.questions, **described)
+    call = transcript.call(state.call.call_id)
+    if isinstance(state, AwaitingApproval):
+        return WaitsForApproval(call=call, **described)
+    return WaitsForResolution(call=call, **described)
+
+
+def _received_texts(
+    spoken: Sequence[Said], delivered: Sequence[Delivered], transcript: Transcript, policy: Policy
+) -> dict[str, Any]:
+    """Return the fields that hold what the user received of a turn."""
+    by_tool = tuple(text_of_reply(transcript.words(said), policy) for said in spoken)
+    deliveries = tuple(text_of_reply(transcript.words(one.said), policy) for one in delivered)
+    return {
+        "reply": "\n\n".join(by_tool or deliveries),
+        "user_response": "\n\n".join(by_tool) if by_tool else None,
+        "deliveries": deliveries,
+    }

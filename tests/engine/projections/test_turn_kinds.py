@@ -1,0 +1,107 @@
+"""A turn is one of a few classes, one for each status."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from turnwise import (
+    CancelledTurn,
+    CompletedTurn,
+    Engine,
+    FailedTurn,
+    IncompleteTurn,
+    Limits,
+    Policy,
+    QueuedTurn,
+    RunningTurn,
+    Turn,
+    WaitsForAnswer,
+    WaitsForApproval,
+    tool,
+)
+from turnwise.engine.projections.turn import BaseTurn, Status
+from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, failure, reply
+
+from ...support.engine_scenarios import QUESTION, Gate, answers_after
+
+
+@tool(approval=True)
+async def pay(amount: int) -> str:
+    """Pay."""
+    return "Paid."
+
+
+class TestTheKinds:
+    """What a program may rely on for every kind."""
+
+    def test_each_status_has_its_class(self) -> None:
+        """The classes of the union have the statuses, each one of them."""
+        statuses = [{one.name: one for one in dataclasses.fields(kind)}["status"].default for kind in get_args(Turn)]
+
+        assert statuses == list(get_args(Status))
+
+    @pytest.mark.parametrize("kind", get_args(Turn))
+    def test_each_has_every_attribute(self, kind: type[BaseTurn]) -> None:
+        """A program that asks only for the status finds the attributes of all turns, in the same order."""
+        assert [one.name for one in dataclasses.fields(kind)] == [one.name for one in dataclasses.fields(BaseTurn)]
+
+    def test_what_waits_is_made_with_what_it_waits_for(self) -> None:
+        """A turn without the call that it waits for cannot be made."""
+        with pytest.raises(TypeError):
+            WaitsForAnswer(number=1)  # type: ignore[call-arg]
+
+
+class TestWhatTheEngineReturns:
+    """The class of the turn that a request returns."""
+
+    async def test_turns_that_have_ended(self, database: Path) -> None:
+        """Completed, incomplete, failed."""
+        llm = ScriptedLlm([reply("Hello."), call("unknown"), reply("Never mind."), failure("refused")])
+        policy = Policy(limits=Limits(requests=1, last="plain"))
+        async with Engine.open(database, model=llm) as engine:
+            conversation = await engine.create()
+            completed = await conversation.send("One")
+            await conversation.set_policy(policy)
+            incomplete = await conversation.send("Two")
+            await conversation.set_policy(Policy())
+            await conversation.send("Three")
+            failed = await conversation.send("Four")
+
+        assert isinstance(completed, CompletedTurn | IncompleteTurn)
+        assert type(completed) is CompletedTurn
+        assert type(incomplete) is IncompleteTurn
+        assert type(failed) is FailedTurn
+        assert failed.failure
+        assert (completed.questions, completed.call_id, completed.call) == ((), None, None)
+
+    async def test_turns_that_wait(self, database: Path) -> None:
+        """A question, an approval, and the end of a turn that was cancelled."""
+        llm = ScriptedLlm([call("ask_user_question", questions=[QUESTION]), call("pay", amount=5)])
+        async with Engine.open(database, model=llm, tools=["ask_user_question", pay]) as engine:
+            conversation = await engine.create()
+            asked = await conversation.send("Book")
+            assert isinstance(asked, WaitsForAnswer)
+            held = await conversation.answer({asked.questions[0].question: "6:30 PM"})
+            assert isinstance(held, WaitsForApproval)
+            await conversation.cancel()
+            (cancelled,) = await conversation.turns()
+
+        assert (held.call.name, held.call.call_id) == ("pay", held.call_id)
+        assert type(cancelled) is CancelledTurn
+
+    async def test_turns_that_nobody_waited_for(self, database: Path) -> None:
+        """Running, and queued with the number 0; each is a `Turn`."""
+        gate = Gate()
+        async with Engine.open(database, model=FunctionLlm(answers_after(gate, "Done."))) as engine:
+            conversation = await engine.create(policy=Policy(when_busy="queue"))
+            running = await conversation.send("One", wait=False)
+            queued = await conversation.send("Two", wait=False)
+            gate.opened.set()
+
+        assert (running, queued) == (RunningTurn(number=1), QueuedTurn())
+        assert isinstance(running, Turn)
+        assert queued.number == 0
