@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .effects.channels.stream import Lagged, StreamChannel, Subscription
     from .effects.channels.terminal import TerminalChannel
     from .effects.channels.webhook import WebhookChannel
+    from .effects.context import EffectContext
     from .effects.model.litellm.llm import LiteLlm
     from .effects.model.port import Llm, LlmFailure, ModelAnswer, ModelCall, ModelRequest, Token
     from .effects.model.rewording import Rewording
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
 logging.getLogger("turnwise").addHandler(logging.NullHandler())
 
 _HOMES = {
+    "effects.context": ("EffectContext",),
     "effects.channels.port": ("Channel", "Delivery", "NotTaken"),
     "effects.channels.speech.channel": ("SpeechChannel",),
     "effects.channels.stream": ("Lagged", "StreamChannel", "Subscription"),
@@ -148,6 +150,7 @@ __all__ = [
     "Conversation",
     "Delivery",
     "Divergence",
+    "EffectContext",
     "Empty",
     "EndedTurn",
     "Engine",

@@ -8,8 +8,19 @@ import asyncio
 import logging
 import os
 import sys
+from typing import Any
 
-from turnwise import Channel, ConfigurationError, Delivery, Engine, SpeechChannel, TerminalChannel, presets, tool
+from turnwise import (
+    Channel,
+    ConfigurationError,
+    Delivery,
+    Engine,
+    SpeechChannel,
+    TerminalChannel,
+    Tool,
+    presets,
+    tool,
+)
 
 
 @tool(crash="pure")
@@ -46,7 +57,7 @@ async def main() -> None:
     speaking = speech()
     channels: list[Channel] = [TerminalChannel(), *([speaking] if speaking else [])]
     policy = presets.explicit_response()  # the model says when it is done, and its claim is checked
-    tools = ["respond_to_user", "mark_work_complete", read_note]
+    tools: list[Tool[..., Any] | str] = ["respond_to_user", "mark_work_complete", read_note]
     model = os.environ.get("MODEL", "rehearsal")
     async with Engine.open("voice.db", model=model, tools=tools, channels=channels, policy=policy) as engine:
         conversation = await engine.create(system="The user speaks to you, and hears your answers.")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .history import History, Observation, Trace, observe
     from .laws import LAWS, LawBroken, check_laws, check_newest
     from .machine import ConversationMachine
-    from .program import as_program
+    from .program import as_program, event_of
     from .scripted import FunctionLlm, ScriptedLlm, call, calls, failure, reply, verdict
     from .shrink import shrink_trace
     from .simulation import Simulation, SimulationFailed, simulate
@@ -39,7 +39,7 @@ _HOMES = {
     "history": ("History", "Observation", "Trace", "observe"),
     "laws": ("LAWS", "LawBroken", "check_laws", "check_newest"),
     "machine": ("ConversationMachine",),
-    "program": ("as_program",),
+    "program": ("as_program", "event_of"),
     "scripted": ("FunctionLlm", "ScriptedLlm", "call", "calls", "failure", "reply", "verdict"),
     "shrink": ("shrink_trace",),
     "simulation": ("Simulation", "SimulationFailed", "simulate"),
@@ -68,6 +68,7 @@ __all__ = [
     "check_newest",
     "crash_at_every_boundary",
     "effects",
+    "event_of",
     "events",
     "events_for",
     "failure",

@@ -66,10 +66,12 @@ _put_values, _put_fields_set, _put_extra, _put_private = (
 )
 
 
-class _MadeUnchecked(ModelMetaclass):
-    """The metaclass of parts: calling a class does not validate the arguments."""
+if TYPE_CHECKING:
+    _MadeUnchecked = ModelMetaclass  # to a type checker, a part is made like any other value
+else:
 
-    if not TYPE_CHECKING:  # to a type checker, a part is made like any other value
+    class _MadeUnchecked(ModelMetaclass):
+        """The metaclass of parts: calling a class does not validate the arguments."""
 
         def __call__(cls, **fields: Any) -> Any:
             values = {**cls.part_template, **fields}
