@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import BaseModel, ConfigDict, Field
 
 
 class Settings(BaseModel):
     """Settings of an engine."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
     llm_chat_timeout_sec: float = Field(default=120.0, gt=0, allow_inf_nan=False)
     """Seconds that one model request may take as a whole, however slowly its pieces come."""

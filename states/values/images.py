@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, ConfigDict, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
@@ -90,7 +90,7 @@ class Image(Value):
     """
 
     # An image that was built past its validation is found where it is handed in.
-    model_config = ConfigDict(hide_input_in_errors=True, revalidate_instances="always")
+    model_config: ClassVar[ConfigDict] = ConfigDict(hide_input_in_errors=True, revalidate_instances="always")
 
     url: Annotated[str, AfterValidator(_checked)]
 

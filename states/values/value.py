@@ -38,7 +38,9 @@ MAX_QUOTED = 200
 class Value(BaseModel):
     """Frozen, closed, exact data."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True
+    )
 
     def replace(self, **changes: Any) -> Self:
         """Return this value with these fields changed. The changes are not validated. `Pure.`"""
