@@ -35,6 +35,7 @@ from .choices.choices import Choices
 from .choices.models import Models
 from .choices.opening import opening_of
 from .conversation import Conversation
+from .handles.awaiting import must_be_awaited
 from .lifetime import Lifetime
 from .loop import Loop
 from .loop_factory import LoopFactory
@@ -191,7 +192,7 @@ class Engine:
     async def delivered(self) -> None:
         """Return when everything that was said to users so far has been tried once on every channel; `send` does not
         wait for that. What a channel did not take is tried again later, and the updates of its conversation tell."""
-        self._lifetime.check_not_closed()
+        self._lifetime.check_open()
         await self._dispatcher.wait_until_tried()
         await self._deliveries.wait_until_tried()
 
@@ -244,6 +245,7 @@ class Engine:
 
     # --- conversations
 
+    @must_be_awaited("A conversation is created with `await`: write `conversation = await engine.create()`.")
     async def create(self, *, policy: Policy | None = None, system: str = "") -> Conversation:
         """Create a conversation. `system` is its system prompt, `policy` its rules."""
         conversation_id = str(uuid.uuid4())
@@ -257,6 +259,7 @@ class Engine:
         self._registry.add(loop)
         return Conversation(self, loop)
 
+    @must_be_awaited("A conversation is read with `await`: write `conversation = await engine.get(conversation_id)`.")
     async def get(self, conversation_id: str) -> Conversation:
         """Return a handle on a conversation. Nothing in it changes by that. Raises `UnknownConversation`."""
         return Conversation(self, await self._registry.read(checked_id(conversation_id)))

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from ..states.errors import EngineClosed
+from ..states.errors import EngineClosed, EngineNotOpen
 
 if TYPE_CHECKING:
     from ..persistence.ports import Store
@@ -55,11 +55,17 @@ class Lifetime:
         if self._closing is not None:
             raise EngineClosed
 
+    def check_open(self) -> None:
+        """Raise `EngineClosed` if the engine closes or has closed, and `EngineNotOpen` if it was never opened."""
+        self.check_not_closed()
+        if self._store is None:
+            raise EngineNotOpen
+
     @property
     def store(self) -> Store:
-        """The open store. Raises `EngineClosed`."""
+        """The open store. Raises `EngineClosed`, or `EngineNotOpen`, which is one."""
         if self._store is None:
-            raise EngineClosed
+            raise EngineNotOpen if self._closing is None else EngineClosed
         return self._store
 
     @store.setter

@@ -7,7 +7,9 @@ TurnwiseError
 ├── ConfigurationError   a model, a tool or a setting cannot work as it was given
 ├── CompactionFailed     the history could not be compacted and is unchanged
 ├── StoreError           the database cannot be used, or not now
-└── EngineClosed         the engine was closed before this could be done
+├── EngineClosed         the engine was closed before this could be done
+│   └── EngineNotOpen    the engine was never opened
+└── NotAwaited           a coroutine was used without `await`; also an AttributeError
 """
 
 from __future__ import annotations
@@ -106,5 +108,16 @@ class StoreError(TurnwiseError):
 class EngineClosed(TurnwiseError):
     """The engine was closed before this could be done. What was stored is kept."""
 
+    def __init__(self, sentence: str = "The engine is closed.") -> None:
+        super().__init__(sentence)
+
+
+class EngineNotOpen(EngineClosed):
+    """The engine has not been opened."""
+
     def __init__(self) -> None:
-        super().__init__("The engine is closed.")
+        super().__init__("The engine is not open: use `async with Engine.open(...)` or `await Engine.open(...)`.")
+
+
+class NotAwaited(TurnwiseError, AttributeError):
+    """A coroutine was used as if it were what it returns."""

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
-from ...states.values.failures import FailureKind
+from ...states.errors import ConfigurationError
+from ...states.values.failures import NO_FAULT_OF_A_MODEL, FailureKind
 from ...states.values.messages import Usage
+from ...states.values.value import MAX_QUOTED, shortened
 
 Purpose = Literal["converse", "check", "summarize", "condense", "reword"]
 """What a request is for: the next answer in the conversation, the check of a claim that the work is complete, the
@@ -22,7 +24,8 @@ class ModelRequest:
     """A request to a model: `messages` and `tools` in the shape of OpenAI's chat completions, as plain dicts.
 
     `tool_choice="none"` lists the tools but allows no call. Later requests share the dicts, so do not change them;
-    change copies. `purpose` is not sent to the provider; it tells an `Llm` what the request is for.
+    change copies. `purpose` and `conversation_id` are not sent to the provider; they tell an `Llm` what the request is
+    for, and which conversation it belongs to; the id is empty if the application calls a `Rewording` without one.
     """
 
     model: str
@@ -30,6 +33,7 @@ class ModelRequest:
     tools: tuple[dict[str, Any], ...] = ()
     tool_choice: Literal["auto", "none"] = "auto"
     purpose: Purpose = "converse"
+    conversation_id: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,11 +67,24 @@ class Token:
     kind: Literal["text", "thinking"] = "text"
 
 
+LLM_FAILURES = tuple(kind for kind in get_args(FailureKind) if kind not in NO_FAULT_OF_A_MODEL)
+"""The kinds of failure in which a model request can end."""
+
+
 class LlmFailure(Exception):
-    """A request failed. `sentence` is for people, without a payload or a repr. `retry_after` is in seconds."""
+    """A request failed. `sentence` is for people, without a payload or a repr. `retry_after` is the wait in seconds
+    that the provider asks for.
+
+    `kind` decides whether the request is tried again; docs/host.md lists the kinds. Raises `ConfigurationError` for any
+    other, because it would leave open what is to be done.
+    """
 
     def __init__(self, kind: FailureKind, sentence: str, retry_after: float | None = None) -> None:
         super().__init__(sentence)
+        if kind not in LLM_FAILURES:
+            known = ", ".join(LLM_FAILURES)
+            given = shortened(str(kind), MAX_QUOTED)
+            raise ConfigurationError(f"An LlmFailure cannot be of the kind {given}. Known: {known}.")
         self.kind: FailureKind = kind
         self.sentence = sentence
         self.retry_after = retry_after

@@ -24,10 +24,12 @@ class Rewording:
     def __init__(self, model: Llm) -> None:
         self._model = model
 
-    async def __call__(self, text: str) -> str:
-        """The text as it is to be spoken; empty if the model wrote nothing or was cut off. Raises what the model
-        raises."""
+    async def __call__(self, text: str, conversation_id: str = "") -> str:
+        """The text of this conversation as it is to be spoken; empty if the model wrote nothing or was cut off. Raises
+        what the model raises."""
         message = {"role": "user", "content": INSTRUCTION.format(text=text)}
-        request = ModelRequest(model=name_of(self._model), messages=(message,), purpose="reword")
+        request = ModelRequest(
+            model=name_of(self._model), messages=(message,), purpose="reword", conversation_id=conversation_id
+        )
         answer = await self._model.complete(request, lambda token: None)
         return "" if answer.finish_reason == "length" else answer.content

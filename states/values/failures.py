@@ -3,7 +3,7 @@
 Providers and their libraries know dozens of errors; a conversation only asks whether another attempt is worthwhile, and
 whether another model could succeed. A performer maps each error to one kind. The last four do not come from a provider:
 nothing here can carry the effect out, the work was checked and found incomplete, the program died too often, or
-something broke inside the program.
+something broke inside the program. docs/host.md says what follows from each kind in which a model request can fail.
 """
 
 from __future__ import annotations

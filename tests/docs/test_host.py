@@ -12,9 +12,11 @@ from typing import get_args
 import pytest
 
 from turnwise import Engine, ToolContext, Update
+from turnwise.effects.model.port import LLM_FAILURES
 from turnwise.effects.tools.builtin.catalogue import BUILT_IN
 from turnwise.engine.projections.turn import Status
 from turnwise.engine.projections.updates import UpdateType
+from turnwise.states.values.failures import TRANSIENT
 
 from ..support.pages import Page, run_block, table
 from ..support.servers.openai_server import OpenAiServer, says
@@ -75,6 +77,14 @@ def test_what_a_tool_may_know_is_listed() -> None:
     named = [member.partition("(")[0] for member in table(PAGE.text, "`ToolContext`")]
 
     assert named == [field.name for field in dataclasses.fields(ToolContext)]
+
+
+def test_its_kinds_of_failure_are_those_of_the_code() -> None:
+    """The table has each kind in which a model request may fail, and those that the machine tries again say so."""
+    rows = table(PAGE.text, "`LlmFailure.kind`")
+
+    assert tuple(rows) == LLM_FAILURES
+    assert {kind for kind, (_, follows) in rows.items() if follows.startswith("retried")} == TRANSIENT
 
 
 def test_its_presets_bring_the_tools_that_their_rules_ask_for() -> None:

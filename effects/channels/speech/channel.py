@@ -23,6 +23,7 @@ from typing import Literal
 from urllib.parse import quote
 
 from ....states.errors import ConfigurationError
+from ...model.rewording import Rewording
 from ..port import Delivery
 from .spoken_text import CODE, make_speakable
 from .voices import Voice, find_voices, speak, terminate
@@ -113,7 +114,10 @@ class SpeechChannel:
             self._into.mkdir(parents=True, exist_ok=True)
         loop, rewording = asyncio.get_running_loop(), None
         if self._reword is not None:  # while the deliveries before it are spoken
-            rewording = asyncio.run_coroutine_threadsafe(self._try_to_reword(self._reword, delivery.text), loop)
+            reword = self._reword
+            if isinstance(reword, Rewording):
+                reword = partial(reword, conversation_id=delivery.conversation_id)
+            rewording = asyncio.run_coroutine_threadsafe(self._try_to_reword(reword, delivery.text), loop)
         report = partial(_call_in, loop, partial(self._end, delivery))
         utterance = _Utterance(delivery, self.file_of(delivery), report, rewording)
         with self._lock:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 
 from ....states.errors import ConfigurationError
@@ -21,6 +20,7 @@ from ..port import LlmFailure, ModelAnswer, ModelRequest, Token
 from .context_windows import window_of
 from .error_kinds import failure_of
 from .loading import load_litellm
+from .missing_keys import missing_keys
 from .stream_assembler import StreamAssembler
 from .stream_chunks import NormalizedChunks
 
@@ -53,6 +53,7 @@ class LiteLlm:
         self._window = window
         self._options = options
         self._litellm: Any = None
+        self._can_be_asked = False
 
     @property
     def window(self) -> int | None:
@@ -70,8 +71,8 @@ class LiteLlm:
         does.
         """
         self.warm()
-        if self._fault is not None:
-            raise ConfigurationError(self._fault[1])
+        if (fault := self._find_fault()) is not None:
+            raise ConfigurationError(fault[1])
 
     async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
         """Send the request once, as a stream, and call `show` with each piece of the answer.
@@ -82,16 +83,16 @@ class LiteLlm:
         try:
             if self._litellm is None:
                 await asyncio.to_thread(self.warm)
-            if self._fault is not None:
-                raise LlmFailure(*self._fault)
+            if not self._can_be_asked and (fault := self._find_fault()) is not None:
+                raise LlmFailure(*fault)
+            self._can_be_asked = True
             return await self._ask(request, show)
         except LlmFailure:
             raise
         except Exception as error:
             raise failure_of(error, self.name, self._secrets()) from None
 
-    @cached_property
-    def _fault(self) -> tuple[FailureKind, str] | None:
+    def _find_fault(self) -> tuple[FailureKind, str] | None:
         """Why this model cannot be asked at all, as kind and sentence. Needs litellm to be loaded."""
         base = self._options.get("api_base")
         try:
@@ -99,7 +100,7 @@ class LiteLlm:
         except Exception:
             sentence = f"The model {self.name!r} is not known: name provider and model, as in openai/gpt-4.1-mini."
             return "unknown_model", sentence
-        if not self._secrets() and (missing := self._missing_keys()):
+        if not self._secrets() and (missing := missing_keys(self._litellm, self.name)):
             return "authentication", f"There is no key for the model {self.name!r}: set {' or '.join(missing)}."
         return None
 
@@ -177,13 +178,5 @@ class LiteLlm:
         return [
             value
             for name, value in self._options.items()
-            if isinstance(value, str) and any(word in name for word in _SECRET_OPTIONS)
+            if isinstance(value, str) and value.strip() and any(word in name for word in _SECRET_OPTIONS)
         ]
-
-    def _missing_keys(self) -> list[str]:
-        """The environment variables of which one must hold a key. Other ways to sign in, such as AWS's, are not
-        checked."""
-        if self._litellm.api_key:
-            return []
-        missing = self._litellm.validate_environment(model=self.name)["missing_keys"]
-        return [name for name in missing if name.endswith("_API_KEY")]

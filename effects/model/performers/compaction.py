@@ -87,7 +87,7 @@ class CompactionPerformer:
         model = model_for(None if effect.turn is None else context.turn, context.policy, transcript)
         try:
             write_prompt = partial(_prompt, history, context.policy, _most_words(model))
-            answer = await ask_within_window(model, self._caller, "condense", write_prompt)
+            answer = await ask_within_window(model, self._caller, "condense", context.conversation_id, write_prompt)
             summary = summary_in(answer, model)
         except LlmFailure as failure:
             return effect_failed(effect.effect_id, failure, FAILED, self._clock)

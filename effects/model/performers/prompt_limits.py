@@ -31,9 +31,13 @@ DIVISORS = (1, 4, 16)
 
 
 async def ask_within_window(
-    model: ModelSpec, caller: ModelCaller, purpose: Purpose, write_prompt: Callable[[int], str]
+    model: ModelSpec,
+    caller: ModelCaller,
+    purpose: Purpose,
+    conversation_id: str,
+    write_prompt: Callable[[int], str],
 ) -> ModelAnswer:
-    """Ask the model in a single message without tools, and return its answer.
+    """Ask the model in a single message without tools, for this conversation, and return its answer.
 
     `write_prompt` writes the prompt in at most so many bytes. It is called again with a much lower limit if the model
     says that the request was too long. Raises `LlmFailure`.
@@ -41,7 +45,7 @@ async def ask_within_window(
 
     def ask(limit: int) -> Awaitable[ModelAnswer]:
         message = {"role": "user", "content": write_prompt(limit)}
-        return caller.ask(ModelRequest(model=model.name, messages=(message,), purpose=purpose))
+        return caller.ask(ModelRequest(model.name, (message,), purpose=purpose, conversation_id=conversation_id))
 
     *limits, lowest = _limits(model)
     for limit in limits:

@@ -54,7 +54,7 @@ class SummaryPerformer:
         model = model_for(context.turn, context.policy, transcript)
         write_prompt = partial(_prompt, transcript, context)
         try:
-            answer = await ask_within_window(model, self._caller, "summarize", write_prompt)
+            answer = await ask_within_window(model, self._caller, "summarize", context.conversation_id, write_prompt)
             summary = summary_in(answer, model)
         except LlmFailure as failure:
             return effect_failed(effect.effect_id, failure, FAILED, self._clock)

@@ -23,7 +23,8 @@ from .request_digest import RequestDigest
 class CachedPrompt:
     """The written beginning of one conversation's requests."""
 
-    def __init__(self) -> None:
+    def __init__(self, conversation_id: str = "") -> None:
+        self._conversation_id = conversation_id
         self._reset("", "")
 
     def _reset(self, model: str, system: str) -> None:
@@ -53,7 +54,7 @@ class CachedPrompt:
         else:
             segment = write_segment(messages, CallIds(), effect.model, turn)
             digest = RequestDigest(effect.model).add((*write_system(system), *segment.messages))
-        request = compose_request(effect, system, segment, tools)
+        request = compose_request(effect, system, segment, tools, self._conversation_id)
         return request, digest.finish(request, tools.canonical)
 
     def _keep_turns_before(self, turn: int, messages: tuple[Message, ...]) -> None:
@@ -98,6 +99,6 @@ class PromptCache:
     def prompt_of(self, context: EffectContext) -> CachedPrompt:
         """The cached prompt of this conversation."""
         if context.conversation_id not in self._prompts:
-            self._prompts[context.conversation_id] = CachedPrompt()
+            self._prompts[context.conversation_id] = CachedPrompt(context.conversation_id)
             finalize(context.history, self._prompts.pop, context.conversation_id, None).atexit = False
         return self._prompts[context.conversation_id]

@@ -390,6 +390,7 @@ class TestSpeaking:
 
         assert spoken_in(tmp_path) == ["Rice, and tea.", "And milk."]
         assert [request.purpose for request in llm.requests] == ["reword"] * 2
+        assert {request.conversation_id for request in llm.requests} == {said("", 1).conversation_id}
         assert "| rice | tea |" in llm.requests[0].messages[0]["content"]
 
     @pytest.mark.parametrize("answer", [failure("server_error"), reply(" "), reply("```\n```"), "hangs"])

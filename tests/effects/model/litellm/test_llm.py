@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import logging
+import os
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -419,6 +420,37 @@ class TestCheck:
             LiteLlm("openai/gpt-4.1-mini").check()
 
         assert caught.value.sentence == "There is no key for the model 'openai/gpt-4.1-mini': set OPENAI_API_KEY."
+
+    @pytest.mark.parametrize("blank", ["", " "])
+    def test_a_blank_key_is_missing(self, blank: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """In the environment and as an option; a file of variables often has lines without a value. The environment of
+        the process is as before."""
+        monkeypatch.setenv("OPENAI_API_KEY", blank)
+
+        for model in (LiteLlm("openai/gpt-4.1-mini"), LiteLlm("openai/gpt-4.1-mini", api_key=blank)):
+            with pytest.raises(ConfigurationError, match=r"set OPENAI_API_KEY\.$"):
+                model.check()
+        assert os.environ["OPENAI_API_KEY"] == blank
+
+    async def test_a_blank_key_ends_a_request_as_a_missing_one_does(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Before anything is sent. Once the key is set, the same model can be asked."""
+        monkeypatch.setenv("OPENAI_API_KEY", "")
+        async with OpenAiServer([says("Hello.")]) as server:
+            model = LiteLlm("openai/test", api_base=server.url)
+
+            with pytest.raises(LlmFailure) as caught:
+                await model.complete(request(), lambda token: None)
+            monkeypatch.setenv("OPENAI_API_KEY", KEY)
+            answer = await model.complete(request(), lambda token: None)
+
+        assert (caught.value.kind, answer.content, len(server.requests)) == ("authentication", "Hello.", 1)
+
+    def test_one_of_several_variables_is_enough(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Another of them may be blank."""
+        monkeypatch.setenv("GOOGLE_API_KEY", "")
+        monkeypatch.setenv("GEMINI_API_KEY", KEY)
+
+        LiteLlm("gemini/gemini-2.5-flash").check()
 
     @pytest.mark.parametrize(
         "model",
