@@ -26,7 +26,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a character that the terminal's encoding lacks becomes "?"
-    code = exit_code(lambda: app(prog_name="turnwise"))
+    code = exit_code(lambda: app(prog_name="turnwise", standalone_mode=False))
     # Ctrl-C during the shutdown ends the process at once; Python would print a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     # A model library leaves so many objects behind that collecting them at exit would take a second.

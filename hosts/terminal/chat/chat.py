@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from ....effects.channels.speech.channel import SpeechChannel
 from ....engine.conversation import Conversation
 from ....engine.engine import Engine
+from ....persistence.ports import Store
 from ....persistence.records.summary import Summary
 from ....states.errors import ConfigurationError, TurnwiseError
 from ....states.events import HistoryCompacted
@@ -15,6 +16,7 @@ from ....states.policy.policy import Policy
 from ....states.states import Failed
 from ....states.values.messages import Message
 from ..configuration.command_lines import resume_hint
+from ..configuration.conversation_ids import resolve_id
 from ..configuration.databases import open_for_writing
 from ..configuration.presets import preset_named
 from ..configuration.settings import Settings
@@ -33,33 +35,33 @@ FAILED = 1
 _LOOKS_LIKE_A_COMMAND = re.compile(r"/[a-z]+")
 
 
-async def chat(settings: Settings, conversation_id: str | None, resume: bool) -> int:
+async def chat(settings: Settings, given_id: str | None, resume: bool) -> int:
     """Hold a conversation: a new one, the one with this id, or with `resume` the one that changed last.
 
     Returns the exit code. Raises `TurnwiseError` if the conversation cannot begin.
     """
-    policy = preset_named(settings.preset)
-    if resume or conversation_id is not None:
-        conversation_id, policy = await _find(settings, conversation_id)
-    tools = with_required_tools(settings.tools, policy)
-    with open_writer() as writer:
-        speech = speech_for(settings, writer)
-        equipped = settings.model_copy(update={"tools": tools})
-        async with open_engine(equipped, writer, speech=speech) as engine:
-            conversation = await _open(engine, settings, conversation_id)
-            return await _converse(conversation, settings, tools, writer, speech)
+    if given_id is None and not resume:
+        return await _chat(settings, preset_named(settings.preset))
+    async with open_for_writing(settings) as store:
+        conversation_id = _newest(await store.list(limit=1)) if given_id is None else await resolve_id(store, given_id)
+        loaded = await store.load(conversation_id)
+        return await _chat(settings, loaded.context.policy, store, conversation_id)
 
 
-async def _find(settings: Settings, conversation_id: str | None) -> tuple[str, Policy]:
-    """Return the id of a stored conversation, by default of the one that changed last, and its policy.
+async def _chat(
+    settings: Settings, policy: Policy, store: Store | None = None, conversation_id: str | None = None
+) -> int:
+    """Hold a new conversation under this policy, or the one with this id in the open store.
 
     The engine needs the tools that the policy requires before it opens the conversation.
     """
-    async with open_for_writing(settings) as store:
-        if conversation_id is None:
-            conversation_id = _newest(await store.list(limit=1))
-        loaded = await store.load(conversation_id)
-    return conversation_id, loaded.context.policy
+    tools = with_required_tools(settings.tools, policy)
+    with open_writer(settings) as writer:
+        speech = speech_for(settings, writer)
+        equipped = settings.model_copy(update={"tools": tools})
+        async with open_engine(equipped, writer, speech=speech, store=store) as engine:
+            conversation = await _open(engine, settings, conversation_id)
+            return await _converse(conversation, settings, tools, writer, speech)
 
 
 def _newest(summaries: Iterable[Summary]) -> str:

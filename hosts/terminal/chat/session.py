@@ -13,6 +13,7 @@ from ....effects.channels.port import Delivery
 from ....effects.channels.speech.channel import Outcome, SpeechChannel
 from ....engine.conversation import Conversation
 from ....engine.engine import Engine
+from ....persistence.ports import Store
 from ..configuration.presets import preset_named
 from ..configuration.settings import Settings
 from ..configuration.tools import tools_named
@@ -21,7 +22,7 @@ from .screen import Screen
 
 
 @contextmanager
-def open_writer() -> Iterator[TerminalWriter]:
+def open_writer(settings: Settings) -> Iterator[TerminalWriter]:
     """Open the writer for stdout. It is interactive if stdin and stdout are a terminal that can move its cursor."""
     streams = (sys.stdin, sys.stdout)
     if not all(stream is not None and stream.isatty() for stream in streams) or os.environ.get("TERM") == "dumb":
@@ -64,16 +65,22 @@ def screen_for(conversation: Conversation, settings: Settings, writer: TerminalW
 
 @asynccontextmanager
 async def open_engine(
-    settings: Settings, writer: TerminalWriter, tools: Iterable[Any] = (), speech: SpeechChannel | None = None
+    settings: Settings,
+    writer: TerminalWriter,
+    tools: Iterable[Any] = (),
+    speech: SpeechChannel | None = None,
+    store: Store | None = None,
 ) -> AsyncIterator[Engine]:
     """Open an engine with these settings, and with `tools` before those that the settings name.
 
-    Checks that its model can be asked. Speech that has begun ends before the engine is closed. Raises
-    `ConfigurationError` and `StoreError`.
+    It works over `store` if that is given, which stays open, else over the database of the settings. Checks that its
+    model can be asked. Speech that has begun ends before the engine is closed. Raises `ConfigurationError` and
+    `StoreError`.
     """
     named = [tool for tool in tools_named(settings.tools) if tool not in tools]
     engine = Engine.open(
-        settings.db,
+        settings.db if store is None else None,
+        store=store,
         model=settings.model,
         tools=[*tools, *named],
         policy=preset_named(settings.preset),

@@ -2,33 +2,71 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from shutil import get_terminal_size
+from typing import Any
 
 from ....persistence.opening import is_in_use
 from ....persistence.records.origin import Origin
 from ....persistence.records.summary import Summary
+from ..configuration.conversation_ids import short_ids
 from ..configuration.databases import open_for_reading
 from ..configuration.settings import Settings
+from ..output.json_document import print_json
 from ..output.notices import print_notice
 from ..output.printable import one_line
 
 
-async def list_conversations(settings: Settings) -> int:
-    """Print for each conversation its id, its state, when it last changed, and the conversation it was forked from."""
+async def list_conversations(settings: Settings, as_json: bool) -> int:
+    """Print for each conversation its id, its state, when it last changed, and the conversation it was forked from.
+
+    A terminal shows short ids, and cuts lines at its width; a program reads ids and lines in full.
+    """
     async with open_for_reading(settings) as store:
         summaries = await store.list()
+    abandoned = any(summary.busy for summary in summaries) and not is_in_use(settings.db)
+    if as_json:
+        print_json({"conversations": [described(summary, abandoned) for summary in summaries]})
+        return 0
     if not summaries:
         print_notice("There are no conversations yet.")
-    abandoned = any(summary.busy for summary in summaries) and not is_in_use(settings.db)
-    for summary in summaries:
-        copied = "" if summary.origin is None else f"  {origin_line(summary.origin)}"
-        print(f"{summary.id}  {_state(summary, abandoned):<22}  {_local_time(summary.updated_at)}{copied}")
+    on_a_terminal = sys.stdout is not None and sys.stdout.isatty()
+    width = get_terminal_size().columns if on_a_terminal else None
+    for line in _lines(summaries, abandoned, shortened=on_a_terminal):
+        print(one_line(line, width) if width else line)
     return 0
+
+
+def described(summary: Summary, abandoned: bool = False) -> dict[str, Any]:
+    """Return a conversation as JSON shows it; `abandoned` says that no program has its database open. `Pure.`"""
+    return {
+        "id": summary.id,
+        "state": summary.state,
+        "interrupted": summary.busy and abandoned,
+        "updated_at": summary.updated_at.isoformat(),
+        "owner": summary.owner,
+        "forked_from": described_origin(summary.origin),
+    }
+
+
+def described_origin(origin: Origin | None) -> dict[str, Any] | None:
+    """Return the conversation and the step that a conversation was forked from, as JSON shows them. `Pure.`"""
+    return None if origin is None else {"id": origin.conversation_id, "seq": origin.seq}
 
 
 def origin_line(origin: Origin) -> str:
     """The conversation and the step that a conversation was forked from, in words. `Pure.`"""
     return f"forked from {one_line(origin.conversation_id)} at step {origin.seq}"
+
+
+def _lines(summaries: Sequence[Summary], abandoned: bool, *, shortened: bool) -> Iterator[str]:
+    ids: Mapping[str, str] = short_ids(summary.id for summary in summaries) if shortened else {}
+    for summary in summaries:
+        copied = "" if summary.origin is None else f"  {origin_line(summary.origin)}"
+        shown = ids.get(summary.id, summary.id)
+        yield f"{shown}  {_state(summary, abandoned):<22}  {_local_time(summary.updated_at)}{copied}"
 
 
 def _state(summary: Summary, abandoned: bool) -> str:

@@ -50,7 +50,7 @@ async def demo(settings: Settings, *, keep: bool) -> int:
     """
     tools = with_required_tools(settings.tools, preset_named(settings.preset))
     settings = settings.model_copy(update={"tools": tools})
-    with open_writer() as writer, _database(settings, keep) as settings:
+    with open_writer(settings) as writer, _database(settings, keep) as settings:
         speech = speech_for(settings, writer)
         async with open_engine(settings, writer, [find_table, check_weather, "ask_user_question"], speech) as engine:
             writer.note(f"A conversation with two tools and a question; the model is {settings.model}.\n")

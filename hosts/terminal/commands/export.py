@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from ....persistence.errors import Damaged
 from ....persistence.maintenance import export as jsonl
+from ..configuration.conversation_ids import resolve_id
 from ..configuration.databases import open_for_reading
 from ..configuration.settings import Settings
 from ..output.notices import print_notice
@@ -16,15 +17,15 @@ INCOMPLETE = 1
 """The exit code of an export from which damaged conversations were left out."""
 
 
-async def export(settings: Settings, conversation_id: str | None) -> int:
+async def export(settings: Settings, given_id: str | None) -> int:
     """Write one conversation, or with None all of them, to stdout.
 
     An export of all of them leaves damaged conversations out, and names each on stderr.
     """
     count, complete = 0, True
     async with open_for_reading(settings) as store:
-        if conversation_id is not None:
-            steps = await jsonl.export_conversation(store, conversation_id)
+        if given_id is not None:
+            steps = await jsonl.export_conversation(store, await resolve_id(store, given_id))
             _write([jsonl.first_line(), *steps, jsonl.last_line(1)])
             return 0
         _write([jsonl.first_line()])

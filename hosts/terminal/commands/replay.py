@@ -10,29 +10,34 @@ from ....persistence.errors import StorageFailed
 from ....persistence.maintenance.replay import replay_conversation
 from ....persistence.ports import Store
 from ....states.errors import ConfigurationError, UnknownConversation
+from ..configuration.conversation_ids import resolve_id
 from ..configuration.databases import open_for_reading
 from ..configuration.settings import Settings
+from ..output.json_document import print_json
 from .junit import junit_report
-from .replay_results import ReplayResult, replay_report
+from .replay_results import ReplayResult, described
 
 DIVERGED = 1
 """The exit code when a conversation diverged from its log, or could not be read."""
 
 
-async def replay(settings: Settings, conversation_id: str | None, junit: Path | None) -> int:
+async def replay(settings: Settings, given_id: str | None, junit: Path | None, as_json: bool) -> int:
     """Replay one conversation, or with None all of them, and print each outcome; also write it to the file `junit`."""
     results: list[ReplayResult] = []
     async with open_for_reading(settings) as store:
-        for each in [conversation_id] if conversation_id else [summary.id for summary in await store.list()]:
+        for each in [summary.id for summary in await store.list()] if given_id is None else [given_id]:
             try:
-                result = await _replay(store, each)
+                result = await _replay(store, each if given_id is None else await resolve_id(store, each))
             except UnknownConversation:
-                if conversation_id:
+                if given_id is not None:
                     raise
                 continue  # it was deleted after it was listed
-            print(f"{each}  {result.report}")
             results.append(result)
-    if not results:
+            if not as_json:
+                print(f"{result.conversation_id}  {result.report}")
+    if as_json:
+        print_json({"conversations": [described(result) for result in results]})
+    elif not results:
         print("There are no conversations to replay.")
     if junit is not None:
         _write(junit, results)
@@ -51,7 +56,5 @@ async def _replay(store: Store, conversation_id: str) -> ReplayResult:
     try:
         report = await replay_conversation(store, conversation_id)
     except StorageFailed as failure:
-        return ReplayResult(conversation_id, perf_counter() - begun, failure.sentence, failure.sentence)
-    reason = "" if report.divergence is None else report.divergence.reason
-    text = replay_report(report.events, report.divergence)
-    return ReplayResult(conversation_id, perf_counter() - begun, text, reason)
+        return ReplayResult(conversation_id, perf_counter() - begun, unreadable=failure.sentence)
+    return ReplayResult(conversation_id, perf_counter() - begun, report.events, report.divergence)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from ....effects.text import printable
 from ....persistence.maintenance.replay import Divergence, Outcome
@@ -15,14 +16,55 @@ from ..output.printable import counted, without_payloads
 class ReplayResult:
     """The outcome of replaying one conversation, and how many seconds it took.
 
-    `report` is the text for users. `failure` says why the conversation diverged from its log or could not be read; it
-    is empty if neither happened.
+    `events` is how many came out as they were stored. `unreadable` says why the log could not be read, if so.
     """
 
     conversation_id: str
     seconds: float
-    report: str
-    failure: str = ""
+    events: int = 0
+    divergence: Divergence | None = None
+    unreadable: str = ""
+
+    @property
+    def report(self) -> str:
+        """The text for users."""
+        return self.unreadable or replay_report(self.events, self.divergence)
+
+    @property
+    def failure(self) -> str:
+        """Why the conversation diverged from its log or could not be read; empty if neither happened."""
+        return self.unreadable or (self.divergence.reason if self.divergence else "")
+
+
+def described(result: ReplayResult) -> dict[str, Any]:
+    """Return a result as JSON shows it. `Pure.`"""
+    divergence = result.divergence
+    return {
+        "id": result.conversation_id,
+        "events": result.events,
+        "unreadable": result.unreadable or None,
+        "divergence": None
+        if divergence is None
+        else {
+            "seq": divergence.seq,
+            "reason": divergence.reason,
+            "event": divergence.event and json.loads(divergence.event.to_json()),
+            "expected": _described_outcome(divergence.expected),
+            "actual": _described_outcome(divergence.actual),
+        },
+    }
+
+
+def _described_outcome(outcome: Outcome) -> dict[str, Any] | None:
+    """Return the effects, the end of a turn and the state of an outcome, or None if there was none."""
+    if outcome.digest is None:
+        return None
+    return {
+        "effects": [json.loads(effect.to_json()) for effect in outcome.effects],
+        "turn_ended": outcome.ended and json.loads(outcome.ended.to_json()),
+        "state": outcome.state and json.loads(outcome.state.to_json()),
+        "digest": outcome.digest.hex(),
+    }
 
 
 def replay_report(events: int, divergence: Divergence | None) -> str:

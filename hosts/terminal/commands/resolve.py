@@ -9,6 +9,7 @@ from typing import get_args
 from ....engine.resolving import calls_in_doubt, resolve
 from ....states.errors import InvalidInput, Refused
 from ....states.events import Resolution
+from ..configuration.conversation_ids import resolve_id
 from ..configuration.databases import open_for_reading, open_for_writing
 from ..configuration.settings import Settings
 from ..output.printable import one_line
@@ -18,9 +19,10 @@ VERDICTS: Mapping[str, Resolution] = {verdict: verdict for verdict in get_args(R
 """What can be said about an interrupted call, by the word on the command line."""
 
 
-async def list_doubts(settings: Settings, conversation_id: str) -> int:
+async def list_doubts(settings: Settings, given_id: str) -> int:
     """Print the interrupted calls of a conversation."""
     async with open_for_reading(settings) as store:
+        conversation_id = await resolve_id(store, given_id)
         calls = await calls_in_doubt(store, conversation_id, datetime.now(UTC))
     for call in calls:
         print(f"{call.call_id}  {one_line(f'{call.name}({call.arguments})', MAX_CALL)}")
@@ -29,10 +31,11 @@ async def list_doubts(settings: Settings, conversation_id: str) -> int:
     return 0
 
 
-async def settle(settings: Settings, conversation_id: str, call_id: str | None, verdict: str) -> int:
+async def settle(settings: Settings, given_id: str, call_id: str | None, verdict: str) -> int:
     """Store what became of a call, one of `VERDICTS`. No other program may have the database open. Raises
     `InvalidInput` if the call is not in doubt."""
     async with open_for_writing(settings) as store:
+        conversation_id = await resolve_id(store, given_id)
         try:
             state = await resolve(store, conversation_id, call_id, VERDICTS[verdict], datetime.now(UTC))
         except Refused as refused:

@@ -6,32 +6,50 @@ crashed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from ....effects.text import printable
 from ....persistence.maintenance.fork import origin_of
+from ....states.log import LogEntry
 from ....states.projections.transcript import transcript
 from ....states.values.messages import Message
+from ..configuration.conversation_ids import resolve_id
 from ..configuration.databases import open_for_reading
 from ..configuration.settings import Settings
 from ..output.event_lines import event_lines
+from ..output.json_document import print_json
 from ..output.printable import one_line, with_images
-from .conversation_list import origin_line
+from .conversation_list import described_origin, origin_line
 
 MAX_CALL = 200
 """The most characters that are shown of a call, and of its result."""
 
 
-async def show(settings: Settings, conversation_id: str, events: bool) -> int:
+async def show(settings: Settings, given_id: str, events: bool, as_json: bool) -> int:
     """Print the transcript of a conversation, or with `events` a line for each of its events."""
     async with open_for_reading(settings) as store:
+        conversation_id = await resolve_id(store, given_id)
         entries = await store.entries(conversation_id)
         origin = await origin_of(store, conversation_id)
+    if as_json:
+        content = _events(entries) if events else _messages(transcript(entries))
+        print_json({"id": conversation_id, "forked_from": described_origin(origin), **content})
+        return 0
     if origin is not None:
         print(f"({origin_line(origin)})")
     for line in event_lines(entries) if events else transcript_lines(transcript(entries)):
         print(line)
     return 0
+
+
+def _events(entries: Iterable[LogEntry]) -> dict[str, Any]:
+    return {"events": [{"seq": entry.seq, "event": json.loads(entry.event.to_json())} for entry in entries]}
+
+
+def _messages(messages: Iterable[Message]) -> dict[str, Any]:
+    return {"messages": [message.model_dump(mode="json", exclude_defaults=True) for message in messages]}
 
 
 def transcript_lines(messages: tuple[Message, ...]) -> Iterator[str]:

@@ -12,15 +12,15 @@ from ....states.policy.policy import Policy
 
 def preset_named(name: str) -> Policy:
     """Return the policy of this preset; `-` may stand for `_`. Raises `ConfigurationError`, which lists the presets."""
-    known = _presets()
+    known = known_presets()
     try:
         return known[name.replace("-", "_")]()
     except KeyError:
         raise ConfigurationError(f"There is no preset called {name}. Known: {', '.join(known)}.") from None
 
 
-def _presets() -> dict[str, Callable[[], Policy]]:
-    """Return the public functions of the module, in their order there."""
+def known_presets() -> dict[str, Callable[[], Policy]]:
+    """Return the functions that make the presets, by name, in the order of their module."""
     functions = vars(presets).items()
     return {
         name: function

@@ -41,6 +41,9 @@ class Settings(BaseSettings):
     model: str = Field(default="rehearsal", min_length=1)
     """The model, as litellm names it; `rehearsal` needs no key."""
 
+    models: Annotated[tuple[str, ...], NoDecode] = ()
+    """More models, which /model can choose in a chat. A string is split at its commas."""
+
     tools: Annotated[tuple[str, ...], NoDecode] = ("ask_user_question",)
     """Names of built-in tools, and functions as package.module:function. A string is split at its commas."""
 
@@ -56,10 +59,13 @@ class Settings(BaseSettings):
     speak: bool = False
     """Whether to speak what is said to the user."""
 
+    plain: bool = False
+    """Whether to show answers as the model wrote them, without rendering their Markdown."""
+
     debug: bool = False
     """Whether to write a log to stderr."""
 
-    @field_validator("tools", mode="before")
+    @field_validator("models", "tools", mode="before")
     @classmethod
     def _split(cls, given: Any) -> Any:
         names = (given,) if isinstance(given, str) else given

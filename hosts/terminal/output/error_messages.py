@@ -10,9 +10,13 @@ import logging
 import os
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from .notices import print_notice
 from .printable import one_line
+
+if TYPE_CHECKING:
+    from typer import TyperException
 
 REFUSED = 2
 """The exit code when a command cannot do what it was asked: a wrong option, an unknown id, a foreign database."""
@@ -30,7 +34,10 @@ logger = logging.getLogger("turnwise.terminal")
 
 
 def exit_code(command: Callable[[], object]) -> int:
-    """Run the command, print the sentence of the error that it raises, if any, and return the exit code."""
+    """Run the command, print the sentence of the error that it raises, if any, and return the exit code.
+
+    The command returns its exit code, or None for 0.
+    """
     try:
         return _run(command)
     except BaseException as error:
@@ -45,7 +52,8 @@ def exit_code(command: Callable[[], object]) -> int:
 def _run(command: Callable[[], object]) -> int:
     code = 0
     try:
-        command()
+        result = command()
+        code = result if isinstance(result, int) else 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0
     # Flush while an error can still be reported. Python has no stdout if it was closed before the start.
@@ -62,11 +70,15 @@ def _cause(error: BaseException) -> BaseException:
 
 
 def _explain(error: BaseException) -> tuple[int, str]:
+    from typer import TyperException
+
     from ....states.errors import TurnwiseError  # importing its package takes a fifth of a second, which --help saves
 
     match error:
         case TurnwiseError():
             return REFUSED, error.sentence
+        case TyperException():
+            return REFUSED, _usage_sentence(error)
         case KeyboardInterrupt():
             return INTERRUPTED, ""
         case BrokenPipeError():
@@ -78,6 +90,13 @@ def _explain(error: BaseException) -> tuple[int, str]:
         case _:
             kind = type(error).__name__
             return UNEXPECTED, f"An unexpected error occurred ({kind}); run with --debug to see where."
+
+
+def _usage_sentence(error: TyperException) -> str:
+    """Return what is wrong with the options or arguments, and where the help is; empty if the help was shown."""
+    said = error.format_message().rstrip(".")
+    command = getattr(getattr(error, "ctx", None), "command_path", "turnwise")
+    return f"{said}; see {command} --help." if said else ""
 
 
 def _discard_output() -> None:

@@ -29,7 +29,7 @@ def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 
     def run(*arguments: str, lines: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("".join(f"{x}\n" for x in lines).encode())))
-        code = exit_code(lambda: app(list(arguments), prog_name="turnwise"))
+        code = exit_code(lambda: app(list(arguments), prog_name="turnwise", standalone_mode=False))
         output = capsys.readouterr()
         return subprocess.CompletedProcess(arguments, code, output.out, output.err)
 

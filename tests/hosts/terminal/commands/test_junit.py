@@ -12,7 +12,7 @@ def test_the_report_is_xml_whatever_was_said() -> None:
     """Characters that XML cannot contain are replaced, and its markup characters are escaped."""
     text = "".join(map(chr, range(0x20))) + "<&>\"']]>\x7f\ud800\uffff\U0001f363"
 
-    root = ElementTree.fromstring(junit_report([ReplayResult(text, 0.5, report=text, failure=text)]))
+    root = ElementTree.fromstring(junit_report([ReplayResult(text, 0.5, unreadable=text)]))
 
     (suite,) = root
     ((failure,),) = suite

@@ -1,0 +1,76 @@
+"""The options and arguments of the commands, each declared once.
+
+An option that was not given is None, so that the settings know it from one that was given its default.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+AN_ID = "The id of a conversation, or the beginning of it, as `turnwise list` shows it."
+
+Id = Annotated[str, typer.Argument(metavar="ID", help=AN_ID)]
+MaybeId = Annotated[str | None, typer.Argument(metavar="ID", help=AN_ID, show_default=False)]
+
+Db = Annotated[
+    str | None,
+    typer.Option("--db", metavar="DB", help="The database: a path, or sqlite:///path.", show_default="turnwise.db"),
+]
+DemoDb = Annotated[
+    str | None,
+    typer.Option("--db", metavar="DB", help="Keep the conversation here.", show_default="a file that is removed"),
+]
+Model = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model",
+        metavar="NAME",
+        help="As in openai/gpt-4.1-mini or ollama/…. Repeat it to name more models that /model can choose.",
+        show_default="rehearsal",
+    ),
+]
+Tools = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tools",
+        metavar="NAMES",
+        help="Built-in tools, or package.module:function, with commas between them.",
+        show_default="ask_user_question",
+    ),
+]
+Preset = Annotated[
+    str | None, typer.Option("--preset", metavar="NAME", help="A ready-made policy.", show_default="assistant")
+]
+System = Annotated[str | None, typer.Option("--system", metavar="TEXT", help="System prompt.")]
+Thoughts = Annotated[bool | None, typer.Option("--thoughts", "--verbose", help="Show what the model thinks.")]
+Speak = Annotated[bool | None, typer.Option("--speak", help="Also speak what is said to you.")]
+Plain = Annotated[bool | None, typer.Option("--plain", help="Show answers as the model wrote them, without Markdown.")]
+Debug = Annotated[bool | None, typer.Option("--debug", help="Write a log to stderr.")]
+
+Resume = Annotated[bool, typer.Option("--resume", help="Resume the conversation that changed last.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
+Events = Annotated[bool, typer.Option("--events", help="Show its events instead, step by step.")]
+ReplayAll = Annotated[bool, typer.Option("--all", help="Replay every conversation.")]
+Junit = Annotated[
+    Path | None, typer.Option("--junit", metavar="FILE", help="Also write a JUnit report, for CI.", show_default=False)
+]
+Verdict = Annotated[
+    str | None,
+    typer.Argument(metavar="VERDICT", help="ran, did_not_run, or again.", show_default="list the calls in doubt"),
+]
+Call = Annotated[
+    str | None,
+    typer.Option("--call", metavar="CALL", help="The id of the call.", show_default="the one in doubt for longest"),
+]
+At = Annotated[
+    str | None,
+    typer.Option(
+        "--at", metavar="SEQ", help="The number of a step, as in `turnwise show --events`.", show_default="the newest"
+    ),
+]
+ExportAll = Annotated[bool, typer.Option("--all", help="Export every conversation.")]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A file that `turnwise export` wrote, or - for stdin.")]
+Fix = Annotated[bool, typer.Option("--fix", help="Repair what follows from the logs.")]

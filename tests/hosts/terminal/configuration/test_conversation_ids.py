@@ -1,0 +1,95 @@
+"""Conversation ids as users write them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from turnwise.hosts.terminal.configuration.conversation_ids import short_ids
+
+from ....support.terminal import InProcessRun, assert_one_sentence, database_with, run
+from ....support.walks import Walk
+
+ALPHA, ALTO = "alpha-0001", "alto-0002"
+
+
+class TestTheBeginningOfAnId:
+    """Wherever an id is expected, its beginning is enough if no other id shares it."""
+
+    @pytest.fixture(autouse=True)
+    def two_conversations(self, tmp_path: Path) -> None:
+        """Store two conversations whose ids begin alike."""
+        database_with(tmp_path, Walk(ALPHA).turn("tonight"), Walk(ALTO).turn("tomorrow"))
+
+    @pytest.mark.parametrize(
+        "command",
+        [("show", "alp"), ("show", "alp", "--events"), ("replay", "alp"), ("export", "alp"), ("fork", "alp")],
+    )
+    def test_a_unique_one_names_the_conversation(self, command: tuple[str, ...], in_process: InProcessRun) -> None:
+        """Each command does what it does for the whole id."""
+        done = in_process(*command)
+
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "tomorrow" not in done.stdout
+
+    @pytest.mark.parametrize(
+        "command", [("show",), ("replay",), ("export",), ("fork",), ("resolve",), ("resolve", "ran"), ("chat",)]
+    )
+    def test_one_that_several_share_is_refused_with_the_candidates(
+        self, command: tuple[str, ...], in_process: InProcessRun
+    ) -> None:
+        """One sentence, exit code 2."""
+        done = in_process(command[0], "al", *command[1:])
+
+        assert_one_sentence(done, f"2 conversations have an id that begins with al: {ALPHA}, {ALTO}.")
+
+    @pytest.mark.parametrize("given", ["nonsense", "", "%", "ALPHA", "alpha-0001x", "l"])
+    def test_one_that_no_id_has_is_refused(self, given: str, in_process: InProcessRun) -> None:
+        """Nothing is guessed: neither patterns nor another case nor the middle of an id."""
+        done = in_process("show", given)
+
+        assert_one_sentence(done, "There is no conversation with the id ")
+
+    def test_a_chat_is_resumed_by_it(self, tmp_path: Path) -> None:
+        """The conversation goes on under its whole id."""
+        done = run("chat", "alto", cwd=tmp_path, lines=["/state"])
+
+        assert "idle, after 1 turn and " in done.stdout
+        assert f"chat {ALTO}" in done.stdout
+
+
+def test_a_whole_id_wins_over_longer_ones(tmp_path: Path, in_process: InProcessRun) -> None:
+    """An id may be the beginning of another one."""
+    database_with(tmp_path, Walk("walk").turn("tonight"), Walk("walk-2").turn("tomorrow"))
+
+    assert "tonight" in in_process("show", "walk").stdout
+
+
+def test_of_many_candidates_only_some_are_listed(tmp_path: Path, in_process: InProcessRun) -> None:
+    """The sentence stays one that can be read."""
+    database_with(tmp_path, *(Walk(f"walk-{number}") for number in range(9)))
+
+    assert in_process("show", "walk").stderr.endswith("walk-3, walk-4 and 4 more.\n")
+
+
+class TestShortIds:
+    """The ids of a list on a terminal."""
+
+    def test_each_is_unique_and_at_least_eight_characters_long(self) -> None:
+        """Short ids are copied for later use, when there are more conversations."""
+        ids = ["12345678-aaaa", "12345678-abbb", "87654321-aaaa", "walk"]
+
+        assert dict(short_ids(ids)) == {
+            "12345678-aaaa": "12345678-aa",
+            "12345678-abbb": "12345678-ab",
+            "87654321-aaaa": "87654321",
+            "walk": "walk",
+        }
+
+    def test_an_id_that_begins_another_one_is_shown_whole(self) -> None:
+        """And the longer one by one character more."""
+        assert dict(short_ids(["conversation", "conversation-2"])) == {
+            "conversation": "conversation",
+            "conversation-2": "conversation-",
+        }
