@@ -100,6 +100,7 @@ from .events import (
     CloseRequested,
     CompactionRequested,
     DeadlineReached,
+    DetailsChanged,
     DoubtResolved,
     EffectFailed,
     Event,
@@ -123,6 +124,7 @@ from .events import (
     ToolComplete,
     ToolInterrupted,
     ToolReconciled,
+    ToolsChanged,
     TurnSummarized,
     UserCancel,
     UserMessage,
@@ -170,6 +172,7 @@ from .states import (
 )
 from .step import Step
 from .values.acts import Act, AgentMail, Speech, SubAgents, WorkComplete
+from .values.history import HistoryMessage
 from .values.images import Image
 from .values.inbox import Waiting
 from .values.messages import Heard, Joined, Made, Message, ToolCall, ToolResult, Usage
@@ -204,6 +207,7 @@ __all__ = [
     "DeadlineReached",
     "DeliverToUser",
     "Delivered",
+    "DetailsChanged",
     "DoubtResolved",
     "Effect",
     "EffectFailed",
@@ -214,6 +218,7 @@ __all__ = [
     "Failure",
     "Heard",
     "HistoryCompacted",
+    "HistoryMessage",
     "Idle",
     "Image",
     "InDoubt",
@@ -284,6 +289,7 @@ __all__ = [
     "ToolInterrupted",
     "ToolReconciled",
     "ToolResult",
+    "ToolsChanged",
     "TurnEnded",
     "TurnRecord",
     "TurnSummarized",

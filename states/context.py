@@ -2,24 +2,51 @@
 
 from __future__ import annotations
 
-from .events import Event, Opened, PolicyChanged
+from pydantic import Field
+
+from .events import DetailsChanged, Event, Opened, PolicyChanged, ToolsChanged
 from .policy.policy import Policy
 from .policy.roles import Role
-from .values.value import Value
+from .values.revision import CURRENT_REVISION, Revision
+from .values.value import Block, Text, Value
 
-CHANGES_CONTEXT = (Opened, PolicyChanged)
+CHANGES_CONTEXT = (Opened, PolicyChanged, ToolsChanged, DetailsChanged)
 """The events that change the context. To compute the context of a log, all other events can be left out."""
 
 
+class NextTools(Value):
+    """The tools that a conversation may use from the turn `from_turn` on; None stands for all that its engine has."""
+
+    tools: tuple[Text, ...] | None
+    from_turn: int
+
+
 class Context(Value):
-    """What holds for the whole conversation: its role, its system prompt, its rules, and the agents that it works
-    for."""
+    """What holds for the whole conversation: its role, its system prompt, its rules, the agents that it works for, its
+    tools, and what the application notes about it.
+
+    `tools` are those of the turns before `next_tools`; ask `tools_in`. `revision` is the revision of the machine under
+    which the log began.
+    """
 
     role: Role = "foreground"
     system: str = ""
     policy: Policy = Policy()
     works_for: str | None = None
     parent: str | None = None
+    chose_models: bool = False
+    tools: tuple[Text, ...] | None = None
+    next_tools: NextTools | None = None
+    owner: str | None = None
+    title: str | None = None
+    metadata: Block = Field(default_factory=dict)
+    revision: Revision = CURRENT_REVISION
+
+    def tools_in(self, turn: int) -> tuple[str, ...] | None:
+        """The names of the tools that the conversation may use in this turn, which is the newest one or one to come.
+        None stands for all that its engine has. `Pure.`"""
+        changed = self.next_tools
+        return changed.tools if changed is not None and turn >= changed.from_turn else self.tools
 
     def after(self, event: Event) -> Context:
         """The context after this event. This is the only place where a context changes.
@@ -28,9 +55,36 @@ class Context(Value):
         `Pure.`
         """
         match event:
-            case Opened(role=role, system=system, policy=policy, works_for=works_for, parent=parent):
-                return Context(role=role, system=system, policy=policy, works_for=works_for, parent=parent)
-            case PolicyChanged(policy=policy):
-                return self.replace(policy=policy)
+            case Opened():
+                return Context.opened(event)
+            case PolicyChanged(policy=policy, chose_models=chose_models):
+                return self.replace(policy=policy, chose_models=chose_models)
+            case ToolsChanged(tools=tools, from_turn=from_turn):
+                # The turn under way is the one before `from_turn`: the state refuses any other.
+                changed = NextTools(tools=tools, from_turn=from_turn)
+                return self.replace(tools=self.tools_in(from_turn - 1), next_tools=changed)
+            case DetailsChanged(title=title, metadata=metadata):
+                kept_title, kept_metadata = self.title, self.metadata
+                return self.replace(
+                    title=kept_title if title is None else title,
+                    metadata=kept_metadata if metadata is None else metadata,
+                )
             case _:
                 return self
+
+    @classmethod
+    def opened(cls, event: Opened) -> Context:
+        """The context of a conversation that begins with this event. `Pure.`"""
+        return cls(
+            role=event.role,
+            system=event.system,
+            policy=event.policy,
+            works_for=event.works_for,
+            parent=event.parent,
+            chose_models=event.chose_models,
+            tools=event.tools,
+            owner=event.owner,
+            title=event.title,
+            metadata=event.metadata,
+            revision=event.revision,
+        )

@@ -22,6 +22,7 @@ from .states import STATES, Idle
 from .step import Step
 from .step_builder import StepBuilder
 from .table import TABLE
+from .values.history import effects_taken
 
 Key = tuple[type[State], type[Event]]
 
@@ -170,8 +171,9 @@ _COMPILED = compile_table(MACHINE)
 
 
 def begin(opened: Opened) -> Step:
-    """The first step of a conversation: it rests in `Idle`. `Pure.`"""
-    return Step(Idle(book=Book(seq=1)))
+    """The first step of a conversation: it rests in `Idle`. Effects are numbered beyond those that the given history
+    names. `Pure.`"""
+    return Step(Idle(book=Book(seq=1, next_effect=effects_taken(opened.messages) + 1)))
 
 
 def transition(state: State, event: Event, context: Context) -> Step:

@@ -16,10 +16,11 @@ from __future__ import annotations
 # fmt: off
 from .errors import RefusalCode
 from .events import (
-    AgentMessage, AskUserQuestionPending, CloseRequested, CompactionRequested, DeadlineReached, DoubtResolved,
-    EffectFailed, HistoryCompacted, LlmFailed, LlmResponse, MemoryRecalled, MessageWithdrawn, Opened, PolicyChanged,
-    ProfileSelected, Resumed, RetryDue, RetryRequested, SubAgentFinished, ToolAborted, ToolApproval, ToolComplete,
-    ToolInterrupted, ToolReconciled, TurnSummarized, UserCancel, UserMessage, UserQuestionResponse, WorkVerified,
+    AgentMessage, AskUserQuestionPending, CloseRequested, CompactionRequested, DeadlineReached, DetailsChanged,
+    DoubtResolved, EffectFailed, HistoryCompacted, LlmFailed, LlmResponse, MemoryRecalled, MessageWithdrawn, Opened,
+    PolicyChanged, ProfileSelected, Resumed, RetryDue, RetryRequested, SubAgentFinished, ToolAborted, ToolApproval,
+    ToolComplete, ToolInterrupted, ToolReconciled, ToolsChanged, TurnSummarized, UserCancel, UserMessage,
+    UserQuestionResponse, WorkVerified,
 )
 from .grammar import SAME, Line, Table, branch, junction, lines, nothing, on, refuse
 from .guards.budgets import budget_is_spent, window_is_full
@@ -39,11 +40,11 @@ from .guards.rounds import (
 )
 from .guards.turns import (
     is_closing, is_in_turn, is_still_failed, may_compact_again, may_resume, needs_memory, profile_is_open,
-    replies_on_failure, wants_summary,
+    replies_on_failure, starts_next_turn, wants_summary,
 )
 from .handlers import (
     awaiting_approval, awaiting_sub_agents, awaiting_user_response, busy, cancelling, compacting, in_doubt,
-    llm_requesting, preparing, resting, resuming, retry_waiting, summarizing, tool_executing, verifying,
+    llm_requesting, preparing, resting, resuming, retry_waiting, settings, summarizing, tool_executing, verifying,
 )
 from .junctions import asking, beginning, ending, rounds, stopping
 from .states import (
@@ -130,7 +131,13 @@ ACKNOWLEDGED = junction(
 
 # Rows that several states share.
 
+SETTINGS = lines(
+    on(ToolsChanged, when=starts_next_turn, to=SAME, then=settings.change_tools),
+    refuse(ToolsChanged, why="wrong_state"),
+    on(DetailsChanged, to=SAME, then=settings.change_details),
+)
 AT_REST = lines(
+    SETTINGS,
     on(UserMessage, to=BEGIN_TURN, then=resting.open_turn),
     on(AgentMessage, when=is_silent, to=SAME, then=resting.enter_silent_message),
     on(AgentMessage, to=BEGIN_TURN, then=resting.open_turn),
@@ -146,6 +153,7 @@ AT_REST = lines(
 def busy_with(code: RefusalCode) -> Line:
     """Requests while something is under way. A message that may not wait is refused with this code."""
     return lines(
+        SETTINGS,
         on(UserMessage, when=may_wait, to=SAME, then=busy.keep_message),
         refuse(UserMessage, why=code),
         on(AgentMessage, when=has_room, to=SAME, then=busy.keep_message),
@@ -334,6 +342,8 @@ TABLE: Table = {
             ToolApproval,
             RetryRequested,
             PolicyChanged,
+            ToolsChanged,
+            DetailsChanged,
             CompactionRequested,
             DoubtResolved,
             why="closed",

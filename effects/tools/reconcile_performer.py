@@ -47,7 +47,7 @@ class ReconciliationPerformer:
             return "unknown"
         tool_context = tool_context_of(call.call_id, context, effect.effect_id, effect.started_as)
         try:
-            arguments = tool.reconcile.arguments.read(call.arguments, tool_context)
+            arguments = tool.reconcile.arguments.read(call.raw_arguments, tool_context)
         except InvalidArguments as invalid:
             logger.warning("%s could not be asked about a call: %s", tool.name, invalid.sentence)
             return "unknown"

@@ -89,7 +89,7 @@ class ToolRegistry:
         tool = self.find(name)
         arguments, fault = self._check(name, tool, call.arguments, policy)
         resolved = ToolCall(
-            call_id=call_id, name=name, arguments=arguments, provider_id=encodable(call.id), fault=fault
+            call_id=call_id, name=name, raw_arguments=arguments, provider_id=encodable(call.id), fault=fault
         )
         if tool is None:
             return resolved

@@ -34,4 +34,4 @@ class ToolPerformer:
             # The call was checked by an engine that had the tool; this engine was opened without it.
             return ToolResult(text=self._tools.describe_unknown(call.name), error=True)
         tool_context = tool_context_of(call.call_id, context, effect.effect_id, effect.effect_id)
-        return await execute(tool, call.arguments, tool_context, context.policy)
+        return await execute(tool, call.raw_arguments, tool_context, context.policy)

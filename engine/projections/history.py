@@ -64,7 +64,7 @@ async def read_call(read_entries: ReadEntries, call: RoundCall, up_to: int | Non
     for entry in later:
         match entry.event:
             case ToolApproval(call_id=call_id, arguments=dict(arguments)) if call_id == call.call_id:
-                found = found.replace(arguments=json.dumps(arguments, ensure_ascii=False))
+                found = found.replace(raw_arguments=json.dumps(arguments, ensure_ascii=False))
             case _:
                 pass
     return found

@@ -160,7 +160,7 @@ def _done(entry: LogEntry, messages: Iterable[Message], transcript: Transcript, 
             for result in effect.results:
                 yield "tool", {**_call(transcript, result.call_id), "status": _status_of(results[result.call_id])}
         elif isinstance(effect, ExecuteTool):
-            arguments = transcript.call(effect.call.call_id).arguments
+            arguments = transcript.call(effect.call.call_id).raw_arguments
             yield "tool", {**_call(transcript, effect.call.call_id), "status": "running", "arguments": arguments}
         elif isinstance(effect, DeliverToUser):
             text = text_of_reply(transcript.words(effect.said), policy)
@@ -204,7 +204,11 @@ def _details(state: State, transcript: Transcript) -> dict[str, Any]:
             asked = [question.model_dump(mode="json", exclude_defaults=True) for question in questions]
             return {"questions": asked, "call_id": call.call_id}
         case AwaitingApproval(call=call) | InDoubt(call=call):
-            return {"call_id": call.call_id, "name": call.name, "arguments": transcript.call(call.call_id).arguments}
+            return {
+                "call_id": call.call_id,
+                "name": call.name,
+                "arguments": transcript.call(call.call_id).raw_arguments,
+            }
         case Failed(kind=kind, sentence=sentence):
             return {"kind": kind, "sentence": sentence}
         case _:

@@ -147,7 +147,7 @@ def _payload(event: Event) -> str:
 
 
 def _event(row: EventRow) -> Event:
-    own: dict[str, Any] = {"at": from_microseconds(row.at)}
+    own: dict[str, Any] = {"type": row.type, "at": from_microseconds(row.at)}
     own |= {} if row.event_id is None else {"event_id": row.event_id}
     own |= {} if row.effect_id is None else {"effect_id": row.effect_id}
     return _EVENT_TYPES[row.type].model_validate({**json.loads(row.payload), **own})

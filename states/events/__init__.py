@@ -48,6 +48,7 @@ from .requests import (
     AgentMessage as AgentMessage,
     CloseRequested as CloseRequested,
     CompactionRequested as CompactionRequested,
+    DetailsChanged as DetailsChanged,
     DoubtResolved as DoubtResolved,
     MessageWithdrawn as MessageWithdrawn,
     Opened as Opened,
@@ -55,6 +56,7 @@ from .requests import (
     Resolution as Resolution,
     RetryRequested as RetryRequested,
     ToolApproval as ToolApproval,
+    ToolsChanged as ToolsChanged,
     UserCancel as UserCancel,
     UserMessage as UserMessage,
     UserQuestionResponse as UserQuestionResponse,
@@ -70,6 +72,8 @@ AnyEvent = Annotated[
     | UserCancel
     | RetryRequested
     | PolicyChanged
+    | ToolsChanged
+    | DetailsChanged
     | CompactionRequested
     | DoubtResolved
     | CloseRequested

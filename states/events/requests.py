@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_serializer
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_serializer, model_validator
 from pydantic_core import PydanticCustomError
 
 from ..policy.policy import Policy, WhenBusy
 from ..policy.roles import Role
 from ..values.acts import Audience
+from ..values.history import HistoryMessage
 from ..values.images import Images
 from ..values.questions import Annotation, Answers, answers_as_json
+from ..values.revision import CURRENT_REVISION, FIRST_REVISION, Revision
 from ..values.value import Block, RequestText, Text
 from .family import Request
+
+Title = Annotated[Text, Field(max_length=1000)]
+"""What a conversation is called in lists. The limit keeps lists of conversations short."""
 
 
 class _BringsRules(Request):
@@ -31,7 +36,10 @@ class Opened(_BringsRules):
     """The conversation begins. This is the first event of every log.
 
     `works_for` is the conversation for whose user a background agent works; `parent` is the conversation whose turn
-    started a sub-agent.
+    started a sub-agent. `chose_models` says that the application chose the models of the policy; otherwise the
+    conversation follows the models of its engine. `tools` are the names of the tools that the conversation may use, or
+    None for all that its engine has. `owner`, `title` and `metadata` are the application's own. `messages` are a
+    history from elsewhere that the conversation continues, and `repairs` says what was wrong with it.
     """
 
     type: Literal["opened"] = "opened"
@@ -40,6 +48,29 @@ class Opened(_BringsRules):
     policy: Policy = Policy()
     works_for: Text | None = None
     parent: Text | None = None
+    chose_models: bool = False
+    tools: tuple[Text, ...] | None = None
+    owner: Text | None = None
+    title: Title | None = None
+    metadata: Block = Field(default_factory=dict)
+    messages: tuple[HistoryMessage, ...] = ()
+    repairs: tuple[Text, ...] = ()
+    revision: Revision = CURRENT_REVISION
+
+    @model_validator(mode="before")
+    @classmethod
+    def _first_revision(cls, stored: Any) -> Any:
+        """An event that was stored names its type. One without a revision was stored before revisions existed."""
+        if isinstance(stored, dict) and "type" in stored and "revision" not in stored:
+            return {**stored, "revision": FIRST_REVISION}
+        return stored
+
+    @model_serializer(mode="wrap")
+    def _with_whole_policy(self, write: Any) -> dict[str, Any]:
+        """The revision is always written, too, apart from the first, which stands in no log."""
+        written = {"type": self.type, **write(self), "policy": self.policy.model_dump(mode="json")}
+        written.pop("revision", None)
+        return written if self.revision == FIRST_REVISION else {**written, "revision": self.revision}
 
 
 def _not_empty(text: str) -> str:
@@ -131,9 +162,28 @@ class RetryRequested(Request):
 
 
 class PolicyChanged(_BringsRules):
-    """The rules of the conversation are replaced."""
+    """The rules of the conversation are replaced. `chose_models` says that the application chose the models of the new
+    policy."""
 
     type: Literal["policy_changed"] = "policy_changed"
+    chose_models: bool = False
+
+
+class ToolsChanged(Request):
+    """The conversation may use other tools from its next turn on, whose number is `from_turn`. None stands for all
+    tools that the engine has."""
+
+    type: Literal["tools_changed"] = "tools_changed"
+    tools: tuple[Text, ...] | None
+    from_turn: int = Field(ge=1)
+
+
+class DetailsChanged(Request):
+    """The title or the metadata of the conversation is replaced. None leaves it as it is."""
+
+    type: Literal["details_changed"] = "details_changed"
+    title: Title | None = None
+    metadata: Block | None = None
 
 
 class CompactionRequested(Request):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..context import Context
-from ..events import EffectFailed, Event, Resumed
+from ..events import EffectFailed, Event, Resumed, ToolsChanged
 from ..policy.policy import Policy, Recent
 from ..state import Busy, State
 from ..states import Compacting
@@ -25,6 +25,11 @@ def needs_memory(step: StepBuilder[State], event: Event, context: Context) -> bo
 def may_search(turn: TurnRecord, policy: Policy) -> bool:
     """Whether older conversations may be searched for the profile of this turn. `Pure.`"""
     return policy.recall and all(profile.recall for profile in policy.profiles if profile.name == turn.profile)
+
+
+def starts_next_turn(step: StepBuilder[State], event: ToolsChanged, context: Context) -> bool:
+    """The change of tools begins with the turn after the newest one, so it leaves the turn under way alone."""
+    return event.from_turn == step.turns + 1
 
 
 def is_in_turn(step: StepBuilder[Compacting], event: Event, context: Context) -> bool:

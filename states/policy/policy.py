@@ -7,9 +7,9 @@ replayed under the rules that held then.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, model_serializer
 
 from ..values.value import Seconds, Text
 from .rules import Rules
@@ -28,6 +28,10 @@ class ModelSpec(Rules):
     window: int | None = Field(default=None, ge=1)
     """How many tokens the model takes in. None if that is not known: then nothing is compacted before a request has
     failed because it was too long."""
+
+
+def _named(model: Any) -> Any:
+    return {"name": model} if isinstance(model, str) else model
 
 
 class Questions(Rules):
@@ -162,6 +166,18 @@ class Profile(Rules):
 
     guidance: bool = True
     """Whether the system message explains how to reach the user, where there is a tool for it."""
+
+    model: Annotated[ModelSpec | None, BeforeValidator(_named)] = None
+    """The model of turns with this profile, which is asked before the policy's models; a name is enough. None leaves
+    the policy's models."""
+
+    @model_serializer(mode="wrap")
+    def _without_absent_model(self, write: Any) -> dict[str, Any]:
+        """A profile without a model of its own is written as it was before profiles could have one."""
+        written: dict[str, Any] = write(self)
+        if self.model is None:
+            written.pop("model", None)
+        return written
 
 
 class Policy(Rules):

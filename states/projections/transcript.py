@@ -173,7 +173,7 @@ class Transcript:
                 self._waiting = {seq: one for seq, one in self._waiting.items() if one.event_id != withdrawn}
             case ToolApproval(arguments=dict(arguments), call_id=call_id):
                 edited = json.dumps(arguments, ensure_ascii=False)
-                self._calls[call_id] = self._calls[call_id].replace(arguments=edited)
+                self._calls[call_id] = self._calls[call_id].replace(raw_arguments=edited)
             case HistoryCompacted(summary=summary):
                 self.condensed = Condensed(summary, *self._condensing)
             case RetryRequested():

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from .acts import Act, ActKind, Audience
 from .images import Image, Images
-from .value import Part, TaggedPart, Text, Value
+from .value import Part, TaggedPart, Text, Value, json_object
 
 Role = Literal["user", "assistant", "tool"]
 
@@ -56,11 +56,17 @@ Said = Annotated[Heard | Made | Joined, Field(discriminator="type")]
 
 
 class Usage(Value):
-    """What a request cost: tokens in and out, and money in US dollars where the price is known."""
+    """What a request cost: tokens in and out, and money in US dollars where the price is known.
+
+    `cached_tokens` are those of the input that the provider read from its cache, and `reasoning_tokens` those of the
+    output that the model spent on thinking; both are 0 where the provider does not say.
+    """
 
     input_tokens: int = Field(default=0, ge=0)
     output_tokens: int = Field(default=0, ge=0)
     cost: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    cached_tokens: int = Field(default=0, ge=0)
+    reasoning_tokens: int = Field(default=0, ge=0)
 
     @property
     def tokens(self) -> int:
@@ -79,6 +85,8 @@ class Usage(Value):
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
             cost=cost,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
         )
 
 
@@ -86,19 +94,29 @@ class ToolCall(Value):
     """A call in a model's response, with what the tool registry knew of it when the response was recorded.
 
     `call_id` is unique in the conversation. `provider_id` is the id that the provider gave, which may repeat.
-    `arguments` is the JSON text as the model wrote it. A call with a `fault` never runs: the fault is its result. A
-    call with `approval` runs only if a person allows it.
+    `raw_arguments` is the JSON text as the model wrote it, which is stored as `arguments`. A call with a `fault` never
+    runs: the fault is its result. A call with `approval` runs only if a person allows it.
     """
 
     call_id: Text = Field(min_length=1)
     name: Text
-    arguments: Text = "{}"
+    raw_arguments: Text = Field(default="{}", validation_alias="arguments", serialization_alias="arguments")
     provider_id: Text = ""
     fault: Text | None = None
     approval: bool = False
     exclusive: bool = False
     crash: CrashContract = "at_most_once"
     acts: tuple[ActKind, ...] = ()
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments as data; empty if the model did not write a JSON object. `Pure.`"""
+        return json_object(self.raw_arguments) or {}
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether the model wrote a JSON object as the arguments. `Pure.`"""
+        return json_object(self.raw_arguments) is not None
 
 
 class ToolResult(Value):

@@ -17,9 +17,9 @@ def fingerprint(call: ToolCall) -> str:
     """A text that is equal for calls of the same tool with the same arguments. Arguments that are not JSON are compared
     as text. `Pure.`"""
     try:
-        arguments = json.dumps(json.loads(call.arguments), sort_keys=True)
+        arguments = json.dumps(json.loads(call.raw_arguments), sort_keys=True)
     except (ValueError, RecursionError):
-        arguments = call.arguments
+        arguments = call.raw_arguments
     return blake2b(f"{call.name}\0{arguments}".encode(), digest_size=16).hexdigest()
 
 

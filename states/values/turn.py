@@ -17,6 +17,10 @@ TurnStatus = Literal["completed", "incomplete", "failed", "cancelled"]
 person."""
 
 
+LimitKind = Literal["requests", "tokens", "cost", "seconds"]
+"""The limits of a policy that can end a turn."""
+
+
 class Spoken(Part):
     """A speech that a tool brought. `place` orders speeches by their calls: the step of the response, the place of the
     call in it, the place of the speech in the result."""
@@ -104,6 +108,9 @@ class TurnRecord(Part):
     rejection: Heard | None = None
     """The answer that says why the check of the newest claim failed."""
 
+    limit: LimitKind | None = None
+    """The limit that ends the turn."""
+
 
 class Failure(Part):
     """Why a turn failed or stayed incomplete, in one sentence for people."""
@@ -116,7 +123,8 @@ class TurnEnded(Part):
     """The outcome of a turn. Its texts are references.
 
     `final_content` is the text to display, `user_response` what was said by tool and delivered to the user, and
-    `deliveries` everything that was delivered, in order. A turn is `silent` if nothing was delivered.
+    `deliveries` everything that was delivered, in order. A turn is `silent` if nothing was delivered. `limit` is the
+    limit of the policy that ended the turn, if one did.
     """
 
     turn: int
@@ -128,3 +136,4 @@ class TurnEnded(Part):
     truncated: bool = False
     usage: Usage = Usage()
     failure: Failure | None = None
+    limit: LimitKind | None = None

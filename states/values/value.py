@@ -157,6 +157,16 @@ Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 """A length of time, in seconds."""
 
 
+def json_object(text: str) -> dict[str, Any] | None:
+    """The object that this text holds as JSON, or None if it holds anything else, or something that JSON cannot hold
+    exactly. `Pure.`"""
+    try:
+        value = json.loads(text)
+        return _exact(value) if isinstance(value, dict) else None
+    except (ValueError, RecursionError):
+        return None
+
+
 def shortened(text: str, limit: int = MAX_SENTENCE) -> str:
     """The text, cut to `limit` characters, with an ellipsis as the last one if it was cut. `Pure.`"""
     return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -157,11 +157,11 @@ def _variant(name: str, **facts: Any) -> ToolCall:
 
 
 _LIKELY_TOOLS = (
-    *[_variant("look", arguments='{"path": "a", "line": 1}', provider_id="call_0")] * 4,
-    _variant("look", arguments='{"line": 1, "path": "a"}', crash="idempotent"),
-    _variant("book", arguments='{"table": 4}'),
-    _variant("book", arguments='{"table": 4}', crash="at_most_once"),
-    *[_variant("order", arguments='{"sum": 5}')] * 2,
+    *[_variant("look", raw_arguments='{"path": "a", "line": 1}', provider_id="call_0")] * 4,
+    _variant("look", raw_arguments='{"line": 1, "path": "a"}', crash="idempotent"),
+    _variant("book", raw_arguments='{"table": 4}'),
+    _variant("book", raw_arguments='{"table": 4}', crash="at_most_once"),
+    *[_variant("order", raw_arguments='{"sum": 5}')] * 2,
     *[_variant("ask")] * 3,
     *TOOLS,
     *[_variant("respond", crash="idempotent")] * 2,
@@ -172,7 +172,7 @@ _ODD_TOOLS = tuple(
     ToolCall(
         call_id="call",
         name="odd",
-        arguments="not JSON",
+        raw_arguments="not JSON",
         exclusive=alone,
         acts=acts,
         fault=fault,

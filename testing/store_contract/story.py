@@ -61,7 +61,7 @@ class Story:
 
     def turn(self, text: str = "A table for two?") -> Story:
         """A whole turn: a message, a tool call, an answer."""
-        call = ToolCall(call_id=f"call-{len(self.steps)}", name="find_table", arguments='{"party": 2}')
+        call = ToolCall(call_id=f"call-{len(self.steps)}", name="find_table", raw_arguments='{"party": 2}')
         self.say(text)._answer(LlmResponse, tool_calls=(call,), finish_reason="tool_calls")
         self._answer(ToolComplete, result=ToolResult(text=f"Found for {text}"))
         return self.answer(f"About {text}: Sakura has one.")

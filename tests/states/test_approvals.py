@@ -129,9 +129,9 @@ class TestAllowed:
         for entry in conversation.history.log:
             told.add(entry)
 
-        assert told.call("pay").arguments == arguments
-        assert told.call("look").arguments == "{}"
-        assert told.messages[1].tool_calls[1].arguments == '{"sum": 5}'
+        assert told.call("pay").raw_arguments == arguments
+        assert told.call("look").raw_arguments == "{}"
+        assert told.messages[1].tool_calls[1].raw_arguments == '{"sum": 5}'
 
     @pytest.mark.parametrize("place", ["idle", "requesting", "waiting", "executing", "asked", "cancelling", "failed"])
     def test_where_nothing_waits_for_it_a_yes_is_refused(self, place: str) -> None:

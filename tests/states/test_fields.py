@@ -82,7 +82,7 @@ LEFT_OUT: list[tuple[type[Value], dict[str, Any]]] = [
     (RoundCall, {"approval": False, "exclusive": False, "crash": "at_most_once", "acts": ()}),
     (Heard, {"index": 0}),
     (Usage, {"input_tokens": 0, "output_tokens": 0, "cost": None}),
-    (ToolCall, {"arguments": "{}", "provider_id": "", "fault": None, "approval": False, "exclusive": False}),
+    (ToolCall, {"raw_arguments": "{}", "provider_id": "", "fault": None, "approval": False, "exclusive": False}),
     (ToolCall, {"crash": "at_most_once", "acts": ()}),
     (ToolResult, {"error": False}),
     (SettledCall, {"error": False}),

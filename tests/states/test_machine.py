@@ -17,6 +17,7 @@ from turnwise.states import (
     Context,
     DeadlineReached,
     DeliverToUser,
+    DetailsChanged,
     ExecuteTool,
     Failed,
     Failure,
@@ -48,6 +49,7 @@ from turnwise.states import (
     ToolComplete,
     ToolExecuting,
     ToolResult,
+    ToolsChanged,
     Usage,
     UserCancel,
     UserMessage,
@@ -63,6 +65,7 @@ from ..support.busy_states import IN_TURN, Moment, stopping_children
 from ..support.conversation import Conversation, asking, call, question
 
 TEXTS = Texts()
+SETTINGS = {ToolsChanged, DetailsChanged}
 TWO_MODELS = (ModelSpec(name="first"), ModelSpec(name="second"))
 
 
@@ -1150,18 +1153,19 @@ class TestWhatAStateTakes:
     """`next_events` returns the events that are possible in a state."""
 
     def test_at_rest_a_message_may_come(self) -> None:
-        """Idle takes a message of a person or an agent, a change of the policy, a request for compaction, and the
-        close."""
-        taken = {UserMessage, AgentMessage, PolicyChanged, CompactionRequested, CloseRequested}
+        """Idle takes a message of a person or an agent, a change of the policy, the tools or the details, a request for
+        compaction, and the close."""
+        taken = {UserMessage, AgentMessage, *SETTINGS, PolicyChanged, CompactionRequested, CloseRequested}
         assert set(next_events(Idle())) == taken
 
     def test_a_question_takes_its_answer(self) -> None:
-        """It takes an answer, messages, a cancel, the close and a resume; the deadline only if one is set."""
+        """It takes an answer, messages, a change of tools or details, a cancel, the close and a resume; the deadline only
+        if one is set."""
         conversation = asked()
         with_deadline = asked(deadline=60)
 
         requests = {UserQuestionResponse, UserMessage, AgentMessage, MessageWithdrawn, UserCancel, CloseRequested}
-        assert set(next_events(conversation.state)) == {*requests, Resumed}
+        assert set(next_events(conversation.state)) == {*requests, *SETTINGS, Resumed}
         assert DeadlineReached in next_events(with_deadline.state)
 
     def test_a_closed_conversation_takes_nothing(self) -> None:

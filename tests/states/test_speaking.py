@@ -694,7 +694,7 @@ class TestTheNextTurn:
         conversation.says("Next")
 
         call_, result = conversation.transcript[1:3]
-        assert (call_.tool_calls[0].arguments, result.text, result.undelivered) == ('{"text": "A"}', "done", False)
+        assert (call_.tool_calls[0].raw_arguments, result.text, result.undelivered) == ('{"text": "A"}', "done", False)
 
     def test_what_the_policy_did_not_choose_is_marked(self) -> None:
         """S19: of two speeches the result of the first says that the user did not receive it."""

@@ -70,7 +70,7 @@ def _text(message: Message, texts: Texts) -> str:
     images = [f"[shows {len(message.images)} {'images' if len(message.images) > 1 else 'image'}]"] * bool(
         message.images
     )
-    calls = [f"[calls {legal_name(call.name)} with {call.arguments}]" for call in message.tool_calls]
+    calls = [f"[calls {legal_name(call.name)} with {call.raw_arguments}]" for call in message.tool_calls]
     notes = [texts.undelivered] if message.undelivered else []
     return "\n".join(part for part in (text_for_model(message), *images, *calls, *notes) if part.strip())
 

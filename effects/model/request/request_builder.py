@@ -181,7 +181,7 @@ def _image(image: Image) -> WireMessage:
 
 
 def _call(call: ToolCall, call_id: str) -> WireMessage:
-    arguments = call.arguments if _is_json_object(call.arguments) else "{}"
+    arguments = call.raw_arguments if _is_json_object(call.raw_arguments) else "{}"
     return {"id": call_id, "type": "function", "function": {"name": legal_name(call.name), "arguments": arguments}}
 
 

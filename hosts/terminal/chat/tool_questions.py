@@ -24,7 +24,7 @@ def approval_question(call: ToolCall) -> UserQuestion:
     """Ask whether a call may run. Denying comes first, so that Enter pressed too early does not allow it. `Pure.`"""
     allow = QuestionOption(label=ALLOW, description="run it as it stands")
     deny = QuestionOption(label=DENY, description="go on without it")
-    text = f"May {call.name} run with {one_line(call.arguments)}?"
+    text = f"May {call.name} run with {one_line(call.raw_arguments)}?"
     return UserQuestion(question=text, header="Approval", options=(deny, allow))
 
 
@@ -37,5 +37,5 @@ def parse_approval(answer: str) -> tuple[bool, str | None]:
 def doubt_question(call: ToolCall) -> UserQuestion:
     """Ask whether a call ran that a crash interrupted. `Pure.`"""
     options = tuple(QuestionOption(label=label) for label in RESOLUTIONS)
-    text = f"The program ended while {call.name} ran with {one_line(call.arguments)}. Did it run?"
+    text = f"The program ended while {call.name} ran with {one_line(call.raw_arguments)}. Did it run?"
     return UserQuestion(question=text, header="In doubt", options=options)

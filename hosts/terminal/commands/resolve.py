@@ -25,7 +25,7 @@ async def list_doubts(settings: Settings, given_id: str) -> int:
         conversation_id = await resolve_id(store, given_id)
         calls = await calls_in_doubt(store, conversation_id, datetime.now(UTC))
     for call in calls:
-        print(f"{call.call_id}  {one_line(f'{call.name}({call.arguments})', MAX_CALL)}")
+        print(f"{call.call_id}  {one_line(f'{call.name}({call.raw_arguments})', MAX_CALL)}")
     if not calls:
         print("No call is in doubt.")
     return 0

@@ -65,7 +65,7 @@ def transcript_lines(messages: tuple[Message, ...]) -> Iterator[str]:
         if (text := with_images(message.text, len(message.images))).strip():
             yield printable(text)
         for call in message.tool_calls:
-            yield one_line(f"{call.name}({call.arguments})", MAX_CALL)
+            yield one_line(f"{call.name}({call.raw_arguments})", MAX_CALL)
 
 
 def _result_line(message: Message, tool: str) -> str:

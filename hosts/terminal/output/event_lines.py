@@ -60,7 +60,7 @@ def _approval(event: ToolApproval) -> str:
 
 
 def _response(event: LlmResponse) -> str:
-    calls = " ".join(f"{call.name}({call.arguments})" for call in event.tool_calls)
+    calls = " ".join(f"{call.name}({call.raw_arguments})" for call in event.tool_calls)
     return " → ".join(part for part in (event.content, calls) if part)
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, bindparam, func, literal_column, select, tupl
 
 from ....states.context import CHANGES_CONTEXT
 from ....states.errors import UnknownConversation
-from ....states.events import Opened
+from ....states.events import Opened, PolicyChanged
 from ...records.rows import EventRow, HeadRow
 from ..file.transaction import driver_of
 from .schema import conversations, events, forks, outbox
@@ -60,15 +60,15 @@ _STEPS = prepared(
     *("head_key", "first", "last"),
 )
 _NEWEST = prepared(select(func.max(events.c.seq)).where(_OF_CONVERSATION), "head_key")
-_NEWEST_CHANGES = tuple(
-    prepared(
-        select(func.max(events.c.seq)).where(
-            _OF_CONVERSATION, events.c.type == literal_column(f"'{kind.model_fields['type'].default}'")
-        ),
-        "head_key",
-    )
-    for kind in CHANGES_CONTEXT
-    if kind is not Opened
+_NEWEST_POLICY = prepared(
+    select(func.max(events.c.seq)).where(_OF_CONVERSATION, events.c.type == literal_column("'policy_changed'")),
+    "head_key",
+)
+_CHANGES = ", ".join(
+    f"'{kind.model_fields['type'].default}'" for kind in CHANGES_CONTEXT if kind not in (Opened, PolicyChanged)
+)
+_OTHER_CHANGES = prepared(
+    select(events.c.seq).where(_OF_CONVERSATION, literal_column(f"events.type IN ({_CHANGES})")), "head_key"
 )
 _REQUEST = prepared(
     select(events.c.seq).where(_OF_CONVERSATION, events.c.event_id == bindparam("request_id")),
@@ -130,10 +130,12 @@ def newest(connection: Connection, key: int) -> int:
 
 
 def context_changes(connection: Connection, key: int) -> tuple[int, ...]:
-    """Return the numbers of the steps that the context follows from, apart from the first: the newest of each kind."""
+    """Return the numbers of the steps that the context follows from, apart from the first: the newest change of the
+    policy, and all changes of tools and details."""
     driver = driver_of(connection)
-    newest = (driver.execute(statement, (key,)).fetchone()[0] for statement in _NEWEST_CHANGES)
-    return tuple(sorted(seq for seq in newest if seq is not None))
+    (policy,) = driver.execute(_NEWEST_POLICY, (key,)).fetchone()
+    others = [seq for (seq,) in driver.execute(_OTHER_CHANGES, (key,))]
+    return tuple(sorted(others if policy is None else [policy, *others]))
 
 
 def request(connection: Connection, key: int, event_id: str) -> int | None:

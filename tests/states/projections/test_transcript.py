@@ -259,7 +259,7 @@ class TestTheProjection:
         for entry in conversation.history.log:
             told.add(entry)
 
-        assert told.call("a").arguments == '{"n": 1}'
+        assert told.call("a").raw_arguments == '{"n": 1}'
 
     def test_what_was_never_heard_has_no_words(self) -> None:
         """A reference to an unknown step, to an event without a text, or to a text beyond those of its event raises

@@ -1,0 +1,22 @@
+"""The revision of the machine under which a log began.
+
+A log is replayed years after it was written and must come out as it was stored. So a handler that does something new,
+which changes a stored state, effect or end of a turn, asks for the revision first; logs that began before keep the old
+behaviour.
+
+- 1: every log that was written before revisions existed. Its first event does not say so.
+- 2: the end of a turn names the limit that was reached.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+FIRST_REVISION = 1
+CURRENT_REVISION = 2
+"""The revision of new conversations."""
+
+Revision = Annotated[int, Field(ge=FIRST_REVISION, le=CURRENT_REVISION)]
+"""A revision that this version knows."""
