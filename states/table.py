@@ -333,20 +333,8 @@ TABLE: Table = {
     ),
     Closed: lines(
         nothing(UserCancel, CloseRequested),
-        refuse(
-            Opened,
-            UserMessage,
-            AgentMessage,
-            MessageWithdrawn,
-            UserQuestionResponse,
-            ToolApproval,
-            RetryRequested,
-            PolicyChanged,
-            ToolsChanged,
-            DetailsChanged,
-            CompactionRequested,
-            DoubtResolved,
-            why="closed",
-        ),
+        refuse(Opened, UserMessage, AgentMessage, MessageWithdrawn, RetryRequested, CompactionRequested, why="closed"),
+        refuse(PolicyChanged, ToolsChanged, DetailsChanged, why="closed"),
+        refuse(UserQuestionResponse, ToolApproval, DoubtResolved, why="closed"),
     ),
 }

@@ -40,7 +40,7 @@ async def test_a_call_waits_for_a_person(held: tuple[Conversation, Turn]) -> Non
 
     assert turn.status == "awaiting_approval"
     assert turn.call is not None
-    assert (turn.call.name, turn.call.arguments) == ("pay", '{"amount": 5}')
+    assert (turn.call.name, turn.call.arguments) == ("pay", {"amount": 5})
     assert conversation.state.type == "awaiting_approval"
     assert results(await conversation.transcript()) == ["saw a"]
 

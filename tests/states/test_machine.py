@@ -1159,8 +1159,8 @@ class TestWhatAStateTakes:
         assert set(next_events(Idle())) == taken
 
     def test_a_question_takes_its_answer(self) -> None:
-        """It takes an answer, messages, a change of tools or details, a cancel, the close and a resume; the deadline only
-        if one is set."""
+        """It takes an answer, messages, changes of tools and details, a cancel, the close and a resume; the deadline
+        only if one is set."""
         conversation = asked()
         with_deadline = asked(deadline=60)
 

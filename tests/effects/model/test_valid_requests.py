@@ -357,7 +357,7 @@ async def test_what_a_model_gets_wrong_is_corrected(database: Path) -> None:
     assert turn.reply == "Sorry."
     assert [call["name"] for call in sent] == ["find_table", legal_name("x:find table"), "find_table"]
     assert [json.loads(call["arguments"]) for call in sent] == [{}, {}, FIND[1]]
-    assert said[1].tool_calls[0].arguments == '{"cuisine": '
+    assert said[1].tool_calls[0].raw_arguments == '{"cuisine": '
     assert [message.error for message in said[2:5]] == [True, True, False]
 
 
@@ -576,7 +576,7 @@ class TestContentOfEveryShape:
             said = await conversation.transcript()
 
         assert turn.reply == "Found."
-        assert (said[1].tool_calls[0].arguments, said[2].text) == ('{"cuisine": "寿司"}', "寿司 at 6:30 PM")
+        assert (said[1].tool_calls[0].raw_arguments, said[2].text) == ('{"cuisine": "寿司"}', "寿司 at 6:30 PM")
 
     def test_text_and_thinking_are_separated(self) -> None:
         """In order; a refusal counts as text."""

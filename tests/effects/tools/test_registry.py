@@ -122,7 +122,7 @@ class TestCalls:
         call = resolve_call(arguments)
 
         assert call.fault == "Invalid input: the arguments are not a JSON object"
-        assert call.arguments == arguments
+        assert call.raw_arguments == arguments
 
     @pytest.mark.parametrize(
         ("arguments", "fault"),
@@ -196,7 +196,7 @@ class TestCalls:
         call = resolve_call({**VALID, "cuisine": "x" * MAX_ARGUMENTS})
 
         assert call.fault == "Invalid input: the arguments are longer than 1,000,000 characters"
-        assert call.arguments == "{}"
+        assert call.raw_arguments == "{}"
 
     @pytest.mark.parametrize("arguments", ["", " \n"])
     def test_blank_arguments_are_an_empty_object(self, arguments: str) -> None:
@@ -206,7 +206,7 @@ class TestCalls:
 
         call = resolve_call(arguments, now, name="now")
 
-        assert (call.arguments, call.fault) == ("{}", None)
+        assert (call.raw_arguments, call.fault) == ("{}", None)
 
     @pytest.mark.parametrize(
         ("given", "kept"),
@@ -224,7 +224,7 @@ class TestCalls:
         call = resolve_call(f'{{"cuisine": "{given}", "party": {{"adults": 1}}}}')
 
         assert call.fault is None
-        assert call.arguments == f'{{"cuisine": "{kept}", "party": {{"adults": 1}}}}'
+        assert call.raw_arguments == f'{{"cuisine": "{kept}", "party": {{"adults": 1}}}}'
 
     def test_half_characters_in_names_are_replaced(self) -> None:
         """The name and the provider's id of a call are stored."""
@@ -257,6 +257,6 @@ class TestCalls:
 
         call = resolve_call(text)
 
-        assert (call.fault, call.arguments) == (None, text)
-        read = find_table.arguments.read(call.arguments, tool_context())
+        assert (call.fault, call.raw_arguments) == (None, text)
+        read = find_table.arguments.read(call.raw_arguments, tool_context())
         assert read == {**arguments, "party": Party(adults=adults)}
