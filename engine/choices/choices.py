@@ -26,4 +26,4 @@ class Choices:
         policy = checked_policy(policy)
         for sentence in policy_warnings(policy, self.tools.acts):
             logger.warning(sentence)
-        return policy.model_copy(update={"models": self.models.specs})
+        return policy.model_copy(update={"models": self.models.chain})

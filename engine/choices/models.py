@@ -17,32 +17,40 @@ from ...states.policy.policy import ModelSpec
 logger = logging.getLogger("turnwise.engine")
 
 
+Given = str | ModelSpec | Llm
+"""A model as an application gives it: a name, a name with a window, or an object of the port."""
+
+
 @dataclass(frozen=True)
 class Models:
-    """The models of an engine, by name, in the order in which they are tried."""
+    """The models of an engine: all of them by name, and those that a conversation asks if it has chosen none."""
 
     by_name: Mapping[str, Llm]
-    specs: tuple[ModelSpec, ...]
-    """The models as a policy names them, with their windows as far as they are known."""
+    specs: Mapping[str, ModelSpec]
+    """The models as a policy names them, by name, with their windows as far as they are known."""
+
+    chain: tuple[ModelSpec, ...]
+    """The models that are asked by default: the first one, then those to fall back to, in order."""
 
     @classmethod
-    def of(cls, model: str | ModelSpec | Llm, fallback_models: Iterable[str | ModelSpec | Llm]) -> Models:
-        """Return the models given, each under its name.
+    def of(cls, model: Given, fallback_models: Iterable[Given], models: Iterable[Given] = ()) -> Models:
+        """Return the models given, each under its name. `models` are not asked by default; one of the others may be
+        repeated among them.
 
         Raises `ConfigurationError` for one that cannot be asked, and if two share a name.
         """
-        if isinstance(fallback_models, str) or not isinstance(fallback_models, Iterable):
-            raise ConfigurationError("The models to fall back to are given as a list.")
+        chain = (model, *_checked("The models to fall back to", fallback_models))
+        others = [given for given in _checked("The models", models) if given not in chain]
         by_name: dict[str, Llm] = {}
-        specs: list[ModelSpec] = []
-        for given in (model, *fallback_models):
+        specs: dict[str, ModelSpec] = {}
+        for given in (*chain, *others):
             asked = _model_of(given)
             spec = _spec_of(asked)
             if spec.name in by_name:
                 raise ConfigurationError(f"Two models are called {spec.name}.")
             by_name[spec.name] = asked
-            specs.append(spec)
-        return cls(by_name, tuple(specs))
+            specs[spec.name] = spec
+        return cls(by_name, specs, tuple(specs.values())[: len(chain)])
 
     def find(self, name: str) -> Llm:
         """The model of this name. A conversation that waited for a person while the engine was opened with other
@@ -74,7 +82,13 @@ def _make_model(name: str, window: int | None = None) -> Llm:
     return RehearsalLlm(window=window) if name == REHEARSAL else LiteLlm(name, window=window)
 
 
-def _model_of(given: str | ModelSpec | Llm) -> Llm:
+def _checked(what: str, given: Iterable[Given]) -> Iterable[Given]:
+    if isinstance(given, str | ModelSpec) or not isinstance(given, Iterable):
+        raise ConfigurationError(f"{what} are given as a list.")
+    return given
+
+
+def _model_of(given: Given) -> Llm:
     if isinstance(given, str):
         return _make_model(given)
     if isinstance(given, ModelSpec):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from contextlib import closing
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -280,6 +281,12 @@ class TestWithoutAnEventLoop:
             assert turn.reply == "Booked."
             assert conversation.state.type == "idle"
             assert [summary.id for summary in engine.list()] == [conversation.id]
+
+    def test_it_takes_what_the_other_takes(self) -> None:
+        """Every parameter of `open`, so that type checkers know them."""
+        blocking, other = signature(Engine.open_blocking), signature(Engine.open)
+
+        assert blocking.parameters == other.parameters
 
 
 class TestADamagedDatabase:

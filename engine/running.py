@@ -1,0 +1,239 @@
+"""What an engine does: it opens its store, creates and finds conversations, takes in answers, and closes.
+
+What an engine is put together from is decided in `engine.py`, which has the doors for applications.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Generator, Iterable, Mapping
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from ..effects.clock import Clock
+from ..effects.dispatcher import Performer
+from ..effects.tools.registry import ToolRegistry
+from ..states.effects import Effect
+from ..states.errors import EngineClosed, UnknownConversation
+from ..states.events import Answer
+from ..states.machine import begin
+from ..states.policy.policy import Policy
+from .answering import AnswerIntake
+from .bootstrap import (
+    DispatcherFactory,
+    Source,
+    build_channels,
+    build_performers,
+    build_tracing,
+    wrap,
+)
+from .choices.choices import Choices
+from .choices.models import Models
+from .choices.opening import opening_of
+from .conversation import Conversation
+from .handles.awaiting import must_be_awaited
+from .lifetime import Lifetime
+from .loop import Loop
+from .loop_factory import LoopFactory
+from .outbox import OutboxTargets
+from .ports import Dispatcher
+from .registry import ConversationRegistry
+from .requests import checked_id, checked_limit
+from .settings import Settings
+from .take_over import TakeOver
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
+
+    from ..effects.channels.port import Channel
+    from ..persistence.ports import Store
+    from ..persistence.records.summary import Summary
+
+
+class RunningEngine:
+    """Conversations in one store, and what they need to go on. It opens when it is entered or awaited."""
+
+    def __init__(
+        self,
+        source: Source,
+        models: Models,
+        tools: ToolRegistry,
+        *,
+        channels: Iterable[Channel] = (),
+        policy: Policy,
+        settings: Settings,
+        clock: Clock,
+        performers: Mapping[type[Effect], Performer],
+        dispatcher: DispatcherFactory,
+        tracer_provider: TracerProvider | None = None,
+    ) -> None:
+        self._source = source
+        self._models = models
+        self._choices = Choices(models, tools)
+        self._policy = policy
+        self._settings = settings
+        self._clock = clock
+        self._tracing = build_tracing(tracer_provider)
+        self._deliveries = build_channels(channels, clock, self._tracing)
+        self._performers = build_performers(models, tools, self._deliveries, clock, settings, performers, self._tracing)
+        self._dispatcher: Dispatcher = wrap("dispatcher", dispatcher(self._performers, clock, self.answer))
+        self._take_over = TakeOver(self._deliveries)
+        self._registry = ConversationRegistry(self._load, lambda loop: self._take_over.loop(self.store, loop))
+        self._loops = LoopFactory(
+            self._dispatcher,
+            OutboxTargets(self._performers),
+            clock,
+            models.chain,
+            self._registry,
+            () if self._tracing is None else (self._tracing,),
+            settings.kept_updates,
+        )
+        self._lifetime = Lifetime(self._open, self._close)
+        self._answers = AnswerIntake(self._registry, lambda: self._lifetime.is_closing)
+
+    # --- opening and closing
+
+    async def __aenter__(self) -> Self:
+        await self._lifetime.open()
+        return self
+
+    async def _open(self) -> None:
+        self._lifetime.store = await self._source.open()
+        self._models.warm_in_background()
+        await self._take_over.everything(self.store, self._registry)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.__aenter__().__await__()
+
+    async def delivered(self) -> None:
+        """Return when everything that was said to users so far has been tried once on every channel; `send` does not
+        wait for that. What a channel did not take is tried again later, and the updates of its conversation tell."""
+        self._lifetime.check_open()
+        await self._dispatcher.wait_until_tried()
+        await self._deliveries.wait_until_tried()
+
+    async def close(self) -> None:
+        """Stop driving, and let go of the database. What is stored is kept; a conversation that waits for a person
+        goes on when the database is opened again, and so does a turn under way, as after a crash. Tools that run are
+        told to stop, and have a second for it; one that returns all the same has finished, and its result is kept.
+
+        What was said is tried once on every channel before, which takes seconds where one hangs. What has not arrived
+        then is tried again when the database is opened again; of a database in memory it is lost.
+
+        Closing twice is closing once; a caller that is cancelled stops waiting, but the engine closes all the same.
+        """
+        await self._lifetime.close()
+
+    async def _close(self) -> None:
+        if self._lifetime.is_opening:
+            self._registry.stop_loading(EngineClosed())
+            await self._lifetime.finish_opening()  # a lock half taken could not be given back
+        store = self._lifetime.take_store()
+        try:
+            await self._registry.close(EngineClosed())
+            await self._deliveries.close()
+            await self._answers.wait()
+            if self._tracing is not None:
+                self._tracing.close()
+        finally:
+            if store is not None:
+                await self._source.close(store, self._take_over.claimed)
+
+    async def check(self) -> None:
+        """Make sure that the models can be asked at all. Raises `ConfigurationError` for a name that litellm does not
+        know, or a provider without a key. Sends no request; the first call loads litellm, which takes seconds."""
+        await asyncio.to_thread(self._models.check)
+
+    @property
+    def store(self) -> Store:
+        """The open store. Raises `EngineClosed`."""
+        return self._lifetime.store
+
+    @property
+    def registry(self) -> ConversationRegistry:
+        """The conversations in memory."""
+        return self._registry
+
+    @property
+    def performers(self) -> Mapping[type[Effect], Performer]:
+        """What carries out each type of effect."""
+        return self._performers
+
+    # --- conversations
+
+    @must_be_awaited("A conversation is created with `await`: write `conversation = await engine.create()`.")
+    async def create(self, *, policy: Policy | None = None, system: str = "") -> Conversation:
+        """Create a conversation. `system` is its system prompt, `policy` its rules."""
+        conversation_id = str(uuid.uuid4())
+        policy = self._policy if policy is None else policy
+        opened = opening_of(conversation_id, self.now(), self._choices, policy=policy, system=system)
+        step = begin(opened)
+        store = self.store
+        log = await store.create(conversation_id, opened, step)
+        self._lifetime.check_not_closed()
+        loop = self._loops.created(store, conversation_id, log, opened, step)
+        self._registry.add(loop)
+        return Conversation(self, loop)
+
+    @must_be_awaited("A conversation is read with `await`: write `conversation = await engine.get(conversation_id)`.")
+    async def get(self, conversation_id: str) -> Conversation:
+        """Return a handle on a conversation. Nothing in it changes by that. Raises `UnknownConversation`."""
+        return Conversation(self, await self._registry.read(checked_id(conversation_id)))
+
+    async def list(
+        self, *, owner: str | None = None, state: str | None = None, limit: int | None = None, before: str | None = None
+    ) -> tuple[Summary, ...]:
+        """Return a page of summaries, newest first; `before` is the id it follows. Raises `InvalidInput`."""
+        return await self.store.list(owner=owner, state=state, limit=checked_limit(limit), before=before)
+
+    async def delete(self, conversation_id: str) -> None:
+        """Remove a conversation and all that was said in it from the database.
+
+        Raises `UnknownConversation`, and `StoreError` if the database does not let it go, in which case the
+        conversation is as before. A caller that is cancelled stops waiting, but it is deleted all the same.
+        """
+        await asyncio.shield(asyncio.ensure_future(self._delete(checked_id(conversation_id))))
+
+    async def _delete(self, conversation_id: str) -> None:
+        await self.store.delete(conversation_id)
+        await self._registry.drop(conversation_id, UnknownConversation(conversation_id))
+        await self._deliveries.drop(conversation_id)
+        if self._tracing is not None:
+            self._tracing.drop(conversation_id)
+
+    # --- for dispatchers, and for engines that share a store
+
+    def answer(self, conversation_id: str, answer: Answer) -> None:
+        """Hand in the answer to an effect, as a dispatcher does. Returns at once.
+
+        The answer is stored as soon as the conversation gets to it. It is dropped if its effect is not in flight or
+        cannot have an answer of this type. It is also dropped while the engine closes; then its effect is asked for
+        again when the conversation is taken over. Other threads call this by `loop.call_soon_threadsafe`. Raises
+        `InvalidInput` for what is not an answer.
+        """
+        self._answers.take(conversation_id, answer)
+
+    async def refresh(self, conversation_id: str) -> None:
+        """Follow the steps that other engines over the same store have stored. Raises `UnknownConversation`."""
+        await (await self._registry.read(checked_id(conversation_id))).catch_up()
+
+    def now(self) -> datetime:
+        """Return the current time, by the clock of the engine."""
+        return self._clock.now()
+
+    def with_models(self, policy: Policy) -> Policy:
+        """Return the policy with the models of this engine. Raises `InvalidInput` for what is not a policy."""
+        return self._choices.rules(policy)
+
+    async def _load(self, conversation_id: str) -> Loop:
+        store = self.store
+        loaded = await store.load(conversation_id)
+        self._lifetime.check_not_closed()
+        return self._loops.loaded(store, conversation_id, loaded)

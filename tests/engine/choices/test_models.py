@@ -1,0 +1,46 @@
+"""The models of an engine: which are given, and which of them a conversation asks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from turnwise import ConfigurationError, Engine, ModelSpec
+from turnwise.engine.choices.models import Models
+from turnwise.testing import ScriptedLlm
+
+
+class TestGivenModels:
+    """`Engine.open(model=…, fallback_models=[…], models=[…])`."""
+
+    def test_those_beside_the_chain_are_registered(self) -> None:
+        """They are known by name and not asked by default; a model that is repeated is one model."""
+        first = ScriptedLlm([], name="first")
+
+        models = Models.of(first, ["rehearsal"], [first, "rehearsal", ModelSpec(name="openai/x", window=900)])
+
+        assert list(models.by_name) == ["first", "rehearsal", "openai/x"]
+        assert [spec.name for spec in models.chain] == ["first", "rehearsal"]
+        assert models.specs["openai/x"].window == 900
+
+    @pytest.mark.parametrize(
+        ("options", "sentence"),
+        [
+            ({"models": [ScriptedLlm([], name="rehearsal")]}, "Two models are called rehearsal."),
+            ({"models": ["openai/x", "openai/x"]}, "Two models are called openai/x."),
+            ({"fallback_models": ["rehearsal"]}, "Two models are called rehearsal."),
+            ({"models": "openai/x"}, "The models are given as a list."),
+            ({"models": ModelSpec(name="openai/x")}, "The models are given as a list."),
+            ({"models": 5}, "The models are given as a list."),
+            ({"fallback_models": "openai/x"}, "The models to fall back to are given as a list."),
+            ({"models": [5]}, "A model is a name that litellm knows, or an object with the method `complete`."),
+            ({"models": [" "]}, "A model needs a name."),
+        ],
+    )
+    def test_what_cannot_be_asked_is_refused(self, options: dict[str, Any], sentence: str) -> None:
+        """At once, before anything is opened."""
+        with pytest.raises(ConfigurationError) as caught:
+            Engine.open("sqlite://", **options)
+
+        assert caught.value.sentence == sentence
