@@ -14,17 +14,22 @@ from ..states.log import LogEntry
 from ..states.states import Compacting, State
 
 
-def goes_on(state: State, begun: Compacting) -> bool:
-    """Return whether the compaction that began in the state `begun` still runs, in whatever attempt. `Pure.`"""
-    return isinstance(state, Compacting) and state.turn is None and state.up_to == begun.up_to
+def asked_for(entries: Iterable[LogEntry]) -> tuple[CompactHistory, ...]:
+    """Return the compactions that these steps ask for. `Pure.`"""
+    return tuple(effect for entry in entries for effect in entry.effects if isinstance(effect, CompactHistory))
 
 
-def failure_of(begun: Compacting, entries: Iterable[LogEntry]) -> CompactionFailed | None:
-    """Return why the compaction that began in the state `begun` failed; None if it did not fail, or was stopped.
+def goes_on(state: State, asked: CompactHistory) -> bool:
+    """Return whether the compaction that was asked for still runs, in whatever attempt. `Pure.`"""
+    return isinstance(state, Compacting) and state.turn is None and state.up_to == asked.up_to
 
-    `entries` are the entries of the log since it began, in order, up to its end or beyond. `Pure.`
+
+def failure_of(asked: CompactHistory, entries: Iterable[LogEntry]) -> CompactionFailed | None:
+    """Return why the compaction that was asked for failed; None if it did not fail, or was stopped.
+
+    `entries` are the entries of the log after the step that asked for it, in order, up to its end or beyond. `Pure.`
     """
-    effect_id = begun.effect_id
+    effect_id = asked.effect_id
     for entry in entries:
         event, effects = entry.event, entry.effects
         if any(isinstance(effect, Abort) and effect.effect_id == effect_id for effect in effects):

@@ -44,6 +44,7 @@ from ..states.machine import transition
 from ..states.policy.policy import ModelSpec
 from ..states.states import Closed, Failed, Idle, State, pending
 from ..states.step import Step
+from .follower import Follower
 from .mailbox import Mailbox
 from .outbox import OutboxTargets
 from .ports import Dispatcher, LoopOwner, Observer
@@ -51,7 +52,7 @@ from .projections.feed import Feed
 from .projections.projection import ConversationProjection
 from .projections.turn_waiters import TurnWaiters
 from .projections.updates import Update
-from .recent_requests import RecentRequests
+from .recent_requests import NOTHING_FILLED, Filled, HandledRequest, Outcome, RecentRequests
 from .recovery import reports
 
 logger = logging.getLogger("turnwise.loop")
@@ -66,7 +67,8 @@ the next conflict, so a few would do."""
 class Loop:
     """Drives one conversation. Everything that happens to it goes through `request` and `answer`.
 
-    `projection` is the conversation as stored, `feed` what watchers see of it, `turns` what callers wait for.
+    `projection` is the conversation as stored, `feed` what watchers see of it, `turns` what callers wait for, and
+    `follower` looks at the store for them where another loop drives the conversation.
     """
 
     def __init__(
@@ -86,7 +88,8 @@ class Loop:
         self.conversation_id = conversation_id
         self.projection = projection
         self.feed = Feed() if kept_updates is None else Feed(kept_updates)
-        self.turns = TurnWaiters(projection)
+        self.follower = Follower(self.catch_up, clock, projection)
+        self.turns = TurnWaiters(projection, self.follower.waiting)
         self._log = log
         self._history = history
         self._dispatcher = dispatcher
@@ -115,14 +118,14 @@ class Loop:
 
     # --- from outside
 
-    async def request(self, event: Event) -> Step:
-        """Have an event handled, after all that came before it. Raises `Refused`, and `StoreError`."""
-        if not self._observers:
-            return await self._mailbox.request(event)
+    async def request(self, event: Event, filled: Filled = NOTHING_FILLED) -> Outcome:
+        """Have an event handled, after all that came before it. `filled` are the fields that its caller left out.
+
+        A request that was handled before is not handled again. Raises `Refused`, and `StoreError`."""
         with ExitStack() as observed:
             for observer in self._observers:
                 observed.enter_context(observer.asked(self.conversation_id, event))
-            return await self._mailbox.request(event)
+            return await self._mailbox.request(event, filled)
 
     def answer(self, answer: Event) -> None:
         """Have the answer to an effect handled, after all that came before it."""
@@ -134,7 +137,7 @@ class Loop:
 
     # --- one event
 
-    async def _take(self, event: Event | None) -> Step:
+    async def _take(self, event: Event | None, filled: Filled) -> Outcome:
         """Handle one event, or with None only catch up. Raises `Refused`, or a `StoreError` if the step could not be
         stored.
 
@@ -146,8 +149,10 @@ class Loop:
         try:
             if event is None:
                 await self._catch_up()
-                return Step(self.state, ignored=True)
-            return await (self._take_request(event) if isinstance(event, Request) else self._step(event))
+                return self._nothing()
+            if isinstance(event, Request):
+                return await self._take_request(event, filled)
+            return Outcome(await self._step(event))
         except (Refused, StorageFailed):
             raise
         except (StoreError, UnknownConversation) as error:
@@ -158,35 +163,39 @@ class Loop:
                 self._fail(error if isinstance(error, TurnwiseError) else StoreError(_BROKEN))
             raise
 
-    def _drop(self, event: Event | None, why: TurnwiseError) -> Step:
+    def _drop(self, event: Event | None, why: TurnwiseError) -> Outcome:
         """The loop has failed, and handles nothing more. Whoever asks for something gets the reason."""
         if event is None or isinstance(event, Request):
             raise why
-        return Step(self.state, ignored=True)
+        return self._nothing()
 
-    async def _take_request(self, request: Request) -> Step:
-        """Handle a request. One that was taken before is ignored, whatever the machine would say to it now."""
-        if self._recent.knows(request):
-            return Step(self.state, ignored=True)
+    def _nothing(self, handled: HandledRequest | None = None) -> Outcome:
+        """Nothing happens now; `handled` is the request that was handled before."""
+        return Outcome(Step(self.state, ignored=True), handled)
+
+    async def _take_request(self, request: Request, filled: Filled) -> Outcome:
+        """Handle a request. One that was handled before is ignored, whatever the machine would say to it now."""
+        if handled := self._recent.known(request, filled):
+            return self._nothing(handled)
         try:
-            await self._adopt_models(request)
+            await self._adopt_models(request, filled)
             step = await self._step(request)
         except (Refused, StoreConflict):
-            if await self._recent.was_taken(request):
-                return Step(self.state, ignored=True)
+            if handled := await self._recent.find(request, filled):
+                return self._nothing(handled)
             raise
         if step.ignored:
-            await self._recent.was_taken(request)  # another request under its id is refused
-        return step
+            return self._nothing(await self._recent.find(request, filled) or self._recent.note_no_op(request, filled))
+        return Outcome(step, self._recent.known(request, filled))
 
-    async def _adopt_models(self, request: Request) -> None:
+    async def _adopt_models(self, request: Request, filled: Filled) -> None:
         """The engine may have been opened with other models than before: at rest the conversation changes to them."""
         begins = isinstance(request, UserMessage | AgentMessage | CompactionRequested)
         policy = self.projection.context.policy
         if policy.models == self._models or not (begins or isinstance(request, RetryRequested)):
             return
         rests = isinstance(self.state, Failed) or (begins and isinstance(self.state, Idle))
-        if rests and not await self._recent.was_taken(request):
+        if rests and not await self._recent.find(request, filled):
             policy = policy.model_copy(update={"models": self._models})
             await self._step(PolicyChanged(event_id=str(uuid.uuid4()), at=self._clock.now(), policy=policy))
 
@@ -243,12 +252,14 @@ class Loop:
         """A step is stored: show it, and have its effects carried out if it is this loop's own. Who stored another one
         carries out its effects; but those that it stops may run here."""
         self._uncertain.clear()
-        self._recent.note(entry.event)
+        self._recent.note(entry)
         if is_own:
             for observer in self._observers:
                 observer.stepped(self.conversation_id, self.state, entry.event, step)
         self._publish(self.projection.advance(entry, step.state))
         self._dispatch(step.effects if is_own else [one for one in step.effects if isinstance(one, ControlEffect)])
+        if not is_own:
+            self.follower.note(step.effects)
         if isinstance(step.state, Closed):
             self.projection.release()
         if not self.has_ended:
@@ -299,6 +310,7 @@ class Loop:
 
     def take_over(self) -> None:
         """Report what another process left in the middle, so that the conversation goes on here."""
+        self.follower.take_over()
         for report in reports(self.state, self._clock.now()):
             self._mailbox.post(report)
 

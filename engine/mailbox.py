@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from ..persistence.errors import StorageFailed
 from ..states.errors import Refused, TurnwiseError
 from ..states.events import Event
-from ..states.step import Step
+from .recent_requests import NOTHING_FILLED, Filled, Outcome
 
 logger = logging.getLogger("turnwise.mailbox")
 
@@ -30,16 +30,18 @@ and one that is full is not asked all the time."""
 class _Item:
     """An event, or None to do what `take` does without one; and the caller that waits for it, if there is one.
 
-    `is_marker`: nothing is to be done; the caller only waits until everything before it is handled.
+    `filled`: the fields of a request that its caller left out. `is_marker`: nothing is to be done; the caller only
+    waits until everything before it is handled.
     """
 
     event: Event | None
-    caller: asyncio.Future[Step | None] | None = None
+    filled: Filled = NOTHING_FILLED
+    caller: asyncio.Future[Outcome | None] | None = None
     is_marker: bool = False
 
-    def succeed(self, step: Step | None) -> None:
+    def succeed(self, outcome: Outcome | None) -> None:
         if self.caller is not None and not self.caller.done():
-            self.caller.set_result(step)
+            self.caller.set_result(outcome)
 
     def fail(self, error: BaseException) -> None:
         if self.caller is not None and not self.caller.done():
@@ -58,7 +60,7 @@ class _Item:
 class Mailbox:
     """Hands events to `take`, one after the other. It has a task only while there are events."""
 
-    def __init__(self, take: Callable[[Event | None], Awaitable[Step]]) -> None:
+    def __init__(self, take: Callable[[Event | None, Filled], Awaitable[Outcome]]) -> None:
         self._take = take
         self._items: deque[_Item] = deque()
         self._draining: asyncio.Task[None] | None = None
@@ -71,24 +73,24 @@ class Mailbox:
         if self._takes_answers:
             self._put(_Item(event))
 
-    async def request(self, event: Event | None) -> Step:
-        """Put a request in and wait for its step. Raises what `take` raises, and `Refused` while the store takes
+    async def request(self, event: Event | None, filled: Filled = NOTHING_FILLED) -> Outcome:
+        """Put a request in and wait for its outcome. Raises what `take` raises, and `Refused` while the store takes
         nothing. If the caller is cancelled while it waits, the request stays in the mailbox."""
         if self._closed is not None:
             raise self._closed
         if self._waits_for_store:
             raise Refused("storage")
-        caller: asyncio.Future[Step | None] = asyncio.get_running_loop().create_future()
-        self._put(_Item(event, caller))
-        step = await caller
-        assert step is not None, "only a marker has no step"
-        return step
+        caller: asyncio.Future[Outcome | None] = asyncio.get_running_loop().create_future()
+        self._put(_Item(event, filled, caller))
+        outcome = await caller
+        assert outcome is not None, "only a marker has no outcome"
+        return outcome
 
     async def handled(self) -> None:
         """Return when everything that has come in so far is handled, or cannot be."""
         if self._items and not self._waits_for_store:
-            caller: asyncio.Future[Step | None] = asyncio.get_running_loop().create_future()
-            self._put(_Item(None, caller, is_marker=True))
+            caller: asyncio.Future[Outcome | None] = asyncio.get_running_loop().create_future()
+            self._put(_Item(None, caller=caller, is_marker=True))
             with suppress(TurnwiseError):
                 await caller
 
@@ -128,7 +130,7 @@ class Mailbox:
         wait = FIRST_WAIT
         while True:
             try:
-                item.succeed(None if item.is_marker else await self._take(item.event))
+                item.succeed(None if item.is_marker else await self._take(item.event, item.filled))
                 return
             except StorageFailed as error:
                 if item.caller is not None:

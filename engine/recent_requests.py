@@ -1,54 +1,118 @@
-"""The requests that a conversation has taken: a request that is sent again is not taken twice.
+"""The requests that a conversation has handled: a request that is sent again is not handled twice.
 
-The log holds every one of them, and finds it by its id. The newest are remembered here as well, so that most repeated
-requests are known without asking the store.
+The log holds every one that was taken, and finds it by its id. The newest are remembered here as well, so that most
+repeated requests are known without asking the store. A cancel that found nothing to stop is not in the log; it is
+remembered here alone, so that its repetition does not stop a later turn.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from ..persistence.ports import Log
 from ..states.errors import Refused
-from ..states.events import Event, Request
+from ..states.events import PolicyChanged, Request
+from ..states.log import LogEntry
+from ..states.step import Step
 
 REMEMBERED = 64
 """How many requests are remembered: more than a client sends again at once when its connection comes back."""
 
+REMEMBERED_NO_OPS = 1024
+"""How many cancels without effect are remembered: the log does not know them, so more than of other requests."""
+
+Filled: TypeAlias = frozenset[str]
+"""The fields of a request that its caller left out, and that were filled in for it. They do not count when a repeated
+request is compared with the one that was handled."""
+
+MODELS = "policy.models"
+"""The models of a policy, where the engine filled them in."""
+
+NOTHING_FILLED: Filled = frozenset()
+
+
+@dataclass(frozen=True)
+class HandledRequest:
+    """A request that was handled: the step that took it, and the turn that this step belongs to.
+
+    `is_no_op`: there was nothing to do, so no step took it; `seq` and `turn` are 0.
+    """
+
+    request: Request
+    seq: int = 0
+    turn: int = 0
+    is_no_op: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of an event that was put to a conversation.
+
+    `step` is the step that it led to; an ignored one if nothing happened now, in particular if the request was handled
+    before. `handled` is the request, as it was handled the first time; None for other events.
+    """
+
+    step: Step
+    handled: HandledRequest | None = None
+
 
 class RecentRequests:
-    """Knows the requests that stand in one log."""
+    """Knows the requests that one conversation has handled."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._recent: OrderedDict[str, Request] = OrderedDict()
+        self._recent: OrderedDict[str, HandledRequest] = OrderedDict()
+        self._no_ops: OrderedDict[str, HandledRequest] = OrderedDict()
 
-    def note(self, event: Event) -> None:
-        """Remember an event that was stored, if it is a request."""
-        if isinstance(event, Request):
-            self._recent[event.event_id] = event
-            if len(self._recent) > REMEMBERED:
-                self._recent.popitem(last=False)
+    def note(self, entry: LogEntry) -> None:
+        """Remember the event of a step that was stored, if it is a request."""
+        if isinstance(entry.event, Request):
+            turn = entry.turn if entry.ended is None else entry.ended.turn
+            self._remember(HandledRequest(entry.event, entry.seq, turn), self._recent, REMEMBERED)
 
-    def knows(self, request: Request) -> bool:
-        """Whether the request is remembered. Raises `Refused` if another one was taken under its id."""
-        return _is_same(request, self._recent.get(request.event_id))
+    def note_no_op(self, request: Request, filled: Filled) -> HandledRequest:
+        """Remember a request that had nothing to do, unless its caller gave it no id and so cannot repeat it."""
+        handled = HandledRequest(request, is_no_op=True)
+        if "event_id" not in filled:
+            self._remember(handled, self._no_ops, REMEMBERED_NO_OPS)
+        return handled
 
-    async def was_taken(self, request: Request) -> bool:
-        """Whether the request stands in the log. Raises `Refused` if another one was taken under its id, and
-        `StoreError`."""
-        if self.knows(request):
-            return True
-        taken = await self._log.request(request.event_id)
-        if taken is None:
-            return False
-        self.note(taken.event)
-        return _is_same(request, taken.event)
+    def known(self, request: Request, filled: Filled) -> HandledRequest | None:
+        """Return the request as it was handled before, if it is remembered. Raises `Refused` if another one was handled
+        under its id."""
+        event_id = request.event_id
+        return _same(request, filled, self._recent.get(event_id) or self._no_ops.get(event_id))
+
+    async def find(self, request: Request, filled: Filled) -> HandledRequest | None:
+        """Return the request as it was handled before, if it is remembered or in the log. Raises `Refused` if another
+        one was handled under its id, and `StoreError`."""
+        handled = self.known(request, filled)
+        if handled is None:
+            entry = await self._log.request(request.event_id)
+            if entry is not None:
+                self.note(entry)
+                handled = self.known(request, filled)
+        return handled
+
+    def _remember(self, handled: HandledRequest, kept: OrderedDict[str, HandledRequest], most: int) -> None:
+        kept[handled.request.event_id] = handled
+        if len(kept) > most:
+            kept.popitem(last=False)
 
 
-def _is_same(request: Request, taken: Event | None) -> bool:
-    if taken is None:
-        return False
-    if request.model_copy(update={"at": taken.at}) != taken:
+def _same(request: Request, filled: Filled, handled: HandledRequest | None) -> HandledRequest | None:
+    if handled is not None and not _is_same(request, filled, handled.request):
         raise Refused("event_id_reused")
-    return True
+    return handled
+
+
+def _is_same(request: Request, filled: Filled, handled: Request) -> bool:
+    """Whether the caller that sent `request` asks for what `handled` asked for."""
+    if type(request) is not type(handled):
+        return False
+    taken: dict[str, Any] = {name: getattr(handled, name) for name in {"at", *filled} - {"event_id", MODELS}}
+    if MODELS in filled and isinstance(request, PolicyChanged) and isinstance(handled, PolicyChanged):
+        taken["policy"] = request.policy.model_copy(update={"models": handled.policy.models})
+    return request.model_copy(update=taken) == handled

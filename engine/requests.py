@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from ..effects.text import is_encodable
 from ..states.errors import InvalidInput
-from ..states.events import Answer, Event, exact
+from ..states.events import Answer, Event, UserMessage, exact
 from ..states.policy.policy import Policy
 from ..states.values.value import MAX_QUOTED, shortened
 
@@ -19,8 +19,8 @@ of their own, in `states/values/images.py`."""
 LONGEST_ID = 200
 """Characters. The ids that the engine makes have 36."""
 
-AS_GIVEN = {"event_id": "message_id"}
-"""Fields that hosts know under another name: of all ids of requests, only that of a message is given by a host."""
+ID = "event_id"
+"""The field that hosts know as `message_id` if it is that of a message, and otherwise as `request_id`."""
 
 R = TypeVar("R", bound=Event)
 
@@ -32,7 +32,9 @@ def make(kind: type[R], **fields: object) -> R:
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
         # For a union, pydantic adds to the path the branches that it tried.
-        path = (AS_GIVEN.get(str(part), str(part)) for part in fault["loc"] if "[" not in str(part))
+        path = [str(part) for part in fault["loc"] if "[" not in str(part)]
+        if path == [ID]:
+            path = ["message_id" if issubclass(kind, UserMessage) else "request_id"]
         where = ".".join(shortened(part, MAX_QUOTED) for part in path)
         raise InvalidInput(shortened(f"{where}: {fault['msg']}.")) from None
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from ...states.events import Event
+from ...states.events import Event, Request
 from ...states.policy.policy import Policy
-from ...states.states import State
-from ...states.step import Step
+from ...states.states import Cancelling, State
 from ..loop import Loop
 from ..projections.turn import Turn
+from ..recent_requests import NOTHING_FILLED, Filled, HandledRequest, Outcome
+from ..requests import make
 from .last_seen import LastSeen
 
 if TYPE_CHECKING:
@@ -62,15 +64,31 @@ class Handle:
         """The current policy."""
         return self._loop.projection.context.policy
 
-    async def _ask(self, event: Event) -> Step:
-        step = await self._loop.request(event)
-        self._seen.note_state(step.state)
-        return step
+    async def _request(
+        self, kind: type[Request], request_id: str | None, filled: Iterable[str] = (), **fields: object
+    ) -> HandledRequest:
+        """Make a request of this kind, under a new id if its caller gave none. `filled` are the other fields that the
+        caller left out. Raises `InvalidInput` and `Refused`."""
+        event_id = new_id() if request_id is None else request_id
+        request = make(kind, event_id=event_id, at=self._host.now(), **fields)
+        outcome = await self._ask(request, frozenset(filled if request_id is not None else {*filled, "event_id"}))
+        assert outcome.handled is not None, "the event was a request"
+        return outcome.handled
 
-    async def _turn(self, step: Step) -> Turn:
-        """Wait for the turn that this step belongs to."""
-        number = step.state.book.turn if step.ended is None else step.ended.turn
-        return self._note_seen(await self._loop.turns.of_turn(number))
+    async def _ask(self, event: Event, filled: Filled = NOTHING_FILLED) -> Outcome:
+        outcome = await self._loop.request(event, filled)
+        self._seen.note_state(outcome.step.state)
+        return outcome
+
+    async def _turn(self, handled: HandledRequest) -> Turn:
+        """Wait for the turn that this request belongs to: until it stops for the first time after the request."""
+        return self._note_seen(await self._loop.turns.after(handled.seq, handled.turn))
+
+    async def _stopped(self, handled: HandledRequest) -> None:
+        """Wait while the turn of this request is being cancelled."""
+        state = self._loop.state
+        if isinstance(state, Cancelling) and state.turn.number == handled.turn:
+            await self._turn(handled)
 
     def _note_seen(self, turn: Turn) -> Turn:
         return self._seen.note_turn(turn, self._loop.state.book.seq)

@@ -18,7 +18,7 @@ from ...states.events import (
     UserQuestionResponse,
 )
 from ...states.policy.policy import WhenBusy
-from ...states.states import AwaitingUserResponse, Cancelling, InTurn
+from ...states.states import AwaitingUserResponse, InTurn
 from ...states.values.images import Image
 from ..projections.projection import is_queued
 from ..projections.turn import QueuedTurn, RunningTurn, Turn
@@ -31,6 +31,10 @@ class Cancelled:
     """The result of a cancel. `no_op`: nothing was running, or something else than the caller had last seen."""
 
     no_op: bool
+
+
+NO_TURN = 0
+"""The first turn has the number 1."""
 
 
 class TurnRequests(Handle):
@@ -69,7 +73,7 @@ class TurnRequests(Handle):
             when_busy=when_busy,
         )
         async with self._sending:
-            step = await self._ask(message)
+            step = (await self._ask(message)).step
         if wait:
             return self._note_seen(await self._loop.turns.of_message(message_id))
         if step.ignored or step.ended is not None or not isinstance(step.state, InTurn):
@@ -78,84 +82,97 @@ class TurnRequests(Handle):
             return QueuedTurn()
         return self._note_seen(RunningTurn(number=step.state.book.turn))
 
-    async def withdraw(self, message_id: str) -> None:
+    async def withdraw(self, message_id: str, *, request_id: str | None = None) -> None:
         """Withdraw a message that still waits. Raises `Refused`: `not_waiting` once a turn has taken it."""
-        await self._ask(make(MessageWithdrawn, event_id=new_id(), at=self._host.now(), message_id=message_id))
+        await self._request(MessageWithdrawn, request_id, message_id=message_id)
 
     async def answer(
         self,
         answers: Mapping[str, str | Sequence[str]],
         annotations: Mapping[str, Mapping[str, str]] | None = None,
+        *,
+        call_id: str | None = None,
+        request_id: str | None = None,
     ) -> Turn:
-        """Answer the questions that this handle has last seen, by their text, and wait as `send` does.
+        """Answer the questions of the call `call_id`, by their text, and wait as `send` does. Without `call_id` they
+        are those that this handle has last seen; a server with a handle for each request must give it.
 
         A multi-select question takes a list of labels. `annotations` are notes by question: `{question: {"notes": …}}`.
         Raises `Refused`: `unknown_question`, `missing_answer`, `invalid_answer` name the question and leave it open;
-        `wrong_state` if nothing is asked, or something else than this handle has seen.
+        `wrong_state` if nothing is asked, or something else than is meant.
         """
-        response = make(
+        handled = await self._request(
             UserQuestionResponse,
-            event_id=new_id(),
-            at=self._host.now(),
+            request_id,
+            () if call_id is not None else {"call_id"},
             answers=answers,
             annotations={} if annotations is None else annotations,
-            call_id=self._seen.call_id,
+            call_id=self._seen.call_id if call_id is None else call_id,
         )
-        return await self._turn(await self._ask(response))
+        return await self._turn(handled)
 
     async def approve(
-        self, call_id: str, allowed: bool, note: str | None = None, arguments: Mapping[str, Any] | None = None
+        self,
+        call_id: str,
+        allowed: bool,
+        note: str | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        request_id: str | None = None,
     ) -> Turn:
         """Allow or deny the call that waits for approval, and wait as `send` does.
 
         A `note` tells the model why a call was denied; `arguments` replace those that the model wrote. Raises `Refused`
         with `wrong_state` unless this call waits.
         """
-        approval = make(
-            ToolApproval,
-            event_id=new_id(),
-            at=self._host.now(),
-            call_id=call_id,
-            allowed=allowed,
-            note=note or "",
-            arguments=arguments,
+        handled = await self._request(
+            ToolApproval, request_id, call_id=call_id, allowed=allowed, note=note or "", arguments=arguments
         )
-        return await self._turn(await self._ask(approval))
+        return await self._turn(handled)
 
-    async def resolve(self, call_id: str, verdict: Resolution) -> Turn:
+    async def resolve(self, call_id: str, verdict: Resolution, *, request_id: str | None = None) -> Turn:
         """Say what became of a call in doubt: one that was running when a process ended, and that must not run twice.
         Waits as `send` does.
 
         With `ran` or `did_not_run` the model is told so; with `again` the tool runs once more. Raises `Refused` with
         `wrong_state` unless this call is in doubt.
         """
-        resolved = make(DoubtResolved, event_id=new_id(), at=self._host.now(), call_id=call_id, verdict=verdict)
-        return await self._turn(await self._ask(resolved))
+        return await self._turn(await self._request(DoubtResolved, request_id, call_id=call_id, verdict=verdict))
 
-    async def decline(self) -> Turn:
-        """Decline to answer. The policy says whether that ends the turn or lets the model go on. Waits as `send`."""
-        if not isinstance(self._loop.state, AwaitingUserResponse) or self._seen.call_id is None:
-            raise Refused("wrong_state")
-        step = await self._ask(self._cancel(self._seen.call_id))
-        if step.ignored:
-            raise Refused("wrong_state")
-        return await self._turn(step)
+    async def decline(self, call_id: str | None = None, *, request_id: str | None = None) -> Turn:
+        """Decline to answer the questions of the call `call_id`; without it, those that this handle has last seen.
 
-    async def cancel(self) -> Cancelled:
-        """Stop the turn that this handle has last seen, and wait until it has stopped.
-
-        Tools that ignore it delay it no longer than `Policy.cancel_deadline`. If nothing runs, it is a no-op.
+        The policy says whether that ends the turn or lets the model go on. Waits as `send`. Raises `Refused` with
+        `wrong_state` if nothing is asked, or something else than is meant.
         """
-        async with self._sending:  # the cancel is meant for what this handle is just sending
-            cancel = self._cancel()
-        step = await self._ask(cancel)
-        if isinstance(step.state, Cancelling):
-            await self._turn(step)
-        return Cancelled(no_op=step.ignored)
+        meant = self._seen.call_id if call_id is None else call_id
+        state = self._loop.state
+        filled = {"turn"} if call_id is not None else {"turn", "call_id"}
+        if isinstance(state, AwaitingUserResponse) and state.call.call_id == meant:
+            handled = await self._request(UserCancel, request_id, filled, turn=state.turn.number, call_id=meant)
+        else:
+            # Nothing is declined, unless this request was handled before. A request without effect is not remembered.
+            handled = await self._request(UserCancel, request_id, {*filled, "event_id"}, turn=NO_TURN, call_id=meant)
+        if handled.is_no_op:
+            raise Refused("wrong_state")
+        return await self._turn(handled)
 
-    async def retry(self) -> Turn:
+    async def cancel(self, turn: int | None = None, *, request_id: str | None = None) -> Cancelled:
+        """Stop the turn with this number, and wait until it has stopped; without a number, the turn that this handle
+        has last seen.
+
+        Tools that ignore it delay it no longer than `Policy.cancel_deadline`. If nothing runs, or another turn, it is a
+        no-op. A cancel without effect is not in the log: the engine remembers its `request_id` only as long as it has
+        the conversation in memory, so after a restart only `turn` protects a later turn from a repeated cancel.
+        """
+        filled = {"turn"} if turn is None else set()
+        if turn is None:
+            async with self._sending:  # the cancel is meant for what this handle is just sending
+                turn = self._seen.turn
+        handled = await self._request(UserCancel, request_id, filled, turn=turn)
+        await self._stopped(handled)
+        return Cancelled(no_op=handled.is_no_op)
+
+    async def retry(self, *, request_id: str | None = None) -> Turn:
         """Try the failed turn again, as a new turn, and wait as `send` does."""
-        return await self._turn(await self._ask(make(RetryRequested, event_id=new_id(), at=self._host.now())))
-
-    def _cancel(self, call_id: str | None = None) -> UserCancel:
-        return make(UserCancel, event_id=new_id(), at=self._host.now(), turn=self._seen.turn, call_id=call_id)
+        return await self._turn(await self._request(RetryRequested, request_id))

@@ -43,7 +43,7 @@ class ConversationProjection:
         """`entries` is the whole log, for one that need not be read from the store."""
         self.state = state
         self.context = context
-        self._read_entries = read_entries
+        self.read_entries = read_entries
         self._reading: asyncio.Task[None] | None = None
         self._contents = _Contents.of(entries) if entries else None
 
@@ -69,7 +69,7 @@ class ConversationProjection:
     async def _read(self) -> None:
         contents = _Contents.of(())
         while contents.seq < self.seq:  # steps are stored meanwhile
-            entries = await self._read_entries(contents.seq, self.seq)
+            entries = await self.read_entries(contents.seq, self.seq)
             if not entries:
                 raise StoreError("The log ends before the step in which the conversation rests.")
             for entry in entries:
@@ -99,7 +99,7 @@ class ConversationProjection:
         await self.read()
         if self._contents is not None and self._contents.seq == seq:
             return self._contents.share()
-        return _Contents.of(await self._read_entries(0, seq)).transcript
+        return _Contents.of(await self.read_entries(0, seq)).transcript
 
     def advance(self, entry: LogEntry, state: State) -> tuple[Update, ...] | None:
         """Follow a step that was stored, to the state that it led to. Returns the updates that it shows; None if the

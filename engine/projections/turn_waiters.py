@@ -6,15 +6,15 @@ A turn can be returned when it has ended, or when it waits for a person; until t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
 from ...states.errors import Refused, StoreError, TurnwiseError
-from ...states.states import AwaitingPerson, InDoubt
 from .projection import ConversationProjection, is_queued
 from .turn import QueuedTurn, RunningTurn, Turn
-from .turn_builder import waiting_turn
+from .turn_stops import TurnStops
 
 Find = Callable[[], Turn | None]
 """Returns a turn, or None as long as it goes on. Raises `Refused` if it will never be there."""
@@ -42,14 +42,26 @@ class _Waiter:
 class TurnWaiters:
     """The callers that wait for turns of one conversation. Whoever advances the projection must call `notify`."""
 
-    def __init__(self, projection: ConversationProjection) -> None:
+    def __init__(self, projection: ConversationProjection, waiting: Callable[[], AbstractContextManager[None]]) -> None:
+        """`waiting` returns a context that lasts while somebody waits."""
         self._projection = projection
+        self._waiting = waiting
+        self._stops = TurnStops(projection)
         self._waiters: list[_Waiter] = []
         self._closed: TurnwiseError | None = None
 
-    async def of_turn(self, number: int) -> Turn:
-        """Wait until this turn has ended or waits for a person, and return it. Raises `StoreError` if the log cannot be
-        read."""
+    async def after(self, seq: int, number: int) -> Turn:
+        """Wait until this turn has ended, or waits for a person, at or after the step `seq` for the first time, and
+        return it as it was then. Raises `StoreError` if the log cannot be read."""
+        await self._read()
+        return await self._read_stop(number, seq) or await self._wait_for(partial(self._stops.remembered, number, seq))
+
+    async def newest(self) -> Turn:
+        """Wait until the newest turn has ended or waits for a person, and return it. Raises `Refused`: `wrong_state` if
+        there was no turn yet."""
+        number = self._projection.state.book.turn
+        if not number:
+            raise Refused("wrong_state")
         return await self._wait_for(partial(self._of_turn, number))
 
     async def of_message(self, message_id: str) -> Turn:
@@ -68,6 +80,7 @@ class TurnWaiters:
 
     def notify(self) -> None:
         """The conversation has moved on: return the turns that can be returned now."""
+        self._stops.note()
         if self._waiters:
             self._waiters = [waiter for waiter in self._waiters if not waiter.is_served()]
 
@@ -87,13 +100,24 @@ class TurnWaiters:
             raise self._closed
         waiter = _Waiter(find, asyncio.get_running_loop().create_future())
         self._waiters.append(waiter)
-        return await waiter.future
+        with self._waiting():
+            return await waiter.future
 
     async def _read(self) -> None:
-        try:
+        with self._store_errors():
             await self._projection.read()
+
+    async def _read_stop(self, number: int, since: int) -> Turn | None:
+        with self._store_errors():
+            return await self._stops.earlier(number, since)
+
+    @contextmanager
+    def _store_errors(self) -> Iterator[None]:
+        """Raise the reason for which the loop was closed, if the store was closed with it."""
+        try:
+            yield
         except StoreError:
-            if self._closed is not None:  # the store is closed with the engine
+            if self._closed is not None:
                 raise self._closed from None
             raise
 
@@ -102,7 +126,5 @@ class TurnWaiters:
         return None if number is None else self._of_turn(number)
 
     def _of_turn(self, number: int) -> Turn | None:
-        state = self._projection.state
-        if isinstance(state, AwaitingPerson | InDoubt) and state.turn.number == number:
-            return waiting_turn(state, self._projection.transcript, self._projection.context.policy)
-        return self._projection.turns.get(number)
+        waits = self._stops.current()
+        return waits if waits is not None and waits.number == number else self._projection.turns.get(number)

@@ -1,0 +1,87 @@
+"""Follows the store while somebody waits for a conversation that another loop drives.
+
+A loop is told of its own steps. Those of another loop over the same store, in this process or in another one, it finds
+when it looks; so it looks now and then, but only while a caller waits here and an effect in flight is not its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+
+from ..effects.clock import Clock
+from ..states.effects import AwaitedEffect, Effect
+from ..states.errors import Refused, TurnwiseError
+from ..states.states import pending
+from .projections.projection import ConversationProjection
+
+logger = logging.getLogger("turnwise.loop")
+
+INTERVAL = timedelta(seconds=0.5)
+"""Between two looks at the store: soon enough for a person who waits, and seldom enough for a store with thousands of
+conversations that are waited for."""
+
+
+class Follower:
+    """Has `catch_up` called at an interval, by `clock`, while somebody waits and another loop drives the conversation
+    of `projection`."""
+
+    def __init__(
+        self, catch_up: Callable[[], Awaitable[None]], clock: Clock, projection: ConversationProjection
+    ) -> None:
+        self._catch_up = catch_up
+        self._clock = clock
+        self._projection = projection
+        self._elsewhere = set(pending(projection.state))
+        """Effects in flight that another loop carries out, or nobody."""
+        self._waiting = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def note(self, effects: Iterable[Effect]) -> None:
+        """Another loop has stored a step with these effects."""
+        self._elsewhere.update(effect.effect_id for effect in effects if isinstance(effect, AwaitedEffect))
+        self._begin()
+
+    def take_over(self) -> None:
+        """Whatever is in flight is carried out here from now on."""
+        self._elsewhere.clear()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Return a context that lasts while somebody waits for the conversation."""
+        self._waiting += 1
+        self._begin()
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+            if not self._waiting and self._task is not None:
+                self._task.cancel()
+
+    def _begin(self) -> None:
+        if self._waiting and self._task is None and self._is_driven_elsewhere():
+            self._task = asyncio.ensure_future(self._follow())
+            self._task.add_done_callback(self._has_ended)
+
+    def _is_driven_elsewhere(self) -> bool:
+        self._elsewhere &= pending(self._projection.state)
+        return bool(self._elsewhere)
+
+    async def _follow(self) -> None:
+        try:
+            while self._waiting and self._is_driven_elsewhere():
+                await self._clock.sleep_until(self._clock.now() + INTERVAL)
+                with suppress(Refused):  # the store takes nothing at the moment
+                    await self._catch_up()
+        except TurnwiseError:
+            pass  # the loop has failed or was closed, which it tells whoever waits
+        except Exception:
+            logger.exception("The steps of another engine cannot be followed.")
+
+    def _has_ended(self, following: asyncio.Task[None]) -> None:
+        self._task = None
+        if following.cancelled():
+            self._begin()  # somebody may have begun to wait again in the meantime
