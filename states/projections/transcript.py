@@ -20,6 +20,7 @@ from ..events import (
     LlmResponse,
     MemoryRecalled,
     MessageWithdrawn,
+    Opened,
     RecentText,
     RetryRequested,
     ToolAborted,
@@ -35,6 +36,7 @@ from ..values.acts import Speech, with_indexes
 from ..values.images import Image
 from ..values.messages import Heard, Joined, Made, Message, Said, Stopped, ToolCall
 from ..values.turn import TurnEnded
+from .given_messages import given_messages
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,9 @@ class Transcript:
         """Add the next entry, and return the messages that it brought, each of which now has its place."""
         self._note_event(entry)
         brought: list[Message] = []
+        if isinstance(entry.event, Opened):
+            brought += given_messages(entry.event.messages, entry.seq)
+            self.messages += brought
         for effect in entry.effects:
             if isinstance(effect, PersistMessage):
                 brought.append(self._add_message(entry, effect.said))

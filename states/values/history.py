@@ -1,103 +1,80 @@
 """Messages that a conversation is given to begin with, in the chat format of OpenAI.
 
-Other programs keep their histories in this format. A message is stored as it was given, so that it can be given back
-unchanged.
+Other programs keep their histories in this format. A message is stored exactly as it was given, with whatever members
+it has, so that it can be given back unchanged. `openai_format.repair` makes sure that a list of messages is one that a
+conversation can continue.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable
+from typing import Any, Literal, TypeGuard, cast
 
-from pydantic import Field
+from pydantic import model_serializer, model_validator
+from pydantic_core import PydanticCustomError
 
-from .value import Tagged, Text, Value
+from .value import Block, Value
 
 HistoryRole = Literal["system", "developer", "user", "assistant", "tool"]
 
-_OWN_CALL_ID = re.compile(r"call_([0-9]{1,18})_[0-9]+")
+HISTORY_ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
+
+_OWN_CALL_ID = re.compile(r"call_([0-9]{1,18})_[0-9]+", re.ASCII)
 """A call id as this library makes them: the number of the effect that made the call, and the place of the call."""
 
 
-class HistoryText(Tagged):
-    """A text within the content of a message."""
-
-    type: Literal["text"] = "text"
-    text: Text
-
-
-class HistoryImage(Tagged):
-    """An image within the content of a message: a URL, or a data URL that holds the image itself."""
-
-    type: Literal["image_url"] = "image_url"
-    url: Text
-    detail: Text | None = None
-
-
-HistoryPart = Annotated[HistoryText | HistoryImage, Field(discriminator="type")]
-
-
-class HistoryCall(Value):
-    """A tool call of the assistant. `arguments` is the JSON text as the model wrote it."""
-
-    call_id: Text
-    name: Text
-    arguments: Text = "{}"
-
-
 class HistoryMessage(Value):
-    """A message as it was given. `tool_call_id` is that of the call to which a tool's message is the result."""
+    """A message as it was given: `HistoryMessage(role="user", content="Hello")`. As JSON it is this object itself."""
 
-    role: HistoryRole
-    content: Text | tuple[HistoryPart, ...] | None = None
-    tool_calls: tuple[HistoryCall, ...] = ()
-    tool_call_id: Text | None = None
-    name: Text | None = None
-    refusal: Text | None = None
+    given: Block
 
+    @model_validator(mode="before")
     @classmethod
-    def from_openai(cls, message: Mapping[str, Any]) -> HistoryMessage:
-        """Read a message in OpenAI's format. Raises ValueError for one that does not have it. `Pure.`"""
-        content, calls = message.get("content"), message.get("tool_calls") or ()
-        parts = content if content is None or isinstance(content, str) else [_read_part(part) for part in content]
-        return cls.model_validate({**message, "content": parts, "tool_calls": [_read_call(call) for call in calls]})
+    def _read(cls, message: Any) -> Any:
+        if not isinstance(message, dict):
+            return message
+        role = message.get("role")
+        if not (isinstance(role, str) and role in HISTORY_ROLES):
+            raise PydanticCustomError("history_role", "a message of a history has one of the roles of OpenAI's format")
+        return {"given": message}
 
-    def to_openai(self) -> dict[str, Any]:
-        """Return the message in OpenAI's format. `Pure.`"""
-        content = [_written_part(part) for part in self.content] if isinstance(self.content, tuple) else self.content
-        calls = [_written_call(call) for call in self.tool_calls]
-        optional = {"tool_call_id": self.tool_call_id, "name": self.name, "refusal": self.refusal}
-        written: dict[str, Any] = {"role": self.role, "content": content}
-        written |= {"tool_calls": calls} if calls else {}
-        return written | {name: value for name, value in optional.items() if value is not None}
+    @model_serializer
+    def _write(self) -> dict[str, Any]:
+        return self.given
+
+    @property
+    def role(self) -> HistoryRole:
+        """Who says it."""
+        return cast(HistoryRole, self.given["role"])
+
+    @property
+    def is_system(self) -> bool:
+        """Whether it is an instruction of the application."""
+        return self.role in ("system", "developer")
+
+    @property
+    def calls(self) -> tuple[dict[str, Any], ...]:
+        """The tool calls of an assistant's message that name their tool and have an id. `Pure.`"""
+        calls = self.given.get("tool_calls") if self.role == "assistant" else None
+        return tuple(filter(_is_call, calls)) if isinstance(calls, list) else ()
+
+
+def _is_call(call: Any) -> TypeGuard[dict[str, Any]]:
+    match call:
+        case {"id": str(call_id), "function": {"name": str(), "arguments": str()}}:
+            return bool(call_id)
+        case _:
+            return False
 
 
 def effects_taken(messages: Iterable[HistoryMessage]) -> int:
     """Return the highest number of an effect in the call ids of these messages, or 0. New effects are numbered beyond
     it, so that no new call has the id of a given one. `Pure.`"""
-    ids = [call.call_id for message in messages for call in message.tool_calls]
-    own = [_OWN_CALL_ID.fullmatch(call_id) for call_id in ids]
-    return max((int(match[1]) for match in own if match is not None), default=0)
+    return max((effect_number(call["id"]) for message in messages for call in message.calls), default=0)
 
 
-def _read_part(part: Any) -> Any:
-    if isinstance(part, Mapping) and part.get("type") == "image_url" and isinstance(part.get("image_url"), Mapping):
-        return {"type": "image_url", **part["image_url"]}
-    return part
-
-
-def _read_call(call: Any) -> Any:
-    function = call.get("function") if isinstance(call, Mapping) else None
-    return {"call_id": call.get("id"), **function} if isinstance(function, Mapping) else call
-
-
-def _written_part(part: HistoryText | HistoryImage) -> dict[str, Any]:
-    if isinstance(part, HistoryText):
-        return {"type": "text", "text": part.text}
-    detail = {} if part.detail is None else {"detail": part.detail}
-    return {"type": "image_url", "image_url": {"url": part.url, **detail}}
-
-
-def _written_call(call: HistoryCall) -> dict[str, Any]:
-    return {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+def effect_number(call_id: str) -> int:
+    """Return the number of the effect in a call id as this library makes them; 0 for any other id. `Pure.`"""
+    own = _OWN_CALL_ID.fullmatch(call_id)
+    return 0 if own is None else int(own[1])

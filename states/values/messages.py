@@ -15,7 +15,7 @@ from .acts import Act, ActKind, Audience
 from .images import Image, Images
 from .value import Part, TaggedPart, Text, Value, json_object
 
-Role = Literal["user", "assistant", "tool"]
+Role = Literal["system", "user", "assistant", "tool"]
 
 CrashContract = Literal["pure", "idempotent", "reconcile", "at_most_once"]
 """What may happen to a call that was running when the process died.
@@ -136,6 +136,7 @@ class ToolResult(Value):
 
 class Message(Part):
     """One message of the transcript. `turn` is the turn in which it was said, `seq` the step in which it entered.
+    Messages of a history that was given to begin with have the turn 0; only such a history holds system messages.
 
     A person's message has the `message_id` under which it was sent. A message of another agent has that agent as its
     `origin` and says by `audience` for whom it is. A model's message has the `model` that said it, its `thinking`, and
@@ -145,11 +146,15 @@ class Message(Part):
     person stopped the turn, or did not allow the call. `images` are those of a person or a tool. `deliveries` are the
     texts of this message that were delivered to the user: its own, or the speeches of a result. `undelivered` says that
     it holds a speech that was not delivered before its turn ended.
+
+    `parts` are the texts of a given message and, as numbers, the places of its images in `images`, in their order. They
+    are empty where the images simply follow the text.
     """
 
     role: Role
     text: str = ""
     images: tuple[Image, ...] = ()
+    parts: tuple[str | int, ...] = ()
     thinking: str = ""
     opaque: tuple[dict[str, Any], ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()

@@ -10,10 +10,10 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from ....states.openai_format.writing import legal_name
 from ....states.policy.texts import Texts
 from ....states.values.mail import text_for_model
 from ....states.values.messages import Message
-from ..request.request_builder import legal_name
 
 _MARGIN = "  "
 _SHORTEST = 300
@@ -60,8 +60,8 @@ def _speaker(message: Message, tools: dict[str, str]) -> str:
     if message.role == "tool":
         name = tools.get(message.tool_call_id or "", "a tool")
         return f"Error of {name}" if message.error else f"Result of {name}"
-    if message.role == "assistant":
-        return "Assistant"
+    if message.role in ("assistant", "system"):
+        return message.role.capitalize()
     return "User" if message.audience is None else "Another agent"
 
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ....states.openai_format.writing import RESULT_IMAGES
 from ....states.policy.texts import Texts
 from ..request.context_assembly import SUMMARY_TITLE
-from ..request.request_builder import RESULT_IMAGES
 from .guesses import choice_in, fill_parameters, find_first_mention, list_unfilled, options_in
 
 ASK = "ask_user_question"

@@ -3,17 +3,16 @@
 Some providers require user and assistant to alternate, and refuse two messages of one role in a row. litellm merges
 such messages for a few providers only (Anthropic, Bedrock, Gemini, Cohere), so it is done here for all. Models of
 Mistral also require a message of the assistant between the result of a tool and the user's next message; after a
-cancelled turn there is none.
+cancelled turn there is none. Several providers, and the templates of many open models, require that a user speaks
+first; a history from elsewhere may begin with the assistant's greeting.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
 
-WireMessage = dict[str, Any]
-"""A message as it is sent, in the shape of OpenAI's chat completions."""
+from ....states.openai_format.writing import WireMessage, text_parts
 
 Content = str | list[WireMessage] | None
 """The content of a message: a text, or texts and images as parts."""
@@ -22,16 +21,25 @@ BETWEEN = "Noted."
 """The text of the assistant's message that is inserted between a result and a user's message where a model requires
 it."""
 
+BEGINNING = "Begin the conversation."
+"""The text of the user's message that is inserted in front of the assistant's greeting where a model requires one."""
+
 _MISTRAL = re.compile(r"(?:mi|mini|dev|magi|code)stral|(?:mi|pi|vo)xtral", re.IGNORECASE)
 """The names of Mistral's models, which have this requirement at every provider."""
 
+_USER_FIRST = re.compile(rf"anthropic|bedrock|claude|gemini|gemma|llama|vertex_ai|{_MISTRAL.pattern}", re.IGNORECASE)
+"""The names of models and providers that refuse a request in which the assistant speaks first."""
+
 
 def arrange(messages: Iterable[WireMessage], model: str) -> Iterator[WireMessage]:
-    """The messages with consecutive messages of one role merged, and with a message of the assistant between a result
-    and a user's message if the model of this name requires it. `Pure.`"""
+    """The messages with consecutive messages of one role merged. If the model of this name requires it, a message of
+    the assistant stands between a result and a user's message, and a user's message in front of the assistant's first.
+    `Pure.`"""
     needs_separator = _MISTRAL.search(model) is not None
     previous_role = ""
     for message in _merge(messages):
+        if not previous_role and message["role"] == "assistant" and _USER_FIRST.search(model):
+            yield {"role": "user", "content": BEGINNING}
         if needs_separator and (previous_role, message["role"]) == ("tool", "user"):
             yield {"role": "assistant", "content": BETWEEN}
         yield message
@@ -42,7 +50,7 @@ def parts_of(content: Content) -> list[WireMessage]:
     """The content as a list of parts; empty for a blank text. `Pure.`"""
     if isinstance(content, list):
         return content
-    return [{"type": "text", "text": content}] if content is not None and content.strip() else []
+    return [] if content is None else text_parts(content)
 
 
 def _merge(messages: Iterable[WireMessage]) -> Iterator[WireMessage]:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from copy import copy
 from hashlib import blake2b
 
+from ....states.openai_format.writing import WireMessage
 from ..port import ModelRequest
-from .message_order import WireMessage
 
 canonical_json = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 """Writes JSON so that equal values have equal texts. `Pure.`"""

@@ -17,8 +17,8 @@ from turnwise.effects.model.litellm.loading import load_litellm
 from turnwise.effects.model.litellm.stream_chunks import read_parts
 from turnwise.effects.model.port import ModelRequest
 from turnwise.effects.model.request.message_order import BETWEEN
-from turnwise.effects.model.request.request_builder import legal_name
 from turnwise.states import Message, RetryDue
+from turnwise.states.openai_format.writing import legal_name
 
 from ...support.engine_scenarios import Gate, until
 from ...support.pictures import GIF, PNG, data_url
