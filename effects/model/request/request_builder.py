@@ -67,13 +67,16 @@ class OfferedTools:
         self.canonical = canonical_json(self.definitions) if self.definitions else ""
 
 
-def compose_request(effect: RequestLlm, system: str, segment: Segment, tools: OfferedTools) -> ModelRequest:
-    """The request that `effect` asks for, from a segment with all its messages. `Pure.`"""
+def compose_request(
+    effect: RequestLlm, system: str, segment: Segment, tools: OfferedTools, conversation_id: str = ""
+) -> ModelRequest:
+    """The request that `effect` asks for in this conversation, from a segment with all its messages. `Pure.`"""
     return ModelRequest(
         model=effect.model,
         messages=(*write_system(system), *segment.messages),
         tools=tools.definitions or tuple(map(_removed_tool, segment.called)),
         tool_choice=effect.tool_choice if tools.definitions or not segment.called else "none",
+        conversation_id=conversation_id,
     )
 
 

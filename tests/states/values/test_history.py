@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from turnwise.states import HistoryMessage, Opened, begin
 from turnwise.states.values.history import effects_taken
@@ -28,19 +29,30 @@ def calling(call_id: str) -> dict[str, Any]:
         calling("call_1"),
         {"role": "tool", "content": "Nothing.", "tool_call_id": "call_1"},
         {"role": "assistant", "content": None, "refusal": "I cannot."},
+        {"role": "assistant", "content": "Hi", "tool_calls": None, "annotations": [], "x": {"deep": [1, 0.5, None]}},
     ],
 )
-def test_a_message_is_given_back_as_it_was_given(message: dict[str, Any]) -> None:
-    """Reading and writing it again gives the same message, also after it was stored."""
-    read = HistoryMessage.from_openai(message)
+def test_a_message_is_kept_as_it_was_given(message: dict[str, Any]) -> None:
+    """All its members are kept, those that are None too, also after it was stored within its event."""
+    opened = Opened(event_id="1", at=NOON, messages=[message])
 
-    assert read.to_openai() == message
-    assert HistoryMessage.model_validate_json(read.to_json()) == read
+    read = Opened.model_validate_json(opened.to_json())
+
+    assert read == opened
+    assert read.messages == (HistoryMessage(**message),)
+    assert read.messages[0].given == message
+
+
+@pytest.mark.parametrize("message", [{}, {"role": "robot"}, {"role": ["user"]}, "Hello", None])
+def test_a_message_needs_a_role(message: object) -> None:
+    """What has none of the roles of the format is refused."""
+    with pytest.raises(ValidationError):
+        HistoryMessage.model_validate(message)
 
 
 def test_new_effects_are_numbered_beyond_the_given_calls() -> None:
     """A given call id may look like one of ours; no new call gets the same id."""
-    given = [HistoryMessage.from_openai(calling(call_id)) for call_id in ("call_7_0", "call_x_9", "abc", "call_3_12")]
+    given = [HistoryMessage(**calling(call_id)) for call_id in ("call_7_0", "call_x_9", "abc", "call_3_12")]
 
     step = begin(Opened(event_id="1", at=NOON, messages=given))
 
