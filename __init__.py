@@ -40,7 +40,20 @@ if TYPE_CHECKING:
         WaitsForApproval,
         WaitsForResolution,
     )
-    from .engine.projections.updates import Update
+    from .engine.projections.updates.live import DeliveredUpdate, DeliveryFailedUpdate, TokenUpdate, ToolProgressUpdate
+    from .engine.projections.updates.schema import update_schema
+    from .engine.projections.updates.snapshot import SnapshotUpdate
+    from .engine.projections.updates.state_view import StateView
+    from .engine.projections.updates.stored import (
+        DeliveryUpdate,
+        MessageUpdate,
+        StateChangeUpdate,
+        ThoughtUpdate,
+        ToolUpdate,
+        TurnEndedUpdate,
+    )
+    from .engine.projections.updates.streamed_text import Streaming
+    from .engine.projections.updates.update import Update
     from .engine.settings import Settings
     from .persistence.maintenance.replay import Divergence, ReplayReport, replay
     from .states.errors import (
@@ -108,7 +121,20 @@ _HOMES = {
         "WaitsForApproval",
         "WaitsForResolution",
     ),
-    "engine.projections.updates": ("Update",),
+    "engine.projections.updates.live": ("DeliveredUpdate", "DeliveryFailedUpdate", "TokenUpdate", "ToolProgressUpdate"),
+    "engine.projections.updates.schema": ("update_schema",),
+    "engine.projections.updates.snapshot": ("SnapshotUpdate",),
+    "engine.projections.updates.state_view": ("StateView",),
+    "engine.projections.updates.stored": (
+        "DeliveryUpdate",
+        "MessageUpdate",
+        "StateChangeUpdate",
+        "ThoughtUpdate",
+        "ToolUpdate",
+        "TurnEndedUpdate",
+    ),
+    "engine.projections.updates.streamed_text": ("Streaming",),
+    "engine.projections.updates.update": ("Update",),
     "persistence.maintenance.replay": ("Divergence", "ReplayReport", "replay"),
     "states.values.acts": ("AgentMail", "Speech", "SubAgents", "WorkComplete"),
     "states.errors": (
@@ -152,7 +178,10 @@ __all__ = [
     "CompletedTurn",
     "ConfigurationError",
     "Conversation",
+    "DeliveredUpdate",
     "Delivery",
+    "DeliveryFailedUpdate",
+    "DeliveryUpdate",
     "Divergence",
     "EffectContext",
     "Empty",
@@ -170,6 +199,7 @@ __all__ = [
     "Llm",
     "LlmFailure",
     "Message",
+    "MessageUpdate",
     "ModelAnswer",
     "ModelCall",
     "ModelRequest",
@@ -191,19 +221,28 @@ __all__ = [
     "Rewording",
     "RunningTurn",
     "Settings",
+    "SnapshotUpdate",
     "Speech",
     "SpeechChannel",
     "SpeechRules",
+    "StateChangeUpdate",
+    "StateView",
     "StoreError",
     "StreamChannel",
+    "Streaming",
     "SubAgents",
     "Subscription",
     "TerminalChannel",
     "Texts",
+    "ThoughtUpdate",
     "Token",
+    "TokenUpdate",
     "Tool",
     "ToolContext",
+    "ToolProgressUpdate",
+    "ToolUpdate",
     "Turn",
+    "TurnEndedUpdate",
     "TurnwiseError",
     "UnknownConversation",
     "Update",
@@ -218,6 +257,7 @@ __all__ = [
     "presets",
     "replay",
     "tool",
+    "update_schema",
 ]
 
 

@@ -56,14 +56,12 @@ class _Blocking:
         return partial(self._call, found) if callable(found) else found
 
     def _call(self, function: Any, *arguments: Any, **options: Any) -> Any:
-        bound = partial(function, *arguments, **options)
-        if inspect.isasyncgenfunction(function):
-            return self._iterate(bound)
-        result = self._portal.call(bound)
+        result = self._portal.call(partial(function, *arguments, **options))
+        if isinstance(result, AsyncIterator):
+            return self._iterate(result)
         return BlockingConversation(self._portal, result) if isinstance(result, Conversation) else result
 
-    def _iterate(self, bound: partial[AsyncIterator[Any]]) -> Iterator[Any]:
-        iterator: Any = bound()
+    def _iterate(self, iterator: Any) -> Iterator[Any]:
         try:
             while True:
                 try:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Protocol
 
 from ..states.projections.transcript import transcript
@@ -12,7 +13,7 @@ from .handles.handle import HandleHost, new_id
 from .handles.turn_requests import TurnRequests
 from .projections.projection import ConversationProjection
 from .projections.turn import EndedTurn
-from .projections.updates import Update
+from .projections.updates.update import Update
 from .projections.watcher import Watcher
 
 if TYPE_CHECKING:
@@ -41,15 +42,22 @@ class Conversation(TurnRequests, ConversationRequests):
         super().__init__(host, loop)
         self._get = host.get
 
-    async def updates(self, after: str | None = None) -> AsyncIterator[Update]:
-        """Yield updates as they happen: first a snapshot, or with `after` (the id of an update) all updates since then.
+    def updates(self, after: str | None = None) -> AsyncGenerator[Update, None]:
+        """Return an iterator over the updates as they happen: first a snapshot, or with `after` (the id of an update)
+        all updates since then.
 
-        Ends when the conversation or its engine is closed. A slow watcher misses nothing that is stored. Raises
-        `InvalidInput` for a malformed id, or one that no update of this conversation has had yet.
+        It ends when the conversation or its engine is closed, and can be ended before with `aclose()`. A slow watcher
+        misses nothing that is stored. Raises `InvalidInput` for a malformed id; the iterator raises it for an id that
+        no update of this conversation has had yet.
         """
-        async for update in Watcher(self._loop.projection, self._loop.feed, self._read_entries).updates(after):
-            self._seen.note_update(update)
-            yield update
+        watcher = Watcher(self._loop.projection, self._loop.feed, self._read_entries, after)
+        return self._noted(watcher.updates())
+
+    async def _noted(self, updates: AsyncGenerator[Update, None]) -> AsyncGenerator[Update, None]:
+        async with aclosing(updates):
+            async for update in updates:
+                self._seen.note_update(update)
+                yield update
 
     async def transcript(self) -> tuple[Message, ...]:
         """Return what was said, oldest first."""

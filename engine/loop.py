@@ -51,7 +51,8 @@ from .ports import Dispatcher, LoopOwner, Observer
 from .projections.feed import Feed
 from .projections.projection import ConversationProjection
 from .projections.turn_waiters import TurnWaiters
-from .projections.updates import Update
+from .projections.updates.live import live_update
+from .projections.updates.update import Update
 from .recent_requests import NOTHING_FILLED, Filled, HandledRequest, Outcome, RecentRequests
 from .recovery import reports
 
@@ -266,10 +267,7 @@ class Loop:
             self._owner.moved(self.conversation_id)
 
     def _publish(self, updates: tuple[Update, ...] | None) -> None:
-        if updates is None:
-            self.feed.skip()
-        else:
-            self.feed.publish(*updates)
+        self.feed.follow(updates, pending(self.state))
         self.turns.notify()
         if isinstance(self.state, Closed):
             self.feed.close()
@@ -299,7 +297,7 @@ class Loop:
 
     def _show_progress(self, effect_id: int, kind: LiveKind, data: dict[str, Any]) -> None:
         if kind in UNAWAITED or effect_id in pending(self.state):
-            self.feed.publish(Update(kind, data))
+            self.feed.publish(live_update(kind, data, effect_id, self.state))
 
     def _fail(self, why: TurnwiseError) -> None:
         if not self.has_ended:

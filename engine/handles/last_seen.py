@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from ...states.states import AwaitingPerson, State
 from ..projections.turn import Turn
-from ..projections.updates import Update
+from ..projections.updates.snapshot import SnapshotUpdate
+from ..projections.updates.stored import StateChangeUpdate
+from ..projections.updates.update import Update
 
 
 class LastSeen:
@@ -28,8 +30,7 @@ class LastSeen:
     def note_update(self, update: Update) -> None:
         """The handle shows this update to a watcher, which may lag behind. It counts unless something newer was
         seen."""
-        if update.type in ("snapshot", "state_change") and update.position is not None:
-            seq = update.position[0] - (update.type == "snapshot")
-            shown = update.data.get("state", update.data)["data"]
+        if isinstance(update, SnapshotUpdate | StateChangeUpdate):
+            seq = update.position[0] - isinstance(update, SnapshotUpdate)
             if seq >= self.seq:
-                self.seq, self.turn, self.call_id = seq, shown["turn"], shown.get("call_id")
+                self.seq, self.turn, self.call_id = seq, update.state.turn, update.state.call_id

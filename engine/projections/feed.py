@@ -8,21 +8,29 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Collection, Sequence
 
-from .updates import Update
+from .updates.live import TokenUpdate
+from .updates.streamed_text import StreamedText
+from .updates.update import Update
 
 CAPACITY = 1024
 """How many updates are kept, live ones included: several long streamed answers."""
 
 
 class Feed:
-    """Updates, numbered from 0 in the order of publication."""
+    """Updates, numbered from 0 in the order of publication.
+
+    `streamed` is the text of the tokens among them that belong to the model request under way. It always includes the
+    newest one, so a watcher that begins at `end` shows it and misses nothing.
+    """
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._kept: deque[Update] = deque(maxlen=capacity)
         self._end = 0
         self._changed = asyncio.Event()
         self.closed = False
+        self.streamed = StreamedText()
 
     @property
     def end(self) -> int:
@@ -31,12 +39,20 @@ class Feed:
 
     def publish(self, *updates: Update) -> None:
         """Show updates to whoever watches."""
+        for update in updates:
+            if isinstance(update, TokenUpdate):
+                self.streamed.add(update)
         self._kept.extend(updates)
         self._end += len(updates)
         self._wake()
 
-    def skip(self) -> None:
-        """A step was stored whose updates nobody here knows: whoever watches reads them from the log."""
+    def follow(self, updates: Sequence[Update] | None, awaited: Collection[int]) -> None:
+        """Show the updates of a step that was stored, after which these effects are awaited. None if nobody here knows
+        the updates: whoever watches reads them from the log."""
+        self.streamed.keep_only(awaited)
+        if updates is not None:
+            self.publish(*updates)
+            return
         self._kept.clear()
         self._end += 1
         self._wake()

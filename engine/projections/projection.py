@@ -22,7 +22,8 @@ from ...states.projections.transcript import Transcript
 from ...states.states import Closed, Failed, State
 from .turn import EndedTurn
 from .turn_builder import ended_turn
-from .updates import Update, updates_of
+from .updates.step_updates import updates_of
+from .updates.update import Update
 
 
 class ReadEntries(Protocol):

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 from ...states.values.messages import ToolCall, Usage
 from ...states.values.questions import UserQuestion
+from ...states.values.turn import LimitKind
 
 Status = Literal[
     "completed",
@@ -39,7 +40,8 @@ class BaseTurn:
 
     `questions`, and the `call_id` of the call that asks them, are set while the turn waits for an answer; `call_id` and
     `call` while it waits for somebody to approve that call, or to say whether it ran. `failure` is one sentence if the
-    turn failed or its work was not verified. `truncated`: the provider cut the text off.
+    turn failed or its work was not verified. `limit` names the limit of the policy that ended the turn, if one did.
+    `truncated`: the provider cut the text off.
     """
 
     number: int
@@ -54,6 +56,7 @@ class BaseTurn:
     call_id: str | None = None
     call: ToolCall | None = None
     failure: str | None = None
+    limit: LimitKind | None = None
     usage: Usage = field(default_factory=Usage)
 
 
@@ -69,8 +72,8 @@ class CompletedTurn(BaseTurn):
 
 @dataclass(frozen=True, kw_only=True)
 class IncompleteTurn(BaseTurn):
-    """The turn ended at a limit, or without what the policy requires. `failure` says why if its work was not
-    accepted."""
+    """The turn ended at a limit, which `limit` names, or without what the policy requires. `failure` says why if its
+    work was not accepted."""
 
     status: Literal["incomplete"] = "incomplete"
 

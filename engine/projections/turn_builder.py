@@ -35,6 +35,7 @@ def ended_turn(ended: TurnEnded, transcript: Transcript, policy: Policy) -> Ende
         "silent": ended.silent,
         "truncated": ended.truncated,
         "failure": ended.failure.sentence if ended.failure else None,
+        "limit": ended.limit,
         "usage": ended.usage,
     }
     match ended.status:

@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from functools import partial
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
 from ...states.errors import InvalidInput, Refused, StoreError
 from .feed import Feed
 from .projection import ConversationProjection, ReadEntries
-from .updates import Update, parse_id, snapshot, updates_of_log
+from .updates.snapshot import snapshot
+from .updates.step_updates import updates_of_log
+from .updates.update import Update
+from .updates.update_id import Position, parse_id
 
 
 class Watcher:
-    """One reader of updates: its position in the feed, and the last stored update that it was given."""
+    """One reader of updates: its position in the feed, and the last stored update that it was given.
 
-    def __init__(self, projection: ConversationProjection, feed: Feed, read_entries: ReadEntries) -> None:
+    The feed has everything from the position on, and the text that was streamed before it. So the position is moved
+    only together with reading that text, without an await in between: then no token is missed or shown twice.
+    """
+
+    def __init__(
+        self, projection: ConversationProjection, feed: Feed, read_entries: ReadEntries, after: str | None = None
+    ) -> None:
+        """`after` is the id of the update after which the watcher begins; None gives it a snapshot instead. Raises
+        `InvalidInput` for what is no id."""
         self._projection = projection
         self._feed = feed
         self._read_entries = read_entries
+        self._after = None if after is None else parse_id(after)
         self._position = feed.end
-        self._last = (0, 0)
+        self._last: Position = self._after or (0, 0)
 
-    async def updates(self, after: str | None) -> AsyncIterator[Update]:
-        """Yield a snapshot, or all updates after the update `after`; then the new ones. Each once, in order."""
-        if after is not None:
-            self._last = await self._seen(after)
-        read: Callable[[], Awaitable[tuple[Update, ...]]] = partial(self._begin, after)
+    async def updates(self) -> AsyncGenerator[Update, None]:
+        """Yield a snapshot, or all updates after the one that the watcher begins after; then the new ones. Each once,
+        in order."""
+        read: Callable[[], Awaitable[tuple[Update, ...]]] = self._begin
         while True:
             try:
                 updates = await read()
@@ -40,25 +50,26 @@ class Watcher:
             await self._feed.beyond(self._position)
             read = self._next
 
-    async def _seen(self, after: str) -> tuple[int, int]:
-        """Return the position of an update, which another engine over the same store may have shown. Raises
-        `InvalidInput` for one that does not exist yet: a watcher after it would miss the updates before it."""
-        seen = parse_id(after)
+    async def _begin(self) -> tuple[Update, ...]:
+        if self._after is not None:
+            await self._check_known(self._after)
+        # From here on the updates of every step are known, and come by the feed.
+        await self._projection.read()
+        return self._new(await self._missed() if self._after is not None else (await self._snapshot(),))
+
+    async def _check_known(self, seen: Position) -> None:
+        """Raise `InvalidInput` for an update that does not exist yet, in the store either, to which another engine may
+        write: a watcher after it would miss the updates before it."""
         is_known = seen <= (self._projection.seq + 1, 0)  # the id of a snapshot of the current state
         if not is_known and not await self._read_entries(seen[0] - 1, seen[0]):
             raise InvalidInput(f"This conversation has had no update {seen[0]}.{seen[1]} yet.")
-        return seen
-
-    async def _begin(self, after: str | None) -> tuple[Update, ...]:
-        # From here on the updates of every step are known, and come by the feed.
-        await self._projection.read()
-        return self._new(await self._missed() if after is not None else (await self._snapshot(),))
 
     async def _next(self) -> tuple[Update, ...]:
         kept = self._feed.since(self._position)
-        # The feed has everything new from here on; what came before is read, and what is in both is shown once.
+        if kept is None:
+            return self._new(await self._missed())
         self._position = self._feed.end
-        return self._new(kept if kept is not None else await self._missed())
+        return self._new(kept)
 
     def _new(self, updates: Sequence[Update]) -> tuple[Update, ...]:
         """Return the updates after the last one given. Live ones belong to the stored one that follows them."""
@@ -68,14 +79,22 @@ class Watcher:
         return shown
 
     async def _missed(self) -> tuple[Update, ...]:
+        """Return all updates of the log, and the text that was streamed since, as one token of each kind. What the log
+        and the feed both have is shown once."""
+        self._position, seq = self._feed.end, self._projection.seq
+        streamed = tuple(self._feed.streamed.tokens())
         entries = await self._read_entries()
         try:
-            return tuple(updates_of_log(entries))
+            updates = tuple(updates_of_log(entries))
         except Refused:
             # Another version of the state machine wrote the log, as a replay reports; the current state is known.
             return (await self._snapshot(),)
+        before = [update for update in updates if update.position is not None and update.position[0] <= seq]
+        return (*before, *streamed, *updates[len(before) :])
 
     async def _snapshot(self) -> Update:
         projection = self._projection
         await projection.read()
-        return snapshot(projection.state, projection.transcript, projection.context.policy)
+        self._position = self._feed.end
+        streaming = self._feed.streamed.so_far
+        return snapshot(projection.state, projection.transcript, projection.context.policy, streaming)

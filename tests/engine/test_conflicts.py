@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from turnwise import Engine, InvalidInput
-from turnwise.engine.projections.updates import updates_of_log
+from turnwise.engine.projections.updates.step_updates import updates_of_log
 from turnwise.persistence.opening import open_store
 from turnwise.states import Refused, UnknownConversation
 from turnwise.testing import FunctionLlm, reply

@@ -8,9 +8,18 @@ from typing import Any
 
 import pytest
 
-from turnwise import Conversation, Engine, Image, InvalidInput, Refused, tool
+from turnwise import (
+    Conversation,
+    Engine,
+    Image,
+    InvalidInput,
+    MessageUpdate,
+    Refused,
+    SnapshotUpdate,
+    StateView,
+    tool,
+)
 from turnwise.effects.model.rehearsal.rules import reply_to
-from turnwise.engine.projections.updates import Update
 from turnwise.hosts.terminal.chat.screen import Screen
 from turnwise.hosts.terminal.commands.show import transcript_lines
 from turnwise.hosts.terminal.output.event_lines import summary
@@ -296,12 +305,10 @@ class TestTheTerminal:
     ) -> None:
         """A chat shows no payload, neither when it resumes nor as it happens."""
         on_a_terminal = Screen(TerminalWriter(interactive=True), echo=True)
-        messages = [
-            message.model_dump(mode="json", exclude_defaults=True) for message in await conversation.transcript()
-        ]
-        state = {"type": "idle", "data": {"turn": 2}}
-        on_a_terminal.show(Update("snapshot", {"state": state, "transcript": messages}))
-        on_a_terminal.show(Update("message", {"role": "user", "text": "Also this", "images": [{"url": ADDRESS}]}))
+        state = StateView(type="idle", turn=2)
+        on_a_terminal.show(SnapshotUpdate((9, 0), state=state, transcript=await conversation.transcript()))
+        image = Image(url=ADDRESS)
+        on_a_terminal.show(MessageUpdate((9, 1), role="user", text="Also this", turn=3, images=(image,)))
 
         shown = capsys.readouterr().out
         assert shown.count("[image]") == 2

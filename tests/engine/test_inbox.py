@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from turnwise import Engine, Policy, Refused, tool
+from turnwise import Engine, Policy, Refused, StateChangeUpdate, tool
 from turnwise.states import Failed
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, failure, reply
 
@@ -100,8 +100,9 @@ class TestQueueing:
             await watcher.stop()
 
             assert turn.reply == "No rain."
-            first = next(update for update in watcher.updates if update.type == "state_change")
-            assert first.data == {"type": "llm_requesting", "data": {"turn": 2, "attempt": 1}}
+            held, begun = [update.state for update in watcher.updates if isinstance(update, StateChangeUpdate)][:2]
+            assert (held.type, len(held.inbox)) == ("awaiting_user_response", 1)
+            assert (begun.type, begun.turn, begun.attempt, begun.inbox) == ("llm_requesting", 2, 1, ())
             assert_paired(await conversation.transcript())
 
     async def test_a_queue_survives_its_process(self, database: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from ....engine.projections.updates import Update, UpdateType
+from ....engine.projections.updates.update import Update, UpdateType
 from ..output.printable import counted, one_line, with_images
 from ..output.writer import DIM, TerminalWriter
 
@@ -49,6 +49,7 @@ class Screen:
         self._echo = echo
         self._by_tool = by_tool
         self._streamed = {"text": "", "thinking": ""}
+        self._shown_state: dict[str, Any] = {}
         self._last_shown = ""
         self._expected_delivery: str | None = None
         self._calls: dict[str, str] = {}
@@ -94,6 +95,9 @@ class Screen:
         return _text(message) if is_shown else "\n".join(message.get("deliveries", ()))
 
     def _change_state(self, data: dict[str, Any]) -> None:
+        shown, self._shown_state = self._shown_state, {**data["data"], "type": data["type"], "inbox": []}
+        if self._shown_state == shown:
+            return  # only the inbox has changed
         self._streamed = {"text": "", "thinking": ""}
         if data["type"] == "tool_executing":
             return  # the update of the tool itself has been shown
@@ -178,7 +182,7 @@ class Screen:
     def _show_tool(self, data: dict[str, Any]) -> None:
         call_id, status = data["call_id"], data["status"]
         if status == "running":
-            self._calls[call_id] = _call(data["name"], data.get("arguments", "{}"))
+            self._calls[call_id] = _call(data["name"], data["arguments"])
             self.writer.spin(self._calls[call_id])
         elif call_id != self._asking_call:
             call = self._calls.pop(call_id, data["name"])
@@ -199,20 +203,10 @@ def _text(message: dict[str, Any]) -> str:
     return with_images(message.get("text", ""), len(message.get("images", ())))
 
 
-def _call(name: str, arguments: str) -> str:
+def _call(name: str, arguments: dict[str, Any]) -> str:
     """Return a tool call as Python would write it."""
-    written = ", ".join(
-        f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in _arguments(arguments).items()
-    )
+    written = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items())
     return one_line(f"{name}({written})", MAX_CALL)
-
-
-def _arguments(text: str) -> dict[str, Any]:
-    try:
-        arguments = json.loads(text)
-    except ValueError:
-        return {}
-    return arguments if isinstance(arguments, dict) else {}
 
 
 def _seconds_until(due: str) -> int:

@@ -11,15 +11,15 @@ from .ending import Ending
 
 def snapshots_show_what_is_stored(ending: Ending) -> Iterator[str]:
     """Each snapshot shows the conversation as it is stored, up to the step at which it was taken."""
-    from ....engine.projections.updates import snapshot
+    from ....engine.projections.updates.snapshot import snapshot
 
     for watch in ending.watches:
         for update in watch.updates:
-            if update.type == "snapshot" and update.position is not None:
+            if update.type == "snapshot":
                 seq = update.position[0] - 1
                 policy = _context(ending, seq).policy
                 expected = snapshot(ending.rows[seq - 1].state, ending.transcript(seq), policy)
-                if update.data != expected.data:
+                if (update.state, update.transcript) != (expected.state, expected.transcript):
                     yield f"{watch.who} was shown at step {seq}: {update.data}, and not {expected.data}"
 
 
@@ -33,7 +33,7 @@ def _context(ending: Ending, seq: int) -> Context:
 def watchers_see_everything(ending: Ending) -> Iterator[str]:
     """Each watch shows every stored update from its beginning on, once, in order, and nothing else; up to the end, if
     its engine was not closed on the way."""
-    from ....engine.projections.updates import updates_of_log
+    from ....engine.projections.updates.step_updates import updates_of_log
 
     if not ending.watches:
         return

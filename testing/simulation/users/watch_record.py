@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from ..environment.random_source import RandomSource
 from ..storage.disk import Disk
@@ -14,7 +13,7 @@ from ..storage.storage import Process
 
 if TYPE_CHECKING:
     from ....engine.conversation import Conversation
-    from ....engine.projections.updates import Update
+    from ....engine.projections.updates.update import Update
 
 
 @dataclass(eq=False)
@@ -29,7 +28,7 @@ class WatchRecord:
     @property
     def begin(self) -> tuple[int, int] | None:
         """The position behind which everything was shown; None if nothing was."""
-        from ....engine.projections.updates import parse_id
+        from ....engine.projections.updates.update_id import parse_id
 
         if self.after is not None:
             return parse_id(self.after)
@@ -37,8 +36,7 @@ class WatchRecord:
 
     async def watch(self, handle: Conversation, disk: Disk, chance: RandomSource) -> None:
         """Watch to the end, now quickly, now slowly. What is shown must be stored by then."""
-        updates = cast("AsyncGenerator[Update, None]", handle.updates(self.after))
-        async with aclosing(updates):
+        async with aclosing(handle.updates(self.after)) as updates:
             async for update in updates:
                 if self.process.is_dead:
                     return  # nobody sees what a dead process shows

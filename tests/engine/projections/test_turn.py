@@ -326,7 +326,7 @@ class TestTools:
             await watcher.stop()
 
             assert seen[0].key == f"{conversation.id}/2"
-            assert shown.data == {"call_id": seen[0].call_id, "text": "half way"}
+            assert shown.data == {"call_id": seen[0].call_id, "text": "half way", "turn": 1}
             assert shown.id is None
 
     async def test_a_broken_performer_fails_the_call_and_not_the_engine(self, database: Path) -> None:

@@ -19,7 +19,7 @@ from turnwise.effects.dispatcher import InProcessDispatcher
 from turnwise.engine import loop
 from turnwise.engine.projections.feed import Feed
 from turnwise.engine.projections.turn_waiters import TurnWaiters
-from turnwise.engine.projections.updates import Update
+from turnwise.engine.projections.updates.update import Update
 from turnwise.engine.recovery import reports
 from turnwise.states import (
     Answer,

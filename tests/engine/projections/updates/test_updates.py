@@ -9,7 +9,7 @@ import pytest
 from turnwise import Engine, InvalidInput, Policy, Settings, presets, tool
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, calls, reply
 
-from ...support.engine_scenarios import QUESTION, Watcher, until
+from ....support.engine_scenarios import QUESTION, Watcher, until
 
 
 @tool

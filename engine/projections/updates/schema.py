@@ -1,0 +1,96 @@
+"""The JSON schema of updates as they are sent to clients: {"type", "id", "data"}.
+
+It is made from the dataclasses of the updates, so it says what they say. pydantic, which also validates the parts of an
+update (messages, questions), writes it; no update is validated when it is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING
+from functools import cache
+from typing import Annotated, Any, Literal, Union, get_args, get_type_hints
+
+from pydantic import BaseModel, Field, TypeAdapter, create_model
+
+from ....states.values.messages import Message, ToolCall
+from .data import data_fields
+from .live import LiveUpdate
+from .state_view import StateView
+from .stored import StateChangeUpdate
+from .streamed_text import Streaming
+from .update import Update
+
+_ID_PATTERN = r"^\d+\.\d+$"
+
+
+def update_schema() -> dict[str, Any]:
+    """Return the JSON schema (draft 2020-12) of an update as JSON, `{"type": update.type, "id": update.id, "data":
+    update.data}`. The `type` tells the updates apart. A client ignores keys that it does not know: a later version may
+    add some. `Pure.`"""
+    union: Any = Annotated[Union[tuple(map(_wire_form, get_args(Update)))], Field(discriminator="type")]  # noqa: UP007
+    schema: dict[str, Any] = TypeAdapter(union).json_schema(mode="validation")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Update", **_open(schema)}
+
+
+def _wire_form(kind: Any) -> type[BaseModel]:
+    update_type: Any = Literal[kind.type]
+    update_id: Any = None if kind in get_args(LiveUpdate) else Annotated[str, Field(pattern=_ID_PATTERN)]
+    fields = {"type": (update_type, ...), "id": (update_id, ...), "data": (_data_model(kind), ...)}
+    return _model(kind.__name__, kind.__doc__, fields)
+
+
+@cache
+def _data_model(kind: Any) -> type[BaseModel]:
+    """The data of an update, of a state, or of what an update holds."""
+    if kind is StateChangeUpdate:
+        return _state_model()
+    fields = {
+        name: (_wire_type(annotation), ... if field.default is MISSING else field.default)
+        for name, field in data_fields(kind).items()
+        for annotation in (get_type_hints(kind)[name],)
+    }
+    return _model(kind.__name__.removesuffix("Update") + "Data", kind.__doc__, fields)
+
+
+@cache
+def _state_model() -> type[BaseModel]:
+    details = _data_model(StateView)
+    fields = {"type": (get_type_hints(StateView)["type"], ...), "data": (details, ...)}
+    return _model("State", StateView.__doc__, fields)
+
+
+def _wire_type(annotation: Any) -> Any:
+    """The type of a field on the wire, where that is not the type of the attribute."""
+    if annotation is StateView:
+        return _state_model()
+    if annotation == tuple[Message, ...]:
+        return list[_message_model()]  # type: ignore[misc]
+    if annotation == Streaming | None:
+        return _data_model(Streaming) | None
+    return annotation
+
+
+@cache
+def _message_model() -> type[BaseModel]:
+    """A message whose calls have their arguments as objects."""
+    calls = _like(ToolCall, arguments=(dict[str, Any], ...), raw_arguments=(str, None))
+    return _like(Message, tool_calls=(list[calls], ()))  # type: ignore[valid-type]
+
+
+def _like(kind: type[BaseModel], **changes: Any) -> type[BaseModel]:
+    fields = {name: (field.annotation, field) for name, field in kind.model_fields.items()}
+    return _model(kind.__name__, kind.__doc__, {**fields, **changes})
+
+
+def _model(name: str, description: str | None, fields: Mapping[str, Any]) -> type[BaseModel]:
+    return create_model(name, __doc__=" ".join((description or "").split()), **fields)
+
+
+def _open(schema: Any) -> Any:
+    """The schema without what forbids further keys."""
+    if isinstance(schema, list):
+        return [_open(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {key: _open(value) for key, value in schema.items() if (key, value) != ("additionalProperties", False)}

@@ -1,0 +1,118 @@
+"""The updates of a step, and of a log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any, TypeAlias
+
+from ....states.context import Context
+from ....states.effects import DeliverToUser, ExecuteTool, PersistToolResults
+from ....states.events import Opened
+from ....states.log import LogEntry
+from ....states.machine import begin, transition
+from ....states.policy.policy import Policy
+from ....states.projections.transcript import Transcript
+from ....states.replies.reply_text import text_of_reply
+from ....states.states import Idle, State
+from ....states.values.messages import Message
+from ..turn_builder import ended_turn
+from .message_view import arguments_data, message_view
+from .state_view import view_of
+from .stored import (
+    DeliveryUpdate,
+    MessageUpdate,
+    StateChangeUpdate,
+    ThoughtUpdate,
+    ToolStatus,
+    ToolUpdate,
+    TurnEndedUpdate,
+)
+from .update import Update
+from .update_id import Position
+
+_Shown: TypeAlias = Callable[[Position], Update]
+"""An update that does not have its position yet."""
+
+
+def updates_of(
+    entry: LogEntry, before: State, after: State, transcript: Transcript, context: Context
+) -> tuple[Update, ...]:
+    """Return the updates of a step, in order: what was said and done, the new state, and whether a turn has ended.
+
+    Adds the entry to `transcript`, which must hold all entries before it; `context` is that before the step.
+    """
+    policy = context.policy
+    was = view_of(before, transcript, policy)
+    messages = transcript.add(entry)
+    now = view_of(after, transcript, policy)
+    change: list[_Shown] = [partial(StateChangeUpdate, state=now)] if now != was else []
+    if entry.ended is None:
+        shown = [*_said(messages, policy), *_done(entry, messages, transcript, policy), *change]
+    else:
+        turn = entry.ended.turn
+        end = partial(TurnEndedUpdate.of, turn=ended_turn(entry.ended, transcript, policy))
+        shown = [*_said((m for m in messages if m.turn <= turn), policy), *_done(entry, messages, transcript, policy)]
+        begun = list(_said((m for m in messages if m.turn > turn), policy))
+        # If the next turn begins in the same step, the end of this one is shown before anything of the next.
+        shown += [end, *begun, *change] if after.book.turn > turn else [*change, end]
+    return tuple(make((entry.seq, n)) for n, make in enumerate(shown, start=1))
+
+
+def updates_of_log(entries: Iterable[LogEntry]) -> Iterator[Update]:
+    """Yield all updates of a log. Raises `Refused` if the machine does not take an event that it took then. `Pure.`"""
+    state: State = Idle()
+    context = Context()
+    transcript = Transcript()
+    for entry in entries:
+        event = entry.event
+        step = begin(event) if isinstance(event, Opened) else transition(state, event, context)
+        yield from updates_of(entry, state, step.state, transcript, context)
+        state, context = step.state, context.after(event)
+
+
+def _said(messages: Iterable[Message], policy: Policy) -> Iterator[_Shown]:
+    for message in messages:
+        if message.thinking:
+            yield partial(ThoughtUpdate, text=message.thinking, turn=message.turn)
+        if message.role == "assistant" and policy.text == "thought" and message.text.strip():
+            yield partial(ThoughtUpdate, text=message.text, turn=message.turn)
+        elif message.role != "tool" and (message.text.strip() or message.images):
+            yield partial(
+                MessageUpdate,
+                role=message.role,
+                text=message_view(message, policy).text,
+                turn=message.turn,
+                message_id=message.message_id,
+                origin=message.origin,
+                images=message.images,
+            )
+
+
+def _done(entry: LogEntry, messages: Iterable[Message], transcript: Transcript, policy: Policy) -> Iterator[_Shown]:
+    results = {message.tool_call_id: message for message in messages}
+    for effect in entry.effects:
+        if isinstance(effect, PersistToolResults):
+            for result in effect.results:
+                yield partial(ToolUpdate, **_call(transcript, result.call_id), **_outcome(results[result.call_id]))
+        elif isinstance(effect, ExecuteTool):
+            call = _call(transcript, effect.call.call_id)
+            yield partial(ToolUpdate, **call, status="running", turn=entry.turn)
+        elif isinstance(effect, DeliverToUser):
+            text = text_of_reply(transcript.words(effect.said), policy)
+            yield partial(DeliveryUpdate, text=text, turn=effect.turn, ordinal=effect.ordinal, relayed=effect.relayed)
+
+
+def _call(transcript: Transcript, call_id: str) -> dict[str, Any]:
+    call = transcript.call(call_id)
+    return {
+        "call_id": call_id,
+        "name": call.name,
+        "speaks": "speech" in call.acts,
+        **arguments_data(call),
+    }
+
+
+def _outcome(result: Message) -> dict[str, Any]:
+    status: ToolStatus = result.stopped or ("failed" if result.error else "completed")
+    return {"status": status, "turn": result.turn, "error" if result.error else "result": result.text}
