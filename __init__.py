@@ -22,8 +22,11 @@ if TYPE_CHECKING:
     from .effects.model.port import Llm, LlmFailure, ModelAnswer, ModelCall, ModelRequest, Token
     from .effects.model.rewording import Rewording
     from .effects.tools.context import ToolContext
+    from .effects.tools.declaration import tool
     from .effects.tools.question import Question
-    from .effects.tools.tool import Tool, tool
+    from .effects.tools.tool import Tool
+    from .effects.tools.tool_error import ToolError
+    from .effects.tools.tools_of import tools_of
     from .engine.conversation import Conversation
     from .engine.engine import Engine
     from .engine.projections.turn import (
@@ -103,7 +106,10 @@ _HOMES = {
     "effects.model.rewording": ("Rewording",),
     "effects.tools.question": ("Question",),
     "effects.tools.context": ("ToolContext",),
-    "effects.tools.tool": ("Tool", "tool"),
+    "effects.tools.declaration": ("tool",),
+    "effects.tools.tool": ("Tool",),
+    "effects.tools.tool_error": ("ToolError",),
+    "effects.tools.tools_of": ("tools_of",),
     "engine.conversation": ("Conversation",),
     "engine.engine": ("Engine",),
     "engine.settings": ("Settings",),
@@ -239,6 +245,7 @@ __all__ = [
     "TokenUpdate",
     "Tool",
     "ToolContext",
+    "ToolError",
     "ToolProgressUpdate",
     "ToolUpdate",
     "Turn",
@@ -257,6 +264,7 @@ __all__ = [
     "presets",
     "replay",
     "tool",
+    "tools_of",
     "update_schema",
 ]
 

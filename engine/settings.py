@@ -6,6 +6,8 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ..effects.tools.result_length import MAX_RESULT, MIN_RESULT
+
 
 class Settings(BaseModel):
     """Settings of an engine."""
@@ -18,3 +20,7 @@ class Settings(BaseModel):
     kept_updates: int = Field(default=1024, ge=1)
     """How many updates of each conversation are kept for those who watch it, live ones included: several long streamed
     answers. A watcher that falls further behind reads what it missed from the log."""
+
+    max_result: int = Field(default=MAX_RESULT, ge=MIN_RESULT)
+    """The most characters that a model reads of a tool's result, unless the tool has a limit of its own. Of a longer
+    one it reads the beginning and the end, and between them how much is left out."""

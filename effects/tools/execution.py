@@ -8,38 +8,46 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from pydantic import ValidationError
 
+from ...states.errors import TurnwiseError
 from ...states.policy.policy import Policy
+from ...states.values.acts import ActKind
 from ...states.values.messages import ToolResult
 from ...states.values.value import shortened
 from ..text import encodable
 from .act_results import acknowledgement_of, acts_in, success
-from .argument_errors import InvalidArguments, NothingToSay, describe_fault
+from .arguments.argument_errors import InvalidArguments, NothingToSay, describe_fault, is_about_acts
 from .context import ToolContext
 from .isolation import Outcome, Raised, Returned, call_function
 from .question import Question
+from .result_length import MAX_RESULT, cut_result
 from .results import result_of
 from .tool import AnyTool
+from .tool_error import ToolError
 
 ToolOutcome = ToolResult | Question
 """The outcome of a call: a result for the model, or questions for the user."""
-
-MAX_RESULT = 1_000_000
-"""The most characters of a result: more than any model can read."""
 
 _LOGGER = logging.getLogger("turnwise.tools")
 _POLICY = Policy()
 
 
-async def execute(tool: AnyTool, arguments_json: str, context: ToolContext, policy: Policy = _POLICY) -> ToolOutcome:
+async def execute(
+    tool: AnyTool,
+    arguments_json: str,
+    context: ToolContext,
+    policy: Policy = _POLICY,
+    max_result: int = MAX_RESULT,
+) -> ToolOutcome:
     """Run the tool with these arguments, JSON text as the model wrote it. A failure is an error result.
 
-    `policy` has the texts for the results of acts, and says how strictly the arguments of speaking tools are read. Ends
-    in time, and raises only CancelledError, as `call_function` describes.
+    `policy` has the texts for the results of acts, and says how strictly the arguments of speaking tools are read.
+    `max_result` is how many characters a result may have, unless the tool has a limit of its own; a longer one is cut.
+    Ends in time, and raises only CancelledError, as `call_function` describes.
     """
     progress = _Progress(context.progress)
     try:
@@ -51,7 +59,8 @@ async def execute(tool: AnyTool, arguments_json: str, context: ToolContext, poli
         return ToolResult(text=success(policy.texts.acknowledgement))
     finally:
         progress.is_over = True
-    return _tool_outcome(tool, outcome, policy)
+    result = _tool_outcome(tool, outcome, policy)
+    return cut_result(result, tool.max_result or max_result) if isinstance(result, ToolResult) else result
 
 
 class _Progress:
@@ -76,49 +85,72 @@ def _tool_outcome(tool: AnyTool, outcome: Outcome | None, policy: Policy) -> Too
             _LOGGER.warning("%s did not finish within %g s", tool.name, tool.timeout)
             return _error(f"{tool.name} did not finish within {tool.timeout:g} s.")
         case Raised(error):
-            _LOGGER.warning("%s failed", tool.name, exc_info=error)
-            return _error(f"{tool.name} failed: {_reason(error)}")
+            return _outcome_of_error(tool, error)
         case Returned(value):
             return _outcome_of_value(tool, value, policy)
 
 
+def _outcome_of_error(tool: AnyTool, error: BaseException) -> ToolResult:
+    if isinstance(error, ToolError) and (words := _message(error)).strip():
+        _LOGGER.info("%s failed, and told the model why", tool.name)
+        return ToolResult(text=encodable(words), error=True)
+    _LOGGER.warning("%s failed", tool.name, exc_info=error)
+    return _error(f"{tool.name} failed: {_reason(tool, error)}")
+
+
 def _outcome_of_value(tool: AnyTool, value: object, policy: Policy) -> ToolOutcome:
     if isinstance(value, ToolResult):
-        return limit_length(tool, value)
+        _log_undeclared(tool, {act.type for act in value.acts})
+        return value
     if isinstance(value, Question):
-        is_declared = value.kind in tool.acts
+        is_declared = not _log_undeclared(tool, {value.kind})
         return value if is_declared else _error(f"{tool.name} may not ask the user: it does not declare that it asks.")
     if (acts := acts_in(value)) is not None:
+        _log_undeclared(tool, {act.type for act in acts})
         return ToolResult(text=acknowledgement_of(acts, policy), acts=acts)
     return _result_of_value(tool, value)
 
 
-def limit_length(tool: AnyTool, result: ToolResult) -> ToolResult:
-    """The result, or an error in its place if it is too long. `Pure.`"""
-    if len(result.text) > MAX_RESULT:
-        return _error(f"{tool.name} returned more than {MAX_RESULT} characters.")
-    return result
+def _log_undeclared(tool: AnyTool, kinds: Iterable[ActKind]) -> bool:
+    """Write to the log if the tool did not declare acts of these kinds, which the model then reads as an error; return
+    whether that is so."""
+    undeclared = sorted(set(kinds) - set(tool.acts))
+    if undeclared:
+        wanted = ", ".join(f'"{kind}"' for kind in undeclared)
+        _LOGGER.error("%s returned an act that it does not declare: it needs acts=[%s]", tool.name, wanted)
+    return bool(undeclared)
 
 
 def _result_of_value(tool: AnyTool, value: object) -> ToolResult:
     try:
-        return limit_length(tool, result_of(value))
+        return result_of(value)
     except ValidationError as error:
-        return _error(f"{tool.name} failed: {_reason(error)}")
+        return _error(f"{tool.name} failed: {describe_fault(error)}")
     except Exception as error:
         _LOGGER.warning("The result of %s cannot be written", tool.name, exc_info=error)
         return _error(f"{tool.name} returned something that cannot be written as JSON.")
 
 
-def _reason(error: BaseException) -> str:
-    """The first line of the error's message, or the name of its class. The traceback is in the log."""
-    if isinstance(error, ValidationError):
+def _reason(tool: AnyTool, error: BaseException) -> str:
+    """What the model reads of an exception: its class. Its message may hold what is not meant for the model. So that is
+    told only where the tool allows it, or where turnwise itself says what is wrong with a question, an act or an image.
+    The traceback is in the log."""
+    if isinstance(error, ValidationError) and (tool.errors == "message" or is_about_acts(error)):
         return describe_fault(error)
+    if isinstance(error, TurnwiseError):
+        return error.sentence
+    kind = type(error).__name__
+    if tool.errors == "message":
+        line = _message(error).strip().partition("\n")[0]
+        return line if line and not line.startswith("Traceback ") else kind
+    return f"{kind}. What went wrong is in the log of the application."
+
+
+def _message(error: BaseException) -> str:
     try:
-        line = str(error).strip().partition("\n")[0]
+        return str(error)
     except BaseException:  # `__str__` may be code of the application
-        line = ""
-    return line if line and not line.startswith("Traceback ") else type(error).__name__
+        return ""
 
 
 def _error(sentence: str) -> ToolResult:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 
+from .arguments.callables import is_coroutine_function
 from .tool import AnyTool
 
 GRACE = 1.0
@@ -79,7 +80,7 @@ async def _attempt(tool: AnyTool, arguments: dict[str, object]) -> Outcome:
     """Call the function. Whatever it raises is caught: it must not end the event loop."""
     try:
         call = partial(tool.function, **arguments)
-        if inspect.iscoroutinefunction(tool.function):
+        if is_coroutine_function(tool.function):
             return Returned(await call())
         outcome = await _call_in_thread(tool.name, call)
         if isinstance(outcome, Returned) and inspect.isawaitable(outcome.value):

@@ -14,11 +14,11 @@ from ...states.events import ToolReconciled
 from ...states.values.messages import ToolResult
 from ..clock import Clock
 from ..context import EffectContext
-from .argument_errors import InvalidArguments
+from .arguments.argument_errors import InvalidArguments
 from .context import tool_context_of
-from .execution import limit_length
 from .isolation import Returned, call_function
 from .registry import ToolRegistry
+from .result_length import MAX_RESULT, cut_result
 
 logger = logging.getLogger("turnwise.tools")
 
@@ -29,9 +29,10 @@ Verdict = Literal["ran", "did_not_run", "unknown"]
 class ReconciliationPerformer:
     """Carries out `ReconcileTool`."""
 
-    def __init__(self, tools: ToolRegistry, clock: Clock) -> None:
+    def __init__(self, tools: ToolRegistry, clock: Clock, max_result: int = MAX_RESULT) -> None:
         self._tools = tools
         self._clock = clock
+        self._max_result = max_result
 
     async def __call__(self, effect: ReconcileTool, context: EffectContext) -> ToolReconciled:
         """Ask the tool, and answer with its verdict."""
@@ -53,7 +54,7 @@ class ReconciliationPerformer:
             return "unknown"
         match await call_function(tool.reconcile, arguments):
             case Returned(ToolResult() as result):
-                return limit_length(tool, result)
+                return cut_result(result, tool.max_result or self._max_result)
             case Returned("ran" | "did_not_run" | "unknown" as verdict):
                 return verdict
             case outcome:

@@ -6,7 +6,7 @@ when the response arrives, and stored on the call. So a log replays without the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...states.errors import ConfigurationError
@@ -16,10 +16,11 @@ from ...states.values.messages import ToolCall
 from ...states.values.value import shortened
 from ..model.port import ModelCall
 from ..text import encodable
-from .argument_errors import InvalidArguments
-from .arguments import normalize
+from .arguments.argument_errors import InvalidArguments
+from .arguments.arguments import normalize
 from .builtin.catalogue import BUILT_IN, bare_name, names_of
-from .tool import AnyTool, Tool, make_tool
+from .declaration import make_tool
+from .tool import AnyTool, Tool
 
 _POLICY = Policy()
 
@@ -34,7 +35,7 @@ class ToolRegistry:
     """
 
     def __init__(self, tools: Iterable[AnyTool | Callable[..., Any] | str] = ()) -> None:
-        if isinstance(tools, str) or not isinstance(tools, Iterable):
+        if isinstance(tools, str | Mapping) or not isinstance(tools, Iterable):
             raise ConfigurationError("Tools must be given as a list.")
         self._tools: dict[str, AnyTool] = {}
         for given in tools:
@@ -95,7 +96,7 @@ class ToolRegistry:
             return resolved
         declared = {
             "name": tool.name,
-            "approval": tool.approval,
+            "approval": tool.needs_approval(arguments, policy),
             "exclusive": tool.exclusive,
             "crash": tool.crash,
             "acts": tool.acts,
@@ -117,6 +118,7 @@ class ToolRegistry:
 
 def _tool(given: AnyTool | Callable[..., Any] | str) -> AnyTool:
     if isinstance(given, Tool):
+        given.check_bound()
         return given
     if not isinstance(given, str):
         return make_tool(given)

@@ -11,14 +11,16 @@ from .context import tool_context_of
 from .execution import ToolOutcome, execute
 from .question import Question
 from .registry import ToolRegistry
+from .result_length import MAX_RESULT
 
 
 class ToolPerformer:
-    """Carries out `ExecuteTool`."""
+    """Carries out `ExecuteTool`. `max_result` is the most characters of a result, unless its tool says otherwise."""
 
-    def __init__(self, tools: ToolRegistry, clock: Clock) -> None:
+    def __init__(self, tools: ToolRegistry, clock: Clock, max_result: int = MAX_RESULT) -> None:
         self._tools = tools
         self._clock = clock
+        self._max_result = max_result
 
     async def __call__(self, effect: ExecuteTool, context: EffectContext) -> ToolComplete | AskUserQuestionPending:
         """Run the call, and answer with its result, or with the questions that it asks."""
@@ -34,4 +36,4 @@ class ToolPerformer:
             # The call was checked by an engine that had the tool; this engine was opened without it.
             return ToolResult(text=self._tools.describe_unknown(call.name), error=True)
         tool_context = tool_context_of(call.call_id, context, effect.effect_id, effect.effect_id)
-        return await execute(tool, call.raw_arguments, tool_context, context.policy)
+        return await execute(tool, call.raw_arguments, tool_context, context.policy, self._max_result)

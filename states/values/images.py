@@ -32,6 +32,12 @@ MAX_IMAGES = 20
 MAX_TOGETHER = 20_000_000
 """The most characters of all images of one message. Chosen to be about what providers take in one request."""
 
+IMAGE_FAULTS = frozenset({
+    "image_unknown", "image_long", "image_data", "image_address", "image_address_long", "image_given", "images_many",
+    "images_large",
+})  # fmt: skip
+"""The types of the validation errors of images."""
+
 _SIGNATURES = {
     "image/png": re.compile(rb"\x89PNG\r\n\x1a\n"),
     "image/jpeg": re.compile(rb"\xff\xd8\xff"),

@@ -181,7 +181,7 @@ class TestTools:
 
             assert turn.reply == "Well."
             assert results(await conversation.transcript()) == [
-                "raises_ failed: no such table",
+                "raises_ failed: ValueError. What went wrong is in the log of the application.",
                 "hangs did not finish within 0.01 s.",
                 "stubborn did not finish within 0.01 s.",
                 forged,

@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import Field
 
 from ....states.values.questions import QuestionSet
+from ..declaration import tool
 from ..question import Question
-from ..tool import tool
 
 
 @tool(exclusive=True, acts=("question",), crash="pure")

@@ -14,7 +14,8 @@ from pydantic import AfterValidator, Field
 
 from ....states.policy.texts import Texts
 from ....states.values.acts import Speech, WorkComplete
-from ..tool import AnyTool, make_tool, tool
+from ..declaration import make_tool, tool
+from ..tool import AnyTool
 from .speech_arguments import SpeechArguments
 
 

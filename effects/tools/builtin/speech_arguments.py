@@ -18,11 +18,11 @@ from pydantic_core import from_json
 from ....states.policy.policy import Policy
 from ....states.policy.texts import Texts
 from ..act_results import refusal
-from ..argument_errors import InvalidArguments, NothingToSay
-from ..arguments import Arguments
+from ..arguments.argument_errors import InvalidArguments, NothingToSay
+from ..arguments.typed_arguments import TypedArguments
 
 
-class SpeechArguments(Arguments):
+class SpeechArguments(TypedArguments):
     """The arguments of a tool whose parameter `parameter` holds the words for the user.
 
     `refusal_in` picks, among the texts of a policy, the one that the model reads if the words are missing.

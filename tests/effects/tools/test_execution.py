@@ -11,11 +11,17 @@ from datetime import date
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from turnwise.effects.tools.context import ToolContext
+from turnwise.effects.tools.declaration import tool
 from turnwise.effects.tools.execution import execute
 from turnwise.effects.tools.question import Question
-from turnwise.effects.tools.tool import tool
+from turnwise.effects.tools.result_length import MAX_RESULT, cut_text
+from turnwise.effects.tools.tool_error import ToolError
+from turnwise.states.values.acts import Speech
+from turnwise.states.values.images import Image
 from turnwise.states.values.messages import ToolResult
 from turnwise.states.values.questions import QuestionOption, UserQuestion
 
@@ -147,14 +153,95 @@ class TestReturnedValues:
 
         assert await outcome_of(ask) == Question((question,))
 
-    async def test_an_undeclared_question_is_an_error_result(self) -> None:
-        """A tool returns only acts of the kinds that it declares."""
+    async def test_an_undeclared_question_is_an_error_result(self, caplog: pytest.LogCaptureFixture) -> None:
+        """A tool returns only acts of the kinds that it declares. The log says which declaration is missing."""
         question = UserQuestion(question="Which?", options=(QuestionOption(label="a"), QuestionOption(label="b")))
 
         async def sneak() -> Question:
             return Question((question,))
 
         assert await outcome_of(sneak) == error("sneak may not ask the user: it does not declare that it asks.")
+        assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+            ("ERROR", 'sneak returned an act that it does not declare: it needs acts=["question"]')
+        ]
+
+    @pytest.mark.parametrize(
+        "returned", [Speech(text="Hi"), [Speech(text="Hi")], ToolResult(text="", acts=(Speech(text="Hi"),))]
+    )
+    async def test_an_undeclared_act_is_told_in_the_log(self, returned: Any, caplog: pytest.LogCaptureFixture) -> None:
+        """The machine carries none of it out, and the operator learns why."""
+
+        async def sneak() -> Any:
+            return returned
+
+        @tool(acts=["speech"])
+        async def speak() -> Any:
+            return returned
+
+        await outcome_of(speak)
+        assert caplog.records == []
+        await outcome_of(sneak)
+        assert 'sneak returned an act that it does not declare: it needs acts=["speech"]' in caplog.text
+
+
+class TestLongResults:
+    """A model reads the beginning and the end of a result that is too long, and how much is missing."""
+
+    @given(st.text(min_size=201), st.integers(200, 400))
+    def test_a_cut_text_keeps_its_beginning_and_its_end(self, text: str, limit: int) -> None:
+        """It is as long as the limit, the same each time, and says how many characters are missing."""
+        cut = cut_text(text * 3, limit)
+        beginning, _, rest = cut.partition("\n[… ")
+        mark, _, end = rest.rpartition(" characters are left out here …]\n")
+        missing, _, total = mark.partition(" of ")
+
+        assert (text * 3).startswith(beginning)
+        assert (text * 3).endswith(end)
+        assert 0 <= len(beginning) - len(end) <= 1
+        assert int(total.replace(",", "")) == len(text) * 3
+        assert len(beginning) + int(missing.replace(",", "")) + len(end) == len(text) * 3
+        assert limit - 5 <= len(cut) <= limit
+        assert cut.encode().decode() == cut
+
+    @given(st.text())
+    def test_a_text_that_fits_is_kept(self, text: str) -> None:
+        """Up to the limit itself."""
+        assert cut_text(text, len(text)) == text
+
+    async def test_a_tool_may_have_its_own_limit(self) -> None:
+        """Otherwise that of the engine counts. Images and the mark of an error stay."""
+        image = Image(url="https://example.com/a.png")
+
+        def short() -> Any:
+            return ["x" * 5_000, image]
+
+        @tool(max_result=300)
+        def shorter() -> Any:
+            return ToolResult(text="y" * 5_000, error=True, images=(image,))
+
+        by_engine = await execute(tool(short), "{}", tool_context(), max_result=1_000)
+        by_tool = await execute(shorter, "{}", tool_context(), max_result=1_000)
+
+        assert isinstance(by_engine, ToolResult)
+        assert isinstance(by_tool, ToolResult)
+        assert (len(by_engine.text), by_engine.images, by_engine.error) == (1_000, (image,), False)
+        assert (len(by_tool.text), by_tool.images, by_tool.error) == (300, (image,), True)
+
+    async def test_a_result_of_megabytes_is_not_lost(self) -> None:
+        """By default a model reads up to a million characters."""
+
+        def export() -> str:
+            return f"begin{'x' * 3_000_000}end"
+
+        outcome = await outcome_of(export)
+
+        assert isinstance(outcome, ToolResult)
+        assert (outcome.text[:5], outcome.text[-3:], len(outcome.text)) == ("begin", "end", MAX_RESULT)
+        assert "[… 2,000,06" in outcome.text
+        assert " of 3,000,008 characters are left out here …]" in outcome.text
+
+
+IN_THE_LOG = "What went wrong is in the log of the application."
 
 
 class Speechless(Exception):
@@ -168,26 +255,28 @@ class TestFailing:
     """P5: a tool that fails gives an error result that says why."""
 
     @pytest.mark.parametrize(
-        ("raised", "reason"),
+        ("raised", "kind", "message"),
         [
-            (ValueError("no table left"), "no table left"),
-            (ValueError("no table left\nTraceback (most recent call last):\n  …"), "no table left"),
-            (RuntimeError("Traceback (most recent call last):\n  …"), "RuntimeError"),
-            (ValueError(), "ValueError"),
-            (Speechless(), "Speechless"),
-            (TimeoutError("the kitchen is slow"), "the kitchen is slow"),
-            (StopIteration(), "StopIteration"),
-            (asyncio.CancelledError(), "CancelledError"),
-            (SystemExit("leaving"), "leaving"),
-            (KeyboardInterrupt(), "KeyboardInterrupt"),
-            (GeneratorExit(), "GeneratorExit"),
+            (ValueError("no table left"), "ValueError", "no table left"),
+            (ValueError("no table left\nTraceback (most recent call last):\n  …"), "ValueError", "no table left"),
+            (RuntimeError("Traceback (most recent call last):\n  …"), "RuntimeError", "RuntimeError"),
+            (ValueError(), "ValueError", "ValueError"),
+            (Speechless(), "Speechless", "Speechless"),
+            (TimeoutError("the kitchen is slow"), "TimeoutError", "the kitchen is slow"),
+            (StopIteration(), "StopIteration", "StopIteration"),
+            (asyncio.CancelledError(), "CancelledError", "CancelledError"),
+            (SystemExit("leaving"), "SystemExit", "leaving"),
+            (KeyboardInterrupt(), "KeyboardInterrupt", "KeyboardInterrupt"),
+            (GeneratorExit(), "GeneratorExit", "GeneratorExit"),
+            (ToolError(" "), "ToolError", "ToolError"),
         ],
     )
     @pytest.mark.parametrize("in_thread", [True, False])
     async def test_whatever_is_raised_is_an_error_result(
-        self, raised: BaseException, reason: str, in_thread: bool
+        self, raised: BaseException, kind: str, message: str, in_thread: bool
     ) -> None:
-        """In one line, without a traceback; also an error that would end a thread or the whole program."""
+        """It names the class alone, because the message may hold secrets; with `errors="message"` it is the first line
+        of the message, without a traceback. Also for an error that would end a thread or the whole program."""
 
         def book() -> None:
             raise raised
@@ -196,11 +285,29 @@ class TestFailing:
             raise raised
 
         if isinstance(raised, StopIteration) and not in_thread:
-            reason = "coroutine raised StopIteration"
+            kind, message = "RuntimeError", "coroutine raised StopIteration"
+        function: Any = book if in_thread else book_directly
 
-        outcome = await outcome_of(book if in_thread else tool(name="book")(book_directly))
+        assert await outcome_of(tool(function, name="book")) == error(f"book failed: {kind}. {IN_THE_LOG}")
+        assert await outcome_of(tool(function, name="book", errors="message")) == error(f"book failed: {message}")
 
-        assert outcome == error(f"book failed: {reason}")
+    @pytest.mark.parametrize("in_thread", [True, False])
+    async def test_a_tool_error_tells_the_model_what_it_says(
+        self, in_thread: bool, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Every line of it, and nothing of its cause. It is no fault of the program, so the log has no warning."""
+
+        def book() -> None:
+            try:
+                raise ValueError("secret")
+            except ValueError as cause:
+                raise ToolError("No table is left.\nTry another day.") from cause
+
+        async def book_directly() -> None:
+            book()
+
+        assert await outcome_of(book if in_thread else book_directly) == error("No table is left.\nTry another day.")
+        assert caplog.records == []
 
     async def test_the_traceback_is_in_the_log(self, caplog: pytest.LogCaptureFixture) -> None:
         """So the operator of the engine can find the cause."""
@@ -216,23 +323,32 @@ class TestFailing:
         assert "raise ValueError" in caplog.text
 
     async def test_a_long_message_is_shortened(self) -> None:
-        """The message of an exception has any length."""
+        """The message of an exception has any length. That of a `ToolError` is cut like a result."""
 
+        @tool(errors="message")
         def book() -> None:
             raise ValueError("x" * 10_000)
 
-        outcome = await outcome_of(book)
+        @tool(max_result=200)
+        def tell() -> None:
+            raise ToolError("x" * 10_000)
 
-        assert isinstance(outcome, ToolResult)
-        assert len(outcome.text) == 500
+        outcomes = await outcome_of(book), await outcome_of(tell)
+
+        assert [len(outcome.text) for outcome in outcomes if isinstance(outcome, ToolResult)] == [500, 199]
 
     async def test_half_characters_in_a_message_are_replaced(self) -> None:
         """The result must be storable."""
 
+        @tool(errors="message")
         def book() -> None:
             raise ValueError("half \ud83c")
 
+        def tell() -> None:
+            raise ToolError("half \ud83c")
+
         assert await outcome_of(book) == error(f"book failed: half {REPLACEMENT}")
+        assert await outcome_of(tell) == error(f"half {REPLACEMENT}")
 
     async def test_an_invalid_question_fails_with_one_sentence(self) -> None:
         """P33: pydantic's own message would repeat the input and link to a web page."""
@@ -244,12 +360,15 @@ class TestFailing:
         assert await outcome_of(ask) == error("ask failed: Must have 1-4 questions")
 
     async def test_a_validation_error_does_not_repeat_the_input(self) -> None:
-        """P33: of any pydantic model that a tool makes."""
+        """P33: of any pydantic model that a tool makes, also where the model may read messages."""
 
         def seat() -> None:
             Party(adults="secret")  # type: ignore[arg-type]
 
-        assert await outcome_of(seat) == error(f"seat failed: Invalid input: {NOT_AN_INTEGER}")
+        told = await outcome_of(tool(seat, errors="message"))
+
+        assert told == error(f"seat failed: Invalid input: {NOT_AN_INTEGER}")
+        assert await outcome_of(seat) == error(f"seat failed: ValidationError. {IN_THE_LOG}")
 
     async def test_a_tool_that_cancels_its_own_task_fails_alone(self) -> None:
         """The turn goes on."""
@@ -260,4 +379,4 @@ class TestFailing:
             task.cancel()
             return "stopped"
 
-        assert await outcome_of(stop) == error("stop failed: CancelledError")
+        assert await outcome_of(stop) == error(f"stop failed: CancelledError. {IN_THE_LOG}")

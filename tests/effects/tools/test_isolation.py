@@ -12,8 +12,8 @@ import pytest
 
 from turnwise.effects.tools import isolation
 from turnwise.effects.tools.context import ToolContext
+from turnwise.effects.tools.declaration import tool
 from turnwise.effects.tools.execution import execute
-from turnwise.effects.tools.tool import tool
 from turnwise.states.values.messages import ToolResult
 
 from ...support.tools import error, outcome_of, tool_context
@@ -92,7 +92,7 @@ class TestTimeouts:
             "import asyncio, threading\n"
             "from turnwise.effects.tools.context import ToolContext\n"
             "from turnwise.effects.tools.execution import execute\n"
-            "from turnwise.effects.tools.tool import tool\n"
+            "from turnwise.effects.tools.declaration import tool\n"
             "@tool(timeout=0.05)\n"
             "def hang() -> None:\n"
             "    threading.Event().wait()\n"

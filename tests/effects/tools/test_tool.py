@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from turnwise.effects.tools.context import ToolContext
-from turnwise.effects.tools.tool import tool
+from turnwise.effects.tools.declaration import tool
 from turnwise.states.errors import ConfigurationError
 from turnwise.states.values.messages import ToolResult
 
@@ -263,15 +263,34 @@ class TestRefusedFunctions:
 
         assert refused.value.sentence == f"The parameter {about} {what}"
 
-    @pytest.mark.parametrize("function", [len, Party, find_table, functools.partial(len), 42])
-    def test_other_objects_than_functions_are_refused(self, function: Any) -> None:
-        """Also a tool that is already made."""
+    @pytest.mark.parametrize(
+        ("given", "sentence"),
+        [
+            (Party, "Party is a class: give one of its methods, or an instance to call."),
+            (find_table, "find_table is a tool already."),
+            (42, "A tool must be made of a function, a method or an object that can be called."),
+            (
+                {"type": "function", "function": {"name": "find"}},
+                "A tool cannot be made of a dict, which does no work: give its schema with a function, "
+                "as in tool(function, name=…, parameters=schema).",
+            ),
+            (
+                functools.partial(len),
+                "The parameter obj of len can only be given by position, but a model gives arguments by name.",
+            ),
+            (
+                str.upper,
+                "The parameter self of upper can only be given by position, but a model gives arguments by name.",
+            ),
+            (max, "The parameters of max are not known to Python."),
+        ],
+    )
+    def test_what_cannot_be_called_by_a_model_is_refused(self, given: Any, sentence: str) -> None:
+        """Classes, tools that are made already, other values, and functions that take no names."""
         with pytest.raises(ConfigurationError) as refused:
-            tool(function)
+            tool(given)
 
-        assert refused.value.sentence == (
-            "A tool must be made of a function, a bound method or a functools.partial of these."
-        )
+        assert refused.value.sentence == sentence
 
     def test_a_generator_is_refused(self) -> None:
         """It has no single result."""

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, JsonSchemaWarningKind
 from pydantic_core import core_schema
 
-Schema = dict[str, Any]
+from .arguments import Schema
 
 _REFERENCE = "#/$defs/"
 _NULL = {"type": "null"}

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, get_args, get_type_hints
 
-from ...states.errors import ConfigurationError
-from .context import ToolContext
+from ....states.errors import ConfigurationError
+from ..context import ToolContext
+from .callables import definition_of, module_names_of, name_of, signature_of
 
 _UNNAMED = {
     inspect.Parameter.POSITIONAL_ONLY: "can only be given by position, but a model gives arguments by name",
@@ -34,22 +35,12 @@ class Parameter:
     @property
     def is_context(self) -> bool:
         """Whether the engine fills it, not the model."""
-        return ToolContext in (self.annotation, *get_args(self.annotation))
+        return is_context(self.annotation)
 
 
-def plain_function_of(function: object) -> Any:
-    """The plain function that has the name, the docstring and the types. Raises ConfigurationError if there is none.
-
-    Functions, bound methods and `functools.partial` of them are accepted.
-    """
-    plain = function
-    while isinstance(plain, functools.partial):
-        plain = plain.func
-    if not (inspect.isfunction(plain) or inspect.ismethod(plain)):
-        raise ConfigurationError("A tool must be made of a function, a bound method or a functools.partial of these.")
-    if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
-        raise ConfigurationError(f"The function {plain.__name__} is a generator, but a tool returns one result.")
-    return plain
+def is_context(annotation: object) -> bool:
+    """Whether this is the type of a parameter that the engine fills, not the model. `Pure.`"""
+    return ToolContext in (annotation, *get_args(annotation))
 
 
 def parameters_of(function: Callable[..., Any], names: Mapping[str, object]) -> tuple[Parameter, ...]:
@@ -58,26 +49,36 @@ def parameters_of(function: Callable[..., Any], names: Mapping[str, object]) -> 
     `names` are names that are visible where the function is defined, besides those of its module; annotations that are
     strings may use them. Raises ConfigurationError, naming function and parameter, for one that a model could not fill.
     """
-    plain = plain_function_of(function)
+    definition = definition_of(function)
+    return tuple(_parameter(function, definition, declared, names) for declared in declared_parameters(function))
+
+
+def declared_parameters(function: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
+    """The parameters as they are written, without those that a partial has already filled. Raises
+    ConfigurationError."""
     filled = function.keywords if isinstance(function, functools.partial) else {}
-    declared = inspect.signature(function).parameters.values()
-    return tuple(_parameter(plain, parameter, names) for parameter in declared if parameter.name not in filled)
+    declared = signature_of(function).parameters.values()
+    return tuple(parameter for parameter in declared if parameter.name not in filled)
 
 
-def _parameter(function: Any, declared: inspect.Parameter, names: Mapping[str, object]) -> Parameter:
-    about = f"The parameter {declared.name} of {function.__name__}"
+def resolved(annotation: object, definition: object, names: Mapping[str, object]) -> Any:
+    """The type that an annotation means in the module of `definition`, where `names` are known besides. Raises whatever
+    an annotation raises that means nothing."""
+    holder = SimpleNamespace(__annotations__={"it": annotation})
+    known = module_names_of(definition)
+    return get_type_hints(holder, globalns=known, localns=dict(names), include_extras=True)["it"]
+
+
+def _parameter(
+    function: object, definition: object, declared: inspect.Parameter, names: Mapping[str, object]
+) -> Parameter:
+    about = f"The parameter {declared.name} of {name_of(function)}"
     if declared.kind in _UNNAMED:
         raise ConfigurationError(f"{about} {_UNNAMED[declared.kind]}.")
     if declared.annotation is inspect.Parameter.empty:
         raise ConfigurationError(f"{about} has no type.")
     try:
-        annotation = _resolve(function, declared.annotation, names)
+        annotation = resolved(declared.annotation, definition, names)
     except Exception as error:
         raise ConfigurationError(f"{about} has a type that is not known when the program runs.") from error
     return Parameter(declared.name, annotation, declared.default)
-
-
-def _resolve(function: Any, annotation: object, names: Mapping[str, object]) -> Any:
-    holder = SimpleNamespace(__annotations__={"it": annotation})
-    module_names = inspect.unwrap(function).__globals__
-    return get_type_hints(holder, globalns=module_names, localns=dict(names), include_extras=True)["it"]

@@ -11,14 +11,19 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from ...states.values.questions import QUESTION_FAULT
-from ...states.values.value import shortened
-from ..text import encodable
+from ....states.values.images import IMAGE_FAULTS
+from ....states.values.questions import QUESTION_FAULT
+from ....states.values.value import shortened
+from ...text import encodable
 
 NOT_AN_OBJECT = "Invalid input: the arguments are not a JSON object"
 
-_MAX_FIELD = 60
+MAX_FIELD = 60
 """The most characters of a field's name. A model may make up names of any length."""
+
+
+_ACT_FAULTS = {QUESTION_FAULT, "text_blank", "text_broken", "summary_blank", "message_empty", *IMAGE_FAULTS}
+"""The types of the errors of questions, acts and images."""
 
 
 class InvalidArguments(Exception):
@@ -41,14 +46,24 @@ def describe_fault(error: ValidationError, data: object = None) -> str:
     """
     errors = error.errors(include_url=False, include_input=False)
     sentences = "; ".join(_describe(details, data) for details in errors)
-    is_about_questions = all(details["type"] == QUESTION_FAULT for details in errors)
-    return shortened(encodable(sentences if is_about_questions else f"Invalid input: {sentences}"))
+    return shortened(encodable(sentences if is_about_questions(error) else f"Invalid input: {sentences}"))
+
+
+def is_about_questions(error: ValidationError) -> bool:
+    """Whether all that is wrong is told by the rules for questions. `Pure.`"""
+    return all(details["type"] == QUESTION_FAULT for details in error.errors(include_url=False, include_input=False))
+
+
+def is_about_acts(error: ValidationError) -> bool:
+    """Whether all that is wrong is told by the rules for what a tool returns besides text: questions, speech, images.
+    These sentences hold nothing that is secret. `Pure.`"""
+    return all(details["type"] in _ACT_FAULTS for details in error.errors(include_url=False, include_input=False))
 
 
 def _describe(error: ErrorDetails, data: object) -> str:
     if error["type"] == QUESTION_FAULT:
         return error["msg"]
-    path = ".".join(shortened(str(part), _MAX_FIELD) for part in _path(error, data))
+    path = ".".join(shortened(str(part), MAX_FIELD) for part in _path(error, data))
     return f"{path}: {_message(error)}" if path else _message(error)
 
 

@@ -1,0 +1,132 @@
+"""The arguments of a tool that an application describes by a JSON schema.
+
+The schema may come from elsewhere: a server of tools, a web API, another program. So it goes to the model as it is, and
+the function gets exactly what the model wrote, by name. What the function itself cannot take is a fault of the call,
+too: a name that it does not have, or one that it needs and the schema does not require.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from typing import Any
+
+from ....states.errors import ConfigurationError
+from ....states.values.value import shortened
+from .argument_errors import MAX_FIELD, InvalidArguments
+from .arguments import Arguments, Schema, normalize, parse_object
+from .callables import definition_of, name_of
+from .schema_faults import describe_schema_faults
+from .schema_validator import Validator, validator_of
+from .signature import declared_parameters, is_context, resolved
+
+_COMPOSED = {"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "patternProperties", "dependentSchemas"}
+"""Keywords by which a schema may have properties that do not stand in its `properties`."""
+
+_LOGGER = logging.getLogger("turnwise.tools")
+
+
+class SchemaArguments(Arguments):
+    """The arguments that a JSON schema describes. `schema` is equal to the one given, and in the same order.
+
+    `names` are local names that the function's types may use besides those of its module: a parameter of the type
+    ToolContext is filled by the engine. Raises ConfigurationError for a schema that is invalid, does not describe an
+    object or refers to another document, and for a function that cannot take what it describes.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], schema: Mapping[str, Any], names: Mapping[str, object] | None = None
+    ) -> None:
+        name = name_of(function)
+        own = _own_copy(schema, name)
+        self._validator: Validator = validator_of(own, name)
+        self._taken = _Taken(function, names or {})
+        declared = own.get("properties", {})
+        self._taken.check(declared, is_complete=not _COMPOSED & own.keys())
+        super().__init__(own, declared, self._taken.context_names)
+
+    def values(self, text: str) -> dict[str, Any]:
+        """The arguments exactly as the model wrote them. Raises InvalidArguments."""
+        data = parse_object(normalize(text))
+        try:
+            sentence = describe_schema_faults(self._validator, data) or self._taken.fault_of(data)
+        except Exception as error:  # a pattern or a reference of the schema that cannot be followed for this value
+            _LOGGER.warning("The arguments of a tool could not be checked against its schema", exc_info=error)
+            sentence = "Invalid input: the arguments could not be checked"
+        if sentence is not None:
+            raise InvalidArguments(sentence)
+        return data
+
+
+class _Taken:
+    """Which names a function takes."""
+
+    def __init__(self, function: Callable[..., Any], names: Mapping[str, object]) -> None:
+        self._name = name_of(function)
+        definition = definition_of(function)
+        parameters = declared_parameters(function)
+        self._takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+        unnamed = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+        rest = [parameter for parameter in parameters if parameter.kind not in unnamed]
+        self.context_names = [p.name for p in rest if _is_context(p.annotation, definition, names)]
+        given = [parameter for parameter in rest if parameter.name not in self.context_names]
+        self._known = {p.name for p in given if p.kind is not p.POSITIONAL_ONLY}
+        self._needed = [parameter.name for parameter in given if parameter.default is inspect.Parameter.empty]
+
+    def check(self, declared: Mapping[str, Any], *, is_complete: bool) -> None:
+        """Raise ConfigurationError if the function cannot take the `declared` properties, or needs others although
+        these are all that there are."""
+        for name in declared:
+            if name in self.context_names:
+                raise ConfigurationError(
+                    f"The parameter {name} of {self._name} is filled by the engine, so the schema cannot describe it."
+                )
+            if not self._takes(name):
+                raise ConfigurationError(
+                    f"The function {self._name} does not take {shortened(name, MAX_FIELD)}, which its schema describes."
+                )
+        missing = [name for name in self._needed if name not in declared or name not in self._known]
+        if missing and is_complete:
+            raise ConfigurationError(
+                f"The parameter {missing[0]} of {self._name} has no default, and its schema does not describe it."
+            )
+
+    def fault_of(self, data: Mapping[str, Any]) -> str | None:
+        """Why the function cannot be called with this, as a sentence for the model; None if it can."""
+        missing = [f"{name}: Field required" for name in self._needed if name not in data]
+        extra = [
+            f"{shortened(name, MAX_FIELD)}: Extra inputs are not permitted" for name in data if not self._takes(name)
+        ]
+        faults = [*missing, *extra]
+        return shortened(f"Invalid input: {'; '.join(faults)}") if faults else None
+
+    def _takes(self, name: str) -> bool:
+        return name in self._known or (self._takes_any and name not in self.context_names)
+
+
+def _own_copy(schema: object, name: str) -> Schema:
+    """A copy that the application cannot change afterwards. Raises ConfigurationError for what JSON cannot express."""
+    if not isinstance(schema, Mapping):
+        raise ConfigurationError(f"The schema of {name} must be a dict.")
+    try:
+        json.dumps(schema := dict(schema), allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigurationError(f"The schema of {name} cannot be written as JSON.") from error
+    return deepcopy(schema)
+
+
+def _is_context(annotation: object, definition: object, names: Mapping[str, object]) -> bool:
+    """Whether the engine fills a parameter of this type. The types of all others do not matter."""
+    if annotation is inspect.Parameter.empty:
+        return False
+    try:
+        return is_context(resolved(annotation, definition, names))
+    except Exception as error:
+        if "ToolContext" not in str(annotation):
+            return False
+        raise ConfigurationError(
+            f"A parameter of {name_of(definition)} has a type that is not known when the program runs."
+        ) from error
