@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from typing import TYPE_CHECKING, Protocol
 
 from ..states.projections.transcript import transcript
-from ..states.values.messages import Message
+from ..states.projections.usage import usage
+from ..states.values.messages import Message, Usage
 from .handles.conversation_requests import ConversationRequests
 from .handles.handle import HandleHost, new_id
-from .handles.turn_requests import TurnRequests
+from .handles.turn_streams import TurnStreams
 from .projections.projection import ConversationProjection
 from .projections.turn import EndedTurn
 from .projections.updates.update import Update
-from .projections.watcher import Watcher
 
 if TYPE_CHECKING:
     from ..persistence.maintenance.replay import ReplayReport
@@ -30,7 +29,7 @@ class ConversationHost(HandleHost, Protocol):
         ...
 
 
-class Conversation(TurnRequests, ConversationRequests):
+class Conversation(TurnStreams, ConversationRequests):
     """A handle on one conversation of an engine; get it from `Engine.create` or `Engine.get`.
 
     Any number of handles may exist. Each remembers the turn and the question that it has last seen, so a late click
@@ -50,14 +49,7 @@ class Conversation(TurnRequests, ConversationRequests):
         misses nothing that is stored. Raises `InvalidInput` for a malformed id; the iterator raises it for an id that
         no update of this conversation has had yet.
         """
-        watcher = Watcher(self._loop.projection, self._loop.feed, self._read_entries, after)
-        return self._noted(watcher.updates())
-
-    async def _noted(self, updates: AsyncGenerator[Update, None]) -> AsyncGenerator[Update, None]:
-        async with aclosing(updates):
-            async for update in updates:
-                self._seen.note_update(update)
-                yield update
+        return self._noted(self._watcher(after).updates())
 
     async def transcript(self) -> tuple[Message, ...]:
         """Return what was said, oldest first."""
@@ -72,6 +64,11 @@ class Conversation(TurnRequests, ConversationRequests):
         projection = ConversationProjection(self._loop.state, self._loop.projection.context, self._read_entries)
         await projection.read()
         return tuple(projection.turns.values())
+
+    async def usage(self) -> Usage:
+        """Return what the conversation has cost so far: all its turns, also those that failed or are under way, and its
+        compactions. A copy that `fork` made begins with what the original had cost by then."""
+        return usage(await self.events())
 
     async def replay(self) -> ReplayReport:
         """Replay the stored log, and compare every step with what was stored."""

@@ -27,6 +27,9 @@ R = TypeVar("R", bound=Event)
 
 def make(kind: type[R], **fields: object) -> R:
     """Return a request of this kind. Raises `InvalidInput`, which names the first invalid field."""
+    known_id = "message_id" if issubclass(kind, UserMessage) else "request_id"
+    if not isinstance(fields[ID], str):
+        raise InvalidInput(f"{known_id}: Input should be a valid string.")
     try:
         return bounded(kind.model_validate(fields))
     except ValidationError as error:
@@ -34,7 +37,7 @@ def make(kind: type[R], **fields: object) -> R:
         # For a union, pydantic adds to the path the branches that it tried.
         path = [str(part) for part in fault["loc"] if "[" not in str(part)]
         if path == [ID]:
-            path = ["message_id" if issubclass(kind, UserMessage) else "request_id"]
+            path = [known_id]
         where = ".".join(shortened(part, MAX_QUOTED) for part in path)
         raise InvalidInput(shortened(f"{where}: {fault['msg']}.")) from None
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from ...states.events import CloseRequested, CompactionRequested, Event, PolicyChanged
+from collections.abc import Mapping
+from typing import Any
+
+from ...states.events import CloseRequested, CompactionRequested, DetailsChanged, Event, PolicyChanged
 from ...states.policy.policy import Policy
 from ...states.step import Step
-from ..compaction import asked_for, failure_of, goes_on
 from ..recent_requests import MODELS
 from ..requests import checked
+from .compaction import asked_for, failure_of, goes_on
 from .handle import Handle
 
 
@@ -17,6 +20,16 @@ class ConversationRequests(Handle):
     async def set_policy(self, policy: Policy, *, request_id: str | None = None) -> None:
         """Change the policy from the next turn on. Its models are replaced by those of the engine."""
         await self._request(PolicyChanged, request_id, {MODELS}, policy=self._host.with_models(policy))
+
+    async def set_title(self, title: str, *, request_id: str | None = None) -> None:
+        """Give the conversation a title for lists, of at most 1,000 characters. With a blank one, a list shows the
+        first message, as if no title was given. Raises `InvalidInput`."""
+        await self._request(DetailsChanged, request_id, title=title)
+
+    async def set_metadata(self, metadata: Mapping[str, Any], *, request_id: str | None = None) -> None:
+        """Replace what the application notes about the conversation: JSON under names of its own, which tools see as
+        `ToolContext.metadata` and `Engine.list` can select by. Raises `InvalidInput`."""
+        await self._request(DetailsChanged, request_id, metadata=metadata)
 
     async def compact(self, *, request_id: str | None = None) -> None:
         """Have everything so far condensed into a summary, which replaces it in requests to models; the log and the

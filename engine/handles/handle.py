@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,6 +14,8 @@ from ...states.policy.policy import Policy
 from ...states.states import Cancelling, State
 from ..loop import Loop
 from ..projections.turn import Turn
+from ..projections.updates.update import Update
+from ..projections.watcher import Watcher
 from ..recent_requests import NOTHING_FILLED, Filled, HandledRequest, Outcome
 from ..requests import make
 from .last_seen import LastSeen
@@ -92,6 +95,16 @@ class Handle:
 
     def _note_seen(self, turn: Turn) -> Turn:
         return self._seen.note_turn(turn, self._loop.state.book.seq)
+
+    def _watcher(self, after: str | None = None) -> Watcher:
+        """Return a watcher that begins after this update, or now. Raises `InvalidInput`."""
+        return Watcher(self._loop.projection, self._loop.feed, self._read_entries, after)
+
+    async def _noted(self, updates: AsyncGenerator[Update, None]) -> AsyncGenerator[Update, None]:
+        async with aclosing(updates):
+            async for update in updates:
+                self._seen.note_update(update)
+                yield update
 
     async def _read_entries(self, after: int = 0, up_to: int | None = None) -> tuple[StoredEntry, ...]:
         return await self._host.store.entries(self.id, after, up_to)

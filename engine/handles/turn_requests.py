@@ -63,24 +63,26 @@ class TurnRequests(Handle):
         `withdrawn`, `closed`, or `failed`, in which case it still waits; and `StoreError`, in particular `Damaged` if
         the log cannot be read, although the message is stored.
         """
-        message_id = new_id() if message_id is None else message_id
-        message = make(
-            UserMessage,
-            event_id=message_id,
-            at=self._host.now(),
-            text=text,
-            images=images,
-            when_busy=when_busy,
-        )
+        message = self._message(text, images, message_id, when_busy)
         async with self._sending:
             step = (await self._ask(message)).step
         if wait:
-            return self._note_seen(await self._loop.turns.of_message(message_id))
+            return self._note_seen(await self._loop.turns.of_message(message.event_id))
         if step.ignored or step.ended is not None or not isinstance(step.state, InTurn):
-            return self._note_seen(await self._loop.turns.now(message_id))
-        if is_queued(message_id, step.state):
+            return self._note_seen(await self._loop.turns.now(message.event_id))
+        if is_queued(message.event_id, step.state):
             return QueuedTurn()
         return self._note_seen(RunningTurn(number=step.state.book.turn))
+
+    def _message(
+        self,
+        text: str,
+        images: Iterable[str | bytes | Image],
+        message_id: str | None,
+        when_busy: WhenBusy | None,
+    ) -> UserMessage:
+        event_id = new_id() if message_id is None else message_id
+        return make(UserMessage, event_id=event_id, at=self._host.now(), text=text, images=images, when_busy=when_busy)
 
     async def withdraw(self, message_id: str, *, request_id: str | None = None) -> None:
         """Withdraw a message that still waits. Raises `Refused`: `not_waiting` once a turn has taken it."""

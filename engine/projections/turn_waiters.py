@@ -10,33 +10,36 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, Generic, TypeVar
 
 from ...states.errors import Refused, StoreError, TurnwiseError
 from .projection import ConversationProjection, is_queued
 from .turn import QueuedTurn, RunningTurn, Turn
 from .turn_stops import TurnStops
 
-Find = Callable[[], Turn | None]
-"""Returns a turn, or None as long as it goes on. Raises `Refused` if it will never be there."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class _Waiter:
-    find: Find
-    future: asyncio.Future[Turn]
+class _Waiter(Generic[T]):
+    """A caller that waits for what `find` returns. It returns None as long as that is not there, and raises `Refused`
+    if it never will be."""
+
+    find: Callable[[], T | None]
+    future: asyncio.Future[T]
 
     def is_served(self) -> bool:
-        """Whether the caller has its turn now, or does not wait any more."""
+        """Whether the caller has its result now, or does not wait any more."""
         if self.future.done():
             return True
         try:
-            turn = self.find()
+            found = self.find()
         except Refused as refused:
             self.future.set_exception(refused)
             return True
-        if turn is not None:
-            self.future.set_result(turn)
-        return turn is not None
+        if found is not None:
+            self.future.set_result(found)
+        return found is not None
 
 
 class TurnWaiters:
@@ -47,14 +50,17 @@ class TurnWaiters:
         self._projection = projection
         self._waiting = waiting
         self._stops = TurnStops(projection)
-        self._waiters: list[_Waiter] = []
+        self._waiters: list[_Waiter[Any]] = []
         self._closed: TurnwiseError | None = None
 
     async def after(self, seq: int, number: int) -> Turn:
         """Wait until this turn has ended, or waits for a person, at or after the step `seq` for the first time, and
         return it as it was then. Raises `StoreError` if the log cannot be read."""
-        await self._read()
-        return await self._read_stop(number, seq) or await self._wait_for(partial(self._stops.remembered, number, seq))
+        await self.read()
+        earlier = await self._read_stop(number, seq)
+        if earlier is not None:
+            return earlier
+        return await self._wait_for(lambda: self._stops.remembered(number, seq))
 
     async def newest(self) -> Turn:
         """Wait until the newest turn has ended or waits for a person, and return it. Raises `Refused`: `wrong_state` if
@@ -68,11 +74,15 @@ class TurnWaiters:
         """Wait for the turn that takes this message. Raises `Refused` if none will, by itself."""
         return await self._wait_for(partial(self._of_message, message_id))
 
+    async def taken(self, message_id: str) -> int:
+        """Wait until a turn has taken this message, and return its number. Raises `Refused` if none will, by itself."""
+        return await self._wait_for(partial(self._projection.turn_of, message_id))
+
     async def now(self, message_id: str) -> Turn:
         """Return the turn of this message as it is at this moment."""
         if is_queued(message_id, self._projection.state):
             return QueuedTurn()
-        await self._read()
+        await self.read()
         number = self._projection.turn_of(message_id)
         if number is None:
             return QueuedTurn()
@@ -92,18 +102,19 @@ class TurnWaiters:
                 waiter.future.set_exception(why)
         self._waiters.clear()
 
-    async def _wait_for(self, find: Find) -> Turn:
-        await self._read()
-        if (turn := find()) is not None:
-            return turn
+    async def _wait_for(self, find: Callable[[], T | None]) -> T:
+        await self.read()
+        if (found := find()) is not None:
+            return found
         if self._closed is not None:
             raise self._closed
-        waiter = _Waiter(find, asyncio.get_running_loop().create_future())
-        self._waiters.append(waiter)
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiters.append(_Waiter(find, future))
         with self._waiting():
-            return await waiter.future
+            return await future
 
-    async def _read(self) -> None:
+    async def read(self) -> None:
+        """Read what turns are found in, unless it is in memory. Raises `StoreError`."""
         with self._store_errors():
             await self._projection.read()
 

@@ -30,12 +30,23 @@ class Watcher:
         self._read_entries = read_entries
         self._after = None if after is None else parse_id(after)
         self._position = feed.end
+        self._made_at = projection.seq
         self._last: Position = self._after or (0, 0)
 
     async def updates(self) -> AsyncGenerator[Update, None]:
         """Yield a snapshot, or all updates after the one that the watcher begins after; then the new ones. Each once,
         in order."""
-        read: Callable[[], Awaitable[tuple[Update, ...]]] = self._begin
+        async for update in self._read(self._begin):
+            yield update
+
+    async def news(self) -> AsyncGenerator[Update, None]:
+        """Yield the updates that follow the moment at which the watcher was made, without a snapshot. The contents of
+        the projection must have been read by then."""
+        self._last = (self._made_at + 1, 0)
+        async for update in self._read(self._next):
+            yield update
+
+    async def _read(self, read: Callable[[], Awaitable[tuple[Update, ...]]]) -> AsyncGenerator[Update, None]:
         while True:
             try:
                 updates = await read()

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..states.effects import Abort, CompactHistory
-from ..states.errors import CompactionFailed
-from ..states.events import Answer, EffectFailed
-from ..states.log import LogEntry
-from ..states.states import Compacting, State
+from ...states.effects import Abort, CompactHistory
+from ...states.errors import CompactionFailed
+from ...states.events import Answer, EffectFailed
+from ...states.log import LogEntry
+from ...states.states import Compacting, State
 
 
 def asked_for(entries: Iterable[LogEntry]) -> tuple[CompactHistory, ...]:

@@ -1,0 +1,351 @@
+"""Requests that are sent again under their id: nothing is done twice, and the answer is the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turnwise import Conversation, Engine, InvalidInput, Policy, Refused
+from turnwise.engine.handles.turn_requests import Cancelled
+from turnwise.engine.recent_requests import REMEMBERED
+from turnwise.states import AwaitingUserResponse
+
+from ...support.engine_scenarios import Gate
+from ...support.repeated_requests import ANSWER, CASES, Case, engine_at, outcome
+
+cases = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+async def begin(engine: Engine, case: Case) -> str:
+    """Create a conversation to which the request fits."""
+    conversation = await engine.create(policy=case.policy)
+    await case.prepare(conversation)
+    return conversation.id
+
+
+async def length(conversation: Conversation) -> int:
+    """Return the number of steps in the log."""
+    return len(await conversation.events())
+
+
+@cases
+async def test_a_repeated_request_changes_nothing_and_returns_the_same(case: Case, database: Path) -> None:
+    """Five times with the same handle, and with another one."""
+    async with engine_at(database) as engine:
+        conversation_id = await begin(engine, case)
+    async with engine_at(database) as engine:
+        conversation = await engine.get(conversation_id)
+        first = await outcome(case.ask(conversation))
+        steps = await length(conversation)
+
+        again = [await outcome(case.ask(conversation)) for _ in range(5)]
+        others = [await outcome(case.ask(await engine.get(conversation_id))) for _ in range(5)]
+
+        assert again + others == [first] * 10
+        assert await length(conversation) == steps
+        assert (await conversation.replay()).divergence is None
+
+
+@cases
+async def test_requests_that_are_sent_at_once_count_once(case: Case, database: Path) -> None:
+    """By five handles together: one is handled, and all get its result."""
+    async with engine_at(database) as engine:
+        conversation_id = await begin(engine, case)
+    async with engine_at(database) as engine:
+        handles = [await engine.get(conversation_id) for _ in range(5)]
+
+        outcomes = await asyncio.gather(*(outcome(case.ask(handle)) for handle in handles))
+
+        taken = [entry for entry in await handles[0].events() if getattr(entry.event, "event_id", "") == "r"]
+        assert outcomes == [outcomes[0]] * 5
+        assert len(taken) <= 1
+
+
+@cases
+async def test_a_request_is_known_after_a_restart(case: Case, database: Path) -> None:
+    """Also when so many others came since that memory would have forgotten it."""
+    async with engine_at(database) as engine:
+        conversation_id = await begin(engine, case)
+    async with engine_at(database) as engine:
+        conversation = await engine.get(conversation_id)
+        first = await outcome(case.ask(conversation))
+        if conversation.state.type != "closed":
+            for number in range(REMEMBERED + 2):
+                await conversation.set_title(f"Title {number}")
+        steps = await length(conversation)
+
+        assert [await outcome(case.ask(conversation)) for _ in range(2)] == [first] * 2
+    async with engine_at(database) as engine:
+        conversation = await engine.get(conversation_id)
+
+        again = [await outcome(case.ask(await engine.get(conversation_id))) for _ in range(5)]
+
+        assert again == [first] * 5
+        assert await length(conversation) == steps
+
+
+class TestWhatIsReturned:
+    """The turn as it was at its first stop after the request, whatever has happened since."""
+
+    @pytest.mark.parametrize("restarts", [False, True], ids=["in memory", "after a restart"])
+    async def test_an_answer_that_led_to_another_question(self, database: Path, restarts: bool) -> None:
+        """It returns the turn with that second question, also once the turn has ended."""
+        async with engine_at(database) as engine:
+            conversation = await engine.create()
+            await conversation.send("Ask? Ask? Ask?")
+            second = await conversation.answer(ANSWER, request_id="one")
+            third = await conversation.answer(ANSWER, request_id="two")
+            done = await conversation.answer(ANSWER, request_id="three")
+            await conversation.send("Hello")
+            again = [await conversation.answer(ANSWER, request_id=name) for name in ("one", "two", "three")]
+        if restarts:
+            async with engine_at(database) as engine:
+                conversation = await engine.get(conversation.id)
+                again = [await conversation.answer(ANSWER, request_id=name) for name in ("one", "two", "three")]
+
+        assert [turn.status for turn in (second, third, done)] == ["awaiting_user", "awaiting_user", "completed"]
+        assert second.call_id != third.call_id
+        assert again == [second, third, done]
+
+    async def test_more_questions_than_memory_holds(self, database: Path) -> None:
+        """An old stop is found in the log."""
+        questions = 70
+        async with engine_at(database) as engine:
+            conversation = await engine.create()
+            await conversation.send("Ask" + "?" * questions)
+            turns = [await conversation.answer(ANSWER, request_id=f"r{number}") for number in range(questions)]
+
+            again = [await conversation.answer(ANSWER, request_id=f"r{number}") for number in (0, 1, 40, 69)]
+
+        assert again == [turns[number] for number in (0, 1, 40, 69)]
+
+    async def test_a_repeated_answer_waits_while_the_turn_runs(self, database: Path) -> None:
+        """Like the first one; both get the turn when it stops."""
+        gate = Gate()
+        async with engine_at(database, gate=gate) as engine:
+            conversation = await engine.create()
+            await conversation.send("Ask? Wait.")
+            first = asyncio.ensure_future(conversation.answer(ANSWER, request_id="r"))
+            await gate.arrived.wait()
+            second = asyncio.ensure_future((await engine.get(conversation.id)).answer(ANSWER, request_id="r"))
+            await asyncio.sleep(0.01)
+            assert not first.done() and not second.done()
+            gate.opened.set()
+
+            assert await first == await second
+            assert (await first).status == "completed"
+
+    async def test_a_caller_that_went_away_asks_again(self, database: Path) -> None:
+        """The request of a cancelled caller counts; the second caller gets what it led to."""
+        gate = Gate()
+        async with engine_at(database, gate=gate) as engine:
+            conversation = await engine.create()
+            await conversation.send("Ask? Wait.")
+            lost = asyncio.ensure_future(conversation.answer(ANSWER, request_id="r"))
+            await gate.arrived.wait()
+            lost.cancel()
+            await asyncio.wait([lost])
+            gate.opened.set()
+
+            turn = await conversation.answer(ANSWER, request_id="r")
+
+        assert turn.status == "completed"
+
+    async def test_a_message_that_is_sent_again_returns_its_turn_as_it_is_now(self, database: Path) -> None:
+        """So that a program which was interrupted goes on where the conversation stands."""
+        async with engine_at(database) as engine:
+            conversation = await engine.create()
+            asked = await conversation.send("Ask?", message_id="m")
+            done = await conversation.answer(ANSWER)
+
+            again = await conversation.send("Ask?", message_id="m")
+
+        assert asked.status == "awaiting_user"
+        assert again == done
+
+
+class TestWhatCounts:
+    """Which requests are the same."""
+
+    @pytest.fixture
+    async def asked(self, database: Path) -> AsyncIterator[tuple[Engine, Conversation]]:
+        """Return a conversation that asked twice, and got its answers under the ids one and two."""
+        async with engine_at(database) as engine:
+            conversation = await engine.create()
+            await conversation.send("Ask? Ask?", message_id="m")
+            await conversation.answer(ANSWER, call_id="call_1_0", request_id="one")
+            await conversation.answer(ANSWER, request_id="two")
+            yield engine, conversation
+
+    @pytest.mark.parametrize(
+        "ask",
+        [
+            lambda it: it.answer({"When?": "8:15 PM"}, request_id="one"),
+            lambda it: it.answer(ANSWER, call_id="call_3_0", request_id="one"),
+            lambda it: it.answer(ANSWER, {"When?": {"notes": "please"}}, request_id="one"),
+            lambda it: it.decline(request_id="one"),
+            lambda it: it.decline("call_1_0", request_id="one"),
+            lambda it: it.cancel(request_id="one"),
+            lambda it: it.cancel(1, request_id="one"),
+            lambda it: it.retry(request_id="one"),
+            lambda it: it.set_title("one", request_id="one"),
+            lambda it: it.set_policy(Policy(), request_id="one"),
+            lambda it: it.compact(request_id="one"),
+            lambda it: it.close(request_id="one"),
+            lambda it: it.close(request_id="m"),
+            lambda it: it.send("Hello", message_id="one"),
+        ],
+    )
+    async def test_another_request_under_the_same_id_is_refused(
+        self, asked: tuple[Engine, Conversation], ask: Callable[[Conversation], Awaitable[object]]
+    ) -> None:
+        """Another value, or another kind of request; nothing changes."""
+        engine, conversation = asked
+        steps = await length(conversation)
+
+        for handle in (conversation, await engine.get(conversation.id)):
+            with pytest.raises(Refused) as refused:
+                await ask(handle)
+            assert refused.value.code == "event_id_reused"
+
+        assert await length(conversation) == steps
+
+    @pytest.mark.parametrize(("name", "call_id"), [("one", "call_1_0"), ("two", "call_3_0"), ("one", None)])
+    async def test_what_a_handle_fills_in_does_not_count(
+        self, asked: tuple[Engine, Conversation], name: str, call_id: str | None
+    ) -> None:
+        """A call id may be left out of one of two equal requests, and given in the other."""
+        engine, conversation = asked
+        steps = await length(conversation)
+
+        turn = await (await engine.get(conversation.id)).answer(ANSWER, call_id=call_id, request_id=name)
+
+        assert turn.number == 1
+        assert await length(conversation) == steps
+
+    @pytest.mark.parametrize("bad", ["", "x" * 201, "\ud800", 7, b"r", ["r"]])
+    async def test_a_bad_id_is_named(self, asked: tuple[Engine, Conversation], bad: Any) -> None:
+        """It is a text of 1 to 200 characters; nothing happens under any other."""
+        _, conversation = asked
+        steps = await length(conversation)
+
+        for asking in (
+            conversation.answer(ANSWER, request_id=bad),
+            conversation.decline(request_id=bad),
+            conversation.cancel(request_id=bad),
+            conversation.retry(request_id=bad),
+            conversation.close(request_id=bad),
+            conversation.withdraw("m", request_id=bad),
+            conversation.approve("call_1_0", True, request_id=bad),
+        ):
+            with pytest.raises(InvalidInput, match=r"^request_id: "):
+                await asking
+
+        assert await length(conversation) == steps
+
+    async def test_a_refused_request_may_be_sent_again(self, database: Path) -> None:
+        """Nothing was done under its id, so it counts once it fits."""
+        async with engine_at(database) as engine:
+            conversation = await engine.create()
+            for asking in (conversation.answer(ANSWER, request_id="a"), conversation.decline(request_id="d")):
+                with pytest.raises(Refused):
+                    await asking
+            await conversation.send("Ask? Ask?")
+
+            turn = await conversation.answer(ANSWER, request_id="a")
+            end = await conversation.decline(request_id="d")
+
+        assert (turn.status, end.status) == ("awaiting_user", "cancelled")
+
+
+class TestTwoTabs:
+    """A server makes a handle for each HTTP request, and passes on the ids from its client's form."""
+
+    async def test_a_late_answer_does_not_reach_the_next_question(self, database: Path) -> None:
+        """Both tabs show the first question; the second answer names it, and is refused. Nothing changes."""
+        async with engine_at(database) as engine:
+            conversation_id = (await engine.create()).id
+            shown = await (await engine.get(conversation_id)).send("Ask? Ask?")
+
+            first = await (await engine.get(conversation_id)).answer(ANSWER, call_id=shown.call_id, request_id="tab 1")
+            steps = await length(await engine.get(conversation_id))
+            for late in (
+                (await engine.get(conversation_id)).answer(ANSWER, call_id=shown.call_id, request_id="tab 2"),
+                (await engine.get(conversation_id)).decline(shown.call_id, request_id="tab 3"),
+            ):
+                with pytest.raises(Refused) as refused:
+                    await late
+                assert refused.value.code == "wrong_state"
+
+            last = await engine.get(conversation_id)
+            assert first.status == "awaiting_user" and first.call_id != shown.call_id
+            assert isinstance(last.state, AwaitingUserResponse) and last.state.call.call_id == first.call_id
+            assert await length(last) == steps
+
+    async def test_of_two_tabs_that_answer_at_once_one_is_taken(self, database: Path) -> None:
+        """The other learns that it lost, and the second question stays open."""
+        async with engine_at(database) as engine:
+            conversation = await engine.create()
+            shown = await conversation.send("Ask? Ask?")
+            tabs = [await engine.get(conversation.id) for _ in range(2)]
+
+            outcomes = await asyncio.gather(
+                *(tab.answer(ANSWER, call_id=shown.call_id, request_id=f"{n}") for n, tab in enumerate(tabs)),
+                return_exceptions=True,
+            )
+
+            assert [getattr(one, "code", None) for one in outcomes] == [None, "wrong_state"]
+            assert conversation.state.type == "awaiting_user_response"
+
+    async def test_a_late_cancel_does_not_stop_the_next_turn(self, database: Path) -> None:
+        """It names the turn that its tab shows."""
+        async with engine_at(database) as engine:
+            conversation = await engine.create()
+            await conversation.send("Hello")
+            await conversation.send("Ask?")
+
+            cancelled = await (await engine.get(conversation.id)).cancel(1)
+
+            assert cancelled.no_op
+            assert conversation.state.type == "awaiting_user_response"
+
+    async def test_a_cancel_without_effect_stays_without_effect(self, database: Path) -> None:
+        """Sent again under its id, it does not stop a turn that began in the meantime."""
+        async with engine_at(database) as engine:
+            conversation = await engine.create()
+            await conversation.send("Hello")
+            first = await (await engine.get(conversation.id)).cancel(request_id="r")
+            await conversation.send("Ask?")
+
+            again = await (await engine.get(conversation.id)).cancel(request_id="r")
+
+            assert first == again == Cancelled(no_op=True)
+            assert conversation.state.type == "awaiting_user_response"
+            with pytest.raises(Refused) as refused:
+                await conversation.cancel(2, request_id="r")
+            assert refused.value.code == "event_id_reused"
+
+    async def test_a_cancel_without_an_id_is_new_each_time(self, database: Path) -> None:
+        """Without effect at first, it stops the next turn."""
+        async with engine_at(database) as engine:
+            conversation = await engine.create()
+            assert (await conversation.cancel()).no_op
+            await conversation.send("Ask?")
+
+            assert not (await conversation.cancel()).no_op
+
+    async def test_an_approval_cannot_be_declined(self, database: Path) -> None:
+        """`decline` is for questions: a call that waits for approval goes on waiting."""
+        async with engine_at(database) as engine:
+            conversation = await engine.create()
+            turn = await conversation.send("Pay")
+
+            for asking in (conversation.decline(), conversation.decline(turn.call_id, request_id="r")):
+                with pytest.raises(Refused) as refused:
+                    await asking
+                assert refused.value.code == "wrong_state"
+            assert conversation.state.type == "awaiting_approval"
