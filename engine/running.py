@@ -30,9 +30,9 @@ from .bootstrap import (
     wrap,
 )
 from .choices.choices import Choices
-from .choices.given_history import GivenMessages, log_repairs, read_history
 from .choices.models import Models
 from .choices.opening import opening_of
+from .choices.selection import checked_selection
 from .conversation import Conversation
 from .handles.awaiting import must_be_awaited
 from .lifetime import Lifetime
@@ -41,7 +41,7 @@ from .loop_factory import LoopFactory
 from .outbox import OutboxTargets
 from .ports import Dispatcher
 from .registry import ConversationRegistry
-from .requests import checked_id, checked_limit
+from .requests import checked_id
 from .settings import Settings
 from .take_over import TakeOver
 
@@ -170,26 +170,15 @@ class RunningEngine:
     # --- conversations
 
     @must_be_awaited("A conversation is created with `await`: write `conversation = await engine.create()`.")
-    async def create(
-        self, *, policy: Policy | None = None, system: str = "", messages: GivenMessages | None = None
-    ) -> Conversation:
-        """Create a conversation. `system` is its system prompt, `policy` its rules.
-
-        It may begin with `messages` that were said elsewhere, in OpenAI's chat format: they stand in front of
-        everything that is said here. What no provider would accept in them is repaired: a call without a result gets
-        one that says so, a repeated id becomes another one. `Conversation.repairs` tells what was done. System messages
-        at the beginning become the system prompt, unless `system` is given. Raises `InvalidInput` for what is no list
-        of messages, or too long.
-        """
+    async def create(self, *, policy: Policy | None = None, system: str = "") -> Conversation:
+        """Create a conversation. `system` is its system prompt, `policy` its rules."""
         conversation_id = str(uuid.uuid4())
         policy = self._policy if policy is None else policy
-        history = await read_history(messages, system)
-        opened = opening_of(conversation_id, self.now(), self._choices, policy=policy, history=history)
+        opened = opening_of(conversation_id, self.now(), self._choices, policy=policy, system=system)
         step = begin(opened)
         store = self.store
         log = await store.create(conversation_id, opened, step)
         self._lifetime.check_not_closed()
-        log_repairs(conversation_id, history.repairs)
         loop = self._loops.created(store, conversation_id, log, opened, step)
         self._registry.add(loop)
         return Conversation(self, loop)
@@ -200,10 +189,23 @@ class RunningEngine:
         return Conversation(self, await self._registry.read(checked_id(conversation_id)))
 
     async def list(
-        self, *, owner: str | None = None, state: str | None = None, limit: int | None = None, before: str | None = None
+        self,
+        *,
+        owner: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        state: str | None = None,
+        limit: int | None = None,
+        before: str | None = None,
     ) -> tuple[Summary, ...]:
-        """Return a page of summaries, newest first; `before` is the id it follows. Raises `InvalidInput`."""
-        return await self.store.list(owner=owner, state=state, limit=checked_limit(limit), before=before)
+        """Return a page of conversations, the one that moved last first: summaries with `id`, `title`, `owner`,
+        `metadata`, `state`, `busy`, `updated_at` and `origin`.
+
+        `owner`, `state` (such as `"idle"`) and `metadata` select: `metadata={"tenant": "a"}` those whose metadata has
+        this value under this name. Values are compared as JSON: 1 is neither "1" nor true. `limit` is the size of the
+        page, and `before` the id of the last conversation of the page before. Raises `InvalidInput`, and
+        `UnknownConversation` for a `before` that is not stored.
+        """
+        return await self.store.list(**checked_selection(owner, metadata, state, limit, before))
 
     async def delete(self, conversation_id: str) -> None:
         """Remove a conversation and all that was said in it from the database.

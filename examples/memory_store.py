@@ -8,14 +8,18 @@ and examined. It keeps the rows that `encode` makes, in dictionaries; a store fo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
+
+from pydantic import JsonValue
 
 from turnwise import Engine
 from turnwise.persistence import (
     GENESIS,
     ConversationRecord,
+    Details,
     EventRow,
     HeadRow,
     LoadedConversation,
@@ -39,13 +43,15 @@ from turnwise.testing import ScriptedLlm, reply
 
 @dataclass(eq=False)
 class StoredConversation:
-    """The rows of one conversation, and what makes it fast to go on: its context, and where each request stands."""
+    """The rows of one conversation, and what makes it fast to go on and to list it: its context, its details, and where
+    each request stands."""
 
     record: ConversationRecord
     """All but the steps and the outbox, which follow here because they change."""
     steps: list[EventRow] = field(default_factory=list)
     outbox: dict[tuple[str, int], OutboxRow] = field(default_factory=dict)
     context: Context = field(default_factory=Context)
+    details: Details = field(default_factory=Details)
     requests: dict[str, int] = field(default_factory=dict)
     answers: set[int] = field(default_factory=set)
 
@@ -61,6 +67,7 @@ class StoredConversation:
         """Add a step."""
         self.steps.append(row)
         self.context = self.context.after(event)
+        self.details = self.details.after(event)
         if row.event_id is not None:
             self.requests[row.event_id] = row.seq
         if row.effect_id is not None:
@@ -156,10 +163,10 @@ class MemoryStore:
 
     # --- one conversation
 
-    async def create(self, conversation_id: str, event: Opened, step: Step, *, owner: str | None = None) -> MemoryLog:
+    async def create(self, conversation_id: str, event: Opened, step: Step) -> MemoryLog:
         """Store a new conversation with its first step. Raises `StoreConflict` if the id is taken."""
         row, head = encode(event, step, GENESIS)
-        await self.write_records((ConversationRecord(conversation_id, row.at, head, (row,), owner),))
+        await self.write_records((ConversationRecord(conversation_id, row.at, head, (row,), event.owner),))
         return MemoryLog(self, conversation_id, self._found(conversation_id))
 
     async def load(self, conversation_id: str) -> LoadedConversation:
@@ -183,6 +190,7 @@ class MemoryStore:
         self,
         *,
         owner: str | None = None,
+        metadata: Mapping[str, JsonValue] | None = None,
         state: str | None = None,
         limit: int | None = None,
         before: str | None = None,
@@ -193,9 +201,13 @@ class MemoryStore:
         if before is not None:
             newest = newest[newest.index(self._found(before)) + 1 :]
         wanted = (
-            each for each in newest if owner in (None, each.record.owner) and state in (None, each.head.state_type)
+            each
+            for each in newest
+            if owner in (None, each.record.owner)
+            and state in (None, each.head.state_type)
+            and each.details.has(metadata or {})
         )
-        return tuple(map(_summary, wanted))[:limit]
+        return tuple(map(_summary, islice(wanted, limit)))
 
     async def claim(self, limit: int) -> tuple[str, ...]:
         """Return the ids of up to `limit` conversations that wait, each of them once."""
@@ -219,10 +231,10 @@ class MemoryStore:
 
     # --- raw records
 
-    async def ids(self) -> tuple[str, ...]:
-        """Return the ids of all conversations, in the order in which they were created."""
+    async def ids(self, prefix: str = "") -> tuple[str, ...]:
+        """Return the ids of all conversations that begin with `prefix`, in the order in which they were created."""
         self.check_open()
-        return tuple(self._conversations)
+        return tuple(each for each in self._conversations if each.startswith(prefix))
 
     async def read_record(self, conversation_id: str) -> ConversationRecord:
         """Return all rows of a conversation."""
@@ -267,9 +279,17 @@ class MemoryStore:
 
 
 def _summary(conversation: StoredConversation) -> Summary:
-    record, head = conversation.record, conversation.head
-    moved = from_microseconds(head.updated_at)
-    return Summary(record.id, head.state_type, head.waits, moved, record.origin, record.owner)
+    record, head, details = conversation.record, conversation.head, conversation.details
+    return Summary(
+        id=record.id,
+        state=head.state_type,
+        busy=head.waits,
+        updated_at=from_microseconds(head.updated_at),
+        origin=record.origin,
+        owner=record.owner,
+        title=details.title,
+        metadata=details.metadata,
+    )
 
 
 def _undelivered(conversation_id: str, row: OutboxRow) -> Undelivered:

@@ -28,12 +28,13 @@ if TYPE_CHECKING:
     from .ports import LoadedConversation, Log, RepairableStorage, Store
     from .records.codec import decode, decode_state, encode, from_microseconds, to_microseconds
     from .records.conversation_record import ConversationRecord
+    from .records.details import Details, details_row, json_identity, metadata_entry
     from .records.digests import GENESIS
     from .records.entry import StoredEntry
     from .records.integrity import read_record, read_steps
     from .records.origin import Origin
     from .records.outbox import Outgoing, Undelivered
-    from .records.rows import EventRow, HeadRow, OutboxRow
+    from .records.rows import DetailsRow, EventRow, HeadRow, OutboxRow
     from .records.summary import Summary
     from .sqlite.store import SqliteStore
 
@@ -50,12 +51,13 @@ _HOMES = {
     ".ports": ("LoadedConversation", "Log", "RepairableStorage", "Store"),
     ".records.codec": ("decode", "decode_state", "encode", "from_microseconds", "to_microseconds"),
     ".records.conversation_record": ("ConversationRecord",),
+    ".records.details": ("Details", "details_row", "json_identity", "metadata_entry"),
     ".records.digests": ("GENESIS",),
     ".records.entry": ("StoredEntry",),
     ".records.integrity": ("read_record", "read_steps"),
     ".records.origin": ("Origin",),
     ".records.outbox": ("Outgoing", "Undelivered"),
-    ".records.rows": ("EventRow", "HeadRow", "OutboxRow"),
+    ".records.rows": ("DetailsRow", "EventRow", "HeadRow", "OutboxRow"),
     ".records.summary": ("Summary",),
     ".sqlite.store": ("SqliteStore",),
 }
@@ -65,6 +67,8 @@ __all__ = [
     "GENESIS",
     "ConversationRecord",
     "Damaged",
+    "Details",
+    "DetailsRow",
     "Divergence",
     "EventRow",
     "Examination",
@@ -92,6 +96,7 @@ __all__ = [
     "UnknownConversation",
     "decode",
     "decode_state",
+    "details_row",
     "encode",
     "examine",
     "export_all",
@@ -99,6 +104,8 @@ __all__ = [
     "fork",
     "from_microseconds",
     "import_records",
+    "json_identity",
+    "metadata_entry",
     "open_store",
     "read_export",
     "read_record",

@@ -7,10 +7,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, runtime_checkable
+
+from pydantic import JsonValue
 
 from ..states.context import Context
 from ..states.events import Event, Opened
@@ -86,8 +88,9 @@ class Store(Protocol):
 
     # --- one conversation
 
-    async def create(self, conversation_id: str, event: Opened, step: Step, *, owner: str | None = None) -> Log:
-        """Store a new conversation with its first step. Raises `StoreConflict` if the id is taken."""
+    async def create(self, conversation_id: str, event: Opened, step: Step) -> Log:
+        """Store a new conversation with its first step. It belongs to the `owner` of the event. Raises `StoreConflict`
+        if the id is taken."""
         ...
 
     async def load(self, conversation_id: str) -> LoadedConversation:
@@ -116,16 +119,20 @@ class Store(Protocol):
         self,
         *,
         owner: str | None = None,
+        metadata: Mapping[str, JsonValue] | None = None,
         state: str | None = None,
         limit: int | None = None,
         before: str | None = None,
     ) -> tuple[Summary, ...]:
         """Return summaries, the conversation that moved last first.
 
-        `owner` and `state` (the literal of a state, such as `idle`) select; `limit` is the size of a page, and `before`
-        the id of the last conversation of the page before. If that conversation has moved in the meantime, the page
-        begins at its new place: some conversations are listed twice, none is left out. Raises `UnknownConversation` if
-        `before` is not stored.
+        `owner`, `metadata` and `state` (the literal of a state, such as `idle`) select. Of metadata, a conversation
+        must have all the given values under their names, compared as `json_identity` does: 1 is neither "1" nor true.
+        Owner, title and metadata follow from the log as `Details` says.
+
+        `limit` is the size of a page, and `before` the id of the last conversation of the page before. If that
+        conversation has moved in the meantime, the page begins at its new place: some conversations are listed twice,
+        none is left out. Raises `UnknownConversation` if `before` is not stored.
         """
         ...
 
@@ -151,8 +158,8 @@ class Store(Protocol):
 
     # --- raw records, for maintenance
 
-    async def ids(self) -> tuple[str, ...]:
-        """Return the ids of all conversations, in the order in which they were created."""
+    async def ids(self, prefix: str = "") -> tuple[str, ...]:
+        """Return the ids of all conversations that begin with `prefix`, in the order in which they were created."""
         ...
 
     async def read_record(self, conversation_id: str) -> ConversationRecord:

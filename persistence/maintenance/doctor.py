@@ -2,8 +2,9 @@
 
 Of each conversation the doctor asks whether its log is complete and is what was stored, whether the machine would take
 the same steps today, whether the log keeps the invariants of every log, and whether the rows beside the log agree with
-it. What follows from the log alone can be repaired: the head row, and deliveries that no step asked for. Everything
-else is only reported. A store whose storage can be damaged as a whole reports that itself (`RepairableStorage`).
+it. What follows from the log alone can be repaired: the head row, titles and metadata in lists, and deliveries that no
+step asked for. Everything else is only reported. A store whose storage can be damaged as a whole reports that itself
+(`RepairableStorage`).
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from ..errors import Damaged, StorageFailed
 from ..ports import RepairableStorage, Store
 from ..records.codec import decode, decode_state, from_microseconds, head_row
 from ..records.conversation_record import ConversationRecord
+from ..records.details import details_of, details_row
 from ..records.digests import GENESIS, digest
 from ..records.entry import StoredEntry
 from ..records.integrity import check_end, check_link, missing
 from ..records.rows import EventRow, HeadRow, OutboxRow
-from ..records.storage import DropDelivery, Repair, ReplaceHead, ResetDelivery
+from ..records.storage import DropDelivery, Repair, ReplaceDetails, ReplaceHead, ResetDelivery
 from .audit import audit
 from .replay import Fold
 
@@ -99,7 +101,8 @@ async def _examine(store: Store, conversation_id: str) -> Examination:
 def examine_record(record: ConversationRecord) -> Examination:
     """Examine one conversation. `Pure.`"""
     subject = _ExaminedConversation(record)
-    return Examination(1, len(record.steps), (*subject.log(), *subject.head(), *subject.deliveries()))
+    findings = (*subject.log(), *subject.head(), *subject.details(), *subject.deliveries())
+    return Examination(1, len(record.steps), findings)
 
 
 class _ExaminedConversation:
@@ -165,6 +168,19 @@ class _ExaminedConversation:
             if getattr(self._record.head, column) != getattr(expected, column):
                 sentence = f"The column {column} does not agree with the state and the newest step."
                 yield self._finding(expected.seq, sentence, replace)
+
+    def details(self) -> Iterator[Finding]:
+        """How the owner and what lists show differ from what the log says."""
+        if self._damage is not None:
+            return
+        details, stored = details_of(self._entries), self._record.details
+        owner = self._record.owner if details.owner is None else details.owner
+        expected = details_row(details)
+        replace = ReplaceDetails(self._record.id, owner, expected)
+        if self._record.owner != owner:
+            yield self._finding(1, "The owner is not the one that the first step names.", replace)
+        if stored is not None and stored != expected:
+            yield self._finding(1, "The title or the metadata in lists does not agree with the steps.", replace)
 
     def deliveries(self) -> Iterator[Finding]:
         """Which deliveries cannot be made, because no step asked for them or their attempts cannot be read."""

@@ -15,10 +15,11 @@ from typing import Annotated, BinaryIO, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from ...states.effects import AwaitedEffect
+from ...states.events import Opened
 from ...states.states import State, pending
 from ...states.values.value import Text
 from ..errors import Damaged, NotAnExport
-from ..records.codec import decode, decode_state, head_row, to_microseconds
+from ..records.codec import decode, decode_state, head_row, to_microseconds, without_given_messages
 from ..records.conversation_record import ConversationRecord
 from ..records.digests import GENESIS, digest
 from ..records.integrity import check_link
@@ -165,12 +166,20 @@ class _Conversation:
             check_link(entry, len(self.rows), self.rows[-1].chain if self.rows else GENESIS)
         except Damaged as damaged:
             raise NotAnExport(line, "is not what was exported: it was changed or damaged.") from damaged
+        if isinstance(entry.event, Opened):
+            self._check_opening(line, row, entry.event)
         ids = {each for each in (row.event_id, row.effect_id) if each is not None}
         if ids & self.taken:
             raise NotAnExport(line, "repeats the request or the answer of an earlier step.")
         self.taken |= ids
         self.rows.append(row)
         self.awaited |= {effect.effect_id for effect in entry.effects if isinstance(effect, AwaitedEffect)}
+
+    def _check_opening(self, line: int, row: EventRow, event: Opened) -> None:
+        if event.owner is not None and event.owner != self.head.owner:
+            raise NotAnExport(line, "names another owner than the line of its conversation.")
+        if decode(without_given_messages(row)).event != event.replace(messages=()):
+            raise NotAnExport(line, "was not written by turnwise: the messages of the history must come last.")
 
     @property
     def record(self) -> ConversationRecord:

@@ -53,6 +53,7 @@ async def fork(store: Store, conversation_id: str, new_id: str, at: int | None, 
         steps=steps,
         origin=Origin(conversation_id, landing.seq),
         outbox=(),
+        details=None,
     )
     await store.copy(conversation_id, copy)
     return landing

@@ -8,12 +8,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .origin import Origin
-from .rows import EventRow, HeadRow, OutboxRow
+from .rows import DetailsRow, EventRow, HeadRow, OutboxRow
 
 
 class ConversationRecord(NamedTuple):
     """All rows of one conversation. `created_at` is in microseconds since 1970. The rows of the outbox are sorted by
-    target, those of one target by step and effect."""
+    target, those of one target by step and effect.
+
+    `details` is what the store keeps to list the conversation, None if it keeps nothing. It follows from the steps, so
+    a store that is given a record computes it again.
+    """
 
     id: str
     created_at: int
@@ -23,3 +27,4 @@ class ConversationRecord(NamedTuple):
     parent: str | None = None
     origin: Origin | None = None
     outbox: tuple[OutboxRow, ...] = ()
+    details: DetailsRow | None = None

@@ -1,4 +1,4 @@
-"""The rows in which a conversation is stored: its steps, where it stands, and its deliveries.
+"""The rows in which a conversation is stored: its steps, where it stands, its deliveries, and what lists show of it.
 
 Moments are whole microseconds since 1970, in UTC. The values are as they are stored: after damage a value may be of
 another type than the one that is declared here.
@@ -51,3 +51,14 @@ class OutboxRow(NamedTuple):
     seq: int
     attempts: int = 0
     next_attempt: int | None = None
+
+
+class DetailsRow(NamedTuple):
+    """What a store keeps to list a conversation: the title that the application gave, the title that the first message
+    of a user gives, the metadata as a JSON object, and a digest for each value in it, sorted. What a conversation does
+    not have is None."""
+
+    title: str | None = None
+    first_message: str | None = None
+    metadata: str | None = None
+    entries: tuple[bytes, ...] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from .rows import HeadRow
+from .rows import DetailsRow, HeadRow
 
 
 @dataclass(frozen=True)
@@ -14,6 +14,15 @@ class ReplaceHead:
 
     conversation_id: str
     head: HeadRow
+
+
+@dataclass(frozen=True)
+class ReplaceDetails:
+    """Write the owner of a conversation again, and what lists show of it."""
+
+    conversation_id: str
+    owner: str | None
+    details: DetailsRow
 
 
 @dataclass(frozen=True)
@@ -39,7 +48,7 @@ class DropOrphanedDeliveries:
     """Remove the deliveries that belong to no conversation."""
 
 
-Repair: TypeAlias = ReplaceHead | DropDelivery | ResetDelivery | DropOrphanedDeliveries
+Repair: TypeAlias = ReplaceHead | ReplaceDetails | DropDelivery | ResetDelivery | DropOrphanedDeliveries
 """What a store can be told to repair."""
 
 

@@ -10,8 +10,9 @@ from sqlalchemy import Connection
 from ...states.errors import StoreError
 from .file.address import Address
 from .file.connection import configured, connect
-from .file.identity import READABLE, recognise
+from .file.identity import HEAD, READABLE, recognise
 from .file.lock import exclusive_use
+from .tables.first_messages import add_views
 from .tables.migrate import migrate
 
 
@@ -41,8 +42,11 @@ def open_for_reading(address: Address, busy_timeout: float, undo: ExitStack) -> 
         raise StoreError(f"There is no database to read: {address.name}.")
     _check_not_a_folder(address, address.path)
     driver = undo.enter_context(closing(connect(address, "ro", busy_timeout)))
-    if recognise(driver, address) not in READABLE:
+    revision = recognise(driver, address)
+    if revision not in READABLE:
         raise StoreError(f"{address.name} is not ready to be read; an engine that opens it once makes it so.")
+    if revision != HEAD:
+        add_views(driver)
     return undo.enter_context(configured(driver, "ro"))
 
 

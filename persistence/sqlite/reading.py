@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from sqlalchemy import Connection
 
 from ...states.context import Context
 from ...states.errors import UnknownConversation
-from ...states.events import Request
+from ...states.events import Event, Request, ToolsChanged
 from ...states.states import State
 from ..errors import Damaged
-from ..records.codec import decode_state
+from ..records.codec import content_of, decode, decode_state, without_given_messages
 from ..records.digests import GENESIS
 from ..records.entry import StoredEntry
-from ..records.integrity import check_end, check_state, missing, read_steps
-from .tables import queries
+from ..records.integrity import check_end, check_link, check_state, missing, read_steps
+from .file.transaction import driver_of
+from .tables import details_recorder, queries
 from .tables.queries import LARGEST
 from .tables.recorder import Head
 from .threads.log_position import LogPosition
@@ -36,15 +38,52 @@ def read_head(connection: Connection, conversation_id: str) -> FoundHead:
     changed the context) are verified by their links. Raises `UnknownConversation` and `Damaged`.
     """
     key, head = queries.found(connection, conversation_id)
-    first = _verified(connection, key, 1)
+    first = _opening(connection, key)
     newest = _verified(connection, key, queries.newest(connection, key))
     check_end(head, newest.seq, newest.chain)
     check_state(head, newest.digest)
-    context = Context().after(first.event)
-    for seq in queries.context_changes(connection, key):
-        context = context.after(_verified(connection, key, seq).event)
-    position = LogPosition(Head(key, head.seq, head.chain), first.chain)
+    context = _context(connection, key, first.event)
+    is_titled = details_recorder.is_titled(driver_of(connection), key)
+    position = LogPosition(Head(key, head.seq, head.chain), first.chain, is_titled=is_titled)
     return FoundHead(position, decode_state(head), context)
+
+
+def _opening(connection: Connection, key: int) -> StoredEntry:
+    """Read and verify the first step. Its event is without the messages of a given history, which may be long: nothing
+    but the transcript needs them."""
+    rows = queries.steps(connection, key, 1, 1)
+    if not rows:
+        raise missing(1)
+    entry = replace(decode(without_given_messages(rows[0])), content=content_of(rows[0]))
+    check_link(entry, 0, GENESIS)
+    return entry
+
+
+def _context(connection: Connection, key: int, opened: Event) -> Context:
+    """Read the context of a conversation that began with `opened`: of each kind of change, what still matters."""
+    changes = [_verified(connection, key, seq) for seq in queries.context_changes(connection, key)]
+    changes += _tools_changes(connection, key)
+    context = Context().after(opened)
+    for entry in sorted(changes, key=lambda change: change.seq):
+        context = context.after(entry.event)
+    return context
+
+
+def _tools_changes(connection: Connection, key: int) -> list[StoredEntry]:
+    """Read the newest change of the tools, and the one whose tools hold until it takes effect, if there are such
+    changes: the newest before it that is for an earlier turn."""
+    found: list[StoredEntry] = []
+    starts: list[int] = []
+    for seq in queries.tools_changes(connection, key):
+        entry = _verified(connection, key, seq)
+        if not isinstance(entry.event, ToolsChanged):
+            raise Damaged(seq, f"Step {seq} is not what was stored: the file is damaged.")
+        if not starts or entry.event.from_turn < starts[0]:
+            found.append(entry)
+            starts.append(entry.event.from_turn)
+        if len(found) == 2:
+            break
+    return found
 
 
 def read_entries(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import JsonValue
 from sqlalchemy import Connection
 
 from ...states.errors import UnknownConversation
@@ -17,6 +18,7 @@ from ..errors import Damaged
 from ..ports import LoadedConversation
 from ..records.codec import encode, from_microseconds
 from ..records.conversation_record import ConversationRecord
+from ..records.details import Details, metadata_entry, read_metadata
 from ..records.digests import GENESIS
 from ..records.entry import StoredEntry
 from ..records.origin import Origin
@@ -26,7 +28,7 @@ from ..records.summary import Summary
 from .database import BUSY_TIMEOUT, Database
 from .log import SqliteLog
 from .reading import read_entries, read_head
-from .tables import conversation_records, queries, recorder
+from .tables import conversation_records, queries, recorder, summaries
 from .tables import repairs as storage
 from .threads.log_position import LogPosition
 
@@ -60,12 +62,14 @@ class SqliteStore:
 
     # --- one conversation
 
-    async def create(self, conversation_id: str, event: Opened, step: Step, *, owner: str | None = None) -> SqliteLog:
+    async def create(self, conversation_id: str, event: Opened, step: Step) -> SqliteLog:
         """Store a new conversation with its first step. Raises `StoreConflict` if the id is taken."""
         row, head = encode(event, step, GENESIS)
-        record = ConversationRecord(conversation_id, row.at, head, (row,), owner)
-        stored = await self.database.write(partial(conversation_records.add_record, record=record))
-        return SqliteLog(self.database, conversation_id, LogPosition(stored, row.chain))
+        record = ConversationRecord(conversation_id, row.at, head, (row,), event.owner)
+        details = Details().after(event)
+        stored = await self.database.write(partial(conversation_records.add_record, record=record, known=details))
+        position = LogPosition(stored, row.chain, is_titled=details.first_message is not None)
+        return SqliteLog(self.database, conversation_id, position)
 
     async def load(self, conversation_id: str) -> LoadedConversation:
         """Return the conversation as it was left, with its log open for the next step. The steps so far are not read.
@@ -99,6 +103,7 @@ class SqliteStore:
         self,
         *,
         owner: str | None = None,
+        metadata: Mapping[str, JsonValue] | None = None,
         state: str | None = None,
         limit: int | None = None,
         before: str | None = None,
@@ -107,9 +112,11 @@ class SqliteStore:
 
         Raises `Damaged` if one of them cannot be read.
         """
+        entries = tuple(metadata_entry(name, value) for name, value in (metadata or {}).items())
+        selection = summaries.Selection(owner, entries, state, before)
 
         def read(connection: Connection) -> tuple[Summary, ...]:
-            return tuple(map(_summary, queries.summaries(connection, owner, state, limit, before)))
+            return tuple(map(_summary, summaries.read(connection, selection, limit)))
 
         return await self.database.read(read)
 
@@ -138,9 +145,9 @@ class SqliteStore:
 
     # --- raw records
 
-    async def ids(self) -> tuple[str, ...]:
-        """Return the ids of all conversations, in the order in which they were created."""
-        return await self.database.read(conversation_records.ids)
+    async def ids(self, prefix: str = "") -> tuple[str, ...]:
+        """Return the ids of all conversations that begin with `prefix`, in the order in which they were created."""
+        return await self.database.read(lambda connection: conversation_records.ids(connection, prefix))
 
     async def read_record(self, conversation_id: str) -> ConversationRecord:
         """Return the rows of a conversation as they are stored, damaged or not. Raises `UnknownConversation`."""
@@ -168,11 +175,13 @@ class SqliteStore:
         await self.database.close()
 
 
-def _summary(row: queries.SummaryRow) -> Summary:
+def _summary(row: summaries.SummaryRow) -> Summary:
     try:
         origin = None if row.origin is None or row.origin_seq is None else Origin(row.origin, row.origin_seq)
-        return Summary(row.id, row.state_type, row.waits, from_microseconds(row.updated_at), origin, row.owner)
-    except (TypeError, OverflowError) as error:
+        moved = from_microseconds(row.updated_at)
+        metadata = read_metadata(row.metadata)
+        return Summary(row.id, row.state_type, row.waits, moved, origin, row.owner, row.title, metadata)
+    except (TypeError, ValueError, OverflowError) as error:
         raise Damaged(0, "The list of the conversations cannot be read: the file is damaged.") from error
 
 

@@ -87,8 +87,8 @@ class _ObservedStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def create(self, conversation_id: str, event: Opened, step: Step, *, owner: str | None = None) -> Log:
-        log = await self._store.create(conversation_id, event, step, owner=owner)
+    async def create(self, conversation_id: str, event: Opened, step: Step) -> Log:
+        log = await self._store.create(conversation_id, event, step)
         return cast("Log", _ObservedLog(log, conversation_id, self._boundaries))
 
     async def load(self, conversation_id: str) -> LoadedConversation:

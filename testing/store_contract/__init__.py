@@ -21,6 +21,7 @@ outside: that a stored step survives a power cut, and that damage of the storage
 from .appending import AppendingContract
 from .conflicts import ConflictContract
 from .conversations import ConversationContract
+from .details import DetailsContract
 from .failures import FailureContract
 from .lists import ListContract
 from .outbox import OutboxContract
@@ -33,6 +34,7 @@ class StoreContract(
     AppendingContract,
     ConflictContract,
     ListContract,
+    DetailsContract,
     OutboxContract,
     RecordContract,
     FailureContract,

@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ...states.errors import StoreError, UnknownConversation
-from ...states.events import PolicyChanged, UserMessage
+from ...states.events import DetailsChanged, PolicyChanged, Request, ToolsChanged, UserMessage
 from ...states.policy.policy import Policy
+from ...states.values.history import HistoryMessage
 from .opening import OpenedStore, on_a_store
 from .story import NOON, SOON, Story, deliveries_of, found_request, log_of, plain, undelivered_in
 
@@ -49,6 +50,48 @@ class ConversationContract(OpenedStore):
 
         assert loaded.context == story.context
         assert loaded.context.policy == Policy(parallel=2)
+
+    @on_a_store
+    async def test_the_context_is_that_of_all_changes(self, store: Store) -> None:
+        """Of the tools, the title and the metadata, in any order, and of the newest policy among them."""
+        changes: list[tuple[type[Request], dict[str, Any]]] = [
+            (ToolsChanged, {"tools": ("a",), "from_turn": 1}),
+            (DetailsChanged, {"title": "Dinner"}),
+            (DetailsChanged, {"metadata": {"tenant": "a", "seats": 2}}),
+            (ToolsChanged, {"tools": ("b",), "from_turn": 2}),
+            (ToolsChanged, {"tools": None, "from_turn": 2}),
+            (PolicyChanged, {"policy": Policy(parallel=3), "chose_models": True}),
+            (DetailsChanged, {"title": "Supper", "metadata": {}}),
+            (DetailsChanged, {"title": ""}),
+            (ToolsChanged, {"tools": ("c",), "from_turn": 3}),
+        ]
+        story = Story(owner="anna", title="Given", metadata={"tenant": "z"}, tools=("z",), chose_models=True)
+        await story.into(store, "0")
+        for number, (kind, fields) in enumerate(changes, start=1):
+            while kind is ToolsChanged and story.state.book.turn + 1 < fields["from_turn"]:
+                story.turn()
+            await story.request(kind, **fields).into(store, str(number))
+
+            assert (await store.load(str(number))).context == story.context
+        assert (await store.load("0")).context.owner == "anna"
+
+    @on_a_store
+    async def test_a_given_history_is_stored(self, store: Store) -> None:
+        """Its messages come back as they were given, and a conversation that has it is loaded like any other."""
+        messages = [
+            HistoryMessage.model_validate({"role": role, "content": f'{role}, {number} "messages": [{{}}] 寿司'})
+            for number in range(50)
+            for role in ("user", "assistant")
+        ]
+        nested = {"messages": [{"messages": ["deep"]}], "text": ',"messages":['}
+        story = Story(messages=tuple(messages), metadata=nested, repairs=("The message 3 was left out.",)).turn()
+        await story.into(store)
+
+        loaded = await store.load("story")
+
+        assert (loaded.state, loaded.context) == (story.state, story.context)
+        assert await log_of(store) == story.log
+        assert await found_request(loaded.log, "opened") == story.log[0]
 
     @on_a_store
     async def test_a_loaded_conversation_takes_the_next_step(self, store: Store) -> None:

@@ -52,10 +52,8 @@ class ListContract(OpenedStore):
     async def test_the_list_can_be_filtered(self, store: Store) -> None:
         """By owner, by state, and by both."""
         for owner in ("anna", "bert", None):
-            for name, story in (("idle", Story().turn()), ("busy", Story().turn().say())):
-                log = await store.create(f"{name} {owner}", *story.opening, owner=owner)
-                for event, step in story.steps[1:]:
-                    await log.append(event, step)
+            await Story(owner=owner).turn().into(store, f"idle {owner}")
+            await Story(owner=owner).turn().say().into(store, f"busy {owner}")
 
         annas = await store.list(owner="anna")
         busy = await store.list(state="llm_requesting")

@@ -31,9 +31,9 @@ class RecordContract(OpenedStore):
     @on_a_store
     async def test_a_record_holds_all_rows(self, store: Store) -> None:
         """The steps can be read from it and are verified; it names owner and deliveries."""
-        story = Story().say().answer()
+        story = Story(owner="anna").say().answer()
         said = deliveries_of(story.newest[1], "screen", "paper")
-        log = await store.create("story", *story.opening, owner="anna")
+        log = await store.create("story", *story.opening)
         await log.append(*story.steps[1])
         await log.append(*story.steps[2], said)
         log.postpone(*said[0], 3, SOON)
@@ -96,6 +96,19 @@ class RecordContract(OpenedStore):
             await store.copy("story", record._replace(id="another"))
 
         assert await store.ids() == ("copy",)
+
+    @on_a_store
+    async def test_ids_are_found_by_their_beginning(self, store: Store) -> None:
+        """Case counts, and no character stands for others."""
+        for name in ("ab-1", "b", "ab-2", "a", "AB-3", "a%", "a\U0010ffff"):
+            await Story().into(store, name)
+
+        assert await store.ids("ab") == await store.ids(prefix="ab-") == ("ab-1", "ab-2")
+        assert await store.ids("ab-2") == ("ab-2",)
+        assert await store.ids("a%") == ("a%",)
+        assert await store.ids("a") == ("ab-1", "ab-2", "a", "a%", "a\U0010ffff")
+        for unknown in ("c", "%", "_", "ab-22", "\U0010ffff"):
+            assert await store.ids(unknown) == ()
 
     @on_a_store
     async def test_the_ids_are_in_the_order_of_creation(self, store: Store) -> None:

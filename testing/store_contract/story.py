@@ -26,11 +26,11 @@ SOON = NOON + timedelta(seconds=30, microseconds=7)
 class Story:
     """A conversation that goes through the machine, a second between two events. `steps` is what a store is given.
 
-    Two stories that are built by the same calls have equal steps.
+    Two stories that are built by the same calls have equal steps. `opened_with` are further fields of the first event.
     """
 
-    def __init__(self, system: str = "You book tables.", at: datetime = NOON) -> None:
-        opened = Opened(event_id="opened", at=at, system=system, policy=Policy())
+    def __init__(self, system: str = "You book tables.", at: datetime = NOON, **opened_with: Any) -> None:
+        opened = Opened(event_id="opened", at=at, system=system, policy=Policy(), **opened_with)
         self.opening = opened, begin(opened)
         self.steps: list[tuple[Event, Step]] = [self.opening]
         self.context = Context().after(opened)

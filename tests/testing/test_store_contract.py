@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from turnwise.persistence import LoadedConversation, StorageFailed, Store, StoreConflict
-from turnwise.states import StoreError
+from turnwise.states import Context, DetailsChanged, Opened, StoreError, UserMessage
 from turnwise.testing.store_contract import StoreContract
 
 from ..support.examples import example
@@ -122,6 +123,130 @@ class IgnoresFilters(Wrapper):
         return await self.inner.list(**options)
 
 
+class IgnoresMetadata(Wrapper):
+    """The list is not selected by metadata."""
+
+    async def list(self, *, metadata: Any = None, **options: Any) -> Any:  # noqa: D102
+        return await self.inner.list(**options)
+
+
+class ComparesMetadataInPython(Wrapper):
+    """Values are equal where Python says so, to which 1 is True."""
+
+    async def list(self, *, metadata: Any = None, **options: Any) -> Any:  # noqa: D102
+        wanted = (metadata or {}).items()
+        return tuple(
+            one
+            for one in await self.inner.list(**options)
+            if all(name in one.metadata and one.metadata[name] == value for name, value in wanted)
+        )
+
+
+class ComparesMetadataAsText(Wrapper):
+    """Values are equal if they are written alike."""
+
+    async def list(self, *, metadata: Any = None, **options: Any) -> Any:  # noqa: D102
+        wanted = {(name, json.dumps(value)) for name, value in (metadata or {}).items()}
+        return tuple(
+            one
+            for one in await self.inner.list(**options)
+            if wanted <= {(name, json.dumps(value)) for name, value in one.metadata.items()}
+        )
+
+
+class TitledAnew(Wrapper):
+    """What a list shows of a conversation is changed by this."""
+
+    def titled(self, summary: Any, messages: list[str], given: list[str]) -> str:
+        """Return another title than the right one."""
+        raise NotImplementedError
+
+    async def list(self, **options: Any) -> Any:  # noqa: D102
+        return tuple([await self._changed(one) for one in await self.inner.list(**options)])
+
+    async def _changed(self, summary: Any) -> Any:
+        events = [entry.event for entry in await self.inner.entries(summary.id)]
+        messages = [event.text for event in events if isinstance(event, UserMessage)]
+        given = [event.title or "" for event in events if isinstance(event, Opened | DetailsChanged)]
+        return replace(summary, title=self.titled(summary, messages, given))
+
+
+class ShowsTheNewestMessage(TitledAnew):
+    """The title is the newest message of the user."""
+
+    def titled(self, summary: Any, messages: list[str], given: list[str]) -> str:  # noqa: D102
+        return messages[-1] if messages and summary.title in messages else summary.title
+
+
+class ShowsTheWholeMessage(TitledAnew):
+    """The title is not cut, and not put on one line."""
+
+    def titled(self, summary: Any, messages: list[str], given: list[str]) -> str:  # noqa: D102
+        return messages[0] if messages and messages[0].strip() else summary.title
+
+
+class ShowsNoGivenTitle(TitledAnew):
+    """The title that was given is not shown."""
+
+    def titled(self, summary: Any, messages: list[str], given: list[str]) -> str:  # noqa: D102
+        return messages[0] if messages else ""
+
+
+class ShowsNoTitleOfAHistory(TitledAnew):
+    """Only messages that were sent give a title."""
+
+    def titled(self, summary: Any, messages: list[str], given: list[str]) -> str:  # noqa: D102
+        return messages[0] if messages and not any(given) else summary.title
+
+
+class ForgetsTheOwner(Wrapper):
+    """Nothing is listed with its owner."""
+
+    async def list(self, **options: Any) -> Any:  # noqa: D102
+        return tuple(replace(one, owner=None) for one in await self.inner.list(**options))
+
+
+class KeepsTheFirstMetadata(Wrapper):
+    """Metadata that was changed is listed as it was in the beginning."""
+
+    async def list(self, **options: Any) -> Any:  # noqa: D102
+        return tuple([await self._first(one) for one in await self.inner.list(**options)])
+
+    async def _first(self, summary: Any) -> Any:
+        (opened,) = await self.inner.entries(summary.id, up_to=1)
+        return replace(summary, metadata=opened.event.metadata)
+
+
+class LoadsTheFirstContext(Wrapper):
+    """What was changed since the conversation began is not in its context."""
+
+    async def load(self, conversation_id: str) -> LoadedConversation:  # noqa: D102
+        loaded = await self.inner.load(conversation_id)
+        (opened,) = await self.inner.entries(conversation_id, up_to=1)
+        return LoadedConversation(loaded.log, loaded.state, Context().after(opened.event))
+
+
+class LosesGivenHistories(Wrapper):
+    """The messages of a given history are not stored."""
+
+    async def create(self, conversation_id: str, event: Any, step: Any) -> Any:  # noqa: D102
+        return await self.inner.create(conversation_id, event.replace(messages=()), step)
+
+
+class MatchesIdsAnywhere(Wrapper):
+    """An id is found by any part of it."""
+
+    async def ids(self, prefix: str = "") -> Any:  # noqa: D102
+        return tuple(each for each in await self.inner.ids() if prefix in each)
+
+
+class MatchesIdsInAnyCase(Wrapper):
+    """Case does not count."""
+
+    async def ids(self, prefix: str = "") -> Any:  # noqa: D102
+        return tuple(each for each in await self.inner.ids() if each.lower().startswith(prefix.lower()))
+
+
 class RepeatsThePage(Wrapper):
     """A page begins with the last conversation of the page before."""
 
@@ -229,6 +354,24 @@ FAULTS = [
     (with_log(FailsLate), "test_a_step_that_fails_leaves_everything_as_before"),
     (ListsTheOldestFirst, "test_the_list_has_the_newest_first"),
     (IgnoresFilters, "test_the_list_can_be_filtered"),
+    (IgnoresMetadata, "test_owner_metadata_and_state_select_together"),
+    (IgnoresMetadata, "test_a_deleted_conversation_is_not_found_by_its_metadata"),
+    (ComparesMetadataInPython, "test_metadata_is_compared_exactly_as_json"),
+    (ComparesMetadataAsText, "test_equal_json_is_found_however_it_is_written"),
+    (ShowsTheNewestMessage, "test_the_title_is_the_first_message_of_a_user"),
+    (ShowsTheNewestMessage, "test_a_log_that_was_loaded_before_the_first_message_gives_the_title"),
+    (ShowsTheWholeMessage, "test_the_title_is_the_first_message_of_a_user"),
+    (ShowsNoGivenTitle, "test_a_given_title_comes_before_the_first_message"),
+    (ShowsNoGivenTitle, "test_a_copy_has_what_its_steps_say"),
+    (ShowsNoTitleOfAHistory, "test_a_given_history_gives_the_title"),
+    (ForgetsTheOwner, "test_the_list_shows_owner_and_metadata"),
+    (ForgetsTheOwner, "test_details_follow_from_the_log"),
+    (KeepsTheFirstMetadata, "test_the_list_shows_owner_and_metadata"),
+    (KeepsTheFirstMetadata, "test_details_follow_from_the_log"),
+    (LoadsTheFirstContext, "test_the_context_is_that_of_all_changes"),
+    (LosesGivenHistories, "test_a_given_history_is_stored"),
+    (MatchesIdsAnywhere, "test_ids_are_found_by_their_beginning"),
+    (MatchesIdsInAnyCase, "test_ids_are_found_by_their_beginning"),
     (RepeatsThePage, "test_the_list_has_pages"),
     (ReversesTheOutbox, "test_the_outbox_is_in_order_for_each_target"),
     (ReturnsTheWholeOutbox, "test_the_outbox_is_that_of_the_conversations_asked_for"),

@@ -10,9 +10,11 @@ from sqlalchemy.exc import IntegrityError
 from ....states.errors import UnknownConversation
 from ...errors import StoreConflict
 from ...records.conversation_record import ConversationRecord
+from ...records.details import Details, details_of_rows, details_row
 from ...records.origin import Origin
 from ...records.rows import HeadRow, OutboxRow
-from . import queries
+from ..file.transaction import driver_of
+from . import details_recorder, queries
 from .recorder import Head
 from .schema import conversations, events, forks, outbox
 
@@ -39,11 +41,16 @@ _DELIVERIES = (
     .order_by(outbox.c.target, outbox.c.seq, outbox.c.effect_id)
 )
 _IDS = select(conversations.c.id).order_by(conversations.c.key)
+_LAST_CHARACTER = "\U0010ffff"
+"""Sorts behind every other character, and is no character of an id."""
 
 
-def ids(connection: Connection) -> tuple[str, ...]:
-    """Return the ids of all conversations, in the order in which they were created."""
-    return tuple(connection.execute(_IDS).scalars())
+def ids(connection: Connection, prefix: str) -> tuple[str, ...]:
+    """Return the ids of all conversations that begin with `prefix`, in the order in which they were created."""
+    statement = _IDS
+    if prefix:
+        statement = statement.where(conversations.c.id.between(prefix, prefix + _LAST_CHARACTER))
+    return tuple(connection.execute(statement).scalars())
 
 
 def read_record(connection: Connection, conversation_id: str) -> ConversationRecord:
@@ -61,6 +68,7 @@ def read_record(connection: Connection, conversation_id: str) -> ConversationRec
         parent=parent,
         origin=None if origin is None else Origin(origin, seq),
         outbox=tuple(OutboxRow(*row) for row in connection.execute(_DELIVERIES, {"head_key": key})),
+        details=details_recorder.read(driver_of(connection), key),
     )
 
 
@@ -77,8 +85,9 @@ def add_copy(connection: Connection, source_id: str, record: ConversationRecord)
     add_record(connection, record)
 
 
-def add_record(connection: Connection, record: ConversationRecord) -> Head:
-    """Store a conversation with at least one step, and return its head. Raises `StoreConflict` if the id is taken."""
+def add_record(connection: Connection, record: ConversationRecord, known: Details | None = None) -> Head:
+    """Store a conversation with at least one step, and return its head. What lists show of it is computed from the
+    steps, unless it is `known`. Raises `StoreConflict` if the id is taken."""
     named = {"id": record.id, "created_at": record.created_at, "owner": record.owner, "parent": record.parent}
     try:
         made = connection.execute(_ADD_CONVERSATION, {**named, **record.head._asdict()})
@@ -87,6 +96,8 @@ def add_record(connection: Connection, record: ConversationRecord) -> Head:
     assert made.inserted_primary_key is not None
     key = made.inserted_primary_key.key
     connection.execute(_ADD_STEPS, [{"conversation": key, **row._asdict()} for row in record.steps])
+    derived = details_of_rows(record.steps) if known is None else known
+    details_recorder.add(driver_of(connection), key, details_row(derived))
     if record.outbox:
         connection.execute(_ADD_DELIVERIES, [{"conversation": key, **row._asdict()} for row in record.outbox])
     if record.origin is not None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import Connection, bindparam, func, literal_column, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Text, bindparam, func, literal_column, select
 
-from ....states.context import CHANGES_CONTEXT
 from ....states.errors import UnknownConversation
-from ....states.events import Opened, PolicyChanged
 from ...records.rows import EventRow, HeadRow
 from ..file.transaction import driver_of
-from .schema import conversations, events, forks, outbox
+from .schema import conversations, events, outbox
 from .statements import prepared
 
 CHUNK = 500
@@ -20,18 +18,6 @@ CHUNK = 500
 
 LARGEST = 2**63 - 1
 """The largest number that SQLite stores."""
-
-
-class SummaryRow(NamedTuple):
-    """A conversation in a list."""
-
-    id: str
-    state_type: str
-    waits: bool
-    updated_at: int
-    owner: str | None
-    origin: str | None
-    origin_seq: int | None
 
 
 class UndeliveredRow(NamedTuple):
@@ -59,35 +45,37 @@ _STEPS = prepared(
     .order_by(events.c.seq),
     *("head_key", "first", "last"),
 )
+
+
+def _of_type(kind: str) -> ColumnElement[bool]:
+    """Return the condition that an event is of this type. The type stands in the statement, because SQLite would not
+    use the index `events_context_changed` for a parameter."""
+    return events.c.type == literal_column(f"'{kind}'")
+
+
+def _brings(field: str) -> ColumnElement[bool]:
+    """Return the condition that a payload has this field. One that is not JSON counts as well: the step is read then,
+    and the damage is found."""
+    found = f"CASE WHEN json_valid(payload) THEN json_type(payload, '$.{field}') ELSE 'damaged' END"
+    return literal_column(found, Text).is_not(None)
+
+
 _NEWEST = prepared(select(func.max(events.c.seq)).where(_OF_CONVERSATION), "head_key")
-_NEWEST_POLICY = prepared(
-    select(func.max(events.c.seq)).where(_OF_CONVERSATION, events.c.type == literal_column("'policy_changed'")),
-    "head_key",
+_NEWEST_CHANGES = tuple(
+    prepared(select(func.max(events.c.seq)).where(_OF_CONVERSATION, *conditions), "head_key")
+    for conditions in (
+        (_of_type("policy_changed"),),
+        (_of_type("details_changed"), _brings("title")),
+        (_of_type("details_changed"), _brings("metadata")),
+    )
 )
-_CHANGES = ", ".join(
-    f"'{kind.model_fields['type'].default}'" for kind in CHANGES_CONTEXT if kind not in (Opened, PolicyChanged)
-)
-_OTHER_CHANGES = prepared(
-    select(events.c.seq).where(_OF_CONVERSATION, literal_column(f"events.type IN ({_CHANGES})")), "head_key"
+_TOOLS_CHANGES = prepared(
+    select(events.c.seq).where(_OF_CONVERSATION, _of_type("tools_changed")).order_by(events.c.seq.desc()), "head_key"
 )
 _REQUEST = prepared(
     select(events.c.seq).where(_OF_CONVERSATION, events.c.event_id == bindparam("request_id")),
     *("head_key", "request_id"),
 )
-_SUMMARIES = (
-    select(
-        conversations.c.id,
-        conversations.c.state_type,
-        conversations.c.waits,
-        conversations.c.updated_at,
-        conversations.c.owner,
-        forks.c.origin,
-        forks.c.seq,
-    )
-    .outerjoin_from(conversations, forks)
-    .order_by(conversations.c.updated_at.desc(), conversations.c.key.desc())
-)
-_LIST_POSITION = select(conversations.c.updated_at, conversations.c.key)
 _WAITING = (
     select(conversations.c.id)
     .where(
@@ -129,36 +117,23 @@ def newest(connection: Connection, key: int) -> int:
     return seq if type(seq) is int and seq > 0 else 1
 
 
-def context_changes(connection: Connection, key: int) -> tuple[int, ...]:
-    """Return the numbers of the steps that the context follows from, apart from the first: the newest change of the
-    policy, and all changes of tools and details."""
+def context_changes(connection: Connection, key: int) -> set[int]:
+    """Return the numbers of the steps that brought the newest policy, the newest title and the newest metadata, as far
+    as there are any. The first step and changes of the tools are left out."""
     driver = driver_of(connection)
-    (policy,) = driver.execute(_NEWEST_POLICY, (key,)).fetchone()
-    others = [seq for (seq,) in driver.execute(_OTHER_CHANGES, (key,))]
-    return tuple(sorted(others if policy is None else [policy, *others]))
+    newest = (driver.execute(statement, (key,)).fetchone()[0] for statement in _NEWEST_CHANGES)
+    return {seq for seq in newest if seq is not None}
+
+
+def tools_changes(connection: Connection, key: int) -> Iterator[int]:
+    """Yield the numbers of the steps that changed the tools, the newest first."""
+    return (seq for (seq,) in driver_of(connection).execute(_TOOLS_CHANGES, (key,)))
 
 
 def request(connection: Connection, key: int, event_id: str) -> int | None:
     """Return the number of the step that took this request, or None."""
     row = driver_of(connection).execute(_REQUEST, (key, event_id)).fetchone()
     return None if row is None else int(row[0])
-
-
-def summaries(
-    connection: Connection, owner: str | None, state: str | None, limit: int | None, before: str | None
-) -> tuple[SummaryRow, ...]:
-    """Return conversations, the one that moved last first. Raises `UnknownConversation` for `before`."""
-    statement = _SUMMARIES
-    if owner is not None:
-        statement = statement.where(conversations.c.owner == owner)
-    if state is not None:
-        statement = statement.where(conversations.c.state_type == state)
-    if before is not None:
-        position = connection.execute(_LIST_POSITION.where(conversations.c.id == before)).one_or_none()
-        if position is None:
-            raise UnknownConversation(before)
-        statement = statement.where(tuple_(conversations.c.updated_at, conversations.c.key) < tuple_(*position))
-    return tuple(SummaryRow(*row) for row in connection.execute(statement.limit(limit)))
 
 
 def waiting(connection: Connection) -> tuple[str, ...]:

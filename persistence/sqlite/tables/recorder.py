@@ -14,6 +14,8 @@ from sqlalchemy import Connection, bindparam, delete, exists, insert, literal_co
 
 from ...records.outbox import Outgoing
 from ...records.rows import EventRow, HeadRow
+from . import details_recorder
+from .details_recorder import DetailsEvent
 from .schema import conversations, events, outbox
 from .statements import prepared
 
@@ -27,12 +29,14 @@ class Head(NamedTuple):
 
 
 class Advance(NamedTuple):
-    """A step on its way into the tables: it takes its conversation from `head` to `following`."""
+    """A step on its way into the tables: it takes its conversation from `head` to `following`. `details` is its event
+    if that changes what lists show."""
 
     head: Head
     row: EventRow
     next_head: HeadRow
     outgoing: tuple[Outgoing, ...] = ()
+    details: DetailsEvent | None = None
 
     @property
     def following(self) -> Head:
@@ -99,7 +103,8 @@ _DELETE = delete(conversations).where(conversations.c.id == bindparam("conversat
 
 
 def advance(driver: sqlite3.Connection, steps: Sequence[Advance]) -> bool:
-    """Store steps of different conversations with their deliveries, by one statement a table.
+    """Store steps of different conversations with their deliveries, by one statement a table, and the few changes of
+    titles and metadata one by one.
 
     Returns False if one of the conversations does not stand at its `head`; the caller must roll back then. The link is
     compared too, so that another conversation in the place of a deleted one is not taken for it. Raises sqlite3's
@@ -112,6 +117,9 @@ def advance(driver: sqlite3.Connection, steps: Sequence[Advance]) -> bool:
     sent = [(step.head.key, one.target, one.effect_id, step.row.seq) for step in steps for one in step.outgoing]
     if sent:
         driver.executemany(_SEND, sent)
+    for step in steps:
+        if step.details is not None:
+            details_recorder.change(driver, step.head.key, step.details)
     return True
 
 

@@ -10,17 +10,27 @@ from ...records.storage import (
     DropDelivery,
     DropOrphanedDeliveries,
     Repair,
+    ReplaceDetails,
     ReplaceHead,
     ResetDelivery,
     StorageFault,
 )
-from .schema import conversations, events, forks, outbox
+from ..file.transaction import driver_of
+from . import details_recorder, queries
+from .schema import conversations, details, events, forks, metadata_entries, outbox
 
 _FINDINGS_OF_SQLITE = 20
 """How many faults SQLite reports at most: enough to show what kind of damage it is."""
 
 _CHECK = f"PRAGMA integrity_check({_FINDINGS_OF_SQLITE})"
 
+_ROWS = (
+    (events, "steps"),
+    (outbox, "deliveries that wait"),
+    (forks, "origins"),
+    (details, "titles"),
+    (metadata_entries, "entries of metadata"),
+)
 _KEY = select(conversations.c.key).where(conversations.c.id == bindparam("conversation_id")).scalar_subquery()
 _IS_DELIVERY = (
     outbox.c.conversation == _KEY,
@@ -29,7 +39,9 @@ _IS_DELIVERY = (
 )
 _DROP_DELIVERY = delete(outbox).where(*_IS_DELIVERY)
 _RESET_DELIVERY = update(outbox).where(*_IS_DELIVERY).values(attempts=0, next_attempt=None)
-_REPLACE_HEAD = update(conversations).where(conversations.c.id == bindparam("conversation_id"))
+_IS_CONVERSATION = conversations.c.id == bindparam("conversation_id")
+_REPLACE_HEAD = update(conversations).where(_IS_CONVERSATION)
+_REPLACE_OWNER = update(conversations).where(_IS_CONVERSATION).values(owner=bindparam("named"))
 
 
 def faults(connection: Connection) -> tuple[StorageFault, ...]:
@@ -39,7 +51,7 @@ def faults(connection: Connection) -> tuple[StorageFault, ...]:
         for line in connection.exec_driver_sql(_CHECK).scalars()
         if line != "ok"
     ]
-    for table, what in ((events, "steps"), (outbox, "deliveries that wait"), (forks, "origins")):
+    for table, what in _ROWS:
         count = len(connection.execute(select(table.c.conversation).where(_is_orphan(table))).all())
         if count:
             repair = DropOrphanedDeliveries() if table is outbox else None
@@ -52,12 +64,17 @@ def repair(connection: Connection, repairs: Iterable[Repair]) -> None:
     for each in repairs:
         statement, parameters = _statement(each)
         connection.execute(statement, parameters)
+        if isinstance(each, ReplaceDetails):
+            key, _ = queries.found(connection, each.conversation_id)
+            details_recorder.replace(driver_of(connection), key, each.details)
 
 
 def _statement(repair: Repair) -> tuple[Executable, dict[str, object]]:
     match repair:
         case ReplaceHead(conversation_id, head):
             return _REPLACE_HEAD.values(**head._asdict()), {"conversation_id": conversation_id}
+        case ReplaceDetails(conversation_id, owner):
+            return _REPLACE_OWNER, {"conversation_id": conversation_id, "named": owner}
         case DropDelivery(conversation_id, target, effect_id):
             return _DROP_DELIVERY, {"conversation_id": conversation_id, "to": target, "effect": effect_id}
         case ResetDelivery(conversation_id, target, effect_id):

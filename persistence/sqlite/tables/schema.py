@@ -9,7 +9,19 @@ take a page of its own, and the file would be a third larger.
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    or_,
+)
 
 metadata = MetaData()
 
@@ -33,7 +45,10 @@ conversations = Table(
 
 `waits` says whether an answer is awaited of a model, a tool or a retry: work that must be taken over after a restart.
 `state` is the last column, because SQLite moves the end of a long row to other pages, and most queries do not need it.
+`owner` is the owner that the first step names; an imported log of an older version may have one that no step names.
 """
+
+Index("conversations_owner", conversations.c.owner, sqlite_where=conversations.c.owner.is_not(None))
 
 events = Table(
     "events",
@@ -58,13 +73,20 @@ events = Table(
 conversation, so nothing is taken twice. `state` is the digest of the state after the step. `chain` covers this row and
 the `chain` of the row before, so that damage is found which SQLite itself does not notice.
 
-The last index finds the newest policy of a conversation without reading its log.
+The last index finds the steps that a conversation's context follows from without reading its log.
 """
 
 for _column in (events.c.event_id, events.c.effect_id):
     Index(f"events_{_column.name}", events.c.conversation, _column, unique=True, sqlite_where=_column.is_not(None))
 
-Index("events_policy_changed", events.c.conversation, events.c.seq, sqlite_where=events.c.type == "policy_changed")
+CONTEXT_CHANGES = ("policy_changed", "tools_changed", "details_changed")
+"""The events that change a context, apart from the first of a log."""
+
+Index(
+    "events_context_changed",
+    *(events.c.conversation, events.c.type, events.c.seq),
+    sqlite_where=or_(*(events.c.type == kind for kind in CONTEXT_CHANGES)),
+)
 
 forks = Table(
     "forks",
@@ -76,6 +98,33 @@ forks = Table(
 """Where copied conversations come from: the id of the original, which may have been deleted since, and the newest of
 its steps that was copied. This is a table of its own, because few conversations have such a row, and SQLite would have
 to read to the end of every long row to find a column behind `conversations.state`."""
+
+details = Table(
+    "details",
+    metadata,
+    Column("conversation", Integer, ForeignKey("conversations.key", ondelete="CASCADE"), primary_key=True),
+    Column("title", Text),
+    Column("first_message", Text),
+    Column("metadata", Text),
+)
+"""What a list shows of conversations: the title that the application gave, the title that the first message of a user
+gives, and the metadata as a JSON object. What a conversation does not have is NULL, and one that has nothing of it has
+no row.
+
+All of it follows from the log (`records.details`). It is a table of its own, because it would stand behind the long
+`conversations.state`, and is written when it changes, not with each step."""
+
+metadata_entries = Table(
+    "metadata_entries",
+    metadata,
+    Column("entry", LargeBinary, primary_key=True),
+    Column("conversation", Integer, ForeignKey("conversations.key", ondelete="CASCADE"), primary_key=True),
+    sqlite_with_rowid=False,
+)
+"""Finds conversations by their metadata: a row for each value, with the digest of its name and its value. A digest is
+short and compares JSON exactly, however the JSON was written."""
+
+Index("metadata_entries_conversation", metadata_entries.c.conversation)
 
 outbox = Table(
     "outbox",

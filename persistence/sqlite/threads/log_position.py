@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ....states.events import DetailsChanged, Event, UserMessage
 from ...errors import StoreConflict
 from ...records.codec import EncodedStep
 from ...records.outbox import Outgoing
+from ..tables.details_recorder import DetailsEvent
 from ..tables.recorder import Advance, Head
 from .pending_result import PendingResult
 
@@ -16,15 +18,28 @@ class LogPosition:
 
     Only the writing thread changes it, right after a commit, so that a step counts although its caller stopped waiting.
     `origin` is the link of the first step. `in_doubt` is the link of a step whose commit was reported as failed: the
-    disk may have stored it.
+    disk may have stored it. `is_titled` says that a message of a user has given the conversation its title, so that no
+    later one need try.
     """
 
-    __slots__ = ("head", "in_doubt", "origin")
+    __slots__ = ("head", "in_doubt", "is_titled", "origin")
 
-    def __init__(self, head: Head, origin: bytes) -> None:
+    def __init__(self, head: Head, origin: bytes, *, is_titled: bool) -> None:
         self.head = head
         self.origin = origin
+        self.is_titled = is_titled
         self.in_doubt: bytes | None = None
+
+    def details_event(self, event: Event) -> DetailsEvent | None:
+        """Return the event if storing it changes what lists show of the conversation."""
+        if isinstance(event, DetailsChanged) or (isinstance(event, UserMessage) and not self.is_titled):
+            return event
+        return None
+
+    def move(self, advance: Advance) -> None:
+        """Stand behind a step that was stored."""
+        self.head, self.in_doubt = advance.following, None
+        self.is_titled = self.is_titled or isinstance(advance.details, UserMessage)
 
 
 @dataclass(slots=True)
@@ -41,4 +56,5 @@ class Append:
         head = self.position.head
         if self.step.row.seq != head.seq + 1:
             raise StoreConflict("The step does not follow the newest step of its conversation.")
-        return Advance(head, *self.step.linked_to(head.chain), self.outgoing)
+        details = self.position.details_event(self.step.event)
+        return Advance(head, *self.step.linked_to(head.chain), self.outgoing, details)

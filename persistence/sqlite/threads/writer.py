@@ -108,7 +108,7 @@ class Writer(Worker):
                 append.result.error = conflict
         for (append, step), error in zip(steps, self._commit(steps), strict=True):
             if error is None:
-                append.position.head, append.position.in_doubt = step.following, None
+                append.position.move(step)
             else:
                 append.result.error = as_storage_failure(self.name, error)
         PendingResult.report(append.result for append in batch)

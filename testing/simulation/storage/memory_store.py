@@ -8,9 +8,11 @@ it later.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
+
+from pydantic import JsonValue
 
 from ....states.context import Context
 from ....states.effects import AwaitedEffect
@@ -161,7 +163,7 @@ class MemoryStore:
 
     # --- one conversation
 
-    async def create(self, conversation_id: str, event: Opened, step: Step, *, owner: str | None = None) -> Log:
+    async def create(self, conversation_id: str, event: Opened, step: Step) -> Log:
         """Store a new conversation."""
         self.add(conversation_id, event, step)
         return MemoryLog(self, conversation_id)
@@ -220,6 +222,7 @@ class MemoryStore:
         self,
         *,
         owner: str | None = None,
+        metadata: Mapping[str, JsonValue] | None = None,
         state: str | None = None,
         limit: int | None = None,
         before: str | None = None,
@@ -229,9 +232,9 @@ class MemoryStore:
 
     # --- raw records
 
-    async def ids(self) -> tuple[str, ...]:
-        """The ids of all conversations."""
-        return tuple(self.disk.rows)
+    async def ids(self, prefix: str = "") -> tuple[str, ...]:
+        """The ids of all conversations that begin with `prefix`."""
+        return tuple(each for each in self.disk.rows if each.startswith(prefix))
 
     async def read_record(self, conversation_id: str) -> ConversationRecord:
         """Raises NotImplementedError: rows in memory have no records."""

@@ -23,6 +23,7 @@ from turnwise.states import Closed, CloseRequested, Failed, Idle, LlmFailed, Sto
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, failure, reply
 
 from ...support.engine_scenarios import QUESTION, Gate, answers_after
+from ...support.old_databases import take_back
 from ...support.walks import NOON, Walk
 
 LATER = NOON + timedelta(days=1)
@@ -367,9 +368,7 @@ def test_an_older_database_learns_of_origins(tmp_path: Path) -> None:
         store = await SqliteStore.open(path)
         await Walk().turn("tonight").into(store)
         await store.close()
-        change(path, "DROP TABLE forks")
-        change(path, "DROP INDEX events_policy_changed")
-        change(path, "UPDATE alembic_version SET version_num = '0001'")
+        take_back(path, "0001")
         store = await SqliteStore.open(path)
         landing = await fork(store, "walk", "copy", None, LATER)
         summaries = [asdict(summary) for summary in await store.list()]

@@ -108,6 +108,7 @@ class TestReceipts:
             "BEGIN IMMEDIATE",
             "UPDATE conversations",
             "INSERT INTO events",
+            "INSERT INTO details",
             "DELETE FROM outbox",
             "UPDATE outbox",
             "COMMIT",

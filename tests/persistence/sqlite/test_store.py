@@ -30,6 +30,7 @@ from turnwise.states import (
     CloseRequested,
     Event,
     LlmFailed,
+    LlmResponse,
     LogEntry,
     Opened,
     Policy,
@@ -42,7 +43,7 @@ from turnwise.states import (
 from turnwise.testing import strategies
 from turnwise.testing.history import Trace
 
-from ...support.store_internals import query
+from ...support.store_internals import query, statements_of
 from ...support.walks import NOON, Walk
 
 
@@ -221,8 +222,8 @@ class TestTheList:
         await Walk("asking").turn("tonight").say().into(store)
 
         assert await store.list() == (
-            Summary("asking", "llm_requesting", True, NOON + timedelta(seconds=5)),
-            Summary("asked", "awaiting_user_response", False, NOON + timedelta(seconds=3)),
+            Summary("asking", "llm_requesting", True, NOON + timedelta(seconds=5), title="tonight"),
+            Summary("asked", "awaiting_user_response", False, NOON + timedelta(seconds=3), title="A table for two?"),
         )
 
     @pytest.mark.parametrize(
@@ -262,20 +263,28 @@ class TestAStep:
 
     async def test_is_two_statements(self, store: SqliteStore) -> None:
         """The conversation moves on, the step is added: no more goes to the disk."""
-        walk = Walk().say("hello")
+        walk = Walk().turn("tonight")
+        await walk.into(store)
+        log = (await store.load("walk")).log
+        words = await statements_of(store)
+
+        for _ in range(2):
+            walk.say("And tomorrow?")
+            await log.append(*walk.steps[-1])
+            walk.answer(LlmResponse, content="Sakura has one.")
+            await log.append(*walk.steps[-1])
+
+        assert words == ["BEGIN IMMEDIATE", "UPDATE conversations", "INSERT INTO events", "COMMIT"] * 4
+
+    async def test_of_a_first_message_is_three(self, store: SqliteStore) -> None:
+        """It gives the conversation its title."""
         log = await Walk().into(store)
-        statements: list[str] = []
+        words = await statements_of(store)
 
-        def trace(connection: Connection) -> None:
-            driver = connection.connection.driver_connection
-            assert isinstance(driver, sqlite3.Connection)
-            driver.set_trace_callback(statements.append)
+        await log.append(*Walk().say("hello").steps[1])
 
-        await store.database.writing.run(trace)
-        await log.append(*walk.steps[1])
-
-        words = [" ".join(statement.split()[:2]) for statement in statements]
-        assert words == ["BEGIN IMMEDIATE", "UPDATE conversations", "INSERT INTO", "COMMIT"]
+        three = ["UPDATE conversations", "INSERT INTO events", "INSERT INTO details"]
+        assert words == ["BEGIN IMMEDIATE", *three, "COMMIT"]
 
     async def test_must_follow_the_newest(self, store: SqliteStore) -> None:
         """A step cannot be stored twice, and none can be left out."""

@@ -75,7 +75,13 @@ class TestStepsThatWait:
 
         await together(store, *(log.append(*Walk().say(name).steps[1]) for name, log in logs.items()))
 
-        assert without_repeats(words) == ["BEGIN IMMEDIATE", "UPDATE conversations", "INSERT INTO events", "COMMIT"]
+        assert without_repeats(words) == [
+            "BEGIN IMMEDIATE",
+            "UPDATE conversations",
+            "INSERT INTO events",
+            "INSERT INTO details",
+            "COMMIT",
+        ]
         assert words.count("UPDATE conversations") == len(NAMES)
         assert [await texts_of(store, name) for name in NAMES] == [[name] for name in NAMES]
 

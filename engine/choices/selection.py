@@ -1,0 +1,79 @@
+"""Checks by what an application selects the conversations of a list, and says in one sentence what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypedDict
+
+from pydantic import JsonValue, TypeAdapter
+
+from ...effects.text import is_encodable
+from ...states.errors import InvalidInput
+from ...states.states import STATES
+from ...states.values.value import MAX_QUOTED, Block, shortened
+from ..requests import checked_id
+
+MOST_VALUES = 100
+"""The most values of metadata that a list selects by: as many as a conversation may have."""
+
+_STATES = tuple(state.model_fields["type"].default for state in STATES)
+_METADATA: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(Block)
+
+
+class Selection(TypedDict):
+    """What `Store.list` takes."""
+
+    owner: str | None
+    metadata: dict[str, JsonValue] | None
+    state: str | None
+    limit: int | None
+    before: str | None
+
+
+def checked_selection(
+    owner: str | None, metadata: Mapping[str, Any] | None, state: str | None, limit: int | None, before: str | None
+) -> Selection:
+    """Return what `Store.list` takes. Raises `InvalidInput`, which says which argument is wrong."""
+    return Selection(
+        owner=_checked_owner(owner),
+        metadata=_checked_metadata(metadata),
+        state=_checked_state(state),
+        limit=_checked_limit(limit),
+        before=None if before is None else checked_id(before),
+    )
+
+
+def _checked_owner(owner: Any) -> str | None:
+    if owner is not None and not (isinstance(owner, str) and is_encodable(owner)):
+        raise InvalidInput("The owner of conversations is a text.")
+    return owner
+
+
+def _checked_metadata(metadata: Mapping[str, Any] | None) -> dict[str, JsonValue] | None:
+    if metadata is None:
+        return None
+    if not isinstance(metadata, Mapping):
+        raise InvalidInput("The metadata that a list selects by is a dict of JSON values.")
+    if len(metadata) > MOST_VALUES:
+        raise InvalidInput(f"A list selects by at most {MOST_VALUES} values of metadata.")
+    return {name: _checked_value(name, value) for name, value in metadata.items()}
+
+
+def _checked_value(name: Any, value: Any) -> JsonValue:
+    try:
+        return _METADATA.validate_python({name: value})[name]
+    except (ValueError, RecursionError):
+        where = shortened(f"metadata[{name!r}]", MAX_QUOTED)
+        raise InvalidInput(f"A list cannot select by {where}: a name is a text, and a value is JSON.") from None
+
+
+def _checked_state(state: Any) -> str | None:
+    if state is None or (isinstance(state, str) and state in _STATES):
+        return state
+    raise InvalidInput(f"The state that a list selects by is one of {', '.join(_STATES)}.")
+
+
+def _checked_limit(limit: int | None) -> int | None:
+    if limit is not None and not (type(limit) is int and 0 <= limit < 2**63):
+        raise InvalidInput("The limit of a list is a whole number, not below 0.")
+    return limit
