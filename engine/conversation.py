@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from ..states.openai_format.messages import openai_messages, repairs_of
 from ..states.projections.transcript import transcript
 from ..states.projections.usage import usage
 from ..states.values.messages import Message, Usage
@@ -54,6 +55,19 @@ class Conversation(TurnStreams, ConversationRequests):
     async def transcript(self) -> tuple[Message, ...]:
         """Return what was said, oldest first."""
         return transcript(await self.events())
+
+    async def messages(self) -> list[dict[str, Any]]:
+        """Return what was said as messages in OpenAI's chat format, oldest first: the system prompt, the history that
+        the conversation began with, exactly as it was given and repaired, and everything since.
+
+        A new conversation can begin with them: `engine.create(messages=await conversation.messages())`. A call that has
+        no result yet has one that says so; what a model thought, and what was delivered, is not part of the format.
+        """
+        return openai_messages(await self.events())
+
+    async def repairs(self) -> tuple[str, ...]:
+        """Return what was repaired in the history that the conversation began with, a sentence for each repair."""
+        return repairs_of(await self._read_entries(0, 1))
 
     async def events(self) -> tuple[StoredEntry, ...]:
         """Return the log as stored, one entry for each step."""

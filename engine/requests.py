@@ -8,13 +8,17 @@ from pydantic import ValidationError
 
 from ..effects.text import is_encodable
 from ..states.errors import InvalidInput
-from ..states.events import Answer, Event, UserMessage, exact
+from ..states.events import Answer, Event, Opened, UserMessage, exact
 from ..states.policy.policy import Policy
 from ..states.values.value import MAX_QUOTED, shortened
 
 MAX_REQUEST = 4_000_000
 """The most characters of a request as JSON: four texts of the greatest length. Images are not counted; they have limits
 of their own, in `states/values/images.py`."""
+
+MAX_HISTORY = 50_000_000
+"""The most characters of the beginning of a conversation with a given history as JSON, images included. Chosen so that
+its line in an export, of up to four bytes for a character, can be imported again."""
 
 LONGEST_ID = 200
 """Characters. The ids that the engine makes have 36."""
@@ -44,6 +48,10 @@ def make(kind: type[R], **fields: object) -> R:
 
 def bounded(request: R) -> R:
     """Return the request. Raises `InvalidInput` if it is too long as a whole."""
+    if isinstance(request, Opened) and request.messages:
+        if len(request.to_json()) > MAX_HISTORY:
+            raise InvalidInput(f"The history is too long: it has more than {MAX_HISTORY:,} characters.")
+        return request
     images = sum(len(image.url) for image in getattr(request, "images", ()))
     if len(request.to_json()) - images > MAX_REQUEST:
         raise InvalidInput("The request is too long.")

@@ -30,6 +30,7 @@ from .bootstrap import (
     wrap,
 )
 from .choices.choices import Choices
+from .choices.given_history import GivenMessages, log_repairs, read_history
 from .choices.models import Models
 from .choices.opening import opening_of
 from .choices.selection import checked_selection
@@ -170,15 +171,26 @@ class RunningEngine:
     # --- conversations
 
     @must_be_awaited("A conversation is created with `await`: write `conversation = await engine.create()`.")
-    async def create(self, *, policy: Policy | None = None, system: str = "") -> Conversation:
-        """Create a conversation. `system` is its system prompt, `policy` its rules."""
+    async def create(
+        self, *, policy: Policy | None = None, system: str = "", messages: GivenMessages | None = None
+    ) -> Conversation:
+        """Create a conversation. `system` is its system prompt, `policy` its rules.
+
+        It may begin with `messages` that were said elsewhere, in OpenAI's chat format: they stand in front of
+        everything that is said here. What no provider would accept in them is repaired: a call without a result gets
+        one that says so, a repeated id becomes another one. `Conversation.repairs` tells what was done. System messages
+        at the beginning become the system prompt, unless `system` is given. Raises `InvalidInput` for what is no list
+        of messages, or too long.
+        """
         conversation_id = str(uuid.uuid4())
         policy = self._policy if policy is None else policy
-        opened = opening_of(conversation_id, self.now(), self._choices, policy=policy, system=system)
+        history = await read_history(messages, system)
+        opened = opening_of(conversation_id, self.now(), self._choices, policy=policy, history=history)
         step = begin(opened)
         store = self.store
         log = await store.create(conversation_id, opened, step)
         self._lifetime.check_not_closed()
+        log_repairs(conversation_id, history.repairs)
         loop = self._loops.created(store, conversation_id, log, opened, step)
         self._registry.add(loop)
         return Conversation(self, loop)

@@ -5,8 +5,8 @@ It reads whatever a log may hold: what a message does not say in OpenAI's chat f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import dropwhile
+from collections.abc import Iterable
+from itertools import dropwhile, groupby
 from typing import Any
 
 from ..errors import InvalidInput
@@ -23,11 +23,17 @@ _ROLES: dict[HistoryRole, Role] = {
 }
 
 
-def given_messages(messages: Iterable[HistoryMessage], seq: int) -> Iterator[Message]:
-    """Yield the messages of a history that was given in the step `seq`. System messages at its beginning are left out,
-    because their text is the system prompt of the conversation. `Pure.`"""
-    for message in dropwhile(lambda one: one.is_system, messages):
-        yield _MessageReader(message).read().replace(seq=seq)
+def given_messages(messages: Iterable[HistoryMessage], seq: int) -> list[Message]:
+    """Return the messages of a history that was given in the step `seq`, with results in call order. System messages at
+    its beginning are left out, because their text is the system prompt of the conversation. `Pure.`"""
+    read = [_MessageReader(one).read() for one in dropwhile(lambda one: one.is_system, messages)]
+    ranks: dict[str, int] = {}
+    ordered: list[Message] = []
+    for is_result, group in groupby(read, key=lambda message: message.role == "tool"):
+        several = list(group)
+        ordered += sorted(several, key=lambda one: ranks.get(one.tool_call_id or "", 0)) if is_result else several
+        ranks = {call.call_id: rank for rank, call in enumerate(several[-1].tool_calls)}
+    return [message.replace(seq=seq) for message in ordered]
 
 
 class _MessageReader:

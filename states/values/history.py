@@ -34,6 +34,8 @@ class HistoryMessage(Value):
     def _read(cls, message: Any) -> Any:
         if not isinstance(message, dict):
             return message
+        if message.keys() == {"given"} and isinstance(message["given"], dict):
+            message = message["given"]
         role = message.get("role")
         if not (isinstance(role, str) and role in HISTORY_ROLES):
             raise PydanticCustomError("history_role", "a message of a history has one of the roles of OpenAI's format")

@@ -128,15 +128,17 @@ def question(text: str = "When?", *labels: str, **facts: Any) -> UserQuestion:
 class Conversation:
     """One conversation under the rules given. `step` is what the last event came to.
 
-    The rules are those of `policy` but for those that are named.
+    The rules are those of `policy` but for those that are named. `messages` are a history to begin with.
     """
 
-    def __init__(self, policy: Policy | None = None, /, *, role: str = "foreground", **rules: Any) -> None:
+    def __init__(
+        self, policy: Policy | None = None, /, *, role: str = "foreground", messages: Any = (), **rules: Any
+    ) -> None:
         self.history = History()
         self.said = Transcript()
         self.now = NOON
         self.step: Step
-        self.happens(Opened, role=role, policy=Policy(**{**dict(policy or Policy()), **rules}))
+        self.happens(Opened, role=role, messages=messages, policy=Policy(**{**dict(policy or Policy()), **rules}))
 
     # --- what happens
 

@@ -75,9 +75,10 @@ def _said(messages: Iterable[Message], policy: Policy) -> Iterator[_Shown]:
     for message in messages:
         if message.thinking:
             yield partial(ThoughtUpdate, text=message.thinking, turn=message.turn)
-        if message.role == "assistant" and policy.text == "thought" and message.text.strip():
+        is_thought = policy.text == "thought" and bool(message.turn)  # what was given was said to the user
+        if message.role == "assistant" and is_thought and message.text.strip():
             yield partial(ThoughtUpdate, text=message.text, turn=message.turn)
-        elif message.role != "tool" and (message.text.strip() or message.images):
+        elif message.role in ("user", "assistant") and (message.text.strip() or message.images):
             yield partial(
                 MessageUpdate,
                 role=message.role,

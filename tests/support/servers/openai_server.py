@@ -270,11 +270,14 @@ def _roles(_: Body, messages: list[Body]) -> Iterator[str]:
 
 def _turns(body: Body, messages: list[Body]) -> Iterator[str]:
     """DeepSeek, Perplexity and many templates of open models want user and assistant in turn. Mistral's models want no
-    user directly behind a result. Sealed thinking is left apart: it goes to providers for which litellm merges."""
+    user directly behind a result, and one in front of the assistant. Sealed thinking is left apart: it goes to
+    providers for which litellm merges."""
     before: Body = {}
     for index, message in enumerate(messages):
         roles = (before.get("role"), message.get("role"))
         sealed = "thinking_blocks" in before or "thinking_blocks" in message
+        if roles in ((None, "assistant"), ("system", "assistant")) and "mistral" in body.get("model", ""):
+            yield f"messages[{index}]: after the system message the roles must begin with the user"
         if roles[0] == roles[1] != "tool" and not sealed:
             yield f"messages[{index}]: roles must alternate, but there are two messages of the {roles[1]} in a row"
         if roles == ("tool", "user") and "mistral" in body.get("model", ""):
@@ -333,11 +336,13 @@ def _calls_in(_: Body, messages: list[Body]) -> Iterator[str]:
         seen.add(call["id"])
         if not LEGAL_NAME.fullmatch(call["function"]["name"]):
             yield f"call {call['id']}: illegal name {call['function']['name']!r}"
-        if not _is_json_object(call["function"]["arguments"]):
+        if not is_json_object(call["function"]["arguments"]):
             yield f"call {call['id']}: arguments must be a JSON object"
 
 
-def _is_json_object(text: str) -> bool:
+def is_json_object(text: str) -> bool:
+    """Whether the text is a JSON object."""
+
     def refuse(constant: str) -> None:
         raise ValueError(constant)
 
