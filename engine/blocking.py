@@ -1,20 +1,28 @@
 """The engine for programs without an event loop: every call runs on an event loop in a thread, and is waited for.
 
-The blocking objects pass each call on to the asynchronous ones, whatever its name, so no method is written twice.
+No method is written twice. A line below takes a method of the asynchronous class, passes the call on to it, and keeps
+its parameters and its docstring; type checkers see the same signature without the coroutine.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import AsyncIterator, Callable, Iterator
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
-from functools import partial
-from typing import Any
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from ..states.errors import EngineClosed
+from ..states.policy.policy import Policy
+from ..states.states import State
 from .conversation import Conversation
+from .running import RunningEngine
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+T = TypeVar("T")
 
 
 class _Portal:
@@ -24,7 +32,7 @@ class _Portal:
         self._portal = portal
         self.open = True
 
-    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def call(self, function: Callable[[], Any]) -> Any:
         """Call the function in the thread and return its result; a coroutine is awaited. Raises `EngineClosed` once the
         engine is closed.
 
@@ -32,58 +40,144 @@ class _Portal:
         """
         if not self.open:
             raise EngineClosed
-        result = self._portal.start_task_soon(function, *arguments)
+        result = self._portal.start_task_soon(function)
         try:
             return result.result()
         except BaseException:
             result.cancel()
             raise
 
-
-class _Blocking:
-    """Passes each attribute on. Coroutines are waited for, and asynchronous iterators become plain ones."""
-
-    def __init__(self, portal: _Portal, target: Any) -> None:
-        self._portal = portal
-        self._target = target
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        if isinstance(inspect.getattr_static(type(self._target), name, None), property):
-            return self._portal.call(getattr, self._target, name)
-        found = getattr(self._target, name)
-        return partial(self._call, found) if callable(found) else found
-
-    def _call(self, function: Any, *arguments: Any, **options: Any) -> Any:
-        result = self._portal.call(partial(function, *arguments, **options))
-        if isinstance(result, AsyncIterator):
-            return self._iterate(result)
-        return BlockingConversation(self._portal, result) if isinstance(result, Conversation) else result
-
-    def _iterate(self, iterator: Any) -> Iterator[Any]:
+    def iterate(self, iterator: Any) -> Iterator[Any]:
+        """Yield what an asynchronous iterator yields, and close it at the end."""
         try:
             while True:
                 try:
-                    yield self._portal.call(iterator.__anext__)
+                    yield self.call(iterator.__anext__)
                 except StopAsyncIteration:
                     return
         finally:
             # There is nothing to close if the engine is closed, or if an interrupted call is just ending.
             with suppress(EngineClosed, RuntimeError):
-                self._portal.call(iterator.aclose)
+                self.call(iterator.aclose)
 
 
-class BlockingConversation(_Blocking):
-    """A `Conversation` whose methods block until they are done; `updates` is a plain iterator."""
+class _Blocking(Generic[T]):
+    """Stands for an asynchronous object, `target`, which is only used in the thread of its engine."""
+
+    def __init__(self, portal: _Portal, target: T) -> None:
+        self._portal = portal
+        self._target = target
 
 
-class BlockingEngine(_Blocking):
+class _Method(Generic[P, R]):
+    """A method that passes each call on to a method of the asynchronous object."""
+
+    def __init__(self, method: Callable[..., Any], finish: Callable[[_Portal, Any], R]) -> None:
+        self._method = method
+        self._finish = finish
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> _Method[P, R]: ...
+
+    @overload
+    def __get__(self, instance: _Blocking[Any], owner: type) -> Callable[P, R]: ...
+
+    def __get__(self, instance: _Blocking[Any] | None, owner: type) -> _Method[P, R] | Callable[P, R]:
+        return self if instance is None else self._bound(instance)
+
+    def _bound(self, instance: _Blocking[Any]) -> Callable[P, R]:
+        @functools.wraps(self._method)
+        def call(*arguments: P.args, **options: P.kwargs) -> R:
+            asked = functools.partial(self._method, instance._target, *arguments, **options)
+            return self._finish(instance._portal, instance._portal.call(asked))
+
+        return call
+
+
+def _returned(portal: _Portal, result: Any) -> Any:
+    return result
+
+
+def _handle(portal: _Portal, conversation: Conversation) -> BlockingConversation:
+    return BlockingConversation(portal, conversation)
+
+
+def _iterated(portal: _Portal, iterator: AsyncIterator[Any]) -> Iterator[Any]:
+    return portal.iterate(iterator)
+
+
+def _waits(method: Callable[Concatenate[S, P], Coroutine[Any, Any, R]]) -> _Method[P, R]:
+    """The method blocks until the coroutine has returned."""
+    return _Method(method, _returned)
+
+
+def _returns_handle(
+    method: Callable[Concatenate[S, P], Coroutine[Any, Any, Conversation]],
+) -> _Method[P, BlockingConversation]:
+    """The method blocks, and returns a blocking handle on the conversation."""
+    return _Method(method, _handle)
+
+
+def _iterates(method: Callable[Concatenate[S, P], AsyncIterator[R]]) -> _Method[P, Iterator[R]]:
+    """The method returns a plain iterator, which blocks until there is something to yield."""
+    return _Method(method, _iterated)
+
+
+class BlockingConversation(_Blocking[Conversation]):
+    """A `Conversation` whose methods block until they are done. `updates` and `stream` are plain iterators."""
+
+    send = _waits(Conversation.send)
+    answer = _waits(Conversation.answer)
+    decline = _waits(Conversation.decline)
+    approve = _waits(Conversation.approve)
+    resolve = _waits(Conversation.resolve)
+    cancel = _waits(Conversation.cancel)
+    withdraw = _waits(Conversation.withdraw)
+    retry = _waits(Conversation.retry)
+    set_policy = _waits(Conversation.set_policy)
+    compact = _waits(Conversation.compact)
+    close = _waits(Conversation.close)
+    dispatch = _waits(Conversation.dispatch)
+    fork = _returns_handle(Conversation.fork)
+    updates = _iterates(Conversation.updates)
+    transcript = _waits(Conversation.transcript)
+    events = _waits(Conversation.events)
+    turns = _waits(Conversation.turns)
+    replay = _waits(Conversation.replay)
+
+    @property
+    def id(self) -> str:
+        """The id under which `get` finds this conversation again."""
+        return self._target.id
+
+    @property
+    def state(self) -> State:
+        """The current state, as stored."""
+        state: State = self._portal.call(lambda: self._target.state)
+        return state
+
+    @property
+    def policy(self) -> Policy:
+        """The current policy."""
+        policy: Policy = self._portal.call(lambda: self._target.policy)
+        return policy
+
+
+class BlockingEngine(_Blocking[RunningEngine]):
     """An `Engine` whose methods block until they are done. Get it from `Engine.open_blocking`."""
+
+    create = _returns_handle(RunningEngine.create)
+    get = _returns_handle(RunningEngine.get)
+    list = _waits(RunningEngine.list)
+    delete = _waits(RunningEngine.delete)
+    delivered = _waits(RunningEngine.delivered)
+    refresh = _waits(RunningEngine.refresh)
+    check = _waits(RunningEngine.check)
+    close = _waits(RunningEngine.close)
 
 
 @contextmanager
-def run_in_thread(engine: AbstractAsyncContextManager[Any]) -> Iterator[BlockingEngine]:
+def run_in_thread(engine: AbstractAsyncContextManager[RunningEngine]) -> Iterator[BlockingEngine]:
     """Open the engine on an event loop in a thread of its own, and close it at the end."""
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(engine) as opened:
         calls = _Portal(portal)
