@@ -25,7 +25,7 @@ def offered(kind: type) -> set[str]:
 
 def _is_asynchronous(method: Any) -> bool:
     returned = str(inspect.signature(method).return_annotation)
-    return inspect.iscoroutinefunction(method) or returned.startswith("AsyncIterator")
+    return inspect.iscoroutinefunction(method) or returned.startswith(("AsyncIterator", "AsyncGenerator"))
 
 
 @pytest.mark.parametrize(("blocking", "asynchronous"), [(BlockingEngine, Engine), (BlockingConversation, Conversation)])
