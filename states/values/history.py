@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any, Literal, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard, cast
 
 from pydantic import model_serializer, model_validator
 from pydantic_core import PydanticCustomError
@@ -28,6 +28,10 @@ class HistoryMessage(Value):
     """A message as it was given: `HistoryMessage(role="user", content="Hello")`. As JSON it is this object itself."""
 
     given: Block
+
+    if TYPE_CHECKING:  # the members of a message are the arguments, whatever they are
+
+        def __init__(self, **message: Any) -> None: ...
 
     @model_validator(mode="before")
     @classmethod

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import AwareDatetime, BaseModel, JsonValue, ValidationError
 
+from ...states.values.history import HistoryMessage
 from ...states.values.images import Image
 from .chance import Chance
 from .values import INSTANTS, SECONDS
@@ -32,8 +33,9 @@ LEAVES: dict[Any, Callable[[Chance], Any]] = {
     Any: lambda chance: "anything",
     JsonValue: lambda chance: chance.pick(("anything", 1, None)),
     Image: lambda chance: Image(url="https://example.com/menu.png"),
+    HistoryMessage: lambda chance: HistoryMessage(role="user", content=chance.text()),
 }
-"""Generators of types that are not made of others, and of one whose rules no random value would meet."""
+"""Generators of types that are not made of others, and of those whose rules no random value would meet."""
 
 
 class CannotBeGenerated(TypeError):

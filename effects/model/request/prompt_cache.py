@@ -58,15 +58,18 @@ class CachedPrompt:
         return request, digest.finish(request, tools.canonical)
 
     def _keep_turns_before(self, turn: int, messages: tuple[Message, ...]) -> None:
+        """Keep what was said in the turns before this one, up to the last message that the model ended a turn with. A
+        given history may go on behind it: those few messages are written for each request."""
         first = len(self._messages)
         count = next((n for n, message in enumerate(messages[first:]) if message.turn >= turn), len(messages) - first)
+        while count and not _ends_turn(messages[first + count - 1]):
+            count -= 1
         if not count:
             return
         finished = messages[first : first + count]
         call_ids = CallIds(self._call_ids)
         segment = write_segment(finished, call_ids, self._written_for[0], turn)
-        ends_with_model = bool(segment.messages) and segment.messages[-1]["role"] == "assistant"
-        if ends_with_model and self._can_append(finished, segment):
+        if self._can_append(finished, segment):
             self._messages += finished
             self._segment += segment
             self._call_ids.absorb(call_ids)
@@ -84,6 +87,11 @@ class CachedPrompt:
         calls = {call.call_id for message in messages for call in message.tool_calls}
         has_all_calls = all(message.role != "tool" or message.tool_call_id in calls for message in messages)
         return has_all_calls and bool(segment.messages) and segment.messages[0]["role"] == "user"
+
+
+def _ends_turn(message: Message) -> bool:
+    """Whether a message is one of the model that stands alone in a request: with a text and without calls."""
+    return message.role == "assistant" and not message.tool_calls and bool(message.text.strip())
 
 
 class PromptCache:

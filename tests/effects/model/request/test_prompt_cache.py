@@ -69,6 +69,17 @@ class TestOneConversation:
                 said.append(in_turn(message, turn))
                 assert_same(prompt, said, turn, model, system)
 
+    @given(MESSAGES, st.integers(1, 3), st.data())
+    def test_a_given_history_may_end_anywhere(
+        self, given_messages: list[Message], turns: int, data: st.DataObject
+    ) -> None:
+        """With a question that waits for its answer, or with results: the requests are complete all the same."""
+        prompt, said = CachedPrompt(), [in_turn(message, 0) for message in given_messages]
+        for turn in range(1, turns + 1):
+            for message in (user(), *data.draw(MESSAGES), assistant("Done.")):
+                said.append(in_turn(message, turn))
+                assert_same(prompt, said, turn)
+
     @given(st.lists(MESSAGES, min_size=2, max_size=4), st.data())
     def test_a_changed_history_is_written_anew(self, turns: list[list[Message]], data: st.DataObject) -> None:
         """When a message is replaced or left out, nothing of it remains."""
