@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from ..states.errors import EngineClosed, StoreError, UnknownConversation
 from ..states.events import Answer
-from .registry import ConversationRegistry
+from .conversations.registry import ConversationRegistry
 from .requests import checked_answer, checked_id
 
 logger = logging.getLogger("turnwise.engine")

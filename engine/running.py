@@ -35,16 +35,16 @@ from .choices.models import Models
 from .choices.opening import opening_of
 from .choices.selection import checked_selection
 from .conversation import Conversation
+from .conversations.loop_factory import LoopFactory
+from .conversations.registry import ConversationRegistry
+from .conversations.take_over import TakeOver
 from .handles.awaiting import must_be_awaited
 from .lifetime import Lifetime
 from .loop import Loop
-from .loop_factory import LoopFactory
 from .outbox import OutboxTargets
 from .ports import Dispatcher
-from .registry import ConversationRegistry
 from .requests import checked_id
 from .settings import Settings
-from .take_over import TakeOver
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider

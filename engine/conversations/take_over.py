@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ..effects.channels.delivery_dispatcher import DeliveryDispatcher
-from ..states.errors import EngineClosed, StoreError, UnknownConversation
-from .loop import Loop
-from .outbox import take_over_deliveries
+from ...effects.channels.delivery_dispatcher import DeliveryDispatcher
+from ...states.errors import EngineClosed, StoreError, UnknownConversation
+from ..loop import Loop
+from ..outbox import take_over_deliveries
 from .registry import ConversationRegistry
 
 if TYPE_CHECKING:
-    from ..persistence.ports import Store
-    from ..persistence.records.outbox import Undelivered
+    from ...persistence.ports import Store
+    from ...persistence.records.outbox import Undelivered
 
 logger = logging.getLogger("turnwise.engine")
 

@@ -15,10 +15,10 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 from weakref import WeakSet, WeakValueDictionary
 
-from ..states.errors import TurnwiseError, UnknownConversation
-from ..states.events import Answer
-from ..states.states import Closed, pending
-from .loop import Loop
+from ...states.errors import TurnwiseError, UnknownConversation
+from ...states.events import Answer
+from ...states.states import Closed, pending
+from ..loop import Loop
 
 RECENT = 64
 """How many loops are kept although nobody holds them: a server asks for the same few conversations again and again."""

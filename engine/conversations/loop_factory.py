@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ..effects.clock import Clock
-from ..persistence.ports import LoadedConversation, Log, Store
-from ..states.context import Context
-from ..states.events import Opened
-from ..states.log import LogEntry
-from ..states.policy.policy import ModelSpec
-from ..states.step import Step
-from .loop import Loop
-from .outbox import OutboxTargets
-from .ports import Dispatcher, LoopOwner, Observer
-from .projections.history import ConversationHistory
-from .projections.projection import ConversationProjection, ReadEntries
+from ...effects.clock import Clock
+from ...persistence.ports import LoadedConversation, Log, Store
+from ...states.context import Context
+from ...states.events import Opened
+from ...states.log import LogEntry
+from ...states.policy.policy import ModelSpec
+from ...states.step import Step
+from ..loop import Loop
+from ..outbox import OutboxTargets
+from ..ports import Dispatcher, LoopOwner, Observer
+from ..projections.history import ConversationHistory
+from ..projections.projection import ConversationProjection, ReadEntries
 
 
 @dataclass(frozen=True)
