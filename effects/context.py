@@ -19,13 +19,18 @@ from ..states.values.round import RoundCall
 from .receipts import Receipts
 
 LiveKind = Literal["token", "tool_progress", "delivered", "delivery_failed"]
-"""What may be shown of an effect while it is carried out. Live updates are never stored."""
+"""What may be shown of an effect while it is carried out. Live updates are never stored.
+
+Each kind has its data: token `text` and `kind` (text or thinking), tool_progress `call_id` and `text`, delivered
+`turn`, `ordinal`, `key` and `channel`, delivery_failed these and `sentence`.
+"""
 
 UNAWAITED: frozenset[LiveKind] = frozenset({"delivered", "delivery_failed"})
 """The kinds of live updates that are shown even though no state awaits their effect."""
 
 Progress = Callable[[int, LiveKind, dict[str, Any]], None]
-"""Takes an effect id, a kind and data, and passes them on as a live update to whoever watches the conversation."""
+"""Takes an effect id, a kind and its data, and passes them on as a live update to whoever watches the conversation. The
+ids of the turn, the request and the attempt are added there. Raises `InvalidInput` for other data."""
 
 
 class History(Protocol):

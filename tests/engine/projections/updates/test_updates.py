@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from turnwise import Engine, InvalidInput, Policy, Settings, presets, tool
+from turnwise import (
+    Engine,
+    InvalidInput,
+    Limits,
+    ModelAnswer,
+    ModelCall,
+    Policy,
+    Settings,
+    SnapshotUpdate,
+    StateChangeUpdate,
+    ToolUpdate,
+    TurnEndedUpdate,
+    presets,
+    tool,
+)
+from turnwise.engine.projections.turn_data import describe_turn
+from turnwise.engine.projections.updates.live import live_update
+from turnwise.states import Idle
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, calls, reply
 
-from ....support.engine_scenarios import QUESTION, Watcher, until
+from ....support.engine_scenarios import QUESTION, Gate, Watcher, answers_after, until
 
 
 @tool
@@ -28,6 +46,18 @@ def works() -> str:
 def pay() -> str:
     """Pay."""
     return "paid"
+
+
+@tool
+def echo(text: str) -> str:
+    """Say it again."""
+    return text
+
+
+@tool(approval=True)
+def send_money(amount: int) -> str:
+    """Send money."""
+    return "sent"
 
 
 class TestUpdates:
@@ -184,14 +214,6 @@ class TestUpdates:
         said = [update.data["text"] for update in seen if update.type == "message" and update.data["role"] == "user"]
         assert said == ["0", "1", "2", "3", "4"]
 
-    async def test_an_id_that_is_none_is_refused(self, database: Path) -> None:
-        """Bad input gets one sentence."""
-        async with Engine.open(database, model=ScriptedLlm([])) as engine:
-            conversation = await engine.create()
-
-            with pytest.raises(InvalidInput):
-                await anext(conversation.updates("yesterday"))
-
     async def test_an_id_that_no_update_has_had_yet_is_refused(self, database: Path) -> None:
         """Nobody waits for ever behind an update that was never shown. The ids of the newest update, and of a snapshot,
         which lies before the next step, are taken."""
@@ -218,3 +240,155 @@ class TestUpdates:
             stored = [update for update in watcher.updates if update.id]
             assert {update.data.get("turn", turn.number) for update in stored} == {turn.number}
             assert stored[0].type == "message"
+
+
+class TestTools:
+    """What became of each call."""
+
+    async def test_a_call_shows_its_arguments_and_then_its_result_or_its_error(self, database: Path) -> None:
+        """The texts are those that the model reads."""
+        llm = ScriptedLlm([calls(call("unknown", x=1), call("echo", text="hé"), call("fails")), reply("Done.")])
+        async with Engine.open(database, model=llm, tools=[echo, fails]) as engine:
+            conversation = await engine.create()
+            watcher = Watcher(conversation)
+            await conversation.send("Go")
+            await watcher.until("turn_ended")
+            await watcher.stop()
+            said = {one.tool_call_id: one.text for one in await conversation.transcript() if one.role == "tool"}
+
+        tools = [update for update in watcher.updates if isinstance(update, ToolUpdate)]
+        assert [(one.name, one.status, one.arguments) for one in tools] == [
+            ("unknown", "failed", {"x": 1}),
+            ("echo", "running", {"text": "hé"}),
+            ("echo", "completed", {"text": "hé"}),
+            ("fails", "running", {}),
+            ("fails", "failed", {}),
+        ]
+        assert [(one.result, one.error) for one in tools] == [
+            (None, said[tools[0].call_id]),
+            (None, None),
+            ("hé", None),
+            (None, None),
+            (None, said[tools[4].call_id]),
+        ]
+        assert {(one.turn, one.raw_arguments) for one in tools} == {(1, None)}
+        assert tools[2].data == {
+            "call_id": tools[2].call_id,
+            "name": "echo",
+            "speaks": False,
+            "status": "completed",
+            "turn": 1,
+            "arguments": {"text": "hé"},
+            "result": "hé",
+        }
+
+    @pytest.mark.parametrize("written", ["{not json", "[1]", "null"])
+    async def test_arguments_that_are_no_object_are_shown_as_they_were_written(
+        self, database: Path, written: str
+    ) -> None:
+        """Beside an empty object, in updates and in snapshots."""
+        broken = ModelAnswer(content="", tool_calls=(ModelCall("call_1", "echo", written),))
+        async with Engine.open(database, model=ScriptedLlm([broken, reply("Oh.")]), tools=[echo]) as engine:
+            conversation = await engine.create()
+            watcher = Watcher(conversation)
+            await conversation.send("Go")
+            await watcher.until("turn_ended")
+            await watcher.stop()
+            snapshot = await anext(conversation.updates())
+
+        (shown,) = [update for update in watcher.updates if isinstance(update, ToolUpdate)]
+        assert (shown.status, shown.arguments, shown.raw_arguments) == ("failed", {}, written)
+        (made,) = snapshot.data["transcript"][1]["tool_calls"]
+        assert (made["arguments"], made["raw_arguments"]) == ({}, written)
+
+    async def test_a_call_to_approve_shows_its_arguments_as_they_are_then_edited(self, database: Path) -> None:
+        """In the state that waits, in the snapshot, and, when it runs, as the person changed them."""
+        llm = ScriptedLlm([call("send_money", amount=5), reply("Done.")])
+        async with Engine.open(database, model=llm, tools=[send_money]) as engine:
+            conversation = await engine.create()
+            watcher = Watcher(conversation)
+            turn = await conversation.send("Send")
+            snapshot = await anext(conversation.updates())
+            await conversation.approve(turn.call_id or "", True, arguments={"amount": 4})
+            await watcher.until("turn_ended")
+            await watcher.stop()
+
+        assert isinstance(snapshot, SnapshotUpdate)
+        waits = snapshot.state
+        assert (waits.type, waits.call_id, waits.name, waits.arguments) == (
+            "awaiting_approval", turn.call_id, "send_money", {"amount": 5},
+        )  # fmt: skip
+        assert snapshot.data["state"]["data"]["arguments"] == {"amount": 5}
+        assert snapshot.data["transcript"][1]["tool_calls"][0]["arguments"] == {"amount": 5}
+        tools = [update for update in watcher.updates if isinstance(update, ToolUpdate)]
+        assert [one.arguments for one in tools] == [{"amount": 4}, {"amount": 4}]
+
+
+class TestIds:
+    """What a client needs to send requests about what it is shown."""
+
+    async def test_messages_that_wait_are_in_the_state(self, database: Path) -> None:
+        """A state_change tells each change of the inbox, under which nothing else changes."""
+        gate = Gate()
+        async with Engine.open(database, model=FunctionLlm(answers_after(gate, "Done."))) as engine:
+            conversation = await engine.create(policy=Policy(when_busy="queue"))
+            watcher = Watcher(conversation)
+            await conversation.send("One", wait=False)
+            await gate.arrived.wait()
+            await conversation.send("Two", message_id="m2", wait=False)
+            await conversation.send("Three", message_id="m3", wait=False)
+            await conversation.withdraw("m2")
+            snapshot = await anext(conversation.updates())
+            gate.opened.set()
+            await watcher.until("turn_ended", 2)
+            await watcher.stop()
+
+        states = [update.state for update in watcher.updates if isinstance(update, StateChangeUpdate)]
+        assert [(state.type, state.turn, state.inbox) for state in states] == [
+            ("llm_requesting", 1, ()),
+            ("llm_requesting", 1, ("m2",)),
+            ("llm_requesting", 1, ("m2", "m3")),
+            ("llm_requesting", 1, ("m3",)),
+            ("llm_requesting", 2, ()),
+            ("idle", 2, ()),
+        ]
+        assert len({state.request for state in states[:4]}) == 1
+        assert snapshot.data["state"]["data"]["inbox"] == ["m3"]
+
+    async def test_the_end_of_a_turn_is_told_like_the_turn(self, database: Path) -> None:
+        """`turn_ended` has what `send` returns, with the limit that ended the turn."""
+        llm = ScriptedLlm([call("unknown"), reply("Hello.")])
+        limited = Policy(limits=Limits(requests=1, last="plain"))
+        async with Engine.open(database, model=llm) as engine:
+            conversation = await engine.create(policy=limited)
+            watcher = Watcher(conversation)
+            turns = [await conversation.send("One"), await conversation.send("Two")]
+            await watcher.until("turn_ended", 2)
+            await watcher.stop()
+
+        ended = [update for update in watcher.updates if isinstance(update, TurnEndedUpdate)]
+        assert [update.data for update in ended] == [describe_turn(turn) for turn in turns]
+        assert [(update.status, update.limit) for update in ended] == [(turn.status, turn.limit) for turn in turns]
+        assert {"cached_tokens", "reasoning_tokens"} <= ended[0].data["usage"].keys()
+
+    async def test_a_turn_that_waits_is_described_with_its_call(self, database: Path) -> None:
+        """With the questions, or with the call to approve."""
+        llm = ScriptedLlm([call("ask_user_question", questions=[QUESTION]), call("send_money", amount=5)])
+        async with Engine.open(database, model=llm, tools=["ask_user_question", send_money]) as engine:
+            conversation = await engine.create()
+            asked = describe_turn(turn := await conversation.send("Send"))
+            held = describe_turn(await conversation.answer({turn.questions[0].question: "6:30 PM"}))
+
+        assert (asked["status"], asked["call_id"], asked["questions"]) == ("awaiting_user", turn.call_id, [QUESTION])
+        assert (held["status"], held["call"]["call_id"]) == ("awaiting_approval", held["call_id"])
+        assert (held["call"]["name"], held["call"]["arguments"]) == ("send_money", {"amount": 5})
+
+
+class TestLiveData:
+    """What a performer of an application may report."""
+
+    @pytest.mark.parametrize("data", [{}, {"text": "a"}, {"text": 5, "kind": "text"}, {"text": "a", "mood": "glad"}])
+    def test_other_data_than_that_of_the_kind_is_refused(self, data: dict[str, Any]) -> None:
+        """In one sentence, so that the performer fails where it went wrong."""
+        with pytest.raises(InvalidInput):
+            live_update("token", data, 1, Idle())
