@@ -17,11 +17,11 @@ from ...states.values.messages import CrashContract
 from ..text import encodable
 from .approval import Approval
 from .arguments.arguments import Arguments
-from .arguments.callables import definition_of, docstring_of, name_of
+from .arguments.callables import definition_of, docstring_of, innermost, name_of, signature_of
 from .arguments.docstrings import read_docstring
 from .arguments.schema_arguments import SchemaArguments
 from .arguments.typed_arguments import TypedArguments
-from .methods import Receives, is_in_its_class_body, is_unbound_method, names_of_caller, unbound_method
+from .methods import RECEIVERS, Receives, is_in_its_class_body, is_unbound_method, names_of_caller, unbound_method
 from .tool import AnyTool, ErrorDetail, Tool
 
 P = ParamSpec("P")
@@ -152,11 +152,12 @@ def _function_and_receiver(given: Any) -> tuple[Any, Receives | None]:
         return given.__func__, None
     if isinstance(given, classmethod):
         return given.__func__, "class"
-    if not is_unbound_method(given):
+    method = innermost(given)
+    if not is_unbound_method(method) or next(iter(signature_of(given).parameters), "") not in RECEIVERS:
         return given, None
-    if is_in_its_class_body(given):
+    if is_in_its_class_body(method):
         return given, "instance"
-    raise unbound_method(given)
+    raise unbound_method(method)
 
 
 def _arguments(

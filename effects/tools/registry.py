@@ -35,7 +35,9 @@ class ToolRegistry:
     """
 
     def __init__(self, tools: Iterable[AnyTool | Callable[..., Any] | str] = ()) -> None:
-        if isinstance(tools, str | Mapping) or not isinstance(tools, Iterable):
+        if isinstance(tools, Mapping):
+            raise ConfigurationError("Tools must be given as a list, not as a dict.")
+        if isinstance(tools, str) or not isinstance(tools, Iterable):
             raise ConfigurationError("Tools must be given as a list.")
         self._tools: dict[str, AnyTool] = {}
         for given in tools:

@@ -37,7 +37,7 @@ def definition_of(function: object) -> Any:
     if not callable(called):
         raise ConfigurationError(NOT_CALLABLE)
     definition = _written(called)
-    _check_returns_once(called, definition)
+    _check_callable_by_name(called, definition)
     return definition
 
 
@@ -52,9 +52,13 @@ def docstring_of(function: object) -> str:
     """The docstring of the function; of an object that is called, that of its `__call__` or else of its class.
     `Pure.`"""
     called = innermost(function)
-    sources = (called,) if _has_own_docstring(called) else (type(called).__call__, type(called))
-    docstrings = (inspect.getdoc(source) for source in sources)
-    return next((text for text in docstrings if isinstance(text, str) and text.strip()), "")
+    if inspect.isroutine(called) or hasattr(called, "__wrapped__"):
+        found = [inspect.getdoc(called)]
+    else:  # not by `getdoc`, which finds that of any function
+        found = [
+            source.__doc__ and inspect.cleandoc(source.__doc__) for source in (type(called).__call__, type(called))
+        ]
+    return next((text for text in found if isinstance(text, str) and text.strip()), "")
 
 
 def is_coroutine_function(function: object) -> bool:
@@ -87,11 +91,7 @@ def _written(called: Any) -> Any:
     return called.__call__
 
 
-def _has_own_docstring(called: object) -> bool:
-    return inspect.isroutine(called) or hasattr(called, "__wrapped__")
-
-
-def _check_returns_once(called: Any, definition: Any) -> None:
+def _check_callable_by_name(called: Any, definition: Any) -> None:
     name, is_cached = name_of(called), hasattr(called, "cache_info")
     plain = inspect.unwrap(called) if is_cached else definition
     if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
@@ -99,4 +99,9 @@ def _check_returns_once(called: Any, definition: Any) -> None:
     if is_cached and inspect.iscoroutinefunction(plain):
         raise ConfigurationError(
             f"The function {name} caches coroutines, each of which can be awaited only once: cache what it awaits."
+        )
+    if hasattr(called, "dispatch") and hasattr(called, "registry"):
+        raise ConfigurationError(
+            f"The function {name} is chosen by the type of an argument that is given by position, "
+            "but a model gives arguments by name."
         )

@@ -44,7 +44,7 @@ def read_docstring(text: str, names: Collection[str]) -> Docstring:
     if not found:
         return Docstring(text)
     prose = re.sub(r"\n{3,}", "\n\n", "\n".join(left)).strip()
-    return Docstring(prose, {name: found[name] for name in names if found.get(name)})
+    return Docstring(prose, {name: found[name] for name in names if name in found})
 
 
 def _sections(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
@@ -97,11 +97,11 @@ def _described(style: str, section: list[str]) -> dict[str, str]:
     }
     heading = _HEADINGS.get(style, [])
     try:
-        parsed = parse("\n".join([*heading, *section[len(heading) :]]), styles[style])
+        parsed = parse("\n".join(["", *heading, *section[len(heading) :]]), styles[style])
         pairs = [(name, " ".join((p.description or "").split())) for p in parsed.params for name in _names(p.arg_name)]
     except Exception:
         return {}
-    return dict(pairs)
+    return {name: description for name, description in pairs if description}
 
 
 def _names(written: str) -> list[str]:

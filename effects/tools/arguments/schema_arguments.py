@@ -7,6 +7,7 @@ too: a name that it does not have, or one that it needs and the schema does not 
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 import logging
@@ -68,6 +69,7 @@ class _Taken:
         self._name = name_of(function)
         definition = definition_of(function)
         parameters = declared_parameters(function)
+        self._filled = set(function.keywords) if isinstance(function, functools.partial) else set[str]()
         self._takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
         unnamed = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
         rest = [parameter for parameter in parameters if parameter.kind not in unnamed]
@@ -83,6 +85,10 @@ class _Taken:
             if name in self.context_names:
                 raise ConfigurationError(
                     f"The parameter {name} of {self._name} is filled by the engine, so the schema cannot describe it."
+                )
+            if name in self._filled:
+                raise ConfigurationError(
+                    f"The parameter {name} of {self._name} has been filled, so the schema cannot describe it."
                 )
             if not self._takes(name):
                 raise ConfigurationError(
@@ -104,7 +110,7 @@ class _Taken:
         return shortened(f"Invalid input: {'; '.join(faults)}") if faults else None
 
     def _takes(self, name: str) -> bool:
-        return name in self._known or (self._takes_any and name not in self.context_names)
+        return name in self._known or (self._takes_any and name not in {*self.context_names, *self._filled})
 
 
 def _own_copy(schema: object, name: str) -> Schema:

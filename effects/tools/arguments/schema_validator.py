@@ -72,8 +72,8 @@ def _dialect_of(schema: Schema, name: str) -> Any:
     from jsonschema.validators import validator_for  # type: ignore[import-untyped]
 
     named = schema.get("$schema", _DEFAULT)
-    spellings = (named, named.replace("http:", "https:", 1), named.replace("https:", "http:", 1)) if named else ()
-    dialects = (validator_for({"$schema": spelling}, default=None) for spelling in spellings)
+    address = str(named).partition(":")[2]
+    dialects = (validator_for({"$schema": f"{scheme}:{address}"}, default=None) for scheme in ("https", "http"))
     dialect = next((dialect for dialect in dialects if dialect is not None), None)
     if dialect is None:
         raise ConfigurationError(f"The schema of {name} is of an unknown dialect: {shortened(str(named), MAX_QUOTED)}.")
