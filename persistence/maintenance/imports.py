@@ -10,9 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ...states.errors import UnknownConversation
+from ...states.events import Opened
+from ...states.machine import begin
 from ..errors import StoreConflict
 from ..ports import Store
+from ..records.codec import encode
 from ..records.conversation_record import ConversationRecord
+from ..records.digests import GENESIS
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,12 @@ class Imported:
     conversation_id: str
     steps: int
     already_stored: bool
+
+
+def new_record(conversation_id: str, opened: Opened) -> ConversationRecord:
+    """Return a conversation that has only begun, so that it can be stored together with others. `Pure.`"""
+    row, head = encode(opened, begin(opened), GENESIS)
+    return ConversationRecord(conversation_id, row.at, head, (row,), owner=opened.owner)
 
 
 async def import_records(store: Store, records: Iterable[ConversationRecord]) -> tuple[Imported, ...]:

@@ -173,23 +173,41 @@ def fork(
 def export(
     conversation_id: options.MaybeId = None,
     everything: options.ExportAll = False,
+    format_: options.Format = "turnwise",
     db: options.Db = None,
     debug: options.Debug = None,
 ) -> None:
-    """Write a conversation to stdout as JSON lines; exit 1 if a damaged one was left out."""
+    """Write a conversation to stdout as JSON lines; exit 1 if a damaged one was left out.
+
+    With --format openai its messages are written as other programs read them: a JSON list, and with --all a line
+    {"messages": […]} for each conversation.
+    """
     settings = _settings(db=db, debug=debug)
     _check_one_or_all(conversation_id, everything)
-    from .export import export
+    _check_format(format_)
+    from .export import export, export_messages
 
-    _run(export(settings, conversation_id))
+    _run((export_messages if format_ == "openai" else export)(settings, conversation_id))
 
 
 @app.command("import")
-def import_(file: options.File, db: options.Db = None, debug: options.Debug = None) -> None:
-    """Store the conversations of an export under the ids that they had: all of them, or none."""
-    settings = _settings(db=db, debug=debug)
-    from .imports import import_, read
+def import_(
+    file: options.File,
+    format_: options.Format = "turnwise",
+    preset: options.Preset = None,
+    db: options.Db = None,
+    debug: options.Debug = None,
+) -> None:
+    """Store the conversations of an export under the ids that they had: all of them, or none.
 
+    With --format openai each list of messages becomes a new conversation, and what was repaired in it is printed.
+    """
+    settings = _settings(db=db, debug=debug, preset=preset)
+    _check_format(format_)
+    from .imports import import_, import_messages, read, read_messages
+
+    if format_ == "openai":
+        _run(import_messages(settings, read_messages(file)))
     _run(import_(settings, read(file)))
 
 
@@ -216,6 +234,10 @@ def diagram() -> None:
 def _models(given: Sequence[str] | None) -> dict[str, object]:
     """Return the settings that the names of models mean: the first is the model, the others can be chosen, too."""
     return {"model": given[0], "models": given[1:]} if given else {}
+
+
+def _check_format(given: str) -> None:
+    _refuse("The format is turnwise or openai.", given not in ("turnwise", "openai"))
 
 
 def _check_one_or_all(conversation_id: str | None, everything: bool) -> None:

@@ -1,4 +1,4 @@
-"""`turnwise export`: writes conversations to stdout as JSON lines."""
+"""`turnwise export`: writes conversations to stdout, as JSON lines or as messages for other programs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from collections.abc import Iterable
 
 from ....persistence.errors import Damaged
 from ....persistence.maintenance import export as jsonl
+from ....states.openai_format.messages import openai_messages
 from ..configuration.conversation_ids import resolve_id
 from ..configuration.databases import open_for_reading
 from ..configuration.settings import Settings
 from ..output.notices import print_notice
 from ..output.printable import one_line
+from .openai_files import write_line, write_one
 
 INCOMPLETE = 1
 """The exit code of an export from which damaged conversations were left out."""
@@ -37,6 +39,26 @@ async def export(settings: Settings, given_id: str | None) -> int:
                 _write(exported)
                 count += 1
         _write([jsonl.last_line(count)])
+    return 0 if complete else INCOMPLETE
+
+
+async def export_messages(settings: Settings, given_id: str | None) -> int:
+    """Write the messages of one conversation, or with None of all of them, to stdout, in OpenAI's chat format.
+
+    An export of all of them leaves damaged conversations out, and names each on stderr.
+    """
+    complete = True
+    async with open_for_reading(settings) as store:
+        if given_id is not None:
+            entries = await store.entries(await resolve_id(store, given_id))
+            _write([write_one(openai_messages(entries))])
+            return 0
+        for each in await store.ids():
+            try:
+                _write([write_line(openai_messages(await store.entries(each)))])
+            except Damaged as damaged:
+                print_notice(one_line(f"{each} is left out: {damaged.sentence}"))
+                complete = False
     return 0 if complete else INCOMPLETE
 
 

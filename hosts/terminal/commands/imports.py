@@ -1,20 +1,29 @@
-"""`turnwise import`: stores the conversations of an export under the ids that they had."""
+"""`turnwise import`: stores the conversations of an export, or begins new ones with messages of other programs."""
 
 from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
+from uuid import uuid4
 
+from ....engine.requests import make
 from ....persistence.maintenance.export_reader import lines_of, read_export
-from ....persistence.maintenance.imports import import_records
+from ....persistence.maintenance.imports import import_records, new_record
 from ....persistence.records.conversation_record import ConversationRecord
 from ....states.errors import ConfigurationError
+from ....states.events import Opened
+from ....states.openai_format.repair import RepairedHistory, repair_history
+from ....states.policy.policy import Policy
 from ..configuration.databases import open_for_writing
+from ..configuration.presets import preset_named
 from ..configuration.settings import Settings
-from ..output.printable import counted
+from ..output.printable import counted, one_line
+from .openai_files import read_histories
 
 STDIN = Path("-")
 
@@ -24,17 +33,28 @@ def read(file: Path) -> tuple[ConversationRecord, ...]:
 
     Call it before an event loop runs: under one, Ctrl-C would not interrupt a read from a terminal.
     """
+    with _opened(file) as stream:
+        return read_export(lines_of(stream))
+
+
+def read_messages(file: Path) -> tuple[RepairedHistory, ...]:
+    """Read the histories of a file with messages in OpenAI's chat format, checked and repaired. Call it where `read`
+    may be called. Raises `ConfigurationError` and `InvalidInput`."""
+    with _opened(file) as stream:
+        data = stream.read()
+    return tuple(repair_history(messages) for messages in read_histories(data))
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[BinaryIO]:
     if file == STDIN:
-        return _read_lines(io.BytesIO() if sys.stdin is None else sys.stdin.buffer)
+        yield io.BytesIO() if sys.stdin is None else sys.stdin.buffer
+        return
     try:
         with file.open("rb") as stream:
-            return _read_lines(stream)
+            yield stream
     except OSError as error:
         raise ConfigurationError(f"{file} cannot be read: {error.strerror}.") from error
-
-
-def _read_lines(stream: BinaryIO) -> tuple[ConversationRecord, ...]:
-    return read_export(lines_of(stream))
 
 
 async def import_(settings: Settings, records: Iterable[ConversationRecord]) -> int:
@@ -47,3 +67,26 @@ async def import_(settings: Settings, records: Iterable[ConversationRecord]) -> 
     if not imported:
         print("There are no conversations in this export.")
     return 0
+
+
+async def import_messages(settings: Settings, histories: Sequence[RepairedHistory]) -> int:
+    """Begin a conversation with each history, or none if one cannot be stored, and print its id and what was repaired.
+
+    The conversations have the preset that the settings name, and follow the models of the program that opens them.
+    """
+    policy, now = preset_named(settings.preset), datetime.now(UTC)
+    records = [new_record(str(uuid4()), _opening(history, policy, now)) for history in histories]
+    async with open_for_writing(settings, create=True) as store:
+        await import_records(store, records)
+    for record, history in zip(records, histories, strict=True):
+        print(f"{record.id}  {counted(len(history.messages), 'message')} imported")
+        for repair in history.repairs:
+            print(f"  {one_line(repair)}")
+    if not histories:
+        print("There are no messages in this file.")
+    return 0
+
+
+def _opening(history: RepairedHistory, policy: Policy, now: datetime) -> Opened:
+    found = {"system": history.system, "messages": history.messages, "repairs": history.repairs}
+    return make(Opened, event_id=f"opened-{uuid4()}", at=now, policy=policy, **found)

@@ -71,6 +71,10 @@ At = Annotated[
         "--at", metavar="SEQ", help="The number of a step, as in `turnwise show --events`.", show_default="the newest"
     ),
 ]
+Format = Annotated[
+    str,
+    typer.Option("--format", metavar="FORMAT", help="turnwise (the whole log) or openai (the messages)."),
+]
 ExportAll = Annotated[bool, typer.Option("--all", help="Export every conversation.")]
-File = Annotated[Path, typer.Argument(metavar="FILE", help="A file that `turnwise export` wrote, or - for stdin.")]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A file that was exported, or - for stdin.")]
 Fix = Annotated[bool, typer.Option("--fix", help="Repair what follows from the logs.")]
