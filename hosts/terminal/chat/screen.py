@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from ....engine.projections.updates.update import Update, UpdateType
-from ..output.printable import counted, one_line, with_images
-from ..output.writer import DIM, TerminalWriter
-
-RECALLED = 6
-"""How many messages are shown of a conversation that is resumed."""
-
-MAX_CALL = 160
-"""The most characters that are shown of a tool call."""
-
-THOUGHT = "dim italic"
+from ....engine.projections.updates.live import DeliveryFailedUpdate, TokenUpdate, ToolProgressUpdate
+from ....engine.projections.updates.snapshot import SnapshotUpdate
+from ....engine.projections.updates.state_view import StateView
+from ....engine.projections.updates.stored import (
+    DeliveryUpdate,
+    MessageUpdate,
+    StateChangeUpdate,
+    ThoughtUpdate,
+    ToolUpdate,
+    TurnEndedUpdate,
+)
+from ....engine.projections.updates.update import Update
+from ....states.values.messages import Message
+from ..output.printable import counted
+from ..output.writer import TerminalWriter
+from .message_lines import CANCELLED, LineKind, call_line, outcome_line, recalled, text_of
+from .shown_text import ShownText
 
 _WAITING_FOR = {
     "profile_selecting": "choosing how to answer",
@@ -31,6 +37,9 @@ _WAITING_FOR = {
     "cancelling": "stopping",
 }
 """What the spinner says in each state, by the type of the state; a tool has a text of its own."""
+
+_BEGIN_AGAIN = ("retry_waiting", "llm_requesting", "compacting")
+"""The states that follow an answer which broke off, and which will begin again."""
 
 
 class Screen:
@@ -48,167 +57,138 @@ class Screen:
         self._thoughts = thoughts
         self._echo = echo
         self._by_tool = by_tool
-        self._streamed = {"text": "", "thinking": ""}
-        self._shown_state: dict[str, Any] = {}
+        self._draft = ShownText(writer, thoughts=thoughts, by_tool=by_tool)
+        self._state: StateView | None = None
         self._last_shown = ""
         self._expected_delivery: str | None = None
         self._calls: dict[str, str] = {}
         self._asking_call: str | None = None
-        self._handlers: Mapping[UpdateType, Callable[[dict[str, Any]], None]] = {
-            "snapshot": self._show_snapshot,
-            "state_change": self._change_state,
-            "message": self._show_message,
-            "thought": self._show_thought,
-            "tool": self._show_tool,
-            "turn_ended": self._end_turn,
-            "token": self._stream_token,
-            "tool_progress": self._show_progress,
-            "delivery": self._show_delivery,
-            "delivered": _ignore,
-            "delivery_failed": self._note_failed_delivery,
+        self._handlers: Mapping[type[Update], Callable[[Any], None]] = {
+            SnapshotUpdate: self._show_snapshot,
+            StateChangeUpdate: self._change_state,
+            MessageUpdate: self._show_message,
+            ThoughtUpdate: self._show_thought,
+            ToolUpdate: self._show_tool,
+            ToolProgressUpdate: self._show_progress,
+            DeliveryUpdate: self._show_delivery,
+            DeliveryFailedUpdate: self._note_failed_delivery,
+            TurnEndedUpdate: self._end_turn,
+            TokenUpdate: self._draft.add,
         }
 
     def show(self, update: Update) -> None:
-        """Show an update."""
-        self._handlers[update.type](update.data)
+        """Show an update. There is nothing to show of a delivery that has arrived: its text is on the screen."""
+        if (handler := self._handlers.get(type(update))) is not None:
+            handler(update)
 
     # --- the state
 
-    def _show_snapshot(self, data: dict[str, Any]) -> None:
+    def _show_snapshot(self, update: SnapshotUpdate) -> None:
         if self.writer.interactive:
-            self._recall(data["transcript"])
-        self._show_state(data["state"])
+            self._recall(update.transcript)
+        self._show_state(update.state)
 
-    def _recall(self, transcript: list[dict[str, Any]]) -> None:
-        """Show the last messages of a conversation that is resumed."""
-        shown = [(message["role"], text) for message in transcript if (text := self._received(message))]
-        if len(shown) > RECALLED:
-            self.writer.note(f"… {counted(len(shown) - RECALLED, 'earlier message')}")
-        for role, text in shown[-RECALLED:]:
-            if role == "user":
+    def _recall(self, transcript: Iterable[Message]) -> None:
+        """Show the end of a conversation that is resumed, as it looked when it was held."""
+        earlier, lines = recalled(transcript, by_tool=self._by_tool, thoughts=self._thoughts)
+        if earlier:
+            self.writer.note(f"… {counted(earlier, 'earlier message')}")
+        for kind, text in lines:
+            if kind in ("user", "question"):
                 self.writer.line()
-            self._write(role, text)
+            self._write(kind, text)
 
-    def _received(self, message: dict[str, Any]) -> str:
-        """Return what the user wrote or received: with `by_tool` the deliveries of a message, not its text."""
-        is_shown = message["role"] == "user" or (message["role"] == "assistant" and not self._by_tool)
-        return _text(message) if is_shown else "\n".join(message.get("deliveries", ()))
-
-    def _change_state(self, data: dict[str, Any]) -> None:
-        shown, self._shown_state = self._shown_state, {**data["data"], "type": data["type"], "inbox": []}
-        if self._shown_state == shown:
+    def _change_state(self, update: StateChangeUpdate) -> None:
+        state = update.state
+        before, self._state = self._state, replace(state, inbox=())
+        if self._state == before:
             return  # only the inbox has changed
-        self._streamed = {"text": "", "thinking": ""}
-        if data["type"] == "tool_executing":
+        broke_off = state.type in _BEGIN_AGAIN and self._draft.take_back()
+        self._draft.end()
+        if state.type == "tool_executing":
             return  # the update of the tool itself has been shown
         self.writer.finish()
-        self._show_state(data)
-        if data["type"] in _WAITING_FOR:
-            self.writer.spin(_WAITING_FOR[data["type"]])
+        self._show_state(state, broke_off)
+        if state.type in _WAITING_FOR:
+            self.writer.spin(_WAITING_FOR[state.type])
 
-    def _show_state(self, state: dict[str, Any]) -> None:
-        details = state["data"]
-        match state["type"]:
+    def _show_state(self, state: StateView, broke_off: bool = False) -> None:
+        match state.type:
             case "retry_waiting":
-                seconds = _seconds_until(details["due"])
-                self.writer.note(f"  No answer; attempt {details['attempt']} follows in {seconds} s.")
-            case "compacting" if details["attempt"] == 1:
+                what = "The answer broke off" if broke_off else "No answer"
+                self.writer.note(f"  {what}; attempt {state.attempt} follows in {_seconds_until(state.due)} s.")
+            case "compacting" if state.attempt == 1:
                 self.writer.note("  Condensing what was said so far.")
             case "awaiting_user_response":
-                self._asking_call = details["call_id"]
+                self._asking_call = state.call_id
             case "failed":
-                self.writer.line(details["sentence"], "red")
+                self.writer.line(state.sentence or "", "red")
             case _:
                 pass
 
-    def _end_turn(self, data: dict[str, Any]) -> None:
-        content, shown, self._last_shown = data["final_content"], self._last_shown, ""
+    def _end_turn(self, turn: TurnEndedUpdate) -> None:
+        content, shown, self._last_shown = turn.final_content, self._last_shown, ""
         if content and content != shown and not self._by_tool:
             self._write("assistant", content)
-        if data["truncated"]:
+        if turn.truncated:
             self.writer.note("The answer was cut off: it reached the model's limit.")
-        if data["status"] == "cancelled":
-            self.writer.note("Cancelled; the conversation goes on.")
+        if turn.status == "cancelled":
+            self.writer.note(CANCELLED)
 
     # --- text
 
-    def _show_delivery(self, data: dict[str, Any]) -> None:
+    def _show_delivery(self, delivery: DeliveryUpdate) -> None:
         expected, self._expected_delivery = self._expected_delivery, None
-        if data["text"] != expected:
-            self._write("assistant", data["text"])
-            self._last_shown = data["text"]
+        if delivery.text != expected:
+            self._write("assistant", delivery.text)
+            self._last_shown = delivery.text
 
-    def _note_failed_delivery(self, data: dict[str, Any]) -> None:
-        self.writer.defer_note(data["sentence"])
+    def _note_failed_delivery(self, failed: DeliveryFailedUpdate) -> None:
+        self.writer.defer_note(failed.sentence)
 
-    def _stream_token(self, data: dict[str, Any]) -> None:
-        text, kind = data["text"], data["kind"]
-        is_thought = kind == "thinking" or self._by_tool
-        if self._thoughts or not is_thought:
-            self._streamed[kind] += text
-            self.writer.stream(text, THOUGHT if is_thought else "")
+    def _show_thought(self, thought: ThoughtUpdate) -> None:
+        self._draft.end_thought(thought.text, "thinking")
 
-    def _show_message(self, data: dict[str, Any]) -> None:
-        role, text = data["role"], _text(data)
-        if role == "user":
+    def _show_message(self, message: MessageUpdate) -> None:
+        text = text_of(message.text, message.images)
+        if message.role == "user":
             if self._echo:
-                self._write(role, text)
-            return
-        if self._by_tool:
-            self._write_thought(text, self._streamed["text"])
-            return
-        streamed, self._last_shown, self._expected_delivery = self._streamed["text"], text, text
-        if streamed and text.startswith(streamed):
-            self.writer.stream(text[len(streamed) :])
-            self.writer.finish()
+                self._write("user", text)
+        elif self._by_tool:
+            self._draft.end_thought(text, "text")
         else:
-            self._write(role, text)
+            self._last_shown = self._expected_delivery = text
+            self._draft.end_answer(text)
 
-    def _show_thought(self, data: dict[str, Any]) -> None:
-        self._write_thought(data["text"], self._streamed["thinking"])
-
-    def _write_thought(self, text: str, streamed: str) -> None:
-        if self._thoughts and not streamed:
-            self.writer.line(text, THOUGHT)
-
-    def _write(self, role: str, text: str) -> None:
-        if role == "user":
-            self.writer.line(f"> {text}", "bold cyan")
-        else:
-            self.writer.line(text)
+    def _write(self, kind: LineKind, text: str) -> None:
+        match kind:
+            case "user":
+                self.writer.line(f"> {text}", "bold cyan")
+            case "assistant":
+                self.writer.answer(text)
+            case "question":
+                self.writer.line(text, "bold")
+            case "note":
+                self.writer.note(text)
 
     # --- tools
 
-    def _show_tool(self, data: dict[str, Any]) -> None:
-        call_id, status = data["call_id"], data["status"]
-        if status == "running":
-            self._calls[call_id] = _call(data["name"], data["arguments"])
-            self.writer.spin(self._calls[call_id])
-        elif call_id != self._asking_call:
-            call = self._calls.pop(call_id, data["name"])
-            if self._by_tool and (not self._thoughts or (status == "completed" and data["speaks"])):
+    def _show_tool(self, tool: ToolUpdate) -> None:
+        if tool.status == "running":
+            self._calls[tool.call_id] = call_line(tool.name, tool.arguments)
+            self.writer.spin(self._calls[tool.call_id])
+        elif tool.call_id != self._asking_call:
+            call = self._calls.pop(tool.call_id, tool.name)
+            if self._by_tool and (not self._thoughts or (tool.status == "completed" and tool.speaks)):
                 return  # what the tool said has been shown
-            self.writer.line(f"  ✓ {call}" if status == "completed" else f"  ✗ {call} {status}", DIM)
+            self.writer.note(outcome_line(call, tool.status))
 
-    def _show_progress(self, data: dict[str, Any]) -> None:
-        self.writer.spin(f"{self._calls.get(data['call_id'], '')}: {data['text']}")
-
-
-def _ignore(data: dict[str, Any]) -> None:
-    """Show nothing: the text of the delivery is on the screen already."""
+    def _show_progress(self, progress: ToolProgressUpdate) -> None:
+        self.writer.spin(f"{self._calls.get(progress.call_id, '')}: {progress.text}")
 
 
-def _text(message: dict[str, Any]) -> str:
-    """Return the text of a message, with a label for its images."""
-    return with_images(message.get("text", ""), len(message.get("images", ())))
-
-
-def _call(name: str, arguments: dict[str, Any]) -> str:
-    """Return a tool call as Python would write it."""
-    written = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items())
-    return one_line(f"{name}({written})", MAX_CALL)
-
-
-def _seconds_until(due: str) -> int:
+def _seconds_until(due: str | None) -> int:
+    if due is None:
+        return 0
     wait = datetime.fromisoformat(due) - datetime.now(UTC)
     return max(0, round(wait.total_seconds()))

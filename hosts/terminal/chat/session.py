@@ -23,19 +23,26 @@ from .screen import Screen
 
 @contextmanager
 def open_writer(settings: Settings) -> Iterator[TerminalWriter]:
-    """Open the writer for stdout. It is interactive if stdin and stdout are a terminal that can move its cursor."""
+    """Open the writer for stdout. It is interactive if stdin and stdout are a terminal that can move its cursor, and
+    then renders Markdown unless the settings say otherwise."""
     streams = (sys.stdin, sys.stdout)
     if not all(stream is not None and stream.isatty() for stream in streams) or os.environ.get("TERM") == "dumb":
         yield TerminalWriter(interactive=False)
         return
     from .typeahead import echo_disabled
 
-    writer = TerminalWriter(interactive=True)
+    writer = TerminalWriter(interactive=True, markdown=_renders_markdown(settings))
     with echo_disabled():
         try:
             yield writer
         finally:
             writer.finish()
+
+
+def _renders_markdown(settings: Settings) -> bool:
+    """Return whether to render Markdown. A log on the same terminal would be written between what is drawn again."""
+    logs_here = settings.debug and sys.stderr is not None and sys.stderr.isatty()
+    return not settings.plain and not logs_here
 
 
 def speech_for(settings: Settings, writer: TerminalWriter) -> SpeechChannel | None:

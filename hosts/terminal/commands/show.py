@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ....effects.text import printable
+from ....engine.projections.updates.message_view import message_data
 from ....persistence.maintenance.fork import origin_of
 from ....states.log import LogEntry
 from ....states.projections.transcript import transcript
@@ -49,7 +50,7 @@ def _events(entries: Iterable[LogEntry]) -> dict[str, Any]:
 
 
 def _messages(messages: Iterable[Message]) -> dict[str, Any]:
-    return {"messages": [message.model_dump(mode="json", exclude_defaults=True) for message in messages]}
+    return {"messages": [message_data(message) for message in messages]}
 
 
 def transcript_lines(messages: tuple[Message, ...]) -> Iterator[str]:

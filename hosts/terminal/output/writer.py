@@ -14,10 +14,13 @@ from typing_extensions import override
 
 from ....effects.text import printable
 from .printable import one_line
+from .theme import THEME
 from .wrapping import LineWrapper
 
 if TYPE_CHECKING:
     from rich.status import Status
+
+    from .answer import StreamedAnswer
 
 MAX_WIDTH = 100
 """The most cells in a line of text; longer lines are hard to read."""
@@ -34,13 +37,15 @@ class _Stdout(Console):
 
 
 class TerminalWriter:
-    """Writes to stdout. `interactive` says that it is a terminal."""
+    """Writes to stdout. `interactive` says that it is a terminal; with `markdown` it shows answers rendered there."""
 
-    def __init__(self, *, interactive: bool) -> None:
+    def __init__(self, *, interactive: bool, markdown: bool = False) -> None:
         self.interactive = interactive
-        self._console = _Stdout(highlight=False, force_terminal=None if interactive else False)
+        self._markdown = interactive and markdown
+        self._console = _Stdout(theme=THEME, highlight=False, force_terminal=None if interactive else False)
         self._spinner: Status | None = None
         self._streaming: tuple[str, LineWrapper] | None = None
+        self._answer: StreamedAnswer | None = None
         self._deferred: list[str] = []
 
     @property
@@ -60,7 +65,7 @@ class TerminalWriter:
 
     def defer_note(self, text: str) -> None:
         """Write a note once the text that is being streamed has ended; at once if there is none."""
-        if self._streaming is None:
+        if self._streaming is None and self._answer is None:
             self.note(text)
         else:
             self._deferred.append(text)
@@ -91,6 +96,32 @@ class TerminalWriter:
         style, wrapper = self._streaming
         self._write(wrapper.feed(printable(text)), style)
 
+    def answer(self, text: str) -> None:
+        """Write an answer of a model, on lines of its own."""
+        self.finish()
+        self.stream_answer(text)
+        self.finish()
+
+    def stream_answer(self, text: str) -> None:
+        """Write a piece of an answer behind the piece before it."""
+        if not self._markdown:
+            self.stream(text)
+            return
+        if self._answer is None:
+            from .answer import StreamedAnswer
+
+            self.finish()
+            self._answer = StreamedAnswer(self._console, self.width)
+        self._answer.feed(printable(text))
+
+    def discard_answer(self) -> bool:
+        """Take back the answer that is being streamed, because it begins again, and return True. Return False if what
+        was written stays: it has left the screen, or this is no terminal."""
+        answer, self._answer = self._answer, None
+        taken_back = answer is not None and answer.discard()
+        self.finish()
+        return taken_back
+
     def panel(self, title: str, text: str) -> None:
         """Write a preformatted text under its title, in a frame if this is a terminal."""
         self.finish()
@@ -119,6 +150,9 @@ class TerminalWriter:
         if streaming is not None:
             style, wrapper = streaming
             self._write(f"{wrapper.finish()}\n", style)
+        answer, self._answer = self._answer, None
+        if answer is not None:
+            answer.finish()
         deferred, self._deferred = self._deferred, []
         for text in deferred:
             self.note(text)

@@ -17,7 +17,7 @@ class TestThePrompt:
 
     def test_at_the_prompt_ctrl_c_empties_the_line_and_twice_it_leaves(self, tmp_path: Path) -> None:
         """On an empty line the first Ctrl-C only warns. A pasted text keeps its lines."""
-        with terminal("chat", "--tools", "", cwd=tmp_path) as child:
+        with terminal("chat", "--plain", "--tools", "", cwd=tmp_path) as child:
             at_prompt(child).send("never said")
             child.expect_exact("never said")
             child.sendintr()
