@@ -76,10 +76,13 @@ class ConversationRegistry:
         loop = self._loops.get(conversation_id)
         if loop is None:
             loop = await self._loaded(conversation_id)
-        elif loop in self._recent:
+        self._note_use(loop)
+        return loop
+
+    def _note_use(self, loop: Loop) -> None:
+        if loop in self._recent:
             self._recent.remove(loop)
         self._recent.append(loop)
-        return loop
 
     async def _loaded(self, conversation_id: str) -> Loop:
         """Load a conversation. Whoever asks for it meanwhile waits for the same load; others do not wait for it."""
@@ -108,8 +111,9 @@ class ConversationRegistry:
             loading.exception()  # retrieved here, in case that nobody waits any longer
 
     def add(self, loop: Loop) -> None:
-        """Take a loop in."""
+        """Take a loop in. It is kept for a while, as if it had been asked for."""
         self._loops[loop.conversation_id] = loop
+        self._note_use(loop)
 
     # --- what loops say
 

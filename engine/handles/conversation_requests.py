@@ -41,6 +41,8 @@ class ConversationRequests(Handle):
         with self._loop.follower.waiting():
             while goes_on(self._loop.state, asked) and not feed.closed:
                 await feed.changed()
+        if goes_on(self._loop.state, asked):
+            await self._loop.catch_up()  # raises why nothing moves any more
         if (failure := failure_of(asked, await self._read_entries(handled.seq))) is not None:
             raise failure
 

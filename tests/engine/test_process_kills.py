@@ -281,3 +281,72 @@ def test_a_busy_process_that_is_killed_again_and_again(database: Path, tmp_path:
     assert Process(evening, database, journal).wait()
 
     assert check_after_crashes(database, journal) == []
+
+
+async def is_killed_in_a_turn(database: Path) -> None:
+    """Ask the model, and die before it has answered."""
+    gate = Gate()
+    async with Engine.open(database, model=FunctionLlm(answers_after(gate, "Never."))) as engine:
+        conversation = await engine.create()
+        await conversation.send("First.", message_id="m1", wait=False)
+        await gate.arrived.wait()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def waits_for_the_turn(database: Path) -> None:
+    """Wait for a turn that another process began, as a server does after a restart."""
+    async with Engine.open(database, model=FunctionLlm(lambda _: "Done.")) as engine:
+        conversation = await engine.get((await engine.list())[0].id)
+        turn = await conversation.wait()
+        assert (turn.number, turn.status, turn.reply) == (1, "completed", "Done.")
+        assert await conversation.send("First.", message_id="m1") == turn
+
+
+def test_a_turn_whose_process_was_killed_is_waited_for(database: Path, tmp_path: Path) -> None:
+    """`wait` in the next process returns the turn that the killed one began."""
+    journal = tmp_path / "journal.jsonl"
+
+    assert not Process(is_killed_in_a_turn, database, journal).wait()
+    assert Process(waits_for_the_turn, database, journal).wait()
+
+    assert check_after_crashes(database, journal) == []
+
+
+async def asks_and_is_killed(database: Path) -> None:
+    """Take an answer under an id, and die while the model writes what follows from it."""
+    gate = Gate()
+
+    async def ask_first(request: Any) -> Any:
+        if request.messages[-1]["role"] == "user":
+            return call("ask_user_question", questions=[QUESTION])
+        await gate()
+
+    async with Engine.open(database, model=FunctionLlm(ask_first), tools=["ask_user_question"]) as engine:
+        conversation = await engine.create()
+        turn = await conversation.send("A table.")
+        answering = conversation.answer({"When?": "8:15 PM"}, call_id=turn.call_id, request_id="r1")
+        await asyncio.wait([asyncio.ensure_future(answering), asyncio.ensure_future(gate.arrived.wait())], timeout=0)
+        await gate.arrived.wait()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def answers_again(database: Path) -> None:
+    """Send the answer once more under its id, because nobody acknowledged it."""
+    llm = FunctionLlm(lambda _: "Booked.")
+    async with Engine.open(database, model=llm, tools=["ask_user_question"]) as engine:
+        conversation = await engine.get((await engine.list())[0].id)
+        for _ in range(5):
+            turn = await conversation.answer({"When?": "8:15 PM"}, call_id="call_1_0", request_id="r1")
+            assert (turn.status, turn.reply) == ("completed", "Booked.")
+        taken = [entry for entry in await conversation.events() if getattr(entry.event, "event_id", "") == "r1"]
+        assert len(taken) == 1
+
+
+def test_an_answer_whose_process_was_killed_is_sent_again(database: Path, tmp_path: Path) -> None:
+    """It counts once, and its caller gets the turn that it led to."""
+    journal = tmp_path / "journal.jsonl"
+
+    assert not Process(asks_and_is_killed, database, journal).wait()
+    assert Process(answers_again, database, journal).wait()
+
+    assert check_after_crashes(database, journal) == []

@@ -3,7 +3,7 @@
 How a simulation comes to its end does not belong here.
 """
 
-from .calls import who_called_is_told_the_truth, who_dispatched_is_told_the_truth
+from .calls import who_asks_again_is_told_the_same, who_called_is_told_the_truth, who_dispatched_is_told_the_truth
 from .deliveries import deliveries_arrive_in_order
 from .ending import Check, Ending
 from .log import (
@@ -23,6 +23,7 @@ CHECKS: tuple[Check, ...] = (
     the_conversation_is_at_rest,
     who_dispatched_is_told_the_truth,
     who_called_is_told_the_truth,
+    who_asks_again_is_told_the_same,
     snapshots_show_what_is_stored,
     watchers_see_everything,
     deliveries_arrive_in_order,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, get_args
 
+from ....states.errors import CompactionFailed, Refused
 from ....states.events import Event, Request, UserMessage
 from ....states.step import Step
 from ....states.values.turn import TurnStatus
@@ -24,9 +25,9 @@ def who_dispatched_is_told_the_truth(ending: Ending) -> Iterator[str]:
     """A step that was returned is stored; a message that was taken before is stored; a refused request is not stored,
     unless it was also handed over by a call that was not refused."""
     stored = {row.event.event_id: row.event for row in ending.rows if isinstance(row.event, Request)}
-    perhaps_taken = {request_id(call) for call in ending.recorder.calls if not (_not_taken(call) or _ignored(call))}
+    perhaps_taken = {call.request_id for call in ending.recorder.calls if not (_not_taken(call) or _ignored(call))}
     for call in ending.recorder.calls:
-        id_, event = request_id(call), call.event
+        id_, event = call.request_id, call.event
         known = stored.get(id_)
         same = known is not None and (event is None or event.model_copy(update={"at": known.at}) == known)
         if id_ in ending.recorder.ids and _not_taken(call) and same and id_ not in perhaps_taken:
@@ -40,15 +41,8 @@ def who_dispatched_is_told_the_truth(ending: Ending) -> Iterator[str]:
             yield f"{call.who}, {call.what}: {id_} led to step {call.step.state.book.seq}, which is another one"
 
 
-def request_id(call: Call) -> str:
-    """The id of the request that a call handed over; empty where the engine chose it."""
-    if isinstance(call.event, Request):
-        return call.event.event_id
-    return call.what.split()[1] if call.what.startswith("send ") else ""
-
-
 def _not_taken(call: Call) -> bool:
-    return call.outcome == "refused" and getattr(call.result, "code", "") not in STORED_AND_REFUSED
+    return isinstance(call.result, Refused) and call.result.code not in STORED_AND_REFUSED
 
 
 def _ignored(call: Call) -> bool:
@@ -70,7 +64,7 @@ def who_called_is_told_the_truth(ending: Ending) -> Iterator[str]:
             yield f"{call.who}, {call.what}: has not ended"
         elif call.outcome == "returned" and call.what.startswith("send "):
             turn: Turn = call.result
-            message_id = request_id(call)
+            message_id = call.request_id
             entered = taken.get(message_id, 0) if turn.status != "queued" else 0
             if not entered <= turn.number <= transcript.newest_try(entered):
                 yield f"{message_id} was told of turn {turn.number}, and entered turn {entered}"
@@ -78,3 +72,21 @@ def who_called_is_told_the_truth(ending: Ending) -> Iterator[str]:
                 yield f"{message_id} was told that turn {turn.number} is {turn.status}, and wanted to wait"
             if turn.status in ENDED and ended.get(turn.number) != turn.status:
                 yield f"{message_id} was told that turn {turn.number} is {turn.status}: {ended.get(turn.number)}"
+
+
+def who_asks_again_is_told_the_same(ending: Ending) -> Iterator[str]:
+    """A request that was handled has one result, however often it is made under its id; a message is answered with its
+    turn as it is. A cancel that had nothing to stop is known in its process only."""
+    told: dict[tuple[str, str], object] = {}
+    for call in ending.recorder.calls:
+        result = call.result
+        if isinstance(result, CompactionFailed):
+            result = (result.kind, result.sentence)
+        elif call.outcome != "returned":
+            continue
+        if not call.request_id or call.event is not None or call.what.startswith("send "):
+            continue
+        process = call.process.name if hasattr(result, "no_op") else ""
+        first = told.setdefault((call.request_id, process), result)
+        if result != first:
+            yield f"{call.who}, {call.what}: was told {result}, and before {first}"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ....states.errors import CompactionFailed, EngineClosed, Refused
 from ....states.events import Event, Request
@@ -13,18 +13,23 @@ from ....states.step import Step
 from ..environment.event_trace import EventTrace
 from ..storage.storage import Process
 
+if TYPE_CHECKING:
+    from ....engine.conversation import Conversation
+
 Outcome = Literal["waits", "returned", "refused", "cancelled", "closed", "broken"]
 """How a call ended: `cancelled` by its caller; `closed` because its engine was, or because its process had died."""
 
 
 @dataclass(eq=False)
 class Call:
-    """A call of a user, and what came back. `event` is what was handed over, if the user made the event."""
+    """A call of a user, and what came back. `event` is what was handed over, if the user made the event; `request_id`
+    is the id under which the user asked for something."""
 
     who: str
     what: str
     process: Process
     event: Event | None = None
+    request_id: str = ""
     outcome: Outcome = "waits"
     result: Any = None
 
@@ -32,6 +37,14 @@ class Call:
     def step(self) -> Step | None:
         """The step that was returned."""
         return self.result if isinstance(self.result, Step) else None
+
+
+class Asked(NamedTuple):
+    """A request as a user made it: `ask` makes it under an id, by any handle."""
+
+    request_id: str
+    what: str
+    ask: Callable[[Conversation, str], Coroutine[Any, Any, Any]]
 
 
 @dataclass
@@ -42,6 +55,8 @@ class CallRecorder:
     calls: list[Call] = field(default_factory=list)
     ids: set[str] = field(default_factory=set)
     """The ids of requests that users chose themselves."""
+    asked: list[Asked] = field(default_factory=list)
+    """The requests that were made by a method of a handle."""
 
     @property
     def requests(self) -> list[Request]:

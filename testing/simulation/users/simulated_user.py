@@ -7,18 +7,18 @@ sends something may do something else before the reply is there, or never wait f
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ....states.events import Event
+from ....states.events import Event, Request
 from ....states.states import State
 from ..engine_host import EngineHost
 from ..environment.clock import VirtualClock
 from ..environment.random_source import RandomSource
 from ..storage.disk import Disk
 from ..storage.storage import Process
-from .call_recorder import Call, CallRecorder
+from .call_recorder import Asked, Call, CallRecorder
 from .watch_record import WatchRecord
 
 if TYPE_CHECKING:
@@ -83,14 +83,33 @@ class SimulatedUser:
         self._watching.append(asyncio.ensure_future(self.call(handle, f"watch after {after}", watching)))
 
     async def call(
-        self, handle: Handle, what: str, calling: Coroutine[Any, Any, Any], event: Event | None = None
+        self,
+        handle: Handle,
+        what: str,
+        calling: Coroutine[Any, Any, Any],
+        event: Event | None = None,
+        request_id: str = "",
     ) -> None:
         """Make a call and record how it ends."""
-        await self.recorder.record(Call(self.name, what, handle.process, event), calling)
+        await self.recorder.record(Call(self.name, what, handle.process, event, request_id), calling)
 
     async def dispatch(self, handle: Handle, event: Event) -> None:
         """Hand over an event of one's own making."""
-        await self.call(handle, f"dispatch {event.type}", handle.conversation.dispatch(event), event)
+        request_id = event.event_id if isinstance(event, Request) else ""
+        await self.call(handle, f"dispatch {event.type}", handle.conversation.dispatch(event), event, request_id)
+
+    async def ask(
+        self, handle: Handle, what: str, ask: Callable[[Conversation, str], Coroutine[Any, Any, Any]]
+    ) -> None:
+        """Ask for something under a new id."""
+        asked = Asked(self.new_id(), what, ask)
+        self.recorder.asked.append(asked)
+        await self.ask_again(handle, asked)
+
+    async def ask_again(self, handle: Handle, asked: Asked) -> None:
+        """Ask for the same under the same id, by whatever handle."""
+        asking = asked.ask(handle.conversation, asked.request_id)
+        await self.call(handle, f"{asked.what} {asked.request_id}", asking, request_id=asked.request_id)
 
     def new_id(self) -> str:
         """The id of a new request."""

@@ -51,13 +51,14 @@ async def _send(user: SimulatedUser, handle: Handle, message_id: str, text: str)
     when_busy: WhenBusy | None = SIMULATED.when_busy(user.chance)
     wait = user.chance.probably(0.7)
     sending = handle.conversation.send(text, message_id=message_id, when_busy=when_busy, wait=wait)
-    await user.call(handle, f"send {message_id}" if wait else f"send {message_id} and go on", sending)
+    what = f"send {message_id}" if wait else f"send {message_id} and go on"
+    await user.call(handle, what, sending, request_id=message_id)
 
 
 async def withdraw(user: SimulatedUser, handle: Handle) -> None:
     """Withdraw a message that may or may not wait."""
     message_id = user.chance.pick([*user.messages, "unknown"])
-    await user.call(handle, f"withdraw {message_id}", handle.conversation.withdraw(message_id))
+    await user.ask(handle, f"withdraw {message_id}", lambda it, id_: it.withdraw(message_id, request_id=id_))
 
 
 # --- responding
@@ -77,23 +78,26 @@ async def answer_question(user: SimulatedUser, handle: Handle) -> None:
     state = handle.conversation.state
     if isinstance(state, AwaitingUserResponse):
         answers = {question.question: any_answer_to(user.chance, question) for question in state.questions}
-        await user.call(handle, "answer", handle.conversation.answer(answers))
+        call_id = user.chance.pick((None, state.call.call_id))
+        await user.ask(handle, "answer", lambda it, id_: it.answer(answers, call_id=call_id, request_id=id_))
 
 
 async def answer_wrongly(user: SimulatedUser, handle: Handle) -> None:
     """Answer too little, too much, or what was not asked."""
     wrong: tuple[dict[str, Any], ...] = ({}, {"When?": ""}, {"When?": ["6:30 PM", "8:15 PM"]}, {"Who?": "me"})
-    await user.call(handle, "answer wrongly", handle.conversation.answer(user.chance.pick(wrong)))
+    answers = user.chance.pick(wrong)
+    await user.ask(handle, "answer wrongly", lambda it, id_: it.answer(answers, request_id=id_))
 
 
 async def approve(user: SimulatedUser, handle: Handle) -> None:
     """Allow the call that waits, or do not; sometimes with other arguments."""
     state = handle.conversation.state
     if isinstance(state, AwaitingApproval):
-        allowed = user.chance.probably(0.7)
+        call_id, allowed = state.call.call_id, user.chance.probably(0.7)
         arguments = user.chance.pick((None, None, {"path": "b"}))
-        approving = handle.conversation.approve(state.call.call_id, allowed, "as you like", arguments)
-        await user.call(handle, "approve", approving)
+        await user.ask(
+            handle, "approve", lambda it, id_: it.approve(call_id, allowed, "as you like", arguments, request_id=id_)
+        )
 
 
 async def resolve(user: SimulatedUser, handle: Handle) -> None:
@@ -101,18 +105,22 @@ async def resolve(user: SimulatedUser, handle: Handle) -> None:
     state = handle.conversation.state
     if isinstance(state, InDoubt):
         verdicts: tuple[Resolution, ...] = ("ran", "did_not_run", "again")
-        verdict = user.chance.pick(verdicts)
-        await user.call(handle, f"resolve {verdict}", handle.conversation.resolve(state.call.call_id, verdict))
+        call_id, verdict = state.call.call_id, user.chance.pick(verdicts)
+        await user.ask(handle, f"resolve {verdict}", lambda it, id_: it.resolve(call_id, verdict, request_id=id_))
 
 
 async def decline(user: SimulatedUser, handle: Handle) -> None:
     """Decline a question, whether or not one is asked."""
-    await user.call(handle, "decline", handle.conversation.decline())
+    state = user.stored
+    asked = state.call.call_id if isinstance(state, AwaitingUserResponse) else "call_0_0"
+    call_id = user.chance.pick((None, asked))
+    await user.ask(handle, "decline", lambda it, id_: it.decline(call_id, request_id=id_))
 
 
 async def cancel(user: SimulatedUser, handle: Handle) -> None:
     """Cancel the turn."""
-    await user.call(handle, "cancel", handle.conversation.cancel())
+    turn = user.chance.pick((None, user.stored.book.turn))
+    await user.ask(handle, "cancel", lambda it, id_: it.cancel(turn, request_id=id_))
 
 
 # --- changing the conversation
@@ -120,22 +128,35 @@ async def cancel(user: SimulatedUser, handle: Handle) -> None:
 
 async def retry(user: SimulatedUser, handle: Handle) -> None:
     """Try again what failed."""
-    await user.call(handle, "retry", handle.conversation.retry())
+    await user.ask(handle, "retry", lambda it, id_: it.retry(request_id=id_))
 
 
 async def compact(user: SimulatedUser, handle: Handle) -> None:
     """Have the history condensed."""
-    await user.call(handle, "compact", handle.conversation.compact())
+    await user.ask(handle, "compact", lambda it, id_: it.compact(request_id=id_))
 
 
 async def change_policy(user: SimulatedUser, handle: Handle) -> None:
     """Change the rules."""
-    await user.call(handle, "set_policy", handle.conversation.set_policy(simulated_policy(user.chance)))
+    policy = simulated_policy(user.chance)
+    await user.ask(handle, "set_policy", lambda it, id_: it.set_policy(policy, request_id=id_))
+
+
+async def change_title(user: SimulatedUser, handle: Handle) -> None:
+    """Change the title."""
+    title = user.chance.pick(("Dinner", "Lunch", ""))
+    await user.ask(handle, "set_title", lambda it, id_: it.set_title(title, request_id=id_))
 
 
 async def close(user: SimulatedUser, handle: Handle) -> None:
     """Close the conversation for good."""
-    await user.call(handle, "close", handle.conversation.close())
+    await user.ask(handle, "close", lambda it, id_: it.close(request_id=id_))
+
+
+async def ask_again(user: SimulatedUser, handle: Handle) -> None:
+    """Make an earlier request once more under its id, also one of another user."""
+    if user.recorder.asked:
+        await user.ask_again(handle, user.chance.pick(user.recorder.asked))
 
 
 # --- events of one's own making
@@ -214,6 +235,8 @@ ACTIONS: dict[Action, int] = {
     decline: 1,
     retry: 1,
     change_policy: 2,
+    change_title: 1,
+    ask_again: 8,
     compact: 1,
     request_anything: 8,
     repeat: 2,
