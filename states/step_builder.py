@@ -120,6 +120,7 @@ class StepBuilder(Generic[S_co]):
             final_content=final_content,
             truncated=self.turn.cut_off and status in ("completed", "incomplete"),
             failure=failure,
+            limit=self.turn.limit,
         )
 
     def show_summary(self, said: Said) -> None:

@@ -232,6 +232,11 @@ class ConversationMachine(RuleBasedStateMachine):
         """From here on another policy holds."""
         self.happen(PolicyChanged(event_id="policy", at=self.now, policy=data.draw(self.policies)))
 
+    @rule(data=st.data())
+    def the_host_changes_settings(self, data: DataObject) -> None:
+        """The tools of later turns, the title or the metadata are replaced, also while a turn is under way."""
+        self.happen(data.draw(strategies.settings_for(self.state)))
+
     @precondition(lambda self: self.is_long())
     @rule()
     def the_host_closes(self) -> None:

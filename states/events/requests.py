@@ -10,15 +10,13 @@ from pydantic_core import PydanticCustomError
 from ..policy.policy import Policy, WhenBusy
 from ..policy.roles import Role
 from ..values.acts import Audience
+from ..values.details import Metadata, Title
 from ..values.history import HistoryMessage
 from ..values.images import Images
 from ..values.questions import Annotation, Answers, answers_as_json
 from ..values.revision import CURRENT_REVISION, FIRST_REVISION, Revision
 from ..values.value import Block, RequestText, Text
 from .family import Request
-
-Title = Annotated[Text, Field(max_length=1000)]
-"""What a conversation is called in lists. The limit keeps lists of conversations short."""
 
 
 class _BringsRules(Request):
@@ -52,7 +50,7 @@ class Opened(_BringsRules):
     tools: tuple[Text, ...] | None = None
     owner: Text | None = None
     title: Title | None = None
-    metadata: Block = Field(default_factory=dict)
+    metadata: Metadata = Field(default_factory=dict)
     messages: tuple[HistoryMessage, ...] = ()
     repairs: tuple[Text, ...] = ()
     revision: Revision = CURRENT_REVISION
@@ -183,7 +181,7 @@ class DetailsChanged(Request):
 
     type: Literal["details_changed"] = "details_changed"
     title: Title | None = None
-    metadata: Block | None = None
+    metadata: Metadata | None = None
 
 
 class CompactionRequested(Request):

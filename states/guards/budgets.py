@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from ..context import Context
 from ..events import EffectFailed, Event, LlmResponse, WorkVerified
+from ..policy.models import models_of
 from ..policy.policy import Limits, Recent
 from ..state import State
 from ..step_builder import StepBuilder
 from ..values.messages import Usage
-from ..values.turn import TurnRecord
+from ..values.turn import LimitKind, TurnRecord
 
 
 def window_is_full(step: StepBuilder[State], event: Event, context: Context) -> bool:
@@ -18,7 +19,7 @@ def window_is_full(step: StepBuilder[State], event: Event, context: Context) -> 
 
 def is_full(step: StepBuilder[State], context: Context, used: int) -> bool:
     """Whether a request of so many tokens leaves no room for another one. `Pure.`"""
-    window = context.policy.models[step.turn.model].window
+    window = models_of(context.policy, step.turn.profile)[step.turn.model].window
     if window is None or type(context.policy.dialogue) is Recent:
         return False
     return used >= context.policy.window * window
@@ -26,24 +27,28 @@ def is_full(step: StepBuilder[State], context: Context, used: int) -> bool:
 
 def budget_is_spent(step: StepBuilder[State], event: Event, context: Context) -> bool:
     """The turn may send no further model request."""
-    return _leaves_no_request(context.policy.limits, step.turn, event, step.turn.spent)
+    return limit_reached(context.policy.limits, step.turn, event, step.turn.spent) is not None
 
 
 def spends_budget(step: StepBuilder[State], event: LlmResponse | WorkVerified | EffectFailed, context: Context) -> bool:
     """Whether the turn may send no further model request once this answer is paid for. The guards of rows use it,
     because they are asked before the cost of the answer is counted. `Pure.`"""
     spent = step.turn.spent if isinstance(event, EffectFailed) else step.turn.spent + event.usage
-    return _leaves_no_request(context.policy.limits, step.turn, event, spent)
+    return limit_reached(context.policy.limits, step.turn, event, spent) is not None
 
 
-def _leaves_no_request(limits: Limits, turn: TurnRecord, event: Event, spent: Usage) -> bool:
-    return turn.requests >= limits.requests or is_used_up(limits, turn, event, spent)
+def limit_reached(limits: Limits, turn: TurnRecord, event: Event, spent: Usage) -> LimitKind | None:
+    """The limit because of which the turn may send no further model request, or None if it may send one. `Pure.`"""
+    return "requests" if turn.requests >= limits.requests else limit_used_up(limits, turn, event, spent)
 
 
-def is_used_up(limits: Limits, turn: TurnRecord, event: Event, spent: Usage) -> bool:
-    """Whether the tokens, the money or the time of the turn are used up. `Pure.`"""
-    return (
-        (limits.tokens is not None and spent.tokens >= limits.tokens)
-        or (limits.cost is not None and (spent.cost or 0.0) >= limits.cost)
-        or (limits.seconds is not None and (event.at - turn.since).total_seconds() >= limits.seconds)
-    )
+def limit_used_up(limits: Limits, turn: TurnRecord, event: Event, spent: Usage) -> LimitKind | None:
+    """Which of the tokens, the money and the time of the turn are used up; None if there is some left of each.
+    `Pure.`"""
+    if limits.tokens is not None and spent.tokens >= limits.tokens:
+        return "tokens"
+    if limits.cost is not None and (spent.cost or 0.0) >= limits.cost:
+        return "cost"
+    if limits.seconds is not None and (event.at - turn.since).total_seconds() >= limits.seconds:
+        return "seconds"
+    return None

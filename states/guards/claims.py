@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from ..context import Context
 from ..events import EffectFailed, Event, LlmResponse, WorkVerified
+from ..policy.policy import Policy
 from ..state import State
 from ..states import LlmRequesting, Verifying
 from ..step_builder import StepBuilder
+from ..values.turn import TurnRecord
 from .budgets import budget_is_spent, spends_budget
 
 
@@ -22,10 +24,14 @@ def round_claims_work(step: StepBuilder[State], event: Event, context: Context) 
 
 
 def must_speak_first(step: StepBuilder[State], event: Event, context: Context) -> bool:
-    """Nothing was said to the user in this turn, and the model was not yet asked to do so."""
-    turn, policy = step.turn, context.policy
+    """Nothing was said to the user in this turn, and the model may be asked to do so."""
+    return lacks_answer(step.turn, context.policy) and not budget_is_spent(step, event, context)
+
+
+def lacks_answer(turn: TurnRecord, policy: Policy) -> bool:
+    """Whether nothing was said to the user in this turn, and the model was not yet asked to do so. `Pure.`"""
     is_heard = bool(turn.said or turn.deliveries) or (policy.text == "reply" and turn.final is not None)
-    return not is_heard and not turn.asked_to_speak and not budget_is_spent(step, event, context)
+    return not is_heard and not turn.asked_to_speak
 
 
 def must_be_checked(step: StepBuilder[State], event: Event, context: Context) -> bool:
@@ -39,8 +45,13 @@ def was_verified(step: StepBuilder[Verifying], event: WorkVerified, context: Con
 
 
 def may_try_again(step: StepBuilder[Verifying], event: WorkVerified | EffectFailed, context: Context) -> bool:
-    """The check may fail once more, and a request is left. Not so where no verifier is available, because no other
-    claim would pass either."""
-    if isinstance(event, EffectFailed) and event.kind == "unavailable":
-        return False
-    return step.turn.rejections + 1 < context.policy.verify and not spends_budget(step, event, context)
+    """The check may fail once more, and a request is left."""
+    rejected = step.turn.rejections + 1
+    return may_fail_again(rejected, event, context) and not spends_budget(step, event, context)
+
+
+def may_fail_again(rejections: int, event: WorkVerified | EffectFailed, context: Context) -> bool:
+    """Whether the check may fail once more after so many failures. Not so where no verifier is available, because no
+    other claim would pass either. `Pure.`"""
+    is_unavailable = isinstance(event, EffectFailed) and event.kind == "unavailable"
+    return not is_unavailable and rejections < context.policy.verify

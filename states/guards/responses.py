@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..context import Context
 from ..events import EffectFailed, Event, LlmFailed, LlmResponse
+from ..policy.models import models_of
 from ..policy.policy import Recent
 from ..replies.nudges import after_empty, due_nudge, wants_text
 from ..replies.reply_text import text_of_reply
@@ -11,6 +12,7 @@ from ..state import State
 from ..states import LlmRequesting
 from ..step_builder import StepBuilder
 from ..values.failures import TRANSIENT
+from ..values.turn import TurnRecord
 from .budgets import budget_is_spent, is_full, spends_budget
 
 
@@ -62,8 +64,12 @@ def says_nothing(step: StepBuilder[LlmRequesting], event: LlmResponse, context: 
 
 def must_be_nudged(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> bool:
     """The turn would end without something that the policy asks for, and the model may be asked once more."""
-    due = due_nudge(step.turn, context, text=event.content)
-    return due is not None and event.finish_reason != "length" and not spends_budget(step, event, context)
+    return is_nudge_due(step.turn, event, context) and not spends_budget(step, event, context)
+
+
+def is_nudge_due(turn: TurnRecord, event: LlmResponse, context: Context) -> bool:
+    """Whether the turn would end with this response without something that the policy asks for. `Pure.`"""
+    return due_nudge(turn, context, text=event.content) is not None and event.finish_reason != "length"
 
 
 def may_be_prompted_again(step: StepBuilder[State], event: Event, context: Context) -> bool:
@@ -78,14 +84,19 @@ def may_retry(step: StepBuilder[LlmRequesting], event: LlmFailed | EffectFailed,
 
 def has_next_model(step: StepBuilder[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> bool:
     """The failure is transient, and the policy names another model."""
-    return event.kind in TRANSIENT and step.turn.model + 1 < len(context.policy.models)
+    return event.kind in TRANSIENT and step.turn.model + 1 < len(models_of(context.policy, step.turn.profile))
 
 
 def fails_for_lack_of_room(step: StepBuilder[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> bool:
     """The request was larger than the model's window, the history was not yet compacted for it, and another request may
     follow."""
+    return may_compact_for(step, event, context) and not budget_is_spent(step, event, context)
+
+
+def may_compact_for(step: StepBuilder[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> bool:
+    """Whether the request could fit after a compaction. `Pure.`"""
     condenses = type(context.policy.dialogue) is not Recent and not step.turn.condensed
-    return event.kind == "context_window" and condenses and not budget_is_spent(step, event, context)
+    return event.kind == "context_window" and condenses
 
 
 def _wait(step: StepBuilder[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> float | None:

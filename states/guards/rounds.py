@@ -8,7 +8,7 @@ from ..state import State
 from ..states import AwaitingSubAgents, ToolExecuting
 from ..step_builder import StepBuilder
 from ..values.acts import SubAgents
-from .budgets import is_used_up
+from .budgets import limit_used_up
 
 
 def round_goes_on(step: StepBuilder[State], event: Event, context: Context) -> bool:
@@ -29,7 +29,7 @@ def needs_approval(step: StepBuilder[State], event: Event, context: Context) -> 
 def _tools_are_left(step: StepBuilder[State], event: Event, context: Context) -> bool:
     limits, turn = context.policy.limits, step.turn
     within_count = limits.tool_calls is None or turn.tool_calls < limits.tool_calls
-    return within_count and not is_used_up(limits, turn, event, turn.spent)
+    return within_count and limit_used_up(limits, turn, event, turn.spent) is None
 
 
 def something_is_at_work(step: StepBuilder[State], event: Event, context: Context) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ..context import Context
 from ..events import EffectFailed, LlmFailed, LlmResponse
 from ..guards.budgets import is_full
-from ..junctions.asking import compact_up_to, conclude_with, send
+from ..guards.responses import is_nudge_due, may_compact_for
+from ..junctions.asking import compact_up_to, conclude_with, name_limit, send
 from ..replies.nudges import due_nudge
 from ..replies.reply_text import text_of_reply
 from ..states import Compacting, LlmRequesting, RetryWaiting
@@ -71,6 +72,7 @@ def refuse_question_beside_others(step: StepBuilder[LlmRequesting], event: LlmRe
 def refuse_late_calls(step: StepBuilder[LlmRequesting], event: LlmResponse, context: Context) -> None:
     """No call of this response runs, and the turn ends at its limit, with the text of the response if there is one."""
     refuse_calls(step, event, context, context.policy.texts.not_run)
+    name_limit(step, event, context)
     if text_of_reply(event.content, context.policy).strip():
         step.conclude("incomplete", step.heard())
     else:
@@ -108,6 +110,8 @@ def end_with_text(step: StepBuilder[LlmRequesting], event: LlmResponse, context:
     """The text is the answer, unless the policy wants a claim of completed work and none came. There may be no text
     where the policy takes text for a thought."""
     take_response(step, event, context)
+    if is_nudge_due(step.turn, event, context):
+        name_limit(step, event, context)
     is_answer = context.policy.ends_on == "text"
     has_text = bool(text_of_reply(event.content, context.policy).strip())
     step.conclude("completed" if is_answer else "incomplete", step.heard() if has_text else None)
@@ -159,4 +163,6 @@ def ask_next_model(
 def give_up(step: StepBuilder[LlmRequesting], event: LlmFailed | EffectFailed, context: Context) -> None:
     """No attempt and no model is left, or another attempt could not succeed."""
     attempt = step.state.attempt
+    if may_compact_for(step, event, context):
+        name_limit(step, event, context)
     step.fail(event.kind, event.sentence if attempt == 1 else f"Failed after {attempt} attempts: {event.sentence}")

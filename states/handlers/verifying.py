@@ -7,7 +7,9 @@ from datetime import datetime
 from ..context import Context
 from ..effects import VerifyWork
 from ..events import EffectFailed, Event, WorkVerified
+from ..guards.claims import lacks_answer, may_fail_again
 from ..junctions.again import asked_again
+from ..junctions.asking import name_limit
 from ..replies.delivery_rules import deliverable
 from ..state import State
 from ..states import Verifying
@@ -44,6 +46,8 @@ def _verify_again(state: Verifying, effect_id: int, at: datetime, context: Conte
 def end_verified(step: StepBuilder[Verifying], event: WorkVerified, context: Context) -> None:
     """The claim holds, and the turn ends with what was checked."""
     step.spend(event.usage)
+    if lacks_answer(step.turn, context.policy):
+        name_limit(step, event, context)
     step.conclude("completed", step.turn.final or step.turn.claim)
 
 
@@ -56,6 +60,8 @@ def send_back(step: StepBuilder[Verifying], event: WorkVerified | EffectFailed, 
 def end_unverified(step: StepBuilder[Verifying], event: WorkVerified | EffectFailed, context: Context) -> None:
     """The claim failed too often: the turn ends as incomplete, with the reason, and what was said is delivered."""
     reject(step, event)
+    if may_fail_again(step.turn.rejections, event, context):
+        name_limit(step, event, context)
     sentence = event.reason if isinstance(event, WorkVerified) else event.sentence
     failure = Failure(kind="unverified", sentence=sentence)
     step.conclude("incomplete", step.turn.final or step.turn.claim, failure=failure)

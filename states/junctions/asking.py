@@ -10,11 +10,14 @@ from datetime import datetime
 from ..context import Context
 from ..effects import CompactHistory, RequestLlm
 from ..events import Event
+from ..guards.budgets import limit_reached
+from ..policy.models import models_of
 from ..replies.nudges import after_empty
 from ..state import State
 from ..states import Compacting, LlmRequesting
 from ..step_builder import StepBuilder
 from ..values.messages import Joined, Made, Said
+from ..values.revision import NAMES_LIMITS
 from ..values.turn import TurnRecord
 from .again import asked_again
 
@@ -43,7 +46,7 @@ def llm_request(effect_id: int, turn: TurnRecord, at: datetime, context: Context
     is_last = limits.last == "answer_now" and turn.requests >= limits.requests
     return RequestLlm(
         effect_id=effect_id,
-        model=context.policy.models[turn.model].name,
+        model=models_of(context.policy, turn.profile)[turn.model].name,
         profile=turn.profile,
         memory=turn.memory,
         nudge=_nudge_of(turn),
@@ -95,7 +98,15 @@ def _compact_again(state: Compacting, effect_id: int, at: datetime, context: Con
 
 def stop_at_limit(step: StepBuilder[State], event: Event, context: Context) -> None:
     """The turn may not ask the model again and ends with the policy's sentence for that."""
+    name_limit(step, event, context)
     conclude_with(step, context.policy.texts.limit)
+
+
+def name_limit(step: StepBuilder[State], event: Event, context: Context) -> None:
+    """Note the limit because of which the turn ends although the model should be asked again. The cost of the event
+    must have been counted."""
+    if context.revision >= NAMES_LIMITS:
+        step.change_turn(limit=limit_reached(context.policy.limits, step.turn, event, step.turn.spent))
 
 
 def conclude_with(step: StepBuilder[State], text: str) -> None:

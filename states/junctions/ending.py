@@ -9,13 +9,15 @@ from __future__ import annotations
 from ..context import Context
 from ..effects import NotifyParent, SummarizeTurn
 from ..events import Event
+from ..guards.claims import lacks_answer
 from ..replies.delivery_rules import outstanding, spoken_and_delivered
+from ..replies.nudges import after_empty
 from ..state import State
 from ..states import Failed, Summarizing
 from ..step_builder import StepBuilder
 from ..values.messages import Heard, Made
 from ..values.turn import TurnEnded
-from .asking import conclude_with
+from .asking import conclude_with, name_limit
 
 
 def summarize(step: StepBuilder[State], event: Event, context: Context) -> Summarizing:
@@ -35,12 +37,16 @@ def end_turn(step: StepBuilder[State], event: Event, context: Context) -> None:
 def end_empty(step: StepBuilder[State], event: Event, context: Context) -> None:
     """The model said nothing. The turn ends with the policy's sentence for that, unless it is empty or the user
     receives something else: speech, or a message that is passed on."""
+    if after_empty(step.turn, context) is not None:
+        name_limit(step, event, context)
     receives = step.turn.deliveries or outstanding(step.turn, None, context)
     conclude_with(step, "" if receives else context.policy.texts.ending)
 
 
 def end_complete(step: StepBuilder[State], event: Event, context: Context) -> None:
     """The work is done. What is displayed is the model's text, or else the summary in its claim."""
+    if lacks_answer(step.turn, context.policy):
+        name_limit(step, event, context)
     step.conclude("completed", step.turn.final or step.turn.claim)
 
 

@@ -59,7 +59,8 @@ class Limits(Rules):
     person."""
 
     requests: int = Field(default=50, ge=1)
-    """Model requests. A retry of a failed request is the same request."""
+    """Model requests. A retry of a failed request is the same request. Agents that work on their own, such as coding
+    agents, need 50 to 100 requests a turn; 200 is a safe bound for them, beside a limit on `tokens` or `cost`."""
 
     last: Literal["answer_now", "plain"] = "answer_now"
     """The last request that is allowed: answer_now is sent without tools, plain is sent like any other."""

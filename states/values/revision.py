@@ -15,7 +15,8 @@ from typing import Annotated
 from pydantic import Field
 
 FIRST_REVISION = 1
-CURRENT_REVISION = 2
+NAMES_LIMITS = 2
+CURRENT_REVISION = NAMES_LIMITS
 """The revision of new conversations."""
 
 Revision = Annotated[int, Field(ge=FIRST_REVISION, le=CURRENT_REVISION)]

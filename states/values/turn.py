@@ -43,7 +43,7 @@ class TurnRecord(Part):
     """A turn under way.
 
     `requests`, `tool_calls`, `spent` and `since` count from the last human input; `usage` is that of the whole turn.
-    `model` is the index of the model in `Policy.models`: a fallback, once taken, is used until the turn ends.
+    `model` is the index of the model among those of the profile (`models_of`): a fallback is used until the turn ends.
     """
 
     number: int

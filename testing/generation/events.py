@@ -19,6 +19,7 @@ from ...states.events import (
     CloseRequested,
     CompactionRequested,
     DeadlineReached,
+    DetailsChanged,
     DoubtResolved,
     EffectFailed,
     Event,
@@ -35,6 +36,7 @@ from ...states.events import (
     ToolComplete,
     ToolInterrupted,
     ToolReconciled,
+    ToolsChanged,
     UserCancel,
     UserMessage,
     UserQuestionResponse,
@@ -61,6 +63,9 @@ LIKELY: dict[type[Answer], int] = {
     EffectFailed: 1,
 }
 """How likely answers of these types are; those of other types have the weight 2, questions see `weight_of`."""
+
+SETTINGS: tuple[type[Request], ...] = (ToolsChanged, DetailsChanged)
+"""The requests that change nothing but settings of the conversation."""
 
 SELDOM = 0.02
 """How often closing is a candidate: nothing happens after it."""
@@ -154,6 +159,11 @@ def withdrawal_in(chance: Chance, vocabulary: Vocabulary, state: State) -> Messa
     return request(chance, vocabulary, MessageWithdrawn, EVENT_ID, NOON, state)
 
 
+def settings_in(chance: Chance, vocabulary: Vocabulary, state: State) -> Request:
+    """A change of the tools or the details of a conversation that is in this state."""
+    return request(chance, vocabulary, chance.pick(SETTINGS), EVENT_ID, NOON, state)
+
+
 # --- reports
 
 
@@ -215,6 +225,7 @@ _MENU: tuple[Callable[[Chance, Vocabulary, State], Event], ...] = (
     *[cancel_in] * 2,
     *[report_in] * 2,
     withdrawal_in,
+    settings_in,
     late_answer,
     near_miss,
     _any_request,
@@ -236,7 +247,8 @@ _WISHES: tuple[type[Request] | None, ...] = (
 
 
 def candidates(chance: Chance, vocabulary: Vocabulary, state: State, at: datetime) -> list[Event]:
-    """What may happen to this state, in any order: each answer that it awaits, reports, and some requests."""
+    """What may happen to this state: each answer that it awaits, reports and some requests, in any order; at the end
+    changes of settings, which are always possible."""
     answers: list[Event] = [
         answer_to(chance, vocabulary, state, effect_id, kind, at)
         for effect_id, kinds in state.awaited().items()
@@ -249,7 +261,8 @@ def candidates(chance: Chance, vocabulary: Vocabulary, state: State, at: datetim
         request(chance, vocabulary, kind, f"{state.book.seq}-{place}", at, state) for place, kind in enumerate(wishes)
     ]
     reports = [changed(report(chance, vocabulary, state, kind), at=at) for kind in reports_in(state)]
-    return chance.shuffled([*answers, *requests, *reports])
+    settings = [request(chance, vocabulary, kind, f"{state.book.seq}-{kind.__name__}", at, state) for kind in SETTINGS]
+    return [*chance.shuffled([*answers, *requests, *reports]), *settings]
 
 
 def reports_in(state: State) -> Iterator[type[Report]]:

@@ -30,7 +30,9 @@ from ...states.policy.presets import assistant, background, explicit_response, f
 from ...states.policy.roles import Role
 from ...states.policy.texts import Texts
 from ...states.values.acts import ActKind, AgentMail, Audience
+from ...states.values.history import HistoryMessage
 from ...states.values.messages import CrashContract, ToolCall
+from ...states.values.revision import CURRENT_REVISION, FIRST_REVISION
 from ...states.values.turn import TurnStatus
 from ...states.values.value import Value
 from .calls import ACTS
@@ -102,7 +104,8 @@ def models(chance: Chance, at_least: int = 1) -> tuple[ModelSpec, ...]:
 
 def _profiles(chance: Chance) -> tuple[Profile, ...]:
     names = ("one", "two", "three")[: chance.pick((0, 2, 1, 3))]
-    return tuple(Profile(name=name, prompt=name, recall=not chance.often()) for name in names)
+    own = (None, None, ModelSpec(name="model-1", window=100), ModelSpec(name="own"))
+    return tuple(Profile(name=name, prompt=name, recall=not chance.often(), model=chance.pick(own)) for name in names)
 
 
 def _made(field: str, make: Callable[[Chance], Any]) -> Change:
@@ -218,6 +221,16 @@ def _arguments(chance: Chance) -> dict[str, JsonValue] | None:
     return {chance.text(): chance.pick(values)} if chance.rarely(4) else None
 
 
+def _metadata(chance: Chance) -> dict[str, JsonValue] | None:
+    values: tuple[JsonValue, ...] = ("Ada", 1, None, {"nested": [True]})
+    return chance.pick((None, {}, {chance.text(): chance.pick(values)}))
+
+
+def _history(chance: Chance) -> tuple[HistoryMessage, ...]:
+    roles: tuple[Literal["user", "assistant"], ...] = ("user", "assistant")
+    return tuple(HistoryMessage(role=role, content=chance.text()) for role in roles[: chance.pick((0, 0, 1, 2))])
+
+
 EXTREME = Vocabulary(
     odd=lambda chance: chance.rarely(8),
     text=lambda chance, plain: chance.text(),
@@ -248,5 +261,10 @@ EXTREME = Vocabulary(
     answer=any_answer_to,
     any_answers=any_answers,
     arguments=_arguments,
+    tools=one_of(None, (), ("look",), ("look", "pay", "respond"), ("unknown",), TRICKY_TEXTS),
+    title=lambda chance: chance.pick((None, chance.text())),
+    metadata=_metadata,
+    history=_history,
+    revision=one_of(CURRENT_REVISION, CURRENT_REVISION, FIRST_REVISION),
 )
 """Ordinary values beside those that break programs."""

@@ -11,12 +11,14 @@ from typing import Any, TypeAlias, TypeVar
 
 from ...states.events import (
     AgentMessage,
+    DetailsChanged,
     DoubtResolved,
     MessageWithdrawn,
     Opened,
     PolicyChanged,
     Request,
     ToolApproval,
+    ToolsChanged,
     UserCancel,
     UserMessage,
     UserQuestionResponse,
@@ -60,6 +62,11 @@ def _opening(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fie
         "system": vocabulary.text(chance, ""),
         "works_for": "foreground" if role == "background" else None,
         "parent": "parent" if role == "sub_agent" else None,
+        "tools": vocabulary.tools(chance),
+        "title": vocabulary.title(chance),
+        "metadata": vocabulary.metadata(chance) or {},
+        "messages": vocabulary.history(chance),
+        "revision": vocabulary.revision(chance),
     }
 
 
@@ -116,6 +123,16 @@ def _cancel(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fiel
     }
 
 
+def _tools(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fields:
+    newest = 0 if state is None else state.book.turn
+    from_turn = 1 + newest + (chance.below(2) if vocabulary.odd(chance) else 0)
+    return {"tools": vocabulary.tools(chance), "from_turn": from_turn}
+
+
+def _details(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fields:
+    return {"title": vocabulary.title(chance), "metadata": vocabulary.metadata(chance)}
+
+
 GENERATORS: dict[type[Request], Generator] = {
     Opened: _opening,
     UserMessage: _message,
@@ -125,6 +142,8 @@ GENERATORS: dict[type[Request], Generator] = {
     ToolApproval: _approval,
     UserCancel: _cancel,
     PolicyChanged: lambda chance, vocabulary, state: {"policy": vocabulary.policy(chance)},
+    ToolsChanged: _tools,
+    DetailsChanged: _details,
     DoubtResolved: _resolution,
 }
 """How a request of each type is generated that is more than its id and its moment."""

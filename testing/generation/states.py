@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ...states.context import Context
+from ...states.context import Context, NextTools
+from ...states.policy.models import models_of
 from ...states.states import (
     STATES,
     AwaitingApproval,
@@ -29,7 +30,7 @@ from ...states.states import (
 )
 from ...states.values.messages import Heard
 from .chance import Chance
-from .extremes import ROLES, any_policy, models
+from .extremes import EXTREME, ROLES, any_policy, models
 from .from_types import from_type
 from .questions import question_set
 from .rounds import round_of, with_a_queue, with_call, with_children
@@ -138,9 +139,22 @@ GENERATORS: Mapping[type[State], Callable[[Chance, Book], Fields]] = {
 
 
 def context_for(chance: Chance, state: State) -> Context:
-    """A context in which this state can rest: the model of its turn is one of the policy's."""
+    """A context in which this state can rest: its turn asks one of the models that it may ask."""
     record = state.turn if isinstance(state, InTurn | Compacting) else None
     policy = any_policy(chance)
-    if record is not None and record.model >= len(policy.models):
+    if record is not None and record.model >= len(models_of(policy, record.profile)):
         policy = policy.model_copy(update={"models": models(chance, record.model + 1)})
-    return Context(role=chance.pick(ROLES), system=chance.text(), policy=policy)
+    return Context(
+        role=chance.pick(ROLES),
+        system=chance.text(),
+        policy=policy,
+        tools=EXTREME.tools(chance),
+        next_tools=_next_tools(chance, state.book.turn),
+        revision=EXTREME.revision(chance),
+    )
+
+
+def _next_tools(chance: Chance, turn: int) -> NextTools | None:
+    """Tools that were changed before this turn, or in it."""
+    from_turn = turn + chance.pick((1, 0))
+    return NextTools(tools=EXTREME.tools(chance), from_turn=from_turn) if chance.rarely(3) else None

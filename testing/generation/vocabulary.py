@@ -16,8 +16,10 @@ from ...states.policy.policy import Policy, WhenBusy
 from ...states.policy.roles import Role
 from ...states.values.acts import ActKind, AgentMail
 from ...states.values.failures import FailureKind
+from ...states.values.history import HistoryMessage
 from ...states.values.messages import ToolCall, Usage
 from ...states.values.questions import Answers, QuestionOption, UserQuestion
+from ...states.values.revision import CURRENT_REVISION
 from ...states.values.turn import TurnStatus
 from .chance import Chance
 from .policies import WINDOW, plain_policy
@@ -105,6 +107,14 @@ class Vocabulary:
     """Answers to whatever was asked."""
     arguments: Choice[dict[str, JsonValue] | None]
     """What a person puts in the place of a call's arguments."""
+    tools: Choice[tuple[str, ...] | None]
+    """The tools that a conversation may use."""
+    title: Choice[str | None]
+    metadata: Choice[dict[str, JsonValue] | None]
+    history: Choice[tuple[HistoryMessage, ...]]
+    """The messages that a conversation begins with."""
+    revision: Choice[int]
+    """The revision under which a conversation begins."""
 
 
 def always(value: T) -> Choice[T]:
@@ -183,5 +193,10 @@ PLAIN = Vocabulary(
     answer=lambda chance, question: question.options[0].label,
     any_answers=always({}),
     arguments=always(None),
+    tools=always(("look", "pay")),
+    title=always("Dinner"),
+    metadata=always(None),
+    history=always(()),
+    revision=always(CURRENT_REVISION),
 )
 """Small and ordinary values, which fit what they answer."""

@@ -21,6 +21,7 @@ from .rounds import (
     unpaired,
     waits_for_something,
 )
+from .settings import changes_settings_alone, keeps_tools_of_turns
 from .steps import (
     changes_nothing_unless_taken,
     is_deterministic,
@@ -34,6 +35,7 @@ from .turns import (
     ends_each_turn_once,
     keeps_within_limits,
     loses_no_message,
+    names_limits_truly,
 )
 from .ways_out import can_be_left, can_be_stopped, stays_closed
 
@@ -44,6 +46,7 @@ __all__ = [
     "can_be_left",
     "can_be_stopped",
     "changes_nothing_unless_taken",
+    "changes_settings_alone",
     "check_laws",
     "check_newest",
     "checks_what_is_delivered",
@@ -54,9 +57,11 @@ __all__ = [
     "is_deterministic",
     "is_replayed_by_its_log",
     "is_taken_or_refused",
+    "keeps_tools_of_turns",
     "keeps_within_limits",
     "loses_no_message",
     "loses_no_sub_agent",
+    "names_limits_truly",
     "pairs_calls_with_results",
     "runs_no_more_than_allowed",
     "stays_closed",
@@ -80,11 +85,14 @@ LAWS: tuple[Law, ...] = (
     delivers_what_was_chosen,
     checks_what_is_delivered,
     keeps_within_limits,
+    names_limits_truly,
     loses_no_message,
     loses_no_sub_agent,
     hands_on_answers_exactly,
+    changes_settings_alone,
+    keeps_tools_of_turns,
 )
-"""All laws, in the order of their numbers."""
+"""All laws: those that have a number in its order, then the others."""
 
 
 def check_laws(trace: Iterable[Observation], *laws: Law) -> None:

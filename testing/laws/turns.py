@@ -18,8 +18,9 @@ from ...states.effects import (
 from ...states.events import ToolInterrupted, ToolReconciled
 from ...states.policy.policy import Limits
 from ...states.states import Compacting, Failed, InTurn, State, Summarizing
-from ...states.values.messages import Heard, Said, Usage
-from ...states.values.turn import Delivered, TurnEnded
+from ...states.values.messages import Heard, Made, Said, Usage
+from ...states.values.revision import NAMES_LIMITS
+from ...states.values.turn import Delivered, LimitKind, TurnEnded
 from ..history import History
 from ..law import require
 from ..ledgers.speech import TurnSpeech
@@ -173,6 +174,32 @@ def _is_used_up(spent: Spent, limits: Limits, at: datetime) -> bool:
         or (limits.cost is not None and (spent.usage.cost or 0.0) >= limits.cost)
         or (limits.seconds is not None and (at - spent.since).total_seconds() >= limits.seconds)
     )
+
+
+def names_limits_truly(history: History) -> None:
+    """Law 12: an end of a turn names a limit of the policy that is reached, and names one if the turn ends with the
+    policy's sentence for that. In a log of the first revision it names none."""
+    newest, ending = history.newest, _ending(history)
+    if ending is None:
+        return
+    texts, limits = newest.context.policy.texts, newest.context.policy.limits
+    if newest.context.revision < NAMES_LIMITS:
+        require(ending.limit is None, "a log of the first revision names a limit", history)
+    elif ending.limit is not None:
+        spending = history.spending
+        spent = spending.spent if newest.step is None or newest.step.ended is None else spending.at_end
+        reached = _reached(ending.limit, spent, limits, newest.event.at)
+        require(reached, "a turn names a limit that is not reached", history)
+    elif texts.limit.strip() and texts.limit not in (texts.ending, texts.error):
+        said_so = ending.status == "incomplete" and ending.final_content == Made(text=texts.limit)
+        require(not said_so, "a turn was ended by a limit and does not name it", history)
+
+
+def _reached(limit: LimitKind, spent: Spent, limits: Limits, at: datetime) -> bool:
+    if limit == "requests":
+        return spent.requests >= limits.requests
+    alone = Limits.model_validate({limit: getattr(limits, limit)})
+    return _is_used_up(spent, alone, at)
 
 
 # --- 13: what was said meanwhile

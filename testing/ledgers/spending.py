@@ -43,6 +43,8 @@ class SpendingLedger:
 
     def __init__(self) -> None:
         self.spent = Spent(since=datetime.min.replace(tzinfo=UTC))
+        self.at_end = self.spent
+        """What the turn had used up that ended last."""
         self.costs: dict[int, Usage] = {}
         self.turn: int | None = None
         """The number of the turn under way."""
@@ -82,7 +84,7 @@ class SpendingLedger:
     def _begin(self, event: Event, step: Step) -> None:
         """A turn may have ended, and in the same step the next one may have begun."""
         if step.ended is not None:
-            self.turn = None
+            self.turn, self.at_end = None, self.spent
         if step.state.book.turn > self._turns:
             self._turns = self.turn = step.state.book.turn
             self.spent = Spent(since=event.at)

@@ -21,6 +21,7 @@ from .events import (
     reports_for,
     requests,
     responses_for,
+    settings_for,
     tool_calls,
     withdrawals_for,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "reports_for",
     "requests",
     "responses_for",
+    "settings_for",
     "states",
     "texts",
     "tight_limits",

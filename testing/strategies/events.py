@@ -82,6 +82,12 @@ def withdrawals_for(chance: Chance, state: State) -> MessageWithdrawn:
 
 
 @strategy_of
+def settings_for(chance: Chance, state: State) -> Request:
+    """Changes of the tools, the title or the metadata of a conversation that is in this state."""
+    return generated.settings_in(chance, EXTREME, state)
+
+
+@strategy_of
 def reports_for(chance: Chance, state: State) -> Report:
     """Reports that a process resumes the conversation, or that a call was interrupted."""
     return generated.report_in(chance, EXTREME, state)

@@ -153,6 +153,17 @@ class TestTraces:
         """Law 12: requests and calls never exceed their limit; nothing new is started once the rest is spent."""
         check_laws(trace, laws.keeps_within_limits)
 
+    @settings(max_examples=3 * settings.default.max_examples)
+    @given(traces(policies(limits=strategies.tight_limits())))
+    def test_12_the_limit_that_ends_a_turn_is_named(self, trace: Trace) -> None:
+        """Law 12: an end names a limit only if it is reached, and in a log of the first revision none."""
+        check_laws(trace, laws.names_limits_truly)
+
+    @given(traces())
+    def test_settings_change_nothing_else(self, trace: Trace) -> None:
+        """A change of the tools or the details leaves the state alone, and the tools of the turn under way."""
+        check_laws(trace, laws.changes_settings_alone, laws.keeps_tools_of_turns)
+
     @given(traces(policies(when_busy=st.sampled_from(["queue", "steer"]))))
     def test_13_no_message_is_lost_or_doubled(self, trace: Trace) -> None:
         """Law 13: what was said while busy is answered, withdrawn or still in the inbox; also through Failed."""

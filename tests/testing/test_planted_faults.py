@@ -13,6 +13,7 @@ from turnwise.states import (
     Effect,
     Event,
     Joined,
+    Limits,
     LlmResponse,
     Opened,
     PersistToolResults,
@@ -26,6 +27,7 @@ from turnwise.states import (
     ToolCall,
     ToolComplete,
     ToolResult,
+    ToolsChanged,
     UserCancel,
     UserMessage,
     VerifyWork,
@@ -39,11 +41,14 @@ from turnwise.testing import History, LawBroken
 from turnwise.testing.laws import (
     Law,
     can_be_left,
+    changes_settings_alone,
     checks_what_is_delivered,
     delivers_what_was_chosen,
     is_replayed_by_its_log,
+    keeps_tools_of_turns,
     loses_no_message,
     loses_no_sub_agent,
+    names_limits_truly,
 )
 from turnwise.testing.strategies import NOON
 
@@ -108,6 +113,50 @@ def _without_the_last(effect: Effect) -> Effect:
     return effect.replace(results=(effect.results[0].replace(said=said.replace(parts=said.parts[:-2])),))
 
 
+def names_no_limit(state: State, event: Event, context: Context) -> Step:
+    """The end of a turn does not say at which limit."""
+    step = transition(state, event, context)
+    return step if step.ended is None else replace(step, ended=step.ended.replace(limit=None))
+
+
+def names_a_limit_too_early(state: State, event: Event, context: Context) -> Step:
+    """Whatever ends, ends at its limit."""
+    step = transition(state, event, context)
+    return step if step.ended is None else replace(step, ended=step.ended.replace(limit="tokens"))
+
+
+def forgets_what_waits(state: State, event: Event, context: Context) -> Step:
+    """A change of the tools empties the inbox."""
+    step = transition(state, event, context)
+    return replace(step, state=step.state.replace(inbox=())) if isinstance(event, ToolsChanged) else step
+
+
+def takes_tools_at_once(state: State, event: Event, context: Context) -> Step:
+    """A change of the tools is taken for whatever turn it names."""
+    if not isinstance(event, ToolsChanged):
+        return transition(state, event, context)
+    return transition(state, event.model_copy(update={"from_turn": state.book.turn + 1}), context)
+
+
+def runs_out(conversation: PlantedConversation) -> None:
+    """The model calls tools in the last request that it has."""
+    conversation.happens(PolicyChanged, policy=Policy(limits=Limits(requests=1)))
+    conversation.happens(UserMessage, text="Hello")
+    conversation.happens(LlmResponse, tool_calls=(WORK,))
+
+
+def gets_tools(conversation: PlantedConversation) -> None:
+    """While a message waits, the tools of the next turn are changed."""
+    queues(conversation)
+    conversation.happens(ToolsChanged, tools=("work",), from_turn=2)
+
+
+def gets_tools_at_once(conversation: PlantedConversation) -> None:
+    """Somebody wants to change the tools of the turn under way."""
+    queues(conversation)
+    conversation.happens(ToolsChanged, tools=("work",), from_turn=1)
+
+
 def queues(conversation: PlantedConversation) -> None:
     """Somebody says two things, one after the other."""
     conversation.happens(UserMessage, text="Hello")
@@ -146,7 +195,11 @@ def spawns(conversation: PlantedConversation) -> None:
         pytest.param(delivers_twice, answers, delivers_what_was_chosen, id="11"),
         pytest.param(checks_the_claim_by_itself, claims, checks_what_is_delivered, id="11, before"),
         pytest.param(empties_the_inbox, queues, loses_no_message, id="13"),
+        pytest.param(names_no_limit, runs_out, names_limits_truly, id="12, no name"),
+        pytest.param(names_a_limit_too_early, answers, names_limits_truly, id="12, wrong name"),
         pytest.param(loses_an_outcome, spawns, loses_no_sub_agent, id="14"),
+        pytest.param(forgets_what_waits, gets_tools, changes_settings_alone, id="settings"),
+        pytest.param(takes_tools_at_once, gets_tools_at_once, keeps_tools_of_turns, id="tools"),
     ],
 )
 class TestALaw:

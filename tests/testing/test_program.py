@@ -142,7 +142,7 @@ that a person must allow and has not allowed."""
     history.take(UserCancel(at=at(2), event_id="request-2"))  # idle
     history.take(UserMessage(at=at(3), event_id="request-3", text="Book a table"))  # llm_requesting
     history.take(LlmResponse(at=at(4), effect_id=2, content="Let me see", tool_calls=(ToolCall(call_id="find", \
-name="find", arguments='{"party": 2}'), ToolCall(call_id="book", name="book"))))  # tool_executing
+name="find", raw_arguments='{"party": 2}'), ToolCall(call_id="book", name="book"))))  # tool_executing
     history.take(UserMessage(at=at(4), event_id="more", text='He said "no"'))  # refused: busy
     history.take(LlmResponse(at=at(4), effect_id=1, content="Too late"))  # ignored
 

@@ -1,0 +1,25 @@
+"""The models of a policy: those that a turn may ask, and all that the policy names."""
+
+from __future__ import annotations
+
+from .policy import ModelSpec, Policy
+
+
+def models_of(policy: Policy, profile: str) -> tuple[ModelSpec, ...]:
+    """Return the models that a turn with this profile asks, in order: the profile's own model, if it has one, then the
+    policy's others. `Pure.`"""
+    own = next((one.model for one in policy.profiles if one.name == profile), None)
+    if own is None:
+        return policy.models
+    same = next((model for model in policy.models if model.name == own.name), own)
+    first = same if own.window is None else own
+    return (first, *(model for model in policy.models if model.name != own.name))
+
+
+def named_models(policy: Policy) -> tuple[ModelSpec, ...]:
+    """Return all models that the policy names: its own, then those of its profiles, each name once. `Pure.`"""
+    named: dict[str, ModelSpec] = {}
+    for model in (*policy.models, *(profile.model for profile in policy.profiles)):
+        if model is not None:
+            named.setdefault(model.name, model)
+    return tuple(named.values())

@@ -1,0 +1,92 @@
+"""Which models a turn asks: its profile's own first, then the policy's."""
+
+from __future__ import annotations
+
+import pytest
+
+from turnwise.states import ModelSpec, Policy, Profile, ProfileSelected, RequestLlm, Retry, SelectProfile
+from turnwise.states.policy.models import models_of, named_models
+
+from ...support.conversation import Conversation
+
+FIRST, SECOND, OWN = ModelSpec(name="first"), ModelSpec(name="second", window=5), ModelSpec(name="own", window=7)
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        (None, (FIRST, SECOND)),
+        (OWN, (OWN, FIRST, SECOND)),
+        (ModelSpec(name="second"), (SECOND, FIRST)),
+        (ModelSpec(name="second", window=9), (ModelSpec(name="second", window=9), FIRST)),
+    ],
+)
+def test_the_model_of_the_profile_comes_first(own: ModelSpec | None, expected: tuple[ModelSpec, ...]) -> None:
+    """Each model is asked once. The window that a profile does not give is that of the policy's model."""
+    policy = Policy(models=(FIRST, SECOND), profiles=(Profile(name="one"), Profile(name="two", model=own)))
+
+    assert models_of(policy, "two") == expected
+    assert models_of(policy, "one") == models_of(policy, "") == (FIRST, SECOND)
+
+
+def test_all_models_that_a_policy_names() -> None:
+    """Its own and those of its profiles, each name once."""
+    profiles = (Profile(name="one", model=OWN), Profile(name="two", model=ModelSpec(name="second")))
+
+    assert named_models(Policy(models=(FIRST, SECOND), profiles=profiles)) == (FIRST, SECOND, OWN)
+
+
+def test_a_name_is_enough() -> None:
+    """A profile without a model is written as before profiles could have one."""
+    assert Profile(name="one", model="own").model == ModelSpec(name="own")  # type: ignore[arg-type]
+    assert "model" not in Profile(name="one").model_dump()
+    assert (
+        Policy.model_validate_json(Policy(profiles=(Profile(name="one", model=OWN),)).model_dump_json())
+        .profiles[0]
+        .model
+        == OWN
+    )
+
+
+def conversation_with(**rules: object) -> Conversation:
+    """A conversation whose second profile has a model of its own."""
+    profiles = (Profile(name="one"), Profile(name="two", model=OWN))
+    return Conversation(models=(FIRST, SECOND), profiles=profiles, **rules)
+
+
+def asked_models(conversation: Conversation) -> list[str]:
+    """The models that were asked so far."""
+    effects = [effect for entry in conversation.history.log for effect in entry.effects]
+    return [effect.model for effect in effects if isinstance(effect, RequestLlm)]
+
+
+def test_a_turn_asks_the_model_of_its_profile_and_falls_back_to_the_others() -> None:
+    """One after the other, until none is left."""
+    conversation = conversation_with(route=True, retry=Retry(attempts=1))
+    conversation.says()
+    conversation.happens(ProfileSelected, effect_id=conversation.flying(SelectProfile), profile="two")
+
+    for _ in range(3):
+        conversation.model_fails()
+
+    assert asked_models(conversation) == ["own", "first", "second"]
+    assert conversation.ended.status == "failed"
+
+
+def test_the_first_profile_has_the_models_of_the_policy() -> None:
+    """It has none of its own."""
+    conversation = conversation_with()
+    conversation.says()
+
+    assert asked_models(conversation) == ["first"]
+
+
+def test_the_window_is_that_of_the_model_that_is_asked() -> None:
+    """The history is compacted for the small window of the profile's own model."""
+    conversation = conversation_with(route=True)
+    conversation.says()
+    conversation.happens(ProfileSelected, effect_id=conversation.flying(SelectProfile), profile="two")
+
+    conversation.model_calls("look", usage={"input_tokens": 7})
+
+    assert conversation.state.type == "compacting"
