@@ -133,6 +133,8 @@ from .events import (
 )
 from .log import LogEntry
 from .machine import MACHINE, begin, next_events, transition
+from .openai_format.messages import openai_messages
+from .openai_format.repair import RepairedHistory, repair_history
 from .policy.policy import (
     Empty,
     Limits,
@@ -252,6 +254,7 @@ __all__ = [
     "ReconcileTool",
     "Recovery",
     "Refused",
+    "RepairedHistory",
     "Repeats",
     "Report",
     "Request",
@@ -307,7 +310,9 @@ __all__ = [
     "WorkVerified",
     "begin",
     "next_events",
+    "openai_messages",
     "pending",
+    "repair_history",
     "transcript",
     "transition",
 ]
