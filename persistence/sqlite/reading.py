@@ -71,18 +71,15 @@ def _context(connection: Connection, key: int, opened: Event) -> Context:
 
 def _tools_changes(connection: Connection, key: int) -> list[StoredEntry]:
     """Read the newest change of the tools, and the one whose tools hold until it takes effect, if there are such
-    changes: the newest before it that is for an earlier turn."""
+    changes: the newest that is for an earlier turn."""
     found: list[StoredEntry] = []
-    starts: list[int] = []
-    for seq in queries.tools_changes(connection, key):
-        entry = _verified(connection, key, seq)
-        if not isinstance(entry.event, ToolsChanged):
+    seq = queries.tools_change(connection, key)
+    while seq is not None and len(found) < 2:
+        found.append(_verified(connection, key, seq))
+        event = found[-1].event
+        if not isinstance(event, ToolsChanged):
             raise Damaged(seq, f"Step {seq} is not what was stored: the file is damaged.")
-        if not starts or entry.event.from_turn < starts[0]:
-            found.append(entry)
-            starts.append(entry.event.from_turn)
-        if len(found) == 2:
-            break
+        seq = queries.tools_change(connection, key, before=event.from_turn)
     return found
 
 
@@ -144,10 +141,10 @@ def _verified(connection: Connection, key: int, seq: int) -> StoredEntry:
 
 def _link(connection: Connection, key: int, seq: int) -> bytes:
     """Read the link of a step. Raises `Damaged` if the step is missing."""
-    rows = queries.steps(connection, key, seq, seq)
-    if not rows:
+    link = queries.link(connection, key, seq)
+    if link is None:
         raise missing(seq)
-    return rows[0].chain
+    return link
 
 
 def _end(entries: tuple[StoredEntry, ...], seq: int, chain: bytes) -> tuple[int, bytes]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Text, bindparam, func, literal_column, select
+from sqlalchemy import ColumnElement, Connection, Integer, Text, bindparam, func, literal_column, select
 
 from ....states.errors import UnknownConversation
 from ...records.rows import EventRow, HeadRow
@@ -69,9 +69,16 @@ _NEWEST_CHANGES = tuple(
         (_of_type("details_changed"), _brings("metadata")),
     )
 )
-_TOOLS_CHANGES = prepared(
-    select(events.c.seq).where(_OF_CONVERSATION, _of_type("tools_changed")).order_by(events.c.seq.desc()), "head_key"
+_NEWEST_TOOLS = prepared(
+    select(func.max(events.c.seq)).where(
+        _OF_CONVERSATION,
+        _of_type("tools_changed"),
+        literal_column("CASE WHEN json_valid(payload) THEN json_extract(payload, '$.from_turn') ELSE 0 END", Integer)
+        < bindparam("turn"),
+    ),
+    *("head_key", "turn"),
 )
+_LINK = prepared(select(events.c.chain).where(_OF_CONVERSATION, events.c.seq == bindparam("at")), "head_key", "at")
 _REQUEST = prepared(
     select(events.c.seq).where(_OF_CONVERSATION, events.c.event_id == bindparam("request_id")),
     *("head_key", "request_id"),
@@ -111,6 +118,12 @@ def steps(connection: Connection, key: int, first: int = 1, last: int = LARGEST)
     return tuple(map(EventRow._make, driver_of(connection).execute(_STEPS, (key, first, last))))
 
 
+def link(connection: Connection, key: int, seq: int) -> bytes | None:
+    """Return the link of a step, or None if there is no such step."""
+    row = driver_of(connection).execute(_LINK, (key, seq)).fetchone()
+    return None if row is None else bytes(row[0])
+
+
 def newest(connection: Connection, key: int) -> int:
     """Return the number of the newest step of a conversation, at least 1."""
     (seq,) = driver_of(connection).execute(_NEWEST, (key,)).fetchone()
@@ -125,9 +138,11 @@ def context_changes(connection: Connection, key: int) -> set[int]:
     return {seq for seq in newest if seq is not None}
 
 
-def tools_changes(connection: Connection, key: int) -> Iterator[int]:
-    """Yield the numbers of the steps that changed the tools, the newest first."""
-    return (seq for (seq,) in driver_of(connection).execute(_TOOLS_CHANGES, (key,)))
+def tools_change(connection: Connection, key: int, before: int = LARGEST) -> int | None:
+    """Return the number of the newest step that changed the tools for turns from one on that lies before the turn
+    `before`, or None."""
+    (seq,) = driver_of(connection).execute(_NEWEST_TOOLS, (key, before)).fetchone()
+    return None if seq is None else int(seq)
 
 
 def request(connection: Connection, key: int, event_id: str) -> int | None:
