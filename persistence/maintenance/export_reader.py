@@ -19,9 +19,10 @@ from ...states.events import Opened
 from ...states.states import State, pending
 from ...states.values.value import Text
 from ..errors import Damaged, NotAnExport
-from ..records.codec import decode, decode_state, head_row, to_microseconds, without_given_messages
+from ..records.codec import decode, decode_state, head_row, to_microseconds
 from ..records.conversation_record import ConversationRecord
 from ..records.digests import GENESIS, digest
+from ..records.given_messages import without_given_messages
 from ..records.integrity import check_link
 from ..records.origin import Origin
 from ..records.rows import EventRow, HeadRow
@@ -178,8 +179,9 @@ class _Conversation:
     def _check_opening(self, line: int, row: EventRow, event: Opened) -> None:
         if event.owner is not None and event.owner != self.head.owner:
             raise NotAnExport(line, "names another owner than the line of its conversation.")
-        if decode(without_given_messages(row)).event != event.replace(messages=()):
-            raise NotAnExport(line, "was not written by turnwise: the messages of the history must come last.")
+        head = without_given_messages(row)
+        if head is not row and decode(head).event != event.replace(messages=()):
+            raise NotAnExport(line, "does not have the messages of its history at the end, where turnwise writes them.")
 
     @property
     def record(self) -> ConversationRecord:

@@ -16,11 +16,11 @@ from ...states.effects import AnyEffect, Effect
 from ...states.events import EVENTS, Event, Opened
 from ...states.states import AnyState, State, Timer
 from ...states.step import Step
-from ...states.values.history import HistoryMessage
 from ...states.values.turn import TurnEnded
 from ..errors import Damaged
 from .digests import content, digest, link
 from .entry import StoredEntry
+from .given_messages import with_given_messages
 from .rows import EventRow, HeadRow
 
 VERSION = 1
@@ -29,9 +29,6 @@ VERSION = 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OWN_COLUMNS = {"at", "event_id", "effect_id"}
 _EVENT_TYPES: dict[str, type[Event]] = {event.model_fields["type"].default: event for event in EVENTS}
-_GIVEN: TypeAdapter[tuple[HistoryMessage, ...]] = TypeAdapter(tuple[HistoryMessage, ...])
-_GIVEN_NAME = '"messages"'
-_JSON = json.JSONDecoder()
 _EFFECTS: TypeAdapter[tuple[Effect, ...]] = TypeAdapter(tuple[AnyEffect, ...])
 _STATE: TypeAdapter[State] = TypeAdapter(AnyState)
 
@@ -146,44 +143,12 @@ def head_row(state: State, text: str, row: EventRow) -> HeadRow:
 
 
 def _payload(event: Event) -> str:
-    """Return the event as JSON, without what has a column of its own. pydantic writes the type first, always.
-
-    The messages of a given history come last, so that everything else can be read without them.
-    """
+    """Return the event as JSON, without what has a column of its own. pydantic writes the type first, always."""
     given = event.messages if isinstance(event, Opened) else ()
     excluded = {*_OWN_COLUMNS, "messages"} if given else _OWN_COLUMNS
     text = event.model_dump_json(exclude_defaults=True, exclude=excluded)
     payload = "{" + text[len(f'{{"type":"{event.type}"') :].removeprefix(",")
-    if not given:
-        return payload
-    messages = _GIVEN.dump_json(given, exclude_defaults=True).decode()
-    return f"{payload[:-1]}{',' if len(payload) > 2 else ''}{_GIVEN_NAME}:{messages}}}"
-
-
-def without_given_messages(row: EventRow) -> EventRow:
-    """Return the row of an `Opened` without the messages of a given history. They are not decoded. `Pure.`
-
-    A row that cannot be read is returned as it is.
-    """
-    try:
-        end = _start_of_given_messages(row.payload)
-    except (ValueError, TypeError, RecursionError):
-        return row
-    return row if end is None else row._replace(payload=row.payload[:end].rstrip(",") + "}")
-
-
-def _start_of_given_messages(payload: str) -> int | None:
-    """Return where the member `messages` begins, which is the last one; None if there is none."""
-    if _GIVEN_NAME not in payload:
-        return None
-    position = 1
-    while payload[position] != "}":
-        position += payload[position] == ","
-        name, end = _JSON.raw_decode(payload, position)
-        if name == "messages":
-            return position
-        _, position = _JSON.raw_decode(payload, end + 1)
-    return None
+    return with_given_messages(payload, given) if given else payload
 
 
 def _event(row: EventRow) -> Event:

@@ -12,9 +12,10 @@ from ...states.errors import UnknownConversation
 from ...states.events import Event, Request, ToolsChanged
 from ...states.states import State
 from ..errors import Damaged
-from ..records.codec import content_of, decode, decode_state, without_given_messages
+from ..records.codec import content_of, decode, decode_state
 from ..records.digests import GENESIS
 from ..records.entry import StoredEntry
+from ..records.given_messages import without_given_messages
 from ..records.integrity import check_end, check_link, check_state, missing, read_steps
 from .file.transaction import driver_of
 from .tables import details_recorder, queries
