@@ -34,10 +34,12 @@ WHEN = UserQuestion(question="When?", options=(QuestionOption(label="6:30 PM"), 
 
 
 class Walk:
-    """A conversation on its way through the machine, a second between two events. `steps` is what a store is given."""
+    """A conversation on its way through the machine, a second between two events. `steps` is what a store is given, and
+    `opened_with` are further fields of the first event."""
 
-    def __init__(self, name: str = "walk", policy: Policy | None = None) -> None:
-        opened = Opened(event_id=f"{name}-1", at=NOON, system="You book tables.", policy=policy or Policy())
+    def __init__(self, name: str = "walk", policy: Policy | None = None, **opened_with: Any) -> None:
+        chosen = {"system": "You book tables.", "policy": policy or Policy(), **opened_with}
+        opened = Opened(event_id=f"{name}-1", at=NOON, **chosen)
         self.name = name
         self.steps: list[tuple[Event, Step]] = [(opened, begin(opened))]
         self.context = Context().after(opened)

@@ -17,7 +17,7 @@ from turnwise.persistence.maintenance.doctor import Examination, Finding, examin
 from turnwise.persistence.maintenance.fork import fork
 from turnwise.persistence.maintenance.replay import replay_conversation
 from turnwise.persistence.sqlite.store import SqliteStore
-from turnwise.states import Abort, CloseRequested, DeliverToUser, LlmResponse, StoreError, TurnwiseError
+from turnwise.states import Abort, CloseRequested, DeliverToUser, DetailsChanged, LlmResponse, StoreError, TurnwiseError
 from turnwise.testing.scripted import FunctionLlm, call, reply
 
 from ...support.engine_scenarios import QUESTION, Gate, answers_after
@@ -33,7 +33,7 @@ def change(path: Path, sql: str) -> None:
 def everything(path: Path) -> list[Any]:
     """All that is in the tables."""
     with closing(sqlite3.connect(path)) as other:
-        tables = ("conversations", "events", "outbox", "forks")
+        tables = ("conversations", "events", "outbox", "forks", "details", "metadata_entries")
         return [other.execute(f"SELECT * FROM {table}").fetchall() for table in tables]
 
 
@@ -95,6 +95,31 @@ class TestAHealthyDatabase:
         assert while_waiting.findings == afterwards.findings == ()
 
 
+_OTHER_OWNER = "The owner is not the one that the first step names."
+_OTHER_DETAILS = "The title or the metadata in lists does not agree with the steps."
+
+DETAILS_DAMAGED = [
+    ("UPDATE conversations SET owner = NULL WHERE key = 1", _OTHER_OWNER),
+    ("UPDATE conversations SET owner = 'bert' WHERE key = 1", _OTHER_OWNER),
+    ("UPDATE details SET title = 'Lunch' WHERE conversation = 1", _OTHER_DETAILS),
+    ("UPDATE details SET title = x'00' WHERE conversation = 1", _OTHER_DETAILS),
+    ("UPDATE details SET first_message = NULL WHERE conversation = 1", _OTHER_DETAILS),
+    ("UPDATE details SET metadata = NULL WHERE conversation = 1", _OTHER_DETAILS),
+    ("UPDATE details SET metadata = 'not JSON' WHERE conversation = 1", _OTHER_DETAILS),
+    ("UPDATE details SET metadata = json_set(metadata, '$.tenant', 'c') WHERE conversation = 1", _OTHER_DETAILS),
+    ("DELETE FROM details WHERE conversation = 1", _OTHER_DETAILS),
+    ("DELETE FROM metadata_entries WHERE conversation = 1", _OTHER_DETAILS),
+    ("INSERT INTO metadata_entries VALUES (zeroblob(16), 1)", _OTHER_DETAILS),
+]
+"""Damage of what lists show of the conversation with the key 1, which `named` made."""
+
+
+def named() -> Walk:
+    """A conversation with an owner, a title, and metadata that was changed."""
+    walk = Walk(owner="anna", title="Dinner", metadata={"tenant": "a"}).turn("tonight")
+    return walk.request(DetailsChanged, metadata={"tenant": "b"})
+
+
 class TestWhatIsFound:
     """Each finding names the conversation and the step."""
 
@@ -139,6 +164,22 @@ class TestWhatIsFound:
         assert found[:2] == ("walk", seq)
         assert found[2].startswith(sentence)
 
+    @pytest.mark.parametrize(("sql", "sentence"), DETAILS_DAMAGED)
+    async def test_in_what_lists_show(self, sql: str, sentence: str, store: SqliteStore, database: Path) -> None:
+        """The owner, a title or the metadata is not what the steps say."""
+        await named().into(store)
+        await Walk("sound", owner="bert", metadata={"tenant": "a"}).turn("tonight").into(store)
+        change(database, sql)
+
+        assert await findings(store) == [("walk", 1, sentence)]
+
+    async def test_an_owner_that_no_step_names_is_nothing(self, store: SqliteStore, database: Path) -> None:
+        """Logs of older versions were imported with one."""
+        await Walk().turn("tonight").into(store)
+        change(database, "UPDATE conversations SET owner = 'anna'")
+
+        assert await findings(store) == []
+
     async def test_a_change_of_the_rules(self, store: SqliteStore) -> None:
         """A log that an older turnwise wrote, whose machine did something else, and in which nothing is damaged."""
         walk = Walk().turn("tonight")
@@ -165,12 +206,16 @@ class TestWhatIsFound:
         change(database, "INSERT INTO outbox VALUES (7, 'voice', 1, 1, 0, NULL)")
         change(database, "UPDATE events SET conversation = 8 WHERE seq = 5")
         change(database, "INSERT INTO forks VALUES (9, 'walk', 1)")
+        change(database, "INSERT INTO details (conversation) VALUES (9)")
+        change(database, "INSERT INTO metadata_entries VALUES (zeroblob(16), 9)")
 
         told = [sentence for _, _, sentence in await findings(store)]
 
         assert "There are steps of no conversation: 1." in told
         assert "There are deliveries that wait of no conversation: 1." in told
         assert "There are origins of no conversation: 1." in told
+        assert "There are titles of no conversation: 1." in told
+        assert "There are entries of metadata of no conversation: 1." in told
 
     async def test_damage_that_sqlite_sees(self, store: SqliteStore, database: Path) -> None:
         """An index in which rows are missing."""
@@ -248,6 +293,20 @@ class TestMending:
 
         assert mended
         assert everything(database) == before
+        assert await findings(store) == []
+
+    @pytest.mark.parametrize("sql", [sql for sql, _ in DETAILS_DAMAGED])
+    async def test_gives_lists_what_the_steps_say(self, sql: str, store: SqliteStore, database: Path) -> None:
+        """To the byte, so that the conversation is found again; and a second look finds nothing."""
+        await named().into(store)
+        before = everything(database), await store.list()
+        change(database, sql)
+
+        mended = await repair(store, (await examine(store)).findings)
+
+        assert mended
+        assert (everything(database), await store.list()) == before
+        assert [one.id for one in await store.list(owner="anna", metadata={"tenant": "b"})] == ["walk"]
         assert await findings(store) == []
 
     @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from turnwise.persistence.records.conversation_record import ConversationRecord
 from turnwise.persistence.records.digests import GENESIS, content, digest, link
 from turnwise.persistence.records.origin import Origin
 from turnwise.persistence.sqlite.store import SqliteStore
-from turnwise.states import CloseRequested, UnknownConversation
+from turnwise.states import CloseRequested, DetailsChanged, HistoryMessage, Opened, UnknownConversation
 from turnwise.testing import strategies
 from turnwise.testing.history import Trace
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, reply
@@ -80,8 +80,10 @@ def whole_of(walk: Walk) -> ConversationRecord:
         row, rest = encode(event, step, chain)
         rows.append(row)
         chain = row.chain
+    opened = walk.steps[0][0]
     assert rest is not None
-    return ConversationRecord(walk.name, to_microseconds(NOON), rest, tuple(rows))
+    assert isinstance(opened, Opened)
+    return ConversationRecord(walk.name, to_microseconds(NOON), rest, tuple(rows), opened.owner)
 
 
 def export_of(*walks: Walk) -> list[str]:
@@ -145,6 +147,21 @@ class TestTheRoundTrip:
             closing(sqlite3.connect(tmp_path / "other.db")) as two,
         ):
             assert one.execute(columns).fetchall() == two.execute(columns).fetchall()
+
+    async def test_keeps_owner_title_and_metadata(self, store: SqliteStore, other: SqliteStore) -> None:
+        """They follow from the steps, so a conversation is found in the other database as in this one."""
+        history = (HistoryMessage.model_validate({"role": "user", "content": "from elsewhere"}),)
+        await Walk("named", owner="anna", title="Dinner", metadata={"tenant": "a"}).turn("tonight").into(store)
+        await Walk("continued", messages=history, metadata={"messages": []}).turn("tonight").into(store)
+        await Walk("changed").turn("tonight").request(DetailsChanged, metadata={"tenant": "a"}).into(store)
+
+        await import_records(other, read(await exported(store)))
+
+        assert await other.list() == await store.list()
+        assert {one.title for one in await other.list()} == {"Dinner", "from elsewhere", "tonight"}
+        assert [one.id for one in await other.list(owner="anna")] == ["named"]
+        assert [one.id for one in await other.list(metadata={"tenant": "a"})] == ["changed", "named"]
+        assert await exported(other) == await exported(store)
 
     async def test_leaves_out_what_is_to_be_delivered(self, store: SqliteStore, other: SqliteStore) -> None:
         """Whoever has the original delivers it."""
@@ -490,6 +507,29 @@ class TestWhatIsNoExport:
         lines = [first_line(), *lines_of(whole._replace(steps=(*whole.steps[:2], forged))), last_line(1)]
 
         assert sentence in fault_of(lines).sentence
+
+    def test_a_forged_owner(self) -> None:
+        """The first step names the owner, and its digest holds."""
+        whole = whole_of(Walk(owner="anna").say("hello"))
+        forged = [whole._replace(owner=owner) for owner in ("bert", None)]
+
+        for record in forged:
+            fault = fault_of([first_line(), *lines_of(record), last_line(1)])
+            assert fault.sentence == "Line 3 names another owner than the line of its conversation."
+
+    def test_a_history_in_front_of_other_members(self) -> None:
+        """A log whose digests hold is read in the same way with and without the messages of its history."""
+        history = (HistoryMessage.model_validate({"role": "user", "content": "hello"}),)
+        whole = whole_of(Walk(messages=history))
+        members = json.loads(whole.steps[0].payload)
+        payload = json.dumps({"messages": members.pop("messages"), **members}, separators=(",", ":"))
+        forged = whole.steps[0]._replace(payload=payload)
+        forged = forged._replace(chain=link(GENESIS, content(forged[:-1])))
+        head = whole.head._replace(chain=forged.chain)
+
+        fault = fault_of([first_line(), *lines_of(whole._replace(steps=(forged,), head=head)), last_line(1)])
+
+        assert "does not have the messages of its history at the end" in fault.sentence
 
     @pytest.mark.parametrize(("old", "new"), [('"effect_id":1', '"effect_id":7'), ('"seq":2', '"seq":3')])
     def test_a_forged_state_that_no_engine_could_take_up(self, old: str, new: str) -> None:
