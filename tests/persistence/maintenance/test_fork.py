@@ -23,7 +23,7 @@ from turnwise.states import Closed, CloseRequested, Failed, Idle, LlmFailed, Sto
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, failure, reply
 
 from ...support.engine_scenarios import QUESTION, Gate, answers_after
-from ...support.old_databases import take_back
+from ...support.store_internals import take_back
 from ...support.walks import NOON, Walk
 
 LATER = NOON + timedelta(days=1)

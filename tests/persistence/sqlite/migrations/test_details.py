@@ -15,7 +15,7 @@ from turnwise.persistence.maintenance.replay import replay_conversation
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import Image, PolicyChanged, UserMessage
 
-from ....support.old_databases import take_back
+from ....support.store_internals import take_back
 from ....support.walks import Walk
 
 TITLES = {
