@@ -36,6 +36,8 @@ The conversation
 - *compaction*: the replacement of the history by a summary, when it fills the model's *window*.
 - *delivery*: a text that is handed over to the user. *delivery rules*: which texts of a turn these are. *reply*: what
   the user receives of a turn, as one text. A turn that delivers nothing is silent.
+- *given history*: messages that a conversation begins with, which were said elsewhere. A *repair* changes what no
+  provider would accept in them.
 - *reference*: a text is stored once, in its event. Elsewhere it is referred to as `Heard`, or was `Made` by the
   machine, or is several texts `Joined`.
 

@@ -11,6 +11,9 @@ from pydantic import BaseModel
 MAX_DEPTH = 50
 """How deep lists and objects may be nested. Chosen so that every JSON parser reads them."""
 
+MAX_VALUES = 100_000
+"""The most values within one message. Chosen so that values that contain each other, which have no end, are cut off."""
+
 _MAX_BITS = 1_000
 """The size of the largest whole number. Chosen so that every JSON parser reads it."""
 
@@ -25,6 +28,7 @@ class JsonCopy:
     def __init__(self) -> None:
         self.lost = False
         self.mended = False
+        self._count = 0
 
     def of_object(self, given: Mapping[Any, Any] | BaseModel, depth: int = 0) -> dict[str, Any]:
         """Return the copy of an object. Models of pydantic, as the libraries of providers return them, are objects
@@ -34,7 +38,11 @@ class JsonCopy:
         return {self._of_text(key): value for key, value in copied if value is not _LOST}
 
     def _of(self, value: object, depth: int) -> Any:
+        self._count += 1
         match value:
+            case _ if self._count > MAX_VALUES:
+                self.lost = True
+                return _LOST
             case str():
                 return self._of_text(value)
             case None | bool() | int() | float() if _is_exact(value):

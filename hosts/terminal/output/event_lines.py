@@ -24,7 +24,7 @@ from ....states.events import (
     WorkVerified,
 )
 from ....states.log import LogEntry
-from .printable import one_line, with_images
+from .printable import counted, one_line, with_images
 
 MAX_SUMMARY = 100
 """The most characters of an event's summary."""
@@ -43,7 +43,8 @@ def summary(event: Event) -> str:
 
 
 def _opened(event: Opened) -> str:
-    return f"model {event.policy.models[0].name}"
+    history = f", begins with {counted(len(event.messages), 'message')}" if event.messages else ""
+    return f"model {event.policy.models[0].name}{history}"
 
 
 def _message(event: UserMessage) -> str:

@@ -411,6 +411,16 @@ class TestContents:
         assert (message["content"], message["x"], set(message)) == ("Hello", [1], {"role", "content", "x", "deep"})
         assert repairs == ["messages[0]: What JSON cannot hold (NaN, or objects of Python) was left out."]
 
+    def test_values_that_contain_each_other_are_cut_off(self) -> None:
+        """A list that holds itself, or one list many times, has no end as JSON."""
+        endless: list[Any] = []
+        endless += [endless, endless]
+
+        messages, repairs = repaired({**user(), "x": endless})
+
+        assert messages[0]["content"] == "Hello"
+        assert len(repairs) == 1
+
 
 class TestSystem:
     """The system prompt is the instructions at the beginning, or the one that is given."""

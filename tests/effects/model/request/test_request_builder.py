@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from turnwise.effects.model.litellm.llm import LiteLlm
 from turnwise.effects.model.port import ModelRequest
+from turnwise.effects.model.request.message_order import BEGINNING
 from turnwise.effects.model.request.request_builder import build_request
 from turnwise.effects.model.request.request_digest import request_digest
 from turnwise.states import Image
@@ -125,6 +126,17 @@ class TestEveryRequest:
         request = build(user(), *messages, system=system, tools=tools, tool_choice=tool_choice, model=model)
 
         assert violations(body_of(request)) == []
+
+    @pytest.mark.parametrize(
+        "model", [MISTRAL, "anthropic/claude-sonnet-4", "bedrock/amazon.nova", "gemini/gemini-2.5"]
+    )
+    def test_a_user_speaks_first_where_a_model_requires_it(self, model: str) -> None:
+        """A history from elsewhere may begin with the assistant's greeting; other models get it as it is."""
+        request = build(assistant("Welcome!"), user(), model=model, system="Be kind.")
+
+        assert [message["role"] for message in request.messages] == ["system", "user", "assistant", "user"]
+        assert request.messages[1]["content"] == BEGINNING
+        assert build(assistant("Welcome!"), user()).messages[0]["content"] == "Welcome!"
 
     async def test_what_litellm_makes_of_it_is_not_refused_either(self) -> None:
         """P35: over the wire, with every awkward case in one history; the server would answer 400."""

@@ -124,10 +124,12 @@ class TestCommands:
         imported = in_process("import", "other.json", "--format", "openai", "--preset", "talk")
         (first, repair) = imported.stdout.splitlines()
         shown = in_process("show", first.split()[0])
+        events = in_process("show", first.split()[0], "--events")
 
         assert first.endswith("3 messages imported")
         assert repair == "  messages[2]: The call 'a' of 'find' has no result; one that says so was added."
         assert "  find returned: Error: there is no result." in shown.stdout
+        assert "model rehearsal, begins with 3 messages" in events.stdout
 
     @pytest.mark.parametrize(
         ("text", "sentence"),
