@@ -129,7 +129,7 @@ class TestCommands:
         assert first.endswith("3 messages imported")
         assert repair == "  messages[2]: The call 'a' of 'find' has no result; one that says so was added."
         assert "  find returned: Error: there is no result." in shown.stdout
-        assert "model rehearsal, begins with 3 messages" in events.stdout
+        assert ", begins with 3 messages" in events.stdout
 
     @pytest.mark.parametrize(
         ("text", "sentence"),
