@@ -180,7 +180,7 @@ from .values.history import HistoryMessage
 from .values.images import Image
 from .values.inbox import Waiting
 from .values.messages import Heard, Joined, Made, Message, ToolCall, ToolResult, Usage
-from .values.questions import Annotation, AskUserQuestionInput, QuestionOption, UserQuestion
+from .values.questions import Annotation, AskUserQuestionInput, ChoiceQuestion, QuestionOption, UserQuestion
 from .values.round import Child, Round, RoundCall, Running
 from .values.turn import Delivered, Failure, Spoken, TurnEnded, TurnRecord
 
@@ -201,6 +201,7 @@ __all__ = [
     "CancelSubAgent",
     "Cancelling",
     "Child",
+    "ChoiceQuestion",
     "CloseRequested",
     "Closed",
     "CompactHistory",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
 
 from ..context import EffectContext
 
@@ -15,13 +18,15 @@ class ToolContext:
     `key` is `<conversation id>/<effect id>` and stays the same when the call is run again after a crash. A tool that
     acts on the world passes it on as its idempotency key. If a person decides that a call in doubt is to run again,
     that run has a key of its own. `progress` shows a line to everybody who watches the conversation; it may be called
-    from any thread.
+    from any thread. `metadata` is what the application noted about the conversation, as of the step that asked for the
+    call; it cannot be changed here.
     """
 
     conversation_id: str
     key: str
     call_id: str
     progress: Callable[[str], None]
+    metadata: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), hash=False)
 
 
 def tool_context_of(call_id: str, context: EffectContext, effect_id: int, started_as: int) -> ToolContext:
@@ -34,5 +39,9 @@ def tool_context_of(call_id: str, context: EffectContext, effect_id: int, starte
         context.progress(effect_id, "tool_progress", {"call_id": call_id, "text": text})
 
     return ToolContext(
-        conversation_id=context.conversation_id, key=context.key(started_as), call_id=call_id, progress=progress
+        conversation_id=context.conversation_id,
+        key=context.key(started_as),
+        call_id=call_id,
+        progress=progress,
+        metadata=MappingProxyType(deepcopy(context.context.metadata)),
     )

@@ -1,7 +1,8 @@
 """What a person can be asked, and which answers are valid.
 
 The shape and its bounds (1-4 questions, 2-4 options, a header of up to 12 characters, `multiSelect`) are those of the
-ask_user_question tool that models know; the names in JSON are its names. Besides, a question must be answerable without
+ask_user_question tool that models know; the names in JSON are its names. A tool of an application may also ask without
+offering options. Besides, a question must be answerable without
 ambiguity: questions and labels differ and are not blank, no option is called "Other" (every form offers free text under
 that name), and options have no preview where several may be chosen.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Annotated
+from typing import Annotated, ClassVar, TypeVar
 
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -63,24 +64,27 @@ class QuestionOption(Value):
 
 
 class UserQuestion(Value):
-    """One question with the answers offered. A person may always answer in their own words."""
+    """One question, with the answers offered. A person may always answer in their own words.
+
+    A question without options is open: any text answers it. It comes from a tool of the application.
+    """
 
     question: Annotated[Filled, Field(description="The full question text to display")]
     header: Annotated[
         Filled | None,
         Field(description="Short label for the question", json_schema_extra={"maxLength": MAX_HEADER}),
     ] = None
-    options: Annotated[
-        tuple[QuestionOption, ...],
-        Field(json_schema_extra={"minItems": MIN_OPTIONS, "maxItems": MAX_OPTIONS}),
-    ]
+    options: tuple[QuestionOption, ...] = ()
     multi_select: Annotated[bool, Field(alias="multiSelect")] = False
+
+    may_be_open: ClassVar[bool] = True
 
     @model_validator(mode="after")
     def _can_be_answered(self) -> UserQuestion:
         labels = [option.label for option in self.options]
         about = f"Question {_quoted(self.question)}"
-        if not MIN_OPTIONS <= len(labels) <= MAX_OPTIONS:
+        is_open = self.may_be_open and not labels and not self.multi_select
+        if not is_open and not MIN_OPTIONS <= len(labels) <= MAX_OPTIONS:
             raise _fault(f"{about} must have {MIN_OPTIONS}-{MAX_OPTIONS} options")
         if (label := _repeated(labels)) is not None:
             raise _fault(f"{about} offers the option {_quoted(label)} twice")
@@ -93,7 +97,21 @@ class UserQuestion(Value):
         return self
 
 
-def _askable(questions: tuple[UserQuestion, ...]) -> tuple[UserQuestion, ...]:
+class ChoiceQuestion(UserQuestion):
+    """One question with the answers offered. A person may always answer in their own words."""
+
+    options: Annotated[
+        tuple[QuestionOption, ...],
+        Field(json_schema_extra={"minItems": MIN_OPTIONS, "maxItems": MAX_OPTIONS}),
+    ]
+
+    may_be_open: ClassVar[bool] = False
+
+
+Q = TypeVar("Q", bound=UserQuestion)
+
+
+def _askable(questions: tuple[Q, ...]) -> tuple[Q, ...]:
     if not 1 <= len(questions) <= MAX_QUESTIONS:
         raise _fault(f"Must have 1-{MAX_QUESTIONS} questions")
     if (text := _repeated(question.question for question in questions)) is not None:
@@ -108,11 +126,18 @@ QuestionSet = Annotated[
 ]
 """The questions of one call, asked together."""
 
+ChoiceQuestionSet = Annotated[
+    tuple[ChoiceQuestion, ...],
+    AfterValidator(_askable),
+    Field(json_schema_extra={"minItems": 1, "maxItems": MAX_QUESTIONS}),
+]
+"""The questions of one call of ask_user_question, each of which has options."""
+
 
 class AskUserQuestionInput(Value):
     """The arguments of ask_user_question."""
 
-    questions: QuestionSet
+    questions: ChoiceQuestionSet
 
 
 class Annotation(Value):

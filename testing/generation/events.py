@@ -141,7 +141,7 @@ def _wrong_answers(chance: Chance, vocabulary: Vocabulary, state: AwaitingUserRe
         case 0:
             answers[first.question] = ""
         case 1:
-            answers[first.question] = (first.options[0].label,)
+            answers[first.question] = (first.options[0].label if first.options else ANOTHER,)
         case 2:
             answers["Was this asked?"] = "No"
         case _:

@@ -60,7 +60,7 @@ def _any_answer(chance: Chance) -> str | tuple[str, ...]:
 
 def any_answer_to(chance: Chance, question: UserQuestion) -> str | tuple[str, ...]:
     """An answer that this question takes: a label, several where that is allowed, or words of one's own."""
-    labels = tuple(option.label for option in question.options)
+    labels = tuple(option.label for option in question.options) or (chance.words(),)
     match chance.below(4):
         case 1 if question.multi_select:
             return labels

@@ -140,7 +140,7 @@ def _ways_on(state: State, at: datetime) -> Iterator[list[Request]]:
 def _what_is_asked_for(state: AwaitingPerson, at: datetime) -> Request:
     if not isinstance(state, AwaitingUserResponse):
         return ToolApproval(event_id="way out", at=at, call_id=state.call.call_id, allowed=True)
-    answers: Answers = {question.question: question.options[0].label for question in state.questions}
+    answers: Answers = {asked.question: asked.options[0].label if asked.options else "Any" for asked in state.questions}
     return UserQuestionResponse(event_id="way out", at=at, answers=answers)
 
 

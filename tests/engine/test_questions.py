@@ -13,9 +13,13 @@ from turnwise import (
     Conversation,
     Engine,
     Policy,
+    Question,
     Questions,
     Refused,
     Turn,
+    UserQuestion,
+    WaitsForAnswer,
+    tool,
 )
 from turnwise.states import pending
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, reply
@@ -193,3 +197,33 @@ class TestQuestions:
                 await page.answer({"When?": "8:15 PM"})
 
         assert refused.value.code == "wrong_state"
+
+
+class TestOpenQuestions:
+    """A tool of the application asks without offering options."""
+
+    async def test_any_text_is_the_answer(self, database: Path) -> None:
+        """It pauses the machine, survives a restart, and refuses what is no text; then the tool's call has its
+        result."""
+
+        @tool(exclusive=True, acts=["question"], crash="pure")
+        def ask_name() -> Question:
+            """Ask for the name of the user."""
+            return Question((UserQuestion(question="What is your name?"),))
+
+        async with Engine.open(database, model=ScriptedLlm([call("ask_name")]), tools=[ask_name]) as engine:
+            conversation = await engine.create()
+            turn = await conversation.send("Book for me")
+            assert isinstance(turn, WaitsForAnswer)
+            assert [question.options for question in turn.questions] == [()]
+
+        async with Engine.open(database, model=ScriptedLlm(["Hello Ann."]), tools=[ask_name]) as engine:
+            again = await engine.get(conversation.id)
+            for wrong in ("", ["Ann"]):
+                with pytest.raises(Refused):
+                    await again.answer({"What is your name?": wrong})
+            turn = await again.answer({"What is your name?": "Ann"})
+
+            assert turn.reply == "Hello Ann."
+            assert results(await again.transcript()) == ['{"answers": {"What is your name?": "Ann"}}']
+            assert (await again.replay()).divergence is None

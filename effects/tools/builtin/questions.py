@@ -6,14 +6,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ....states.values.questions import QuestionSet
+from ....states.values.questions import ChoiceQuestionSet, UserQuestion
 from ..declaration import tool
 from ..question import Question
 
 
 @tool(exclusive=True, acts=("question",), crash="pure")
 async def ask_user_question(
-    questions: Annotated[QuestionSet, Field(description="What to ask, 1-4 questions")],
+    questions: Annotated[ChoiceQuestionSet, Field(description="What to ask, 1-4 questions")],
 ) -> Question:
     """Put questions to the user and wait for the answers.
 
@@ -21,4 +21,4 @@ async def ask_user_question(
     without a piece of information. Put 1-4 questions in one call, each with 2-4 short options that differ clearly; the
     user can always answer in their own words, so offer no "Other". Not available to sub-agents.
     """
-    return Question(questions)
+    return Question(tuple(UserQuestion.model_validate(question.model_dump()) for question in questions))

@@ -60,6 +60,9 @@ class Menus:
         """Return the answer, and the part of it that was typed."""
         self._writer.line()
         self._writer.line(question.question, "bold")
+        if not question.options:
+            text = await self._free_text("")
+            return text, text
         choices = _choices(question.options, free_text, described=True)
         if any(_cells(option) + _MARGIN > self._writer.width for option in question.options):
             choices = _choices(question.options, free_text, described=False)

@@ -35,8 +35,7 @@ class PipedInput:
 
     async def answer(self, question: UserQuestion, free_text: FreeTextOption | None = OWN_WORDS) -> str | list[str]:
         """Return what the next line answers. Raises EOFError at the end of the input, and `CommandEntered`."""
-        hint = "Numbers or labels with commas between them" if question.multi_select else "A number, a label"
-        self._writer.line(f"{question_lines(question)}\n  {hint}{free_text.hint if free_text else ''}:")
+        self._writer.line(f"{question_lines(question)}\n  {_hint(question, free_text)}:")
         line = await self._next_line()
         if line is None:
             raise EOFError
@@ -70,6 +69,13 @@ def _lines_of_stdin() -> Iterator[str]:
         with io.FileIO(sys.stdin.fileno(), closefd=False) as stream:
             while raw := stream.readline():
                 yield raw.decode(errors="replace").rstrip("\r\n")
+
+
+def _hint(question: UserQuestion, free_text: FreeTextOption | None) -> str:
+    if not question.options:
+        return "Your answer"
+    hint = "Numbers or labels with commas between them" if question.multi_select else "A number, a label"
+    return f"{hint}{free_text.hint if free_text else ''}"
 
 
 def question_lines(question: UserQuestion) -> str:

@@ -14,17 +14,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.effects.tools.context import ToolContext
+from turnwise.effects.tools.context import ToolContext, tool_context_of
 from turnwise.effects.tools.declaration import tool
 from turnwise.effects.tools.execution import execute
 from turnwise.effects.tools.question import Question
 from turnwise.effects.tools.result_length import MAX_RESULT, cut_text
 from turnwise.effects.tools.tool_error import ToolError
+from turnwise.states import Context
 from turnwise.states.values.acts import Speech
 from turnwise.states.values.images import Image
 from turnwise.states.values.messages import ToolResult
 from turnwise.states.values.questions import QuestionOption, UserQuestion
 
+from ...support.effect_contexts import effect_context
 from ...support.tools import (
     NOT_AN_INTEGER,
     REPLACEMENT,
@@ -99,6 +101,26 @@ class TestRunning:
             return inner()
 
         assert await outcome_of(outer) == ToolResult(text="awaited")
+
+
+class TestTheContext:
+    """What a tool may know about its call."""
+
+    async def test_the_metadata_are_those_of_the_conversation(self) -> None:
+        """As of the step that asked for the call. A tool can change neither them nor the conversation by them."""
+        context = Context(metadata={"tenant": "a", "flags": {"beta": [1]}})
+        given = tool_context_of("call_2_0", effect_context("c", context=context), 3, 3)
+
+        assert given.metadata == {"tenant": "a", "flags": {"beta": [1]}}
+        with pytest.raises(TypeError):
+            given.metadata["tenant"] = "b"  # type: ignore[index]
+        given.metadata["flags"]["beta"].append(2)
+        assert context.metadata == {"tenant": "a", "flags": {"beta": [1]}}
+
+    async def test_without_metadata_they_are_empty(self) -> None:
+        """Also for a context that a test makes."""
+        assert tool_context_of("call_2_0", effect_context("c"), 3, 3).metadata == {}
+        assert tool_context().metadata == {}
 
 
 class TestReturnedValues:

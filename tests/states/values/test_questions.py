@@ -9,12 +9,20 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from turnwise.effects.model.port import ModelCall
 from turnwise.effects.tools.registry import ToolRegistry
 from turnwise.states.events import AnyEvent, AskUserQuestionPending, UserQuestionResponse
-from turnwise.states.values.questions import Annotation, Answers, QuestionOption, UserQuestion, answers_as_json
+from turnwise.states.values.questions import (
+    Annotation,
+    Answers,
+    QuestionOption,
+    UserQuestion,
+    answers_as_json,
+    overanswered_question,
+    unanswered_question,
+)
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -163,6 +171,42 @@ class TestWhatCanBeAsked:
     def test_a_header_has_up_to_twelve_characters_of_any_script(self) -> None:
         """The length of a header is counted in characters, not in bytes."""
         assert fault_of_questions(question(header="日" * 12)) is None
+
+
+class TestOpenQuestions:
+    """A tool of an application may ask without offering options; ask_user_question may not."""
+
+    def test_a_question_needs_no_options(self) -> None:
+        """None are written, so questions with options are stored as before."""
+        asked = UserQuestion(question="What is your name?", header="Name")
+        event = AskUserQuestionPending(effect_id=7, at=NOW, questions=(asked,))
+
+        assert json.loads(event.to_json())["questions"] == [{"question": "What is your name?", "header": "Name"}]
+        assert TypeAdapter(AnyEvent).validate_json(event.to_json()) == event
+
+    @pytest.mark.parametrize(
+        "facts", [{"options": options("a")}, {"options": options(*"abcde")}, {"multiSelect": True}], ids=str
+    )
+    def test_one_option_or_none_to_choose_from_is_refused(self, facts: dict[str, Any]) -> None:
+        """A single option is no choice, and several answers need options."""
+        with pytest.raises(ValidationError, match="Question 'W\\?' must have 2-4 options"):
+            UserQuestion.model_validate({"question": "W?", **facts})
+
+    def test_the_model_cannot_ask_an_open_question(self) -> None:
+        """The schema of ask_user_question requires options, and so does the check."""
+        assert fault_of_questions(question("W?", options=[])) == "Question 'W?' must have 2-4 options"
+        assert fault_of_questions(question("W?", options=[], multiSelect=True)) == "Question 'W?' must have 2-4 options"
+        assert fault_of_questions({"question": "W?"}) == "Invalid input: questions.0.options: Field required"
+
+    @pytest.mark.parametrize(("given", "is_taken"), [("Ann", True), ("", False), (("Ann",), False)])
+    def test_any_text_answers_it(self, given: Any, is_taken: bool) -> None:
+        """But no empty one, and no list."""
+        asked = [UserQuestion(question="Who?")]
+        answers: Answers = {"Who?": given}
+
+        faults = [unanswered_question(asked, answers), overanswered_question(asked, answers)]
+
+        assert (faults == [None, None]) is is_taken
 
 
 class TestQuestionsAsJson:

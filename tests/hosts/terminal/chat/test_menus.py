@@ -78,6 +78,22 @@ class TestMenus:
 
             assert end_of(child) == 0
 
+    def test_an_open_question_is_answered_in_words(self, tmp_path: Path) -> None:
+        """It has no menu: a tool of the application asks without offering options."""
+        (tmp_path / "open.py").write_text(TWO_QUESTIONS_TOOL.replace(", options=(NORTH, SOUTH)", ""))
+        with terminal("chat", "--tools", "open:ask_twice", cwd=tmp_path) as child:
+            at_prompt(child).sendline("Go")
+            child.expect_exact("Where from?")
+            child.expect_exact("Your answer:")
+            child.sendline("Bern")
+            child.expect_exact("Where to?")
+            child.expect_exact("Your answer:")
+            child.sendline("the sea")
+            child.expect_exact('"Where from?": "Bern", "Where to?": "the sea"')
+            at_prompt(child).sendeof()
+
+            assert end_of(child) == 0
+
     def test_other_takes_free_text(self, tmp_path: Path) -> None:
         """P15: it arrives as it was typed."""
         with terminal("chat", "--tools", DEMO_TOOLS, cwd=tmp_path) as child:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.hosts.terminal.chat.piped_input import parse_answer
+from turnwise.hosts.terminal.chat.piped_input import parse_answer, question_lines
 from turnwise.states.values.questions import UserQuestion
 
 ONE = UserQuestion.model_validate({"question": "How many?", "options": [{"label": "2"}, {"label": "Four"}]})
@@ -32,3 +32,10 @@ class TestAnswersInALine:
     def test_several_choices(self, line: str, answer: list[str]) -> None:
         """Commas separate choices, unless the whole line is a label or a part of it is neither label nor number."""
         assert parse_answer(line, SEVERAL) == answer
+
+    def test_an_open_question(self) -> None:
+        """Any line is its answer, a number too."""
+        asked = UserQuestion(question="How many?")
+
+        assert question_lines(asked) == "? How many?"
+        assert [parse_answer(line, asked) for line in ("2", "a, b")] == ["2", "a, b"]
