@@ -47,8 +47,8 @@ def answer(request: ModelRequest) -> Any:
 
 
 def engine_at(database: Path | str, *, gate: Gate | None = None, **options: Any) -> Engine:
-    """An engine whose model does what it is told. At a message with "Wait" it gives its last answer once the gate is
-    open."""
+    """An engine over this database, or over a `store`, whose model does what it is told. At a message with "Wait" it
+    gives its last answer once the gate is open."""
 
     async def obey(request: ModelRequest) -> Any:
         answered = answer(request)
@@ -58,7 +58,9 @@ def engine_at(database: Path | str, *, gate: Gate | None = None, **options: Any)
 
     tools = ["ask_user_question", pay, book]
     policy = options.pop("policy", Policy(retry=Retry(attempts=1)))
-    return Engine.open(database, model=FunctionLlm(obey, name="obedient"), tools=tools, policy=policy, **options)
+    return Engine.open(
+        database or None, model=FunctionLlm(obey, name="obedient"), tools=tools, policy=policy, **options
+    )
 
 
 @dataclass(frozen=True)

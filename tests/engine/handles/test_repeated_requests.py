@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from turnwise import Conversation, Engine, InvalidInput, Policy, Refused
 from turnwise.engine.handles.turn_requests import Cancelled
 from turnwise.engine.recent_requests import REMEMBERED
+from turnwise.persistence.maintenance.replay import replay_conversation
+from turnwise.persistence.opening import open_store
+from turnwise.persistence.ports import Store
 from turnwise.states import AwaitingUserResponse
 
 from ...support.engine_scenarios import Gate
-from ...support.repeated_requests import ANSWER, CASES, Case, engine_at, outcome
+from ...support.repeated_requests import ANSWER, CASES, OTHER, Case, engine_at, outcome
 
 cases = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
@@ -349,3 +355,87 @@ class TestTwoTabs:
                     await asking
                 assert refused.value.code == "wrong_state"
             assert conversation.state.type == "awaiting_approval"
+
+
+REQUESTS: dict[str, Callable[[Conversation, str], Awaitable[Any]]] = {
+    "say": lambda it, id_: it.send("Hello", message_id=id_, when_busy="refuse"),
+    "ask": lambda it, id_: it.send("Ask? Ask?", message_id=id_, when_busy="refuse"),
+    "pay": lambda it, id_: it.send("Pay", message_id=id_, when_busy="refuse"),
+    "fail": lambda it, id_: it.send("Fail", message_id=id_, when_busy="refuse"),
+    "answer": lambda it, id_: it.answer(ANSWER, request_id=id_),
+    "decline": lambda it, id_: it.decline(request_id=id_),
+    "approve": lambda it, id_: it.approve("call_1_0", True, request_id=id_),
+    "cancel": lambda it, id_: it.cancel(request_id=id_),
+    "cancel the first": lambda it, id_: it.cancel(1, request_id=id_),
+    "retry": lambda it, id_: it.retry(request_id=id_),
+    "set_policy": lambda it, id_: it.set_policy(OTHER, request_id=id_),
+    "set_title": lambda it, id_: it.set_title("Dinner", request_id=id_),
+    "compact": lambda it, id_: it.compact(request_id=id_),
+}
+"""Requests of a random day, made under an id."""
+
+
+class RandomDay:
+    """A conversation to which requests come in any order, each repeated at any time, by any handle, in any process."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.told: dict[str, tuple[str, Any]] = {}
+        """By the id of each request that was handled, its kind and its result."""
+
+    async def live(self, conversation_id: str, events: Iterable[tuple[str, int]]) -> None:
+        """Let one process make these requests, and repeat those of its predecessors."""
+        async with engine_at("", store=self.store) as engine:
+            handle = await engine.get(conversation_id)
+            for what, number in events:
+                if what == "again":
+                    await self.repeat(engine, handle, number)
+                else:
+                    await self.ask(handle, what)
+        # A cancel without effect is known in its process only.
+        self.told = {id_: told for id_, told in self.told.items() if told[1] != Cancelled(no_op=True)}
+
+    async def ask(self, handle: Conversation, what: str) -> None:
+        """Make a request under a new id."""
+        id_ = f"{what} {len(self.told)}"
+        with suppress(Refused):
+            self.told[id_] = what, await outcome(REQUESTS[what](handle, id_))
+
+    async def repeat(self, engine: Engine, handle: Conversation, number: int) -> None:
+        """Make an earlier request again: it changes nothing, and has the same result."""
+        if not self.told:
+            return
+        id_ = list(self.told)[number % len(self.told)]
+        what, first = self.told[id_]
+        steps = await length(handle)
+        again = await outcome(REQUESTS[what](handle if number % 2 else await engine.get(handle.id), id_))
+        assert again == first or what in ("say", "ask", "pay", "fail")  # a message is answered with its turn as it is
+        assert await length(handle) == steps
+
+
+@given(
+    processes=st.lists(
+        st.lists(
+            st.tuples(st.sampled_from([*REQUESTS, "ask", "answer", "answer", *["again"] * 12]), st.integers(0, 30)),
+            max_size=12,
+        ),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_repeats_change_nothing_whatever_came_before(processes: list[list[tuple[str, int]]]) -> None:
+    """In any order of requests, repeats and restarts; and the log replays."""
+
+    async def day() -> None:
+        store = await open_store("sqlite://")
+        try:
+            async with engine_at("", store=store) as engine:
+                conversation_id = (await engine.create()).id
+            random_day = RandomDay(store)
+            for events in processes:
+                await random_day.live(conversation_id, events)
+            assert (await replay_conversation(store, conversation_id)).divergence is None
+        finally:
+            await store.close()
+
+    asyncio.run(day())
