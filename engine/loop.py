@@ -42,7 +42,7 @@ from ..states.events import (
 from ..states.log import LogEntry
 from ..states.machine import transition
 from ..states.policy.policy import ModelSpec
-from ..states.states import Closed, Failed, Idle, State, pending
+from ..states.states import AnyState, Closed, Failed, Idle, pending
 from ..states.step import Step
 from .follower import Follower
 from .mailbox import Mailbox
@@ -108,7 +108,7 @@ class Loop:
             self.feed.close()
 
     @property
-    def state(self) -> State:
+    def state(self) -> AnyState:
         """Where the conversation rests, as stored."""
         return self.projection.state
 

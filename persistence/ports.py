@@ -16,7 +16,7 @@ from pydantic import JsonValue
 
 from ..states.context import Context
 from ..states.events import Event, Opened
-from ..states.states import State
+from ..states.states import AnyState
 from ..states.step import Step
 from .records.conversation_record import ConversationRecord
 from .records.entry import StoredEntry
@@ -79,7 +79,7 @@ class LoadedConversation:
     context. The steps so far are read with `Store.entries`."""
 
     log: Log
-    state: State
+    state: AnyState
     context: Context
 
 

@@ -5,76 +5,14 @@ Start with `table`, the whole conversation on one page. `machine` reads it.
 
     from turnwise.states import Context, Idle, UserMessage, next_events, pending, transition
 
-Glossary of the project
-
-The machine
-- *state*: where a conversation rests until the next event. In a *busy* state something is under way.
-- *event*: something that happened: a *request* of a person or a program, an *answer* to an effect, or a *report* of the
-  process that takes over a conversation after a crash.
-- *effect*: something that the conversation wants done, as data. A *persisting* effect is carried out by the commit, an
-  *awaited* effect has exactly one answer, an *outgoing* effect must arrive, and a *control* effect stops another one.
-  An awaited effect without its answer is *in flight*.
-- *transition*: the pure function from a state, an event and a context to a step. *step*: the next state and the
-  effects. *step builder*: the step while handlers build it.
-- *guard*: a yes-or-no question of the table. *handler*: what a row does. *junction*: a choice that rows share.
-- *refused*: a request that is not taken; nothing happened. *ignored*: an answer that nobody waits for, or a request
-  that has nothing to act on.
-- *policy*: the rules that the application chose; a *preset* is a ready-made one. *context*: the policy and whatever
-  else holds for the whole conversation.
-- *policy warning*: a rule that nothing in this engine enforces yet.
-
-The conversation
-- *turn*: from a message to the next rest. *rest*: nothing is under way (`Idle`, `Failed`, `Closed`).
-- *round*: the tool calls of one response. *call*: one use of a tool. A call is *settled* by exactly one *result*.
-- *crash contract*: what may happen to a call that was running when the process died. A call is *in doubt* if nobody
-  knows whether it ran and it must not run twice.
-- *act*: what a result does besides being read: *speech* to the user, a *claim* of completed work, *mail* to another
-  agent, *sub-agents* that work for the turn.
-- *nudge*: a reminder for the model, in one request and nowhere else.
-- *inbox*: messages that arrived during a turn: *queued* for the next one, or *steered* into this one. A *silent*
-  message of another agent starts no turn.
-- *compaction*: the replacement of the history by a summary, when it fills the model's *window*.
-- *delivery*: a text that is handed over to the user. *delivery rules*: which texts of a turn these are. *reply*: what
-  the user receives of a turn, as one text. A turn that delivers nothing is silent.
-- *given history*: messages that a conversation begins with, which were said elsewhere. A *repair* changes what no
-  provider would accept in them.
-- *reference*: a text is stored once, in its event. Elsewhere it is referred to as `Heard`, or was `Made` by the
-  machine, or is several texts `Joined`.
-
-The log and its store
-- *log*: the steps of a conversation, in order. *record*: a step as it is stored. *encoded step*: a step turned into a
-  record, ready to be written. *event store*: keeps the logs.
-- *projection*: something computed from a log. The *transcript* holds the messages; the *conversation projection* holds
-  what the engine keeps in memory of a conversation.
-- *conflict*: an append to a log that has moved on. *replay*: the computation of a log from its events alone; a
-  *divergence* is the first step that comes out differently. *fork*: a copy of a conversation up to a rest.
-- *outbox*: the outgoing effects that are not delivered yet, stored with their step, once for each *target*.
-- *checkpoint*: the newest state, stored beside the log so that loading does not replay.
-
-The engine
-- *dispatcher*: starts the effects of a step, in order, and returns their answers. *performer*: carries out one type of
-  effect. *effect context*: what a performer sees of the conversation, as committed when the effect was asked for.
-- *conversation registry*: the conversations that the engine has loaded. *mailbox*: the events that one of them has yet
-  to handle.
-- *take over*: continue a conversation that another process left. *resume*: ask again for what was in flight.
-- *update*: what watchers of a conversation see.
-- *idempotency key*: `<conversation id>/<effect id>`, by which the outside recognises a repeated effect. *retry*: a
-  further attempt, after a *backoff*.
-
-Models, tools and channels
-- *request builder*: builds the request to a model. *context assembly*: chooses the messages that it holds. *prompt
-  cache*: keeps the beginning of a request, which is written once. *stream assembler*: joins the pieces of a streamed
-  response. *rehearsal*: the built-in model that needs no key.
-- *channel*: a way to the user. *delivery dispatcher*: brings deliveries to the channels, and tries again. *receipt*:
-  the note that a target has its delivery, or that an *attempt* failed.
-
-Tests
-- *invariant*: what holds in every step of every conversation; the testing kit calls its invariants *laws*.
+The glossary of the project is docs/glossary.md.
 """
 
-from .context import Context
+from .context import Context, NextTools
 from .effects import (
     Abort,
+    AnyEffect,
+    AwaitedEffect,
     CancelSubAgent,
     CompactHistory,
     DeliverToUser,
@@ -94,10 +32,20 @@ from .effects import (
     SummarizeTurn,
     VerifyWork,
 )
-from .errors import ConfigurationError, InvalidInput, Refused, StoreError, TurnwiseError, UnknownConversation
+from .errors import (
+    ConfigurationError,
+    InvalidInput,
+    RefusalCode,
+    Refused,
+    StoreError,
+    TurnwiseError,
+    UnknownConversation,
+)
 from .events import (
     AgentMessage,
     Answer,
+    AnswerTypes,
+    AnyEvent,
     AskUserQuestionPending,
     CloseRequested,
     CompactionRequested,
@@ -117,6 +65,7 @@ from .events import (
     RecentText,
     Report,
     Request,
+    Resolution,
     Resumed,
     RetryDue,
     RetryRequested,
@@ -137,6 +86,7 @@ from .log import LogEntry
 from .machine import MACHINE, begin, next_events, transition
 from .openai_format.messages import openai_messages
 from .openai_format.repair import RepairedHistory, repair_history
+from .policy.models import models_of, named_models
 from .policy.policy import (
     Empty,
     Limits,
@@ -149,10 +99,13 @@ from .policy.policy import (
     Repeats,
     Retry,
     SpeechRules,
+    WhenBusy,
 )
+from .policy.roles import Role
 from .policy.texts import Texts
 from .projections.transcript import transcript
 from .states import (
+    AnyState,
     AwaitingApproval,
     AwaitingSubAgents,
     AwaitingUserResponse,
@@ -163,6 +116,7 @@ from .states import (
     Failed,
     Idle,
     InDoubt,
+    InFlight,
     LlmRequesting,
     MemoryRecalling,
     ProfileSelecting,
@@ -175,25 +129,46 @@ from .states import (
     pending,
 )
 from .step import Step
-from .values.acts import Act, AgentMail, Speech, SubAgents, WorkComplete
-from .values.history import HistoryMessage
+from .values.acts import Act, ActKind, AgentMail, Audience, Speech, SubAgents, WorkComplete
+from .values.failures import FailureKind
+from .values.history import HistoryMessage, HistoryRole
 from .values.images import Image
 from .values.inbox import Waiting
-from .values.messages import Heard, Joined, Made, Message, ToolCall, ToolResult, Usage
-from .values.questions import Annotation, AskUserQuestionInput, ChoiceQuestion, QuestionOption, UserQuestion
+from .values.messages import (
+    CrashContract,
+    Heard,
+    Joined,
+    Made,
+    Message,
+    MessageRole,
+    Said,
+    Stopped,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from .values.questions import Annotation, Answers, AskUserQuestionInput, QuestionOption, QuestionSet, UserQuestion
 from .values.round import Child, Round, RoundCall, Running
-from .values.turn import Delivered, Failure, Spoken, TurnEnded, TurnRecord
+from .values.turn import Delivered, Failure, LimitKind, Spoken, TurnEnded, TurnRecord, TurnStatus
 
 __all__ = [
     "MACHINE",
     "Abort",
     "Act",
+    "ActKind",
     "AgentMail",
     "AgentMessage",
     "Annotation",
     "Answer",
+    "AnswerTypes",
+    "Answers",
+    "AnyEffect",
+    "AnyEvent",
+    "AnyState",
     "AskUserQuestionInput",
     "AskUserQuestionPending",
+    "Audience",
+    "AwaitedEffect",
     "AwaitingApproval",
     "AwaitingSubAgents",
     "AwaitingUserResponse",
@@ -209,6 +184,7 @@ __all__ = [
     "CompactionRequested",
     "ConfigurationError",
     "Context",
+    "CrashContract",
     "DeadlineReached",
     "DeliverToUser",
     "Delivered",
@@ -221,14 +197,18 @@ __all__ = [
     "ExecuteTool",
     "Failed",
     "Failure",
+    "FailureKind",
     "Heard",
     "HistoryCompacted",
     "HistoryMessage",
+    "HistoryRole",
     "Idle",
     "Image",
     "InDoubt",
+    "InFlight",
     "InvalidInput",
     "Joined",
+    "LimitKind",
     "Limits",
     "LlmFailed",
     "LlmRequesting",
@@ -238,8 +218,10 @@ __all__ = [
     "MemoryRecalled",
     "MemoryRecalling",
     "Message",
+    "MessageRole",
     "MessageWithdrawn",
     "ModelSpec",
+    "NextTools",
     "NotifyParent",
     "Opened",
     "PersistMessage",
@@ -250,26 +232,31 @@ __all__ = [
     "ProfileSelected",
     "ProfileSelecting",
     "QuestionOption",
+    "QuestionSet",
     "Questions",
     "RecallMemory",
     "Recent",
     "RecentText",
     "ReconcileTool",
     "Recovery",
+    "RefusalCode",
     "Refused",
     "RepairedHistory",
     "Repeats",
     "Report",
     "Request",
     "RequestLlm",
+    "Resolution",
     "Resumed",
     "Retry",
     "RetryDue",
     "RetryRequested",
     "RetryWaiting",
+    "Role",
     "Round",
     "RoundCall",
     "Running",
+    "Said",
     "SelectProfile",
     "SendToAgent",
     "SettledCall",
@@ -280,6 +267,7 @@ __all__ = [
     "StartTimer",
     "State",
     "Step",
+    "Stopped",
     "StoreError",
     "SubAgentFinished",
     "SubAgents",
@@ -298,6 +286,7 @@ __all__ = [
     "ToolsChanged",
     "TurnEnded",
     "TurnRecord",
+    "TurnStatus",
     "TurnSummarized",
     "TurnwiseError",
     "UnknownConversation",
@@ -309,9 +298,12 @@ __all__ = [
     "VerifyWork",
     "Verifying",
     "Waiting",
+    "WhenBusy",
     "WorkComplete",
     "WorkVerified",
     "begin",
+    "models_of",
+    "named_models",
     "next_events",
     "openai_messages",
     "pending",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from transitions import EventData, Machine
 
@@ -18,7 +18,7 @@ from .context import Context
 from .events import ANSWERS, EVENTS, REQUESTS, Event, Opened, Request
 from .grammar import SAME, Branch, Entry, Junction, NoOp, Refusal, Row, Same, Table, Target
 from .state import Book, State
-from .states import STATES, Idle
+from .states import STATES, AnyState, Idle
 from .step import Step
 from .step_builder import StepBuilder
 from .table import TABLE
@@ -186,15 +186,19 @@ def transition(state: State, event: Event, context: Context) -> Step:
     Raises `Refused` for a request that this state does not take; then nothing happened. Raises nothing else. `Pure.`
     """
     if not _is_expected(state, event):
-        return Step(state, ignored=True)
+        return _ignored(state)
     builder = StepBuilder(state, event)
     entry = _pick(state, event, builder, context)
     if isinstance(entry, Refusal):
         assert isinstance(event, Request)
         raise entry.reason(builder, event, context)
     if isinstance(entry, NoOp):
-        return Step(state, ignored=True)
+        return _ignored(state)
     return _follow(entry, builder, event, context)
+
+
+def _ignored(state: State) -> Step:
+    return Step(cast(AnyState, state), ignored=True)
 
 
 def entry_for(state: State, event: Event, context: Context) -> Entry | None:
@@ -237,7 +241,7 @@ def _follow(row: Row, builder: StepBuilder[Any], event: Event, context: Context)
         taken = _choose(taken.to, builder, event, context)
         state = _run(taken, builder, event, context)
     assert type(state) is (type(builder.state) if taken.to is SAME else taken.to), "a handler rests where its row says"
-    return Step(state, builder.effects, builder.ended, builder.withdrawn)
+    return Step(cast(AnyState, state), builder.effects, builder.ended, builder.withdrawn)
 
 
 def _choose(junction: Junction, builder: StepBuilder[Any], event: Event, context: Context) -> Branch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .effects import Effect
-from .state import State
+from .states import AnyState
 from .values.turn import TurnEnded
 
 
@@ -19,7 +19,7 @@ class Step:
     is not stored.
     """
 
-    state: State
+    state: AnyState
     effects: tuple[Effect, ...] = ()
     ended: TurnEnded | None = None
     withdrawn: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from ..states.effects import Effect
 from ..states.events import Event, ToolApproval
 from ..states.log import LogEntry
 from ..states.projections.transcript import Transcript
-from ..states.states import State
+from ..states.states import AnyState
 from ..states.step import Step
 from ..states.values.messages import Message
 from .ledgers.effects import EffectLedger
@@ -50,7 +50,7 @@ class History:
         return self.observations[-1]
 
     @property
-    def state(self) -> State:
+    def state(self) -> AnyState:
         """The state of the conversation."""
         return self.newest.after if self.observations else NOTHING
 

@@ -44,7 +44,7 @@ from ..states.events import (
 )
 from ..states.policy.policy import Policy
 from ..states.policy.roles import Role
-from ..states.states import AwaitingPerson, Busy, Failed, Idle, InDoubt, State
+from ..states.states import AnyState, AwaitingPerson, Busy, Failed, Idle, InDoubt
 from ..states.values.messages import ToolCall
 from . import strategies
 from .fixture import AnyPath, Failures
@@ -88,7 +88,7 @@ class ConversationMachine(RuleBasedStateMachine):
         self.answers: list[Answer] = []
 
     @property
-    def state(self) -> State:
+    def state(self) -> AnyState:
         """The state of the conversation."""
         return self.history.state
 

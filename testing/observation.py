@@ -10,7 +10,7 @@ from ..states.effects import Effect
 from ..states.errors import Refused
 from ..states.events import Event, Opened
 from ..states.machine import begin, transition
-from ..states.states import Idle, State
+from ..states.states import AnyState, Idle
 from ..states.step import Step
 
 NOTHING = Idle()
@@ -22,7 +22,7 @@ class Observation:
     """An event, the state and context that it met, and the outcome. The repr is short, since a failing test shows a
     whole trace."""
 
-    before: State
+    before: AnyState
     event: Event
     context: Context
     outcome: Step | Refused
@@ -33,7 +33,7 @@ class Observation:
         return None if isinstance(self.outcome, Refused) or self.outcome.ignored else self.outcome
 
     @property
-    def after(self) -> State:
+    def after(self) -> AnyState:
         """The state after the event."""
         return self.before if isinstance(self.outcome, Refused) else self.outcome.state
 
@@ -55,7 +55,7 @@ Trace = tuple[Observation, ...]
 """A conversation from its first event on, with everything that was refused or ignored."""
 
 
-def observe(before: State, event: Event, context: Context) -> Observation:
+def observe(before: AnyState, event: Event, context: Context) -> Observation:
     """Put the event to the machine: to `transition`, or to `begin` where there is `NOTHING` yet. `Pure.`"""
     try:
         if before == NOTHING and isinstance(event, Opened):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ...states.events import Event, Request
 from ...states.policy.policy import Policy
-from ...states.states import Cancelling, State
+from ...states.states import AnyState, Cancelling
 from ..loop import Loop
 from ..projections.turn import Turn
 from ..projections.updates.update import Update
@@ -57,7 +57,7 @@ class Handle:
         return self._loop.conversation_id
 
     @property
-    def state(self) -> State:
+    def state(self) -> AnyState:
         """The current state, as stored."""
         self._seen.note_state(self._loop.state)
         return self._loop.state

@@ -19,7 +19,7 @@ from ...states.context import CHANGES_CONTEXT, Context
 from ...states.errors import Refused, StoreError
 from ...states.log import LogEntry
 from ...states.projections.transcript import Transcript
-from ...states.states import Closed, Failed, State
+from ...states.states import AnyState, Closed, Failed, State
 from .turn import EndedTurn
 from .turn_builder import ended_turn
 from .updates.step_updates import updates_of
@@ -39,7 +39,7 @@ class ConversationProjection:
     """The state and the context of a conversation, and on request what was said in it."""
 
     def __init__(
-        self, state: State, context: Context, read_entries: ReadEntries, entries: Sequence[LogEntry] = ()
+        self, state: AnyState, context: Context, read_entries: ReadEntries, entries: Sequence[LogEntry] = ()
     ) -> None:
         """`entries` is the whole log, for one that need not be read from the store."""
         self.state = state
@@ -102,7 +102,7 @@ class ConversationProjection:
             return self._contents.share()
         return _Contents.of(await self.read_entries(0, seq)).transcript
 
-    def advance(self, entry: LogEntry, state: State) -> tuple[Update, ...] | None:
+    def advance(self, entry: LogEntry, state: AnyState) -> tuple[Update, ...] | None:
         """Follow a step that was stored, to the state that it led to. Returns the updates that it shows; None if the
         contents are not in memory, so that the updates are not known."""
         before, context = self.state, self.context

@@ -30,7 +30,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OWN_COLUMNS = {"at", "event_id", "effect_id"}
 _EVENT_TYPES: dict[str, type[Event]] = {event.model_fields["type"].default: event for event in EVENTS}
 _EFFECTS: TypeAdapter[tuple[Effect, ...]] = TypeAdapter(tuple[AnyEffect, ...])
-_STATE: TypeAdapter[State] = TypeAdapter(AnyState)
+_STATE: TypeAdapter[AnyState] = TypeAdapter(AnyState)
 
 
 class EncodedStep(NamedTuple):
@@ -86,7 +86,7 @@ def _unreadable(row: EventRow) -> Damaged:
     return Damaged(row.seq, f"Step {row.seq} cannot be read: it is damaged, or a newer turnwise wrote it.")
 
 
-def decode_state(head: HeadRow) -> State:
+def decode_state(head: HeadRow) -> AnyState:
     """Return the state that a conversation rests in. `Pure.` Raises `Damaged`."""
     try:
         return _STATE.validate_json(head.state)

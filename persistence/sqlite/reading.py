@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from ...states.context import Context
 from ...states.errors import UnknownConversation
 from ...states.events import Event, Request, ToolsChanged
-from ...states.states import State
+from ...states.states import AnyState
 from ..errors import Damaged
 from ..records.codec import content_of, decode, decode_state
 from ..records.digests import GENESIS
@@ -28,7 +28,7 @@ class FoundHead(NamedTuple):
     """What a conversation needs for its next step, and the position at which that is stored."""
 
     position: LogPosition
-    state: State
+    state: AnyState
     context: Context
 
 

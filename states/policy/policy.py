@@ -7,7 +7,8 @@ replayed under the rules that held then.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_serializer
 
@@ -171,6 +172,19 @@ class Profile(Rules):
     model: Annotated[ModelSpec | None, BeforeValidator(_named)] = None
     """The model of turns with this profile, which is asked before the policy's models; a name is enough. None leaves
     the policy's models."""
+
+    if TYPE_CHECKING:  # a type checker would not take a name for the model
+
+        def __init__(
+            self,
+            *,
+            name: str,
+            prompt: str = "",
+            tools: Iterable[str] | None = None,
+            recall: bool = True,
+            guidance: bool = True,
+            model: ModelSpec | str | None = None,
+        ) -> None: ...
 
     @model_serializer(mode="wrap")
     def _without_absent_model(self, write: Any) -> dict[str, Any]:

@@ -12,9 +12,9 @@ from typing import Any
 from ..errors import InvalidInput
 from ..values.history import HistoryMessage, HistoryRole
 from ..values.images import Image
-from ..values.messages import Message, Role, ToolCall
+from ..values.messages import Message, MessageRole, ToolCall
 
-_ROLES: dict[HistoryRole, Role] = {
+_ROLES: dict[HistoryRole, MessageRole] = {
     "system": "system",
     "developer": "system",
     "user": "user",

@@ -15,7 +15,7 @@ from .acts import Act, ActKind, Audience
 from .images import Image, Images
 from .value import Part, TaggedPart, Text, Value, json_object
 
-Role = Literal["system", "user", "assistant", "tool"]
+MessageRole = Literal["system", "user", "assistant", "tool"]
 
 CrashContract = Literal["pure", "idempotent", "reconcile", "at_most_once"]
 """What may happen to a call that was running when the process died.
@@ -152,7 +152,7 @@ class Message(Part):
     are empty where the images simply follow the text.
     """
 
-    role: Role
+    role: MessageRole
     text: str = ""
     images: tuple[Image, ...] = ()
     parts: tuple[str | int, ...] = ()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from ....states.values.images import Image
-from ....states.values.messages import Role, Usage
+from ....states.values.messages import MessageRole, Usage
 from ....states.values.turn import LimitKind, TurnStatus
 from ..turn import EndedTurn
 from .data import data_of
@@ -54,7 +54,7 @@ class MessageUpdate(StoredUpdate):
     `origin` is the agent that wrote it, if it was another one."""
 
     type: ClassVar[Literal["message"]] = "message"
-    role: Role
+    role: MessageRole
     text: str
     turn: int
     message_id: str = ""

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from ....states.effects import AnyEffect, Effect
 from ....states.events import Answer, AnyEvent, Event, Request
 from ....states.log import LogEntry
-from ....states.states import AnyState, State
+from ....states.states import AnyState
 from ....states.step import Step
 from ....states.values.turn import TurnEnded
 from ..environment.event_trace import EventTrace
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _EVENT: TypeAdapter[Event] = TypeAdapter(AnyEvent)
 _EFFECTS: TypeAdapter[tuple[Effect, ...]] = TypeAdapter(tuple[AnyEffect, ...])
-_STATE: TypeAdapter[State] = TypeAdapter(AnyState)
+_STATE: TypeAdapter[AnyState] = TypeAdapter(AnyState)
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Row:
     event: Event
     effects: tuple[Effect, ...]
     ended: TurnEnded | None
-    state: State
+    state: AnyState
     writer: str = ""
 
     @classmethod
@@ -111,7 +111,7 @@ class Disk:
         for follower in self.followers:
             follower(conversation_id, row)
 
-    def head(self, conversation_id: str) -> State:
+    def head(self, conversation_id: str) -> AnyState:
         """The state that the conversation rests in, as stored."""
         return self.rows[conversation_id][-1].state
 

@@ -18,7 +18,7 @@ from ....states.context import Context
 from ....states.effects import AwaitedEffect
 from ....states.errors import StoreError, UnknownConversation
 from ....states.events import Event, Opened, Request
-from ....states.states import State
+from ....states.states import AnyState
 from ....states.step import Step
 from ..environment.random_source import RandomSource
 from .disk import Disk, Row, identity
@@ -270,7 +270,7 @@ class MemoryStorage:
         """Whether something is in flight that a process has begun which is closed or dead."""
         rows = self._disk.rows[conversation_id]
         begun = {one.effect_id: row.writer for row in rows for one in row.effects if isinstance(one, AwaitedEffect)}
-        state: State = rows[-1].state
+        state: AnyState = rows[-1].state
         processes = [self._processes[begun[effect_id]] for effect_id in state.in_flight()]
         return any(process.is_dead or not process.is_open for process in processes)
 

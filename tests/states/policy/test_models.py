@@ -38,7 +38,7 @@ def test_all_models_that_a_policy_names() -> None:
 
 def test_a_name_is_enough() -> None:
     """A profile without a model is written as before profiles could have one."""
-    assert Profile(name="one", model="own").model == ModelSpec(name="own")  # type: ignore[arg-type]
+    assert Profile(name="one", model="own").model == ModelSpec(name="own")
     assert "model" not in Profile(name="one").model_dump()
     assert (
         Policy.model_validate_json(Policy(profiles=(Profile(name="one", model=OWN),)).model_dump_json())
