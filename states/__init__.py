@@ -147,7 +147,15 @@ from .values.messages import (
     ToolResult,
     Usage,
 )
-from .values.questions import Annotation, Answers, AskUserQuestionInput, QuestionOption, QuestionSet, UserQuestion
+from .values.questions import (
+    Annotation,
+    Answers,
+    AskUserQuestionInput,
+    ChoiceQuestion,
+    QuestionOption,
+    QuestionSet,
+    UserQuestion,
+)
 from .values.round import Child, Round, RoundCall, Running
 from .values.turn import Delivered, Failure, LimitKind, Spoken, TurnEnded, TurnRecord, TurnStatus
 
