@@ -43,7 +43,9 @@ from ..states.effects import (
 )
 from ..states.errors import ConfigurationError, StoreError
 from ..states.events import Answer
+from .choices.choices import Choices
 from .choices.models import Models
+from .choices.rule_checks import RuleChecks
 from .ports import Dispatcher
 from .settings import Settings
 
@@ -220,3 +222,13 @@ def build_performers(
         **given,
     }
     return wrap("performers", performers if tracing is None else tracing.performers(performers))
+
+
+def build_choices(
+    models: Models, tools: ToolRegistry, performers: Performers, given: Performers, dispatcher: DispatcherFactory
+) -> Choices:
+    """Return what conversations may choose. A dispatcher of the application may carry out any effect, and where the
+    application asks the models itself, by a performer that it has `given`, it may offer them other tools."""
+    is_built_in = dispatcher is InProcessDispatcher
+    performed = performers.keys() if is_built_in else None
+    return Choices(RuleChecks(models, tools, performed, offers_tools=is_built_in and RequestLlm not in given))

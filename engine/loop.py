@@ -17,7 +17,6 @@ them to its watchers, and puts its event to the machine again.
 from __future__ import annotations
 
 import logging
-import uuid
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -34,16 +33,15 @@ from ..states.events import (
     Answer,
     CompactionRequested,
     Event,
-    PolicyChanged,
     Request,
     RetryRequested,
     UserMessage,
 )
 from ..states.log import LogEntry
 from ..states.machine import transition
-from ..states.policy.policy import ModelSpec
 from ..states.states import AnyState, Closed, Failed, Idle, pending
 from ..states.step import Step
+from .choices.adoption import ModelAdoption
 from .follower import Follower
 from .mailbox import Mailbox
 from .outbox import OutboxTargets
@@ -81,7 +79,7 @@ class Loop:
         dispatcher: Dispatcher,
         outbox: OutboxTargets,
         clock: Clock,
-        models: tuple[ModelSpec, ...],
+        adoption: ModelAdoption,
         owner: LoopOwner,
         observers: Sequence[Observer] = (),
         kept_updates: int | None = None,
@@ -96,7 +94,7 @@ class Loop:
         self._dispatcher = dispatcher
         self._outbox = outbox
         self._clock = clock
-        self._models = models
+        self._adoption = adoption
         self._owner = owner
         self._observers = observers
         self._mailbox = Mailbox(self._take)
@@ -192,13 +190,12 @@ class Loop:
     async def _adopt_models(self, request: Request, filled: Filled) -> None:
         """The engine may have been opened with other models than before: at rest the conversation changes to them."""
         begins = isinstance(request, UserMessage | AgentMessage | CompactionRequested)
-        policy = self.projection.context.policy
-        if policy.models == self._models or not (begins or isinstance(request, RetryRequested)):
-            return
         rests = isinstance(self.state, Failed) or (begins and isinstance(self.state, Idle))
-        if rests and not await self._recent.find(request, filled):
-            policy = policy.model_copy(update={"models": self._models})
-            await self._step(PolicyChanged(event_id=str(uuid.uuid4()), at=self._clock.now(), policy=policy))
+        if not rests or not (begins or isinstance(request, RetryRequested)):
+            return
+        change = self._adoption.change(self.projection.context, self._clock)
+        if change is not None and not await self._recent.find(request, filled):
+            await self._step(change)
 
     async def _step(self, event: Event) -> Step:
         """Put an event to the machine, as often as others have moved the conversation in the meantime."""

@@ -25,11 +25,13 @@ from .bootstrap import (
     DispatcherFactory,
     Source,
     build_channels,
+    build_choices,
     build_performers,
     build_tracing,
     wrap,
 )
-from .choices.choices import Choices
+from .choices.adoption import ModelAdoption
+from .choices.choices import Choices, GivenTools
 from .choices.given_history import GivenMessages, log_repairs, read_history
 from .choices.models import Models
 from .choices.opening import opening_of
@@ -73,21 +75,21 @@ class RunningEngine:
     ) -> None:
         self._source = source
         self._models = models
-        self._choices = Choices(models, tools)
-        self._policy = policy
+        self._policy = policy.model_copy(update={"models": Policy().models})
         self._settings = settings
         self._clock = clock
         self._tracing = build_tracing(tracer_provider)
         self._deliveries = build_channels(channels, clock, self._tracing)
         self._performers = build_performers(models, tools, self._deliveries, clock, settings, performers, self._tracing)
         self._dispatcher: Dispatcher = wrap("dispatcher", dispatcher(self._performers, clock, self.answer))
+        self._choices = build_choices(models, tools, self._performers, performers, dispatcher)
         self._take_over = TakeOver(self._deliveries)
         self._registry = ConversationRegistry(self._load, lambda loop: self._take_over.loop(self.store, loop))
         self._loops = LoopFactory(
             self._dispatcher,
             OutboxTargets(self._performers),
             clock,
-            models.chain,
+            ModelAdoption(models),
             self._registry,
             () if self._tracing is None else (self._tracing,),
             settings.kept_updates,
@@ -159,6 +161,11 @@ class RunningEngine:
         return self._lifetime.store
 
     @property
+    def choices(self) -> Choices:
+        """What the conversations of this engine may choose."""
+        return self._choices
+
+    @property
     def registry(self) -> ConversationRegistry:
         """The conversations in memory."""
         return self._registry
@@ -172,25 +179,51 @@ class RunningEngine:
 
     @must_be_awaited("A conversation is created with `await`: write `conversation = await engine.create()`.")
     async def create(
-        self, *, policy: Policy | None = None, system: str = "", messages: GivenMessages | None = None
+        self,
+        *,
+        policy: Policy | None = None,
+        system: str = "",
+        model: str | None = None,
+        tools: GivenTools | None = None,
+        messages: GivenMessages | None = None,
+        owner: str | None = None,
+        title: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
     ) -> Conversation:
         """Create a conversation. `system` is its system prompt, `policy` its rules.
+
+        `model` is the name of a model that the engine was opened with: it is asked first, then the engine's fallback
+        models. Without it the models of the policy are asked, or those of the engine if the policy names none; only a
+        conversation that chose no models follows when the engine is opened with others. `tools` are the tools that the
+        conversation may use: names, or functions that the engine was opened with; None stands for all of them. `owner`,
+        `title` and `metadata` (JSON) are the application's own, and `Engine.list` finds conversations by them.
 
         It may begin with `messages` that were said elsewhere, in OpenAI's chat format: they stand in front of
         everything that is said here. What no provider would accept in them is repaired: a call without a result gets
         one that says so, a repeated id becomes another one. `Conversation.repairs` tells what was done. System messages
-        at the beginning become the system prompt, unless `system` is given. Raises `InvalidInput` for what is no list
-        of messages, or too long.
+        at the beginning become the system prompt, unless `system` is given.
+
+        Raises `ConfigurationError` for a model or a tool that the engine does not have, and for a rule that it cannot
+        carry out, and `InvalidInput` for what is no list of messages, or too long.
         """
         conversation_id = str(uuid.uuid4())
-        policy = self._policy if policy is None else policy
-        history = await read_history(messages, system)
-        opened = opening_of(conversation_id, self.now(), self._choices, policy=policy, history=history)
+        opened = opening_of(
+            conversation_id,
+            self.now(),
+            self._choices,
+            policy=self._policy if policy is None else policy,
+            history=await read_history(messages, system),
+            model=model,
+            tools=tools,
+            owner=owner,
+            title=title,
+            metadata=metadata,
+        )
         step = begin(opened)
         store = self.store
         log = await store.create(conversation_id, opened, step)
         self._lifetime.check_not_closed()
-        log_repairs(conversation_id, history.repairs)
+        log_repairs(conversation_id, opened.repairs)
         loop = self._loops.created(store, conversation_id, log, opened, step)
         self._registry.add(loop)
         return Conversation(self, loop)
@@ -254,12 +287,9 @@ class RunningEngine:
         """Return the current time, by the clock of the engine."""
         return self._clock.now()
 
-    def with_models(self, policy: Policy) -> Policy:
-        """Return the policy with the models of this engine. Raises `InvalidInput` for what is not a policy."""
-        return self._choices.rules(policy)
-
     async def _load(self, conversation_id: str) -> Loop:
         store = self.store
         loaded = await store.load(conversation_id)
         self._lifetime.check_not_closed()
+        self._choices.log_faults(conversation_id, loaded.context)
         return self._loops.loaded(store, conversation_id, loaded)

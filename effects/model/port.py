@@ -96,7 +96,9 @@ class Llm(Protocol):
 
     It may have a `name`, by which policies and logs refer to it; the default is the name of its class. It may have a
     `window`: how many tokens one request may hold. Without a window the history is condensed only after the model has
-    said that a request was too long.
+    said that a request was too long. It may have `is_priced`, which is False if its answers tell no cost
+    (`Usage.cost`); then a conversation that limits the cost of its turns cannot ask it. Without that attribute it
+    counts as priced.
     """
 
     async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:

@@ -31,9 +31,12 @@ class ToolPerformer:
 
     async def _execute(self, effect: ExecuteTool, context: EffectContext) -> ToolOutcome:
         call = await context.call(effect.call)
-        tool = self._tools.find(call.name)
+        chosen = context.context.tools_in(context.turn)
+        allowed = None if chosen is None else self._tools.allowed(chosen)
+        tool = self._tools.find(call.name, allowed)
         if tool is None:
-            # The call was checked by an engine that had the tool; this engine was opened without it.
-            return ToolResult(text=self._tools.describe_unknown(call.name), error=True)
+            # The call was checked by an engine that had the tool, or made by a performer of the application that offers
+            # tools of its own; this engine was opened without it, or the conversation may not use it.
+            return ToolResult(text=self._tools.describe_unknown(call.name, allowed), error=True)
         tool_context = tool_context_of(call.call_id, context, effect.effect_id, effect.effect_id)
         return await execute(tool, call.raw_arguments, tool_context, context.policy, self._max_result)

@@ -1,29 +1,106 @@
-"""Checks what a conversation chooses against what its engine has."""
+"""Checks what a conversation chooses against what its engine has, and fills in what it leaves to the engine."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
 
-from ...effects.tools.registry import ToolRegistry
+from ...states.context import Context
+from ...states.errors import ConfigurationError
 from ...states.policy.policy import Policy
 from ..requests import checked_policy
+from .chosen_rules import ChosenRules
 from .models import Models
-from .policy_warnings import policy_warnings
+from .rule_checks import RuleChecks, ToolNames
 
 logger = logging.getLogger("turnwise.engine")
+
+GivenTools = Iterable[str | Callable[..., Any]]
+"""Tools that a conversation chooses: by name, or as the functions and tools that the engine was opened with."""
 
 
 @dataclass(frozen=True)
 class Choices:
-    """The models and tools of an engine, against which the choices of a conversation are checked."""
+    """What the conversations of an engine may choose.
 
-    models: Models
-    tools: ToolRegistry
+    All methods raise `ConfigurationError` for a model or a tool that the engine does not have, and for a rule that it
+    cannot carry out.
+    """
 
-    def rules(self, policy: Policy) -> Policy:
-        """Return the policy with the models of this engine. Raises `InvalidInput` for what is not a policy."""
+    checks: RuleChecks
+    _logged: set[str] = field(default_factory=set)
+
+    @property
+    def models(self) -> Models:
+        """The models of the engine."""
+        return self.checks.models
+
+    def rules(self, policy: Policy, tools: ToolNames, model: str | None = None) -> ChosenRules:
+        """Return the rules of a new conversation with these tools. `model` is asked first, in place of the models of
+        the policy. Raises `InvalidInput` for what is not a policy."""
         policy = checked_policy(policy)
-        for sentence in policy_warnings(policy, self.tools.acts):
-            logger.warning(sentence)
-        return policy.model_copy(update={"models": self.models.chain})
+        names_models = "models" in policy.model_fields_set
+        if model is not None:
+            policy = policy.replace(models=self.models.beginning_with(model))
+        elif not names_models:
+            policy = policy.replace(models=self.models.chain)
+        chose_models = model is not None or names_models
+        return self._checked(ChosenRules(policy, chose_models, not chose_models), tools)
+
+    def rules_after(self, context: Context, policy: Policy) -> ChosenRules:
+        """Return the rules to which a conversation changes. Without other models than it has, it keeps those that it
+        chose, or follows those of the engine. Raises `InvalidInput` for what is not a policy."""
+        policy = checked_policy(policy)
+        names_models = "models" in policy.model_fields_set and policy.models != context.policy.models
+        keeps_models = not names_models and context.chose_models and self.models.know(context.policy.models)
+        if not names_models:
+            policy = policy.replace(models=context.policy.models if keeps_models else self.models.chain)
+        rules = ChosenRules(policy, names_models or keeps_models, filled_models=not names_models)
+        return self._checked(rules, tools_of_next_turn(context))
+
+    def _checked(self, rules: ChosenRules, tools: ToolNames) -> ChosenRules:
+        _raise_first(self.checks.faults(rules.policy, tools))
+        return ChosenRules(self.models.with_windows(rules.policy), rules.chose_models, rules.filled_models)
+
+    def tools(self, given: GivenTools | None) -> ToolNames:
+        """Return the names of the tools that a conversation chooses; None stands for all that the engine has."""
+        if given is None:
+            return None
+        if isinstance(given, str | dict) or not isinstance(given, Iterable):
+            raise ConfigurationError("The tools of a conversation are given as a list of names.")
+        return tuple(dict.fromkeys(map(self._name_of, given)))
+
+    def tools_after(self, context: Context, given: GivenTools | None) -> ToolNames:
+        """Return the names of the tools to which a conversation changes. Its rules must be able to do with them."""
+        tools = self.tools(given)
+        _raise_first(self.checks.faults_of_tools(context.policy, tools))
+        return tools
+
+    def _name_of(self, given: str | Callable[..., Any]) -> str:
+        tool = self.checks.tools.find_given(given)
+        if tool is None:
+            name = given if isinstance(given, str) else str(getattr(given, "name", getattr(given, "__name__", given)))
+            raise ConfigurationError(self.checks.tools.describe_unknown(name))
+        return tool.name
+
+    def log_faults(self, conversation_id: str, context: Context) -> None:
+        """Log which rules of a stored conversation cannot be carried out, each of them once. A conversation that
+        follows its engine's models asks these from its next turn on."""
+        models = context.policy.models if context.chose_models else self.models.chain
+        policy = context.policy.model_copy(update={"models": models})
+        for sentence in self.checks.faults(policy, tools_of_next_turn(context)):
+            if sentence not in self._logged:
+                self._logged.add(sentence)
+                logger.warning("In the conversation %s: %s", conversation_id, sentence)
+
+
+def tools_of_next_turn(context: Context) -> ToolNames:
+    """The names of the tools that a conversation may use in its next turn. `Pure.`"""
+    return context.tools if context.next_tools is None else context.next_tools.tools
+
+
+def _raise_first(faults: Iterator[str]) -> None:
+    for sentence in faults:
+        raise ConfigurationError(sentence)

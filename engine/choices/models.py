@@ -12,7 +12,8 @@ from ...effects.model.port import Llm, name_of
 from ...effects.model.rehearsal.llm import REHEARSAL, RehearsalLlm
 from ...effects.text import is_encodable
 from ...states.errors import ConfigurationError
-from ...states.policy.policy import ModelSpec
+from ...states.policy.policy import ModelSpec, Policy
+from ...states.values.value import MAX_QUOTED, shortened
 
 logger = logging.getLogger("turnwise.engine")
 
@@ -56,6 +57,42 @@ class Models:
         """The model of this name. A conversation that waited for a person while the engine was opened with other
         models ends its turn with the model that it began with, which is made from its name."""
         return self.by_name[name] if name in self.by_name else _make_model(name)
+
+    def know(self, specs: Iterable[ModelSpec]) -> bool:
+        """Whether the engine has all of these models."""
+        return all(spec.name in self.specs for spec in specs)
+
+    def describe_unknown(self, name: str) -> str:
+        """The sentence that says that there is no model of this name, and which models there are."""
+        known = ", ".join(self.by_name)
+        return shortened(f"This engine has no model called {shortened(name, MAX_QUOTED)}. Known: {known}.")
+
+    def is_priced(self, name: str) -> bool:
+        """Whether it is known what a request to this model costs. An object of the port counts as priced unless it says
+        otherwise."""
+        return bool(getattr(self.find(name), "is_priced", True))
+
+    def beginning_with(self, name: str) -> tuple[ModelSpec, ...]:
+        """The models of a conversation that chooses this one: it is asked first, then those to fall back to. Raises
+        `ConfigurationError` for an unknown name."""
+        if not isinstance(name, str):
+            raise ConfigurationError("A conversation chooses its model by name.")
+        if name not in self.specs:
+            raise ConfigurationError(self.describe_unknown(name))
+        return (self.specs[name], *(spec for spec in self.chain[1:] if spec.name != name))
+
+    def with_windows(self, policy: Policy) -> Policy:
+        """The policy with the windows of its models, where it leaves them out and they are known."""
+        models = tuple(map(self._with_window, policy.models))
+        profiles = tuple(
+            profile if profile.model is None else profile.replace(model=self._with_window(profile.model))
+            for profile in policy.profiles
+        )
+        is_same = (models, profiles) == (policy.models, policy.profiles)
+        return policy if is_same else policy.model_copy(update={"models": models, "profiles": profiles})
+
+    def _with_window(self, spec: ModelSpec) -> ModelSpec:
+        return self.specs.get(spec.name, spec) if spec.window is None else spec
 
     def warm_in_background(self) -> None:
         """Load what the models need, ahead of the first request, in a thread; models that need nothing start none."""

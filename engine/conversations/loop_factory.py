@@ -11,8 +11,8 @@ from ...persistence.ports import LoadedConversation, Log, Store
 from ...states.context import Context
 from ...states.events import Opened
 from ...states.log import LogEntry
-from ...states.policy.policy import ModelSpec
 from ...states.step import Step
+from ..choices.adoption import ModelAdoption
 from ..loop import Loop
 from ..outbox import OutboxTargets
 from ..ports import Dispatcher, LoopOwner, Observer
@@ -27,7 +27,7 @@ class LoopFactory:
     dispatcher: Dispatcher
     outbox: OutboxTargets
     clock: Clock
-    models: tuple[ModelSpec, ...]
+    adoption: ModelAdoption
     owner: LoopOwner
     observers: Sequence[Observer]
     kept_updates: int
@@ -54,7 +54,7 @@ class LoopFactory:
             self.dispatcher,
             self.outbox,
             self.clock,
-            self.models,
+            self.adoption,
             self.owner,
             self.observers,
             self.kept_updates,

@@ -18,8 +18,15 @@ class ConversationRequests(Handle):
     """The requests of a conversation that change it, or end it."""
 
     async def set_policy(self, policy: Policy, *, request_id: str | None = None) -> None:
-        """Change the policy from the next turn on. Its models are replaced by those of the engine."""
-        await self._request(PolicyChanged, request_id, {MODELS}, policy=self._host.with_models(policy))
+        """Change the policy from the next turn on. Without `models` of its own it leaves the conversation those that it
+        has.
+
+        Raises `ConfigurationError` for a model or a tool that the engine does not have and for a rule that it cannot
+        carry out, `InvalidInput`, and `Refused` with `busy` during a turn.
+        """
+        rules = self._host.choices.rules_after(self._loop.projection.context, policy)
+        filled = {"chose_models", MODELS} if rules.filled_models else {"chose_models"}
+        await self._request(PolicyChanged, request_id, filled, policy=rules.policy, chose_models=rules.chose_models)
 
     async def set_title(self, title: str, *, request_id: str | None = None) -> None:
         """Give the conversation a title for lists, of at most 1,000 characters. With a blank one, a list shows the

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from ...states.events import Event, Request
 from ...states.policy.policy import Policy
 from ...states.states import AnyState, Cancelling
+from ..choices.choices import Choices
 from ..loop import Loop
 from ..projections.turn import Turn
 from ..projections.updates.update import Update
@@ -37,8 +38,9 @@ class HandleHost(Protocol):
         """Return the current time."""
         ...
 
-    def with_models(self, policy: Policy) -> Policy:
-        """Return the policy with the models of the engine. Raises `InvalidInput`."""
+    @property
+    def choices(self) -> Choices:
+        """What conversations of the engine may choose."""
         ...
 
 

@@ -17,10 +17,10 @@ from ....states.values.failures import FailureKind
 from ....states.values.messages import Usage
 from ..failure_sentences import make_failure
 from ..port import LlmFailure, ModelAnswer, ModelRequest, Token
-from .context_windows import window_of
 from .error_kinds import failure_of
 from .loading import load_litellm
 from .missing_keys import missing_keys
+from .model_list import PRICES, listed_model
 from .stream_assembler import StreamAssembler
 from .stream_chunks import NormalizedChunks
 
@@ -58,7 +58,13 @@ class LiteLlm:
     @property
     def window(self) -> int | None:
         """The tokens that one request may hold, or None if that is not known. Does not import litellm."""
-        return window_of(self.name) if self._window is None else self._window
+        return listed_model(self.name).window if self._window is None else self._window
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether it is known what a request costs: from litellm's list, or because a price is given as an option.
+        Does not import litellm."""
+        return listed_model(self.name).is_priced or any(price in self._options for price in PRICES)
 
     def warm(self) -> None:
         """Import litellm now. The first call blocks for seconds: within an event loop, run it in a thread."""

@@ -8,13 +8,13 @@ from ....states.policy.policy import Policy
 from ...clock import Clock
 from ...context import EffectContext
 from ...text import encodable, is_encodable
-from ...tools.builtin.speaking import respond_to_user, talk
 from ...tools.registry import ToolRegistry
 from ..port import LlmFailure, ModelAnswer, ModelRequest, Token
-from ..request.context_assembly import SpeakingTools, assemble_context
+from ..request.context_assembly import assemble_context
 from ..request.prompt_cache import PromptCache
 from ..request.request_builder import OfferedTools
 from .model_caller import ModelCaller, sentence_of
+from .tool_offers import ToolOffer, ToolOffers
 
 _NO_TOOLS = OfferedTools(())
 
@@ -25,14 +25,14 @@ class LlmRequestPerformer:
     def __init__(self, caller: ModelCaller, tools: ToolRegistry, clock: Clock) -> None:
         self._caller = caller
         self._tools = tools
-        self._offered = OfferedTools(tools.definitions())
-        self._speaking = SpeakingTools(tools.name_of(respond_to_user), tools.name_of(talk))
+        self._offers = ToolOffers(tools)
         self._clock = clock
         self._prompts = PromptCache()
 
     async def __call__(self, effect: RequestLlm, context: EffectContext) -> LlmResponse | LlmFailed:
         """Ask, and answer with the response or with the failure."""
-        request, digest = await self._request(effect, context)
+        offer = self._offers.offer_for(effect, context)
+        request, digest = await self._request(effect, context, offer)
 
         # Text that the policy keeps from the user is also shown as a thought while it streams.
         is_thought = context.policy.text == "thought"
@@ -51,18 +51,18 @@ class LlmRequestPerformer:
                 sentence=sentence_of(failure),
                 retry_after=failure.retry_after,
             )
-        return self._response(effect, request.model, digest, answer, context.policy)
+        return self._response(effect, request.model, digest, answer, context.policy, offer)
 
-    async def _request(self, effect: RequestLlm, context: EffectContext) -> tuple[ModelRequest, str]:
+    async def _request(self, effect: RequestLlm, context: EffectContext, offer: ToolOffer) -> tuple[ModelRequest, str]:
         """Return the request and its digest. The transcript is released before the model is asked."""
         transcript = await context.transcript()
-        assembled = assemble_context(effect, context.context, transcript, context.turn, self._speaking)
-        tools = _NO_TOOLS if effect.plain else self._offered
+        assembled = assemble_context(effect, context.context, transcript, context.turn, offer.speaking)
+        tools = _NO_TOOLS if effect.plain else offer.definitions
         prompt = self._prompts.prompt_of(context)
         return prompt.request(effect, assembled.system, assembled.messages, tools, context.turn)
 
     def _response(
-        self, effect: RequestLlm, model: str, digest: str, answer: ModelAnswer, policy: Policy
+        self, effect: RequestLlm, model: str, digest: str, answer: ModelAnswer, policy: Policy, offer: ToolOffer
     ) -> LlmResponse:
         return LlmResponse(
             effect_id=effect.effect_id,
@@ -71,7 +71,7 @@ class LlmRequestPerformer:
             thinking=encodable(answer.thinking),
             # A sealed block must not be changed, so blocks with lone surrogates, which cannot be stored, are dropped.
             opaque=answer.opaque if is_encodable(answer.opaque) else (),
-            tool_calls=self._tools.resolve_calls(effect.effect_id, answer.tool_calls, policy),
+            tool_calls=self._tools.resolve_calls(effect.effect_id, answer.tool_calls, policy, offer.allowed),
             finish_reason=answer.finish_reason,
             usage=answer.usage,
             model=model,

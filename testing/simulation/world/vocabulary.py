@@ -26,7 +26,7 @@ _CHANGES: tuple[Change, ...] = (
     some_of({"speech": SpeechRules(never_fail=True)}),
     some_of({"repeats": Repeats(window=3)}),
     some_of({"empty": Empty(in_a_row=2)}),
-    some_of({"fresh_context": True}, {"relay": "prompt_only"}),
+    some_of({}, {"relay": "prompt_only"}),
 )
 
 _OPTIONS = (QuestionOption(label="6:30 PM"), QuestionOption(label="8:15 PM"))
@@ -47,8 +47,8 @@ def _acts(chance: Chance, declared: Sequence[ActKind]) -> Sequence[ActKind]:
 
 
 def simulated_policy(chance: Chance) -> Policy:
-    """The policy of a simulated conversation."""
-    return a_policy(chance, _CHANGES, (0.0, 0.1, 0.35))
+    """The policy of a simulated conversation, which leaves the models to the engine."""
+    return a_policy(chance, _CHANGES, (0.0, 0.1, 0.35)).replace(models=Policy().models)
 
 
 def simulated_models(chance: Chance) -> tuple[ModelSpec, ...]:

@@ -22,7 +22,7 @@ from turnwise import (
     tool,
 )
 from turnwise.effects.channels import attempt
-from turnwise.states import Texts, ToolResult
+from turnwise.states import RecallMemory, SelectProfile, Texts, ToolResult
 from turnwise.testing import RecordingChannel, ScriptedLlm, call, calls, reply
 
 from ...support.engine_scenarios import Gate, Watcher, results, talk
@@ -265,21 +265,31 @@ class TestDelivery:
         assert refused.value.sentence == sentence
 
 
+async def nothing(effect: Any, context: Any) -> Any:
+    """A performer that is never asked."""
+
+
 class TestWithoutAPerformer:
     """An effect without a performer is answered by a typed failure that the machine handles."""
 
-    async def test_without_router_and_memory_the_first_profile_answers(self, database: Path) -> None:
-        """J2, J4: the turn goes on with the fallback profile, and without recalled texts."""
+    async def test_without_router_and_memory_the_first_profile_answers(
+        self, database: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """J2, J4: a conversation that an engine with both has begun goes on with the fallback profile, and without
+        recalled texts; the log says so."""
         profiles = (Profile(name="home", prompt="You are at home."), Profile(name="work"))
         policy = Policy(route=True, profiles=profiles, recall=True)
+        async with Engine.open(database, performers=dict.fromkeys((SelectProfile, RecallMemory), nothing)) as engine:
+            begun = await engine.create(policy=policy)
 
         async with Engine.open(database, model=ScriptedLlm([reply("Hello.")])) as engine:
-            conversation = await engine.create(policy=policy)
+            conversation = await engine.get(begun.id)
             turn = await conversation.send("Hi")
             request = next(e for entry in await conversation.events() for e in entry.effects if e.type == "request_llm")
 
         assert turn.reply == "Hello."
         assert (request.profile, request.memory) == ("home", None)
+        assert f"In the conversation {begun.id}: This engine cannot choose among profiles" in caplog.text
 
     async def test_without_sub_agents_the_call_has_an_error_result(self, database: Path) -> None:
         """P24: the model learns that no sub-agent could be started, and the turn goes on."""

@@ -101,7 +101,8 @@ class TestGuidance:
         policy = RESPONDING.model_copy(update={"limits": Limits(requests=2)})
         answers = [call("respond_to_user", text="A"), reply("B"), call("work"), reply("C")]
 
-        requests = await requests_of(database, policy, ["respond_to_user", work], answers, ["One", "Two"])
+        tools = ["respond_to_user", "mark_work_complete", work]
+        requests = await requests_of(database, policy, tools, answers, ["One", "Two"])
 
         assert [request.tool_choice for request in requests] == ["auto", "none"] * 2
         for earlier, later in pairwise(requests):

@@ -37,7 +37,7 @@ class TestTools:
             "ask_user_question",
             "find_table",
         ]
-        assert registry.definitions() is definitions
+        assert all(again is first for again, first in zip(registry.definitions(), definitions, strict=True))
         assert registry.find("find_table") is find_table
         assert registry.find("gone") is None
 

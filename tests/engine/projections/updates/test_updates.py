@@ -86,7 +86,7 @@ class TestUpdates:
         self, database: Path, rules: Policy, kind: str
     ) -> None:
         """B1: whoever does not ask for thoughts never sees it, not even while it comes in."""
-        async with Engine.open(database, model=ScriptedLlm([reply("Hello there.")])) as engine:
+        async with Engine.open(database, model=ScriptedLlm([reply("Hello there.")]), tools=["talk"]) as engine:
             conversation = await engine.create(policy=rules)
             watcher = Watcher(conversation)
             await watcher.until("snapshot")
@@ -157,7 +157,7 @@ class TestUpdates:
         """S2, J13: of each message what was handed over, as people read it."""
         policy = Policy(text="fallback", marker="TOOL")
         llm = ScriptedLlm([reply("Hm."), reply("TOOL: look\nOne.")])
-        async with Engine.open(database, model=llm, policy=policy) as engine:
+        async with Engine.open(database, model=llm, tools=["talk"], policy=policy) as engine:
             conversation = await engine.create()
             await conversation.set_policy(policy.replace(text="thought"))
             await conversation.send("First")

@@ -1,4 +1,4 @@
-"""The context windows of models: read from litellm's list without litellm, or given by the application."""
+"""Context windows and prices of models: read from litellm's list without litellm, or given by the application."""
 
 import subprocess
 import sys
@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from turnwise import ConfigurationError, Engine, LiteLlm, ModelSpec
-from turnwise.effects.model.litellm.context_windows import WindowList, window_of
 from turnwise.effects.model.litellm.loading import load_litellm
+from turnwise.effects.model.litellm.model_list import UNLISTED, ModelList, listed_model
 from turnwise.testing import FunctionLlm, ScriptedLlm
 
 LISTED = [
@@ -48,24 +48,24 @@ class TestTheList:
         model of a known family."""
         expected = load_litellm().get_model_info(name)["max_input_tokens"]
 
-        assert window_of(name) == expected
+        assert listed_model(name).window == expected
         assert expected > 1000
 
     def test_a_local_model_needs_no_server(self) -> None:
         """litellm itself would ask ollama's server; the list has the usual models."""
-        assert window_of("ollama/llama3") == 8192
+        assert listed_model("ollama/llama3").window == 8192
 
     @pytest.mark.parametrize("name", UNKNOWN)
     def test_a_model_that_is_not_listed_has_no_window(self, name: str) -> None:
         """Nor has a model that is listed for another provider: the same model may have a smaller window elsewhere."""
-        assert window_of(name) is None
+        assert listed_model(name).window is None
 
     def test_litellm_is_not_imported(self) -> None:
         """Its import takes seconds; reading its list does not."""
         program = (
             "import sys\n"
-            "from turnwise.effects.model.litellm.context_windows import window_of\n"
-            "assert window_of('openai/gpt-4.1-mini')\n"
+            "from turnwise.effects.model.litellm.model_list import listed_model\n"
+            "assert listed_model('openai/gpt-4.1-mini').is_priced\n"
             "assert not [name for name in sys.modules if name.startswith('litellm')]\n"
         )
 
@@ -82,7 +82,34 @@ class TestTheList:
         if content is not None:
             path.write_text(content)
 
-        assert WindowList.read(path).find("gpt-4.1-mini") is None
+        assert ModelList.read(path).find("gpt-4.1-mini") == UNLISTED
+
+
+class TestPrices:
+    """Whether it is known what a request costs."""
+
+    @pytest.mark.parametrize("name", [*LISTED, "dashscope/qwen-flash"])
+    def test_a_listed_model_has_the_price_that_litellm_computes(self, name: str) -> None:
+        """Whatever the number is."""
+        litellm = load_litellm()
+        response = litellm.ModelResponse(model=name, usage=litellm.Usage(prompt_tokens=1000, completion_tokens=1000))
+
+        assert listed_model(name).is_priced
+        assert litellm.completion_cost(completion_response=response, model=name) > 0
+
+    def test_a_local_model_is_free(self) -> None:
+        """Zero is a price: a limit on the cost is never reached."""
+        assert listed_model("ollama/llama3").is_priced
+
+    @pytest.mark.parametrize("name", [*NEWER_THAN_THE_LIST, *UNKNOWN])
+    def test_another_model_has_none(self, name: str) -> None:
+        """Also a new model of a known family, whose window is known."""
+        assert not listed_model(name).is_priced
+
+    def test_a_price_may_be_given_as_an_option(self) -> None:
+        """litellm computes the cost of an answer with it."""
+        assert not LiteLlm("openai/local").is_priced
+        assert LiteLlm("openai/local", input_cost_per_token=1e-6, output_cost_per_token=1e-6).is_priced
 
 
 class TestTheEngine:
@@ -93,7 +120,7 @@ class TestTheEngine:
         known = await specs(model="openai/gpt-4.1-mini", fallback_models=["openai/test"])
 
         assert known == (
-            ModelSpec(name="openai/gpt-4.1-mini", window=window_of("gpt-4.1-mini")),
+            ModelSpec(name="openai/gpt-4.1-mini", window=listed_model("gpt-4.1-mini").window),
             ModelSpec(name="openai/test", window=None),
         )
 
@@ -105,7 +132,7 @@ class TestTheEngine:
 
         known = await specs(model=smaller, fallback_models=[local, as_listed])
 
-        assert [spec.window for spec in known] == [8_000, 32_000, window_of("gpt-4o")]
+        assert [spec.window for spec in known] == [8_000, 32_000, listed_model("gpt-4o").window]
 
     async def test_an_object_of_the_port_may_have_a_window(self) -> None:
         """Or none."""

@@ -1,0 +1,51 @@
+"""Which tools a request offers: those that the conversation may use in the turn and that the turn's profile allows.
+
+A request is built for every answer of a model, while the tools of a conversation seldom change and are mostly the same
+in all conversations. So what is offered is written once for each choice of tools and kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ....states.effects import RequestLlm
+from ...context import EffectContext
+from ...tools.builtin.speaking import respond_to_user, talk
+from ...tools.registry import ToolRegistry
+from ..request.context_assembly import SpeakingTools
+from ..request.request_builder import OfferedTools
+
+KEPT = 256
+"""How many choices of tools are kept: more than an application makes, unless it makes one for each conversation."""
+
+Names = tuple[str, ...] | None
+"""Names of tools as they were chosen; None stands for all tools."""
+
+
+@dataclass(frozen=True)
+class ToolOffer:
+    """The names of the tools that may be called, their definitions as they are sent, and those that speak."""
+
+    allowed: frozenset[str]
+    definitions: OfferedTools
+    speaking: SpeakingTools
+
+
+class ToolOffers:
+    """Knows what each request offers of the tools of an engine."""
+
+    def __init__(self, tools: ToolRegistry) -> None:
+        self._tools = tools
+        self._offer = lru_cache(KEPT)(self._make_offer)
+
+    def offer_for(self, effect: RequestLlm, context: EffectContext) -> ToolOffer:
+        """What this request offers. It stays the same within a turn, also after a crash: tools that are changed during
+        a turn are those of the next one."""
+        profiles = (profile.tools for profile in context.policy.profiles if profile.name == effect.profile)
+        return self._offer(context.context.tools_in(context.turn), next(profiles, None))
+
+    def _make_offer(self, chosen: Names, of_profile: Names) -> ToolOffer:
+        allowed = self._tools.allowed(chosen, of_profile)
+        names = (self._tools.name_of(tool, allowed) for tool in (respond_to_user, talk))
+        return ToolOffer(allowed, OfferedTools(self._tools.definitions(allowed)), SpeakingTools(*names))

@@ -1,0 +1,103 @@
+"""Which rules an engine cannot carry out: they need a tool, a model, a price or a performer that it does not have.
+
+Such a rule would do nothing, or never let a turn end, and look like a model that misbehaves. So it is refused where a
+conversation chooses it. In a conversation that is already stored it is logged instead, because that conversation goes
+on as well as it can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+from ...effects.tools.registry import ToolRegistry
+from ...states.effects import Effect, RecallMemory, SelectProfile
+from ...states.policy.policy import Policy, Profile, Recent
+from ...states.replies.delivery_rules import may_show_text
+from .models import Models
+
+ToolNames = tuple[str, ...] | None
+"""The names of the tools that a conversation may use; None stands for all that the engine has."""
+
+REDACT = "This engine cannot remove secrets from messages (`redact`) yet."
+FRESH_CONTEXT = "This engine cannot state the time and the place in requests (`fresh_context`) yet."
+TRANSCRIPTION_NOTE = "This engine cannot tell the model that messages were spoken (`transcription_note`) yet."
+RECALL = "This engine cannot search older conversations (`recall`): it needs a performer of RecallMemory."
+RECENT = "This engine cannot look up the last minutes (`dialogue=Recent(…)`): it needs a performer of RecallMemory."
+ROUTE = "This engine cannot choose among profiles (`route`): it needs a performer of SelectProfile."
+SILENT = "Under this policy the user hears only what is said by a tool, and none of the tools{of} speaks."
+ENDLESS = "Under this policy a turn ends when a tool claims that the work is complete, and none of the tools{of} does."
+
+
+@dataclass(frozen=True)
+class RuleChecks:
+    """Checks rules against what an engine has.
+
+    `performed` are the types of effect that it carries out, or None if a dispatcher of the application decides that.
+    `offers_tools` is true if the engine itself asks the models and offers them its tools. Otherwise nothing is known of
+    tools and prices, so the rules about these are not checked.
+    """
+
+    models: Models
+    tools: ToolRegistry
+    performed: Collection[type[Effect]] | None
+    offers_tools: bool
+
+    def faults(self, policy: Policy, tools: ToolNames) -> Iterator[str]:
+        """Yield a sentence for each rule that cannot be carried out in a conversation with these tools."""
+        yield from self._faults_of_features(policy)
+        yield from self._faults_of_models(policy)
+        if self.offers_tools:
+            yield from self._faults_of_costs(policy)
+        yield from self.faults_of_tools(policy, tools)
+
+    def faults_of_tools(self, policy: Policy, tools: ToolNames) -> Iterator[str]:
+        """Yield a sentence for each rule that needs another tool than these."""
+        if self.offers_tools:
+            profiles = policy.profiles or (None,)
+            yield from chain.from_iterable(self._faults_of_profile(policy, tools, profile) for profile in profiles)
+
+    def _faults_of_features(self, policy: Policy) -> Iterator[str]:
+        is_recent = isinstance(policy.dialogue, Recent)
+        conditions = (
+            (policy.redact, REDACT),
+            (policy.fresh_context, FRESH_CONTEXT),
+            (policy.transcription_note, TRANSCRIPTION_NOTE),
+            (policy.recall and self._lacks(RecallMemory), RECALL),
+            (is_recent and self._lacks(RecallMemory), RECENT),
+            (policy.route and len(policy.profiles) > 1 and self._lacks(SelectProfile), ROUTE),
+        )
+        yield from (sentence for is_fault, sentence in conditions if is_fault)
+
+    def _lacks(self, effect: type[Effect]) -> bool:
+        return self.performed is not None and effect not in self.performed
+
+    def _faults_of_models(self, policy: Policy) -> Iterator[str]:
+        for name in _models_of(policy):
+            if name not in self.models.specs:
+                yield self.models.describe_unknown(name)
+
+    def _faults_of_costs(self, policy: Policy) -> Iterator[str]:
+        for name in _models_of(policy):
+            if policy.limits.cost is not None and not self.models.is_priced(name):
+                yield f"The cost of a turn cannot be limited, because the price of the model {name} is not known."
+
+    def _faults_of_profile(self, policy: Policy, tools: ToolNames, profile: Profile | None) -> Iterator[str]:
+        """Yield the faults of turns with this profile, or of a policy without profiles."""
+        chosen, of = (None, "") if profile is None else (profile.tools, f" of the profile {profile.name}")
+        for name in chosen or ():
+            if self.tools.find(name) is None:
+                yield self.tools.describe_unknown(name)
+        acts = self.tools.acts_of(self.tools.allowed(tools, chosen))
+        if not may_show_text(policy) and "speech" not in acts:
+            yield SILENT.format(of=of)
+        if policy.ends_on == "work_complete" and "work_complete" not in acts:
+            yield ENDLESS.format(of=of)
+
+
+def _models_of(policy: Policy) -> tuple[str, ...]:
+    """The names of the models that turns under this policy may ask, each once."""
+    own = (profile.model for profile in policy.profiles)
+    specs = (*policy.models, *(spec for spec in own if spec is not None))
+    return tuple(dict.fromkeys(spec.name for spec in specs))
