@@ -13,6 +13,7 @@ from itertools import chain
 
 from ...effects.tools.registry import ToolRegistry
 from ...states.effects import Effect, RecallMemory, SelectProfile
+from ...states.policy.models import named_models
 from ...states.policy.policy import Policy, Profile, Recent
 from ...states.replies.delivery_rules import may_show_text
 from .models import Models
@@ -74,12 +75,12 @@ class RuleChecks:
         return self.performed is not None and effect not in self.performed
 
     def _faults_of_models(self, policy: Policy) -> Iterator[str]:
-        for name in _models_of(policy):
-            if name not in self.models.specs:
-                yield self.models.describe_unknown(name)
+        for spec in named_models(policy):
+            if not self.models.know([spec]):
+                yield self.models.describe_unknown(spec.name)
 
     def _faults_of_costs(self, policy: Policy) -> Iterator[str]:
-        for name in _models_of(policy):
+        for name in (spec.name for spec in named_models(policy)):
             if policy.limits.cost is not None and not self.models.is_priced(name):
                 yield f"The cost of a turn cannot be limited, because the price of the model {name} is not known."
 
@@ -94,10 +95,3 @@ class RuleChecks:
             yield SILENT.format(of=of)
         if policy.ends_on == "work_complete" and "work_complete" not in acts:
             yield ENDLESS.format(of=of)
-
-
-def _models_of(policy: Policy) -> tuple[str, ...]:
-    """The names of the models that turns under this policy may ask, each once."""
-    own = (profile.model for profile in policy.profiles)
-    specs = (*policy.models, *(spec for spec in own if spec is not None))
-    return tuple(dict.fromkeys(spec.name for spec in specs))

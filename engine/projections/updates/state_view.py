@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
+from ....states.policy.models import models_of
 from ....states.policy.policy import Policy
 from ....states.projections.transcript import Transcript
 from ....states.states import (
@@ -102,5 +103,5 @@ def _details(state: State, transcript: Transcript, policy: Policy) -> dict[str, 
     if isinstance(state, LlmRequesting | RetryWaiting | Compacting):
         details["attempt"] = state.attempt
     if isinstance(state, LlmRequesting | RetryWaiting):
-        details["model"] = policy.models[state.turn.model].name
+        details["model"] = models_of(policy, state.turn.profile)[state.turn.model].name
     return details
