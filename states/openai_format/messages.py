@@ -6,30 +6,38 @@ import json
 from collections.abc import Iterable
 from typing import cast
 
-from ..events import Opened
+from ..events import Event, Opened
 from ..log import LogEntry
 from ..projections.transcript import transcript
+from ..step import Step
 from ..values.mail import text_for_model
 from ..values.messages import Message
 from .writing import WireMessage, pair_results, write
 
 
-def openai_messages(log: Iterable[LogEntry]) -> list[WireMessage]:
-    """Return everything that was said as messages that a conversation can begin with: first the system prompt and the
-    given history, exactly as it was given, then what was said since.
+def openai_messages(log: Iterable[LogEntry | tuple[Event, Step]]) -> list[WireMessage]:
+    """Return everything that was said in a log, which is given as entries or as (event, step) pairs, as messages that a
+    conversation can begin with: first the system prompt and the given history, exactly as it was given, then what was
+    said since.
 
     Results stand in call order, directly behind the message that made the calls; a call that has no result yet has one
     that says so. Images of results stand in a user's message behind them. `Pure.`
     """
-    entries = tuple(log)
-    opened = entries[0].event
-    assert isinstance(opened, Opened), "every log begins with the opening of its conversation"
-    given = [message.given for message in opened.messages]
-    has_prompt = bool(opened.messages) and opened.messages[0].is_system
-    prompt = [{"role": "system", "content": opened.system}] if opened.system.strip() and not has_prompt else []
-    said = [_as_read(message) for message in transcript(entries) if message.seq > entries[0].seq]
+    entries = tuple(entry if isinstance(entry, LogEntry) else LogEntry.of(*entry) for entry in log)
+    given = [message for entry in entries[:1] for message in _given(entry.event)]
+    said = [_as_read(message) for message in transcript(entries) if message.seq > 1]
     written = [message for entry in pair_results(said) for message in write(entry, lambda call_id: call_id)]
-    return cast(list[WireMessage], json.loads(json.dumps([*prompt, *given, *written])))
+    return cast(list[WireMessage], json.loads(json.dumps([*given, *written])))
+
+
+def _given(event: Event) -> list[WireMessage]:
+    """The messages that the conversation began with. The system prompt is one of them; it stands in the history where
+    it was given in another way than as one text."""
+    if not isinstance(event, Opened):
+        return []
+    has_prompt = bool(event.messages) and event.messages[0].is_system
+    prompt = [{"role": "system", "content": event.system}] if event.system.strip() and not has_prompt else []
+    return [*prompt, *(message.given for message in event.messages)]
 
 
 def _as_read(message: Message) -> Message:

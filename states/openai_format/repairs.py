@@ -6,7 +6,7 @@ from operator import itemgetter
 
 from ..values.value import shortened
 
-MAX_REPAIRS = 200
+MAX_REPAIRS = 1_000
 """The most sentences that are kept of one history. Chosen so that they can be read; one more counts the others."""
 
 MAX_QUOTED_NAME = 60
