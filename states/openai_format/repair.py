@@ -23,6 +23,7 @@ from .contents import Report, is_blank, repair_content
 from .json_values import JsonCopy
 from .pairing import Entry, arranged
 from .repairs import Repairs, quoted
+from .responses import as_messages
 
 MAX_MESSAGES = 100_000
 """The most messages of a history. Chosen so that a conversation of years fits, and that it is read within seconds."""
@@ -94,20 +95,25 @@ def _text_of(entry: Entry) -> str:
 
 
 def _read_all(messages: Iterable[Mapping[str, Any] | BaseModel], repairs: Repairs) -> Iterator[Entry]:
-    for place, message in enumerate(messages):
-        fields = _read(message, partial(repairs.add, place))
-        if fields is not None:
-            yield Entry(place, fields)
+    copies = ((place, _copied(message, partial(repairs.add, place))) for place, message in enumerate(messages))
+    for place, fields in as_messages(copies, repairs):
+        repaired = _repaired(fields, partial(repairs.add, place))
+        if repaired is not None:
+            yield Entry(place, repaired)
 
 
-def _read(message: Mapping[str, Any] | BaseModel, report: Report) -> dict[str, Any] | None:
-    """Return the repaired message, whose calls and results still have the ids that they had; None if it is left out."""
+def _copied(message: Mapping[str, Any] | BaseModel, report: Report) -> dict[str, Any]:
     copy = JsonCopy()
     fields = copy.of_object(message)
     if copy.lost:
         report("What JSON cannot hold (NaN, or objects of Python) was left out.")
     if copy.mended:
         report("Half a character (a lone surrogate) was replaced.")
+    return fields
+
+
+def _repaired(fields: dict[str, Any], report: Report) -> dict[str, Any] | None:
+    """Return the repaired message, whose calls and results still have the ids that they had; None if it is left out."""
     role = _role(fields, report)
     if role is None:
         return None

@@ -89,6 +89,16 @@ async def test_histories_of_other_libraries_go_on(name: str, dangling: str | Non
     assert "Sakura has a table at 18:30, and it will rain. 🌧️" in texts_of(request, "assistant")
 
 
+async def test_the_items_of_a_session_are_taken_as_they_are(tmp_path: Path) -> None:
+    """openai-agents: without the library's converter the model is asked the same."""
+    _, _, converted = await moved(history("openai_agents"), tmp_path / "one.db")
+
+    _, repairs, request = await moved(history("openai_agents", "stored"), tmp_path / "two.db")
+
+    assert request["messages"] == converted["messages"]
+    assert any("of the Responses API was rewritten" in repair for repair in repairs)
+
+
 async def test_the_newest_items_of_a_session_are_a_history_too(database: Path) -> None:
     """openai-agents: a session with a limit begins with the result of a call that was cut off; it is left out."""
     messages, repairs, _ = await moved(history("openai_agents", "openai_limited"), database)

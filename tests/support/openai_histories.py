@@ -259,9 +259,19 @@ ANY_MESSAGES = st.fixed_dictionaries(
 )
 
 
+ITEMS = st.one_of(
+    st.builds(lambda own, name: {"type": "function_call", "call_id": own, "name": name, "arguments": "{}"}, IDS, NAMES),
+    st.builds(lambda own, output: {"type": "function_call_output", "call_id": own, "output": output}, IDS, ANYTHING),
+    st.sampled_from([{"type": "reasoning", "summary": []}, {"type": "function_call"}]),
+)
+"""Items of the Responses API."""
+
+
 def any_histories(max_size: int = 8) -> st.SearchStrategy[list[Given]]:
     """Lists of mappings of any content, most of which look like messages."""
-    mixed = st.lists(ANY_MESSAGES | st.dictionaries(st.text(max_size=5), ANYTHING, max_size=2), max_size=max_size)
+    mixed = st.lists(
+        ANY_MESSAGES | ITEMS | st.dictionaries(st.text(max_size=5), ANYTHING, max_size=2), max_size=max_size
+    )
     return st.one_of(mixed, st.builds(_damaged, valid_histories(), st.lists(st.integers(0, 30), max_size=4)))
 
 

@@ -268,6 +268,24 @@ class TestCalls:
         assert messages[1]["content"] == "Sakura"
         assert any("function_call was rewritten" in repair for repair in repairs)
 
+    def test_items_of_the_responses_api_are_understood(self) -> None:
+        """Calls that stand side by side are those of one response; each rewritten item is reported."""
+        messages, repairs = repaired(
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Dinner?"}]},
+            {"type": "function_call", "call_id": "a", "name": "find", "arguments": '{"party": 2}', "id": "fc_1"},
+            {"type": "function_call", "call_id": "b", "name": "weather", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "b", "output": "rain"},
+            {"type": "function_call_output", "call_id": "a", "output": [{"type": "input_text", "text": "Sakura"}]},
+            {"type": "reasoning", "summary": []},
+        )
+
+        asked, called, *results = messages
+        assert asked["content"] == [{"type": "text", "text": "Dinner?"}]
+        assert [call["function"]["name"] for call in called["tool_calls"]] == ["find", "weather"]
+        assert [one["tool_call_id"] for one in results] == ["b", "a"]
+        assert faults_in(messages) == []
+        assert {repair.split(":")[0] for repair in repairs} == {f"messages[{place}]" for place in range(6)}
+
     @pytest.mark.parametrize(
         ("given_arguments", "kept"),
         [
