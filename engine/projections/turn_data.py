@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .turn import Turn
+from .updates.data import question_data
 from .updates.message_view import call_data
 
 
@@ -28,7 +29,7 @@ def describe_turn(turn: Turn) -> dict[str, Any]:
     if turn.call_id is not None:
         described["call_id"] = turn.call_id
     if turn.questions:
-        described["questions"] = [one.model_dump(mode="json", exclude_defaults=True) for one in turn.questions]
+        described["questions"] = [question_data(one) for one in turn.questions]
     if turn.call is not None:
         described["call"] = call_data(turn.call)
     return described

@@ -9,6 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from ....states.values.questions import UserQuestion
+
 NOT_DATA = {"position", "type"}
 """Fields that are no data: they say which update it is, and where it stands."""
 
@@ -29,4 +31,11 @@ def data_of(shown: Any) -> dict[str, Any]:
 def _as_json(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_as_json(one) for one in value]
+    if isinstance(value, UserQuestion):
+        return question_data(value)
     return value.model_dump(mode="json", exclude_defaults=True) if isinstance(value, BaseModel) else value
+
+
+def question_data(question: UserQuestion) -> dict[str, Any]:
+    """Return a question as JSON. It always has `options`, which are empty if any text answers it. `Pure.`"""
+    return {"options": [], **question.model_dump(mode="json", exclude_defaults=True)}

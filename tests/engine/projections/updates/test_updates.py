@@ -19,10 +19,12 @@ from turnwise import (
     StateChangeUpdate,
     ToolUpdate,
     TurnEndedUpdate,
+    UserQuestion,
     presets,
     tool,
 )
 from turnwise.engine.projections.turn_data import describe_turn
+from turnwise.engine.projections.updates.data import question_data
 from turnwise.engine.projections.updates.live import live_update
 from turnwise.states import Idle
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, calls, reply
@@ -382,6 +384,14 @@ class TestIds:
         assert (asked["status"], asked["call_id"], asked["questions"]) == ("awaiting_user", turn.call_id, [QUESTION])
         assert (held["status"], held["call"]["call_id"]) == ("awaiting_approval", held["call_id"])
         assert (held["call"]["name"], held["call"]["arguments"]) == ("send_money", {"amount": 5})
+
+
+class TestQuestions:
+    """What a turn asks."""
+
+    def test_a_question_without_options_has_an_empty_list_of_them(self) -> None:
+        """A client need not ask whether the key is there."""
+        assert question_data(UserQuestion(question="Which?")) == {"question": "Which?", "options": []}
 
 
 class TestLiveData:
