@@ -11,19 +11,21 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from turnwise import Conversation, Engine, Image, InvalidInput, LiteLlm, presets, tool
+from turnwise import Conversation, Engine, Image, InvalidInput, LiteLlm, tool
+from turnwise.effects.context import EffectContext
 from turnwise.engine.requests import MAX_HISTORY
 from turnwise.hosts.terminal.commands.show import transcript_lines
 from turnwise.persistence.maintenance.doctor import examine
 from turnwise.persistence.maintenance.export import export_all, first_line, last_line
 from turnwise.persistence.maintenance.export_reader import read_export
 from turnwise.persistence.maintenance.imports import import_records
-from turnwise.states import Idle
+from turnwise.states import Idle, MemoryRecalled, Policy, RecallMemory, Recent
 from turnwise.testing import FunctionLlm, ScriptedLlm, call, reply
+from turnwise.testing.strategies import NOON
 
-from ..support.openai_histories import Given, any_histories, faults_in
-from ..support.pictures import PNG, data_url
-from ..support.servers.openai_server import OpenAiServer, calls, says, violations
+from ...support.openai_histories import Given, any_histories, faults_in
+from ...support.pictures import PNG, data_url
+from ...support.servers.openai_server import OpenAiServer, calls, says, violations
 
 IMAGE = {"type": "image_url", "image_url": {"url": data_url("image/png", PNG)}}
 HISTORY: list[Given] = [
@@ -210,11 +212,13 @@ class TestEverythingElse:
 
     async def test_a_request_of_the_last_minutes_leaves_it_out(self, database: Path) -> None:
         """Under `Recent` a request looks back by the clock, and nobody knows when a given message was said."""
+
+        async def look_up(effect: RecallMemory, _: EffectContext) -> MemoryRecalled:
+            return MemoryRecalled(effect_id=effect.effect_id, at=NOON)
+
         llm = ScriptedLlm([reply("Yes.")])
-        policy = presets.reply_flow()
-        async with Engine.open(database, model=llm, tools=["respond_to_user"]) as engine:
-            recent = presets.assistant().replace(dialogue=policy.dialogue)
-            conversation = await engine.create(policy=recent, messages=HISTORY)
+        async with Engine.open(database, model=llm, performers={RecallMemory: look_up}) as engine:
+            conversation = await engine.create(policy=Policy(dialogue=Recent()), messages=HISTORY)
             await conversation.send("Well?")
 
         assert [role for role, _ in said_of(llm.requests[0])] == ["system", "user"]
