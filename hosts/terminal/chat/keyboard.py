@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.formatted_text import FormattedText
@@ -13,8 +13,9 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from ....effects.channels.speech.channel import SpeechChannel
 from ....states.values.questions import UserQuestion
 from ..output.writer import TerminalWriter
+from .completion import CommandCompleter
 from .typeahead import DISCARDED, discard_typeahead
-from .user_input import OWN_WORDS, Answer, FreeTextOption
+from .user_input import NO_COMMANDS, OWN_WORDS, Answer, Commands, FreeTextOption
 
 PROMPT = FormattedText([("bold ansicyan", "> ")])
 
@@ -22,18 +23,23 @@ PROMPT = FormattedText([("bold ansicyan", "> ")])
 class Keyboard:
     """Reads what is typed. `history` are earlier messages for the arrow keys; they are not stored anywhere else.
 
-    Enter sends; Alt-Enter begins a new line, and a pasted text keeps its lines. Ctrl-C at the prompt first silences
-    `speech` if it is speaking. Otherwise it empties the line, and on an empty line it leaves if it follows another
-    Ctrl-C or one that cancelled something. In a menu it silences and declines to answer at once.
+    Enter sends; Tab completes commands; Alt-Enter begins a new line, and a pasted text keeps its lines. Ctrl-C at the
+    prompt first silences `speech` if it is speaking. Otherwise it empties the line, and on an empty line it leaves if
+    it follows another Ctrl-C or one that cancelled something. In a menu it silences and declines to answer at once.
     """
 
     def __init__(
         self, writer: TerminalWriter, history: Iterable[str] = (), speech: SpeechChannel | None = None
     ) -> None:
-        self.commands: Collection[str] = ()
+        self.commands: Commands = NO_COMMANDS
         self._speech = speech
         self._writer = writer
-        self._session: PromptSession[str] = PromptSession(history=InMemoryHistory(list(history)), key_bindings=_keys())
+        self._session: PromptSession[str] = PromptSession(
+            history=InMemoryHistory(list(history)),
+            key_bindings=_keys(),
+            completer=CommandCompleter(lambda: self.commands),
+            complete_while_typing=False,  # Tab asks for it; so no space has to be kept free below the prompt
+        )
         self._was_interrupted = False
 
     async def next_message(self) -> str | None:

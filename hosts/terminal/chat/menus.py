@@ -1,4 +1,7 @@
-"""Questions as menus: the arrow keys choose an option, and typing begins an answer as free text."""
+"""Questions as menus: the arrow keys choose an option, and typing begins an answer as free text.
+
+A question without options is answered in free text at once.
+"""
 
 from __future__ import annotations
 

@@ -6,12 +6,12 @@ import asyncio
 import io
 import sys
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 
 from ....states.values.questions import UserQuestion
 from ..output.writer import TerminalWriter
-from .user_input import OWN_WORDS, CommandEntered, FreeTextOption, command_in
+from .user_input import NO_COMMANDS, OWN_WORDS, CommandEntered, Commands, FreeTextOption, command_in
 
 
 class PipedInput:
@@ -22,7 +22,7 @@ class PipedInput:
     """
 
     def __init__(self, writer: TerminalWriter) -> None:
-        self.commands: Collection[str] = ()
+        self.commands: Commands = NO_COMMANDS
         self._writer = writer
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
@@ -72,6 +72,7 @@ def _lines_of_stdin() -> Iterator[str]:
 
 
 def _hint(question: UserQuestion, free_text: FreeTextOption | None) -> str:
+    """Return how a line can answer the question."""
     if not question.options:
         return "Your answer"
     hint = "Numbers or labels with commas between them" if question.multi_select else "A number, a label"

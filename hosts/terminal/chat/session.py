@@ -89,6 +89,7 @@ async def open_engine(
         settings.db if store is None else None,
         store=store,
         model=settings.model,
+        models=settings.models,
         tools=[*tools, *named],
         policy=preset_named(settings.preset),
         channels=[speech] if speech else [],

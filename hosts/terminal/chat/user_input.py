@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from ....states.values.questions import UserQuestion
@@ -22,6 +22,23 @@ class FreeTextOption(NamedTuple):
 OWN_WORDS = FreeTextOption("Other", "in your own words", ", or your own words")
 
 
+class CommandHelp(NamedTuple):
+    """What a user is told of a command: what it does, and what may stand behind it.
+
+    `argument` is empty for a command that takes none. `choices` returns arguments to offer.
+    """
+
+    description: str
+    argument: str = ""
+    choices: Callable[[], Iterable[str]] = tuple
+
+
+Commands = Mapping[str, CommandHelp]
+"""The commands that a user can enter, by their names, each with a slash in front."""
+
+NO_COMMANDS: Commands = {}
+
+
 class CommandEntered(Exception):
     """Raised when the user enters a command instead of an answer. The question may be asked again."""
 
@@ -39,10 +56,10 @@ def command_in(line: str, commands: Collection[str]) -> str | None:
 class UserInput(Protocol):
     """Reads what a user types, or stands in for a user. Its coroutines may be cancelled and called again.
 
-    `commands` are the words that raise `CommandEntered` at the beginning of an answer.
+    `commands` are those that raise `CommandEntered` at the beginning of an answer.
     """
 
-    commands: Collection[str]
+    commands: Commands
 
     async def next_message(self) -> str | None:
         """Return the next message or command, or None if there will be no more."""

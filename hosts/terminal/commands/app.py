@@ -69,7 +69,7 @@ def chat(
         _refuse("--system and --preset are for a new conversation.", system is not None or preset is not None)
     from ..chat.chat import chat
 
-    _run(chat(settings, conversation_id, resume))
+    _run(chat(settings, conversation_id, resume, model_given=bool(model)))
 
 
 @app.command()

@@ -20,7 +20,7 @@ from ..output.printable import one_line
 
 
 async def list_conversations(settings: Settings, as_json: bool) -> int:
-    """Print for each conversation its id, its state, when it last changed, and the conversation it was forked from.
+    """Print for each conversation its id, its state, when it last changed, its title, and where it was forked from.
 
     A terminal shows short ids, and cuts lines at its width; a program reads ids and lines in full.
     """
@@ -35,7 +35,7 @@ async def list_conversations(settings: Settings, as_json: bool) -> int:
     on_a_terminal = sys.stdout is not None and sys.stdout.isatty()
     width = get_terminal_size().columns if on_a_terminal else None
     for line in _lines(summaries, abandoned, shortened=on_a_terminal):
-        print(one_line(line, width) if width else line)
+        print(_cut(line, width))
     return 0
 
 
@@ -43,10 +43,12 @@ def described(summary: Summary, abandoned: bool = False) -> dict[str, Any]:
     """Return a conversation as JSON shows it; `abandoned` says that no program has its database open. `Pure.`"""
     return {
         "id": summary.id,
+        "title": summary.title,
         "state": summary.state,
         "interrupted": summary.busy and abandoned,
         "updated_at": summary.updated_at.isoformat(),
         "owner": summary.owner,
+        "metadata": dict(summary.metadata),
         "forked_from": described_origin(summary.origin),
     }
 
@@ -66,7 +68,17 @@ def _lines(summaries: Sequence[Summary], abandoned: bool, *, shortened: bool) ->
     for summary in summaries:
         copied = "" if summary.origin is None else f"  {origin_line(summary.origin)}"
         shown = ids.get(summary.id, summary.id)
-        yield f"{shown}  {_state(summary, abandoned):<22}  {_local_time(summary.updated_at)}{copied}"
+        when = _local_time(summary.updated_at)
+        yield f"{shown}  {_state(summary, abandoned):<22}  {when}  {one_line(summary.title)}{copied}".rstrip()
+
+
+def _cut(line: str, width: int | None) -> str:
+    """Return the line cut at so many cells; with None as it is."""
+    if width is None:
+        return line
+    from rich.cells import cell_len, set_cell_size
+
+    return line if cell_len(line) <= width else f"{set_cell_size(line, width - 1)}…"
 
 
 def _state(summary: Summary, abandoned: bool) -> str:

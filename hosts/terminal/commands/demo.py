@@ -5,7 +5,7 @@ It needs no key and no network, and without a terminal no user.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,7 +17,16 @@ from ....states.values.questions import UserQuestion
 from ..chat.dialogue import Dialogue, open_dialogue
 from ..chat.piped_input import question_lines
 from ..chat.session import open_engine, open_writer, screen_for, speech_for
-from ..chat.user_input import OWN_WORDS, Answer, CommandEntered, FreeTextOption, UserInput
+from ..chat.user_input import (
+    NO_COMMANDS,
+    OWN_WORDS,
+    Answer,
+    CommandEntered,
+    CommandHelp,
+    Commands,
+    FreeTextOption,
+    UserInput,
+)
 from ..configuration.command_lines import command_line, options_for
 from ..configuration.presets import preset_named
 from ..configuration.settings import Settings
@@ -85,19 +94,23 @@ def _user_input(writer: TerminalWriter) -> UserInput:
 
 
 class FirstOption:
-    """Stands in for a user where there is no terminal: chooses the first option of each question."""
+    """Stands in for a user where there is no terminal: chooses the first option of each question, and declines to
+    answer one without options."""
 
     def __init__(self, writer: TerminalWriter) -> None:
-        self.commands: Collection[str] = ()
+        self.commands: Commands = NO_COMMANDS
         self._writer = writer
 
     async def next_message(self) -> None:
         """Return None: there are no messages."""
 
-    async def answer(self, question: UserQuestion, free_text: FreeTextOption | None = OWN_WORDS) -> Answer:
+    async def answer(self, question: UserQuestion, free_text: FreeTextOption | None = OWN_WORDS) -> Answer | None:
         """Return the first option of the question, and write that it was chosen."""
-        first = question.options[0].label
         self._writer.line(question_lines(question))
+        if not question.options:
+            self._writer.note("  There is no terminal to ask at, so the demo gives no answer.")
+            return None
+        first = question.options[0].label
         self._writer.note(f"  There is no terminal to ask at, so the demo takes the first option: {first}")
         return [first] if question.multi_select else first
 
@@ -107,7 +120,7 @@ class FirstOption:
 
 
 async def _converse(dialogue: Dialogue) -> None:
-    dialogue.user_input.commands = {"/quit"}
+    dialogue.user_input.commands = {"/quit": CommandHelp("leave")}
     await dialogue.perform(dialogue.conversation.send(MESSAGE))
     while dialogue.waits_for_user:
         try:

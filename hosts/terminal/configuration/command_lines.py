@@ -22,15 +22,23 @@ if TYPE_CHECKING:
 NAME = "turnwise"
 
 
-def resume_hint(conversation_id: str, settings: Settings, name: str = "this conversation") -> str:
-    """Return the sentence that tells how to resume a conversation with the same display and speech.
+class ResumeHint:
+    """Tells how to resume a conversation with the same tools, display and speech.
 
-    `name` is what the sentence calls the conversation.
+    `names_model` says whether its model is named, too; a conversation that chose its model keeps it.
     """
-    if is_in_memory(settings.db):
-        return f"You cannot resume {name}: its database is in memory only."
-    options = options_for(settings, "db", "model", "tools", "thoughts", "speak")
-    return f"To resume {name}: {command_line('chat', conversation_id, *options)}"
+
+    def __init__(self, settings: Settings, *, names_model: bool = True) -> None:
+        self.names_model = names_model
+        self._settings = settings
+
+    def of(self, conversation_id: str, name: str = "this conversation") -> str:
+        """Return the sentence. `name` is what it calls the conversation."""
+        if is_in_memory(self._settings.db):
+            return f"You cannot resume {name}: its database is in memory only."
+        model = ("model",) if self.names_model else ()
+        options = options_for(self._settings, "db", *model, "models", "tools", "thoughts", "speak", "plain")
+        return f"To resume {name}: {command_line('chat', conversation_id, *options)}"
 
 
 def command_line(*arguments: str) -> str:
@@ -63,6 +71,9 @@ def options_for(settings: Settings, *names: str) -> list[str]:
 
 
 def _option(name: str, value: str | bool | tuple[str, ...]) -> Iterator[str]:
+    if name == "models" and isinstance(value, tuple):
+        yield from (part for each in value for part in ("--model", each))
+        return
     if value is not False:
         yield f"--{name}"
     if not isinstance(value, bool):

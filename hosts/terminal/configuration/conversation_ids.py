@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from ....persistence.ports import Store
@@ -20,7 +20,7 @@ async def resolve_id(store: Store, given: str) -> str:
 
     Raises `UnknownConversation`, and `InvalidInput` with the candidates if there are several.
     """
-    candidates = [each for each in await store.ids() if each.startswith(given)] if given else []
+    candidates = await store.ids(given) if given else ()
     if given in candidates:
         return given
     if not candidates:
@@ -30,7 +30,7 @@ async def resolve_id(store: Store, given: str) -> str:
     return candidates[0]
 
 
-def _ambiguity(given: str, candidates: list[str]) -> str:
+def _ambiguity(given: str, candidates: Sequence[str]) -> str:
     listed = ", ".join(one_line(each) for each in candidates[:_MOST_CANDIDATES])
     more = len(candidates) - _MOST_CANDIDATES
     rest = f" and {more} more" if more > 0 else ""

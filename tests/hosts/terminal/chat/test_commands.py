@@ -1,0 +1,103 @@
+"""The commands of a chat."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from turnwise.hosts.terminal.chat.commands import usage_line
+from turnwise.states.values.messages import Usage
+
+from ....support.servers.openai_server import OpenAiServer, says
+from ....support.terminal import DEMO_TOOLS, at_prompt, conversation_id_in, end_of, run, run_beside, terminal
+
+
+class TestTitles:
+    """`/title`, and where titles are shown."""
+
+    def test_a_conversation_has_the_title_that_it_was_given(self, tmp_path: Path) -> None:
+        """Else its first message; the list and its JSON show it."""
+        lines = ["/title", "A table for two", "/title", "/title Dinner  at eight"]
+        done = run("chat", cwd=tmp_path, lines=lines)
+
+        listed = run("list", cwd=tmp_path)
+        described = json.loads(run("list", "--json", cwd=tmp_path).stdout)
+
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "The conversation has no title yet.\n" in done.stdout
+        assert "\nA table for two\nDinner at eight\n" in done.stdout
+        assert listed.stdout.rstrip().endswith("  Dinner at eight")
+        assert described["conversations"][0]["title"] == "Dinner at eight"
+
+    @pytest.mark.filterwarnings("ignore:.*forkpty.*:DeprecationWarning")
+    def test_it_stands_above_a_resumed_conversation(self, tmp_path: Path) -> None:
+        """A terminal shows it before what was said; a list there shows short ids."""
+        first = run("chat", cwd=tmp_path, lines=["hello", "/title Dinner"])
+        short = conversation_id_in(first.stdout)[:8]
+
+        with terminal("list", cwd=tmp_path) as child:
+            child.expect_exact(f"{short}  idle")
+            assert end_of(child) == 0
+        with terminal("chat", short, cwd=tmp_path) as child:
+            shown = str(at_prompt(child).before)
+            child.send("\x04")
+
+            assert end_of(child) == 0
+        assert shown.index("Dinner") < shown.index("> hello")
+
+    def test_a_title_is_one_line_of_text(self, tmp_path: Path) -> None:
+        """Whatever it was given as."""
+        run("chat", cwd=tmp_path, lines=["/title a\x1b[31m\tred \x07one"])
+
+        assert run("list", cwd=tmp_path).stdout.rstrip().endswith("  a red one")
+
+
+class TestUsage:
+    """`/usage`."""
+
+    async def test_it_sums_up_the_conversation(self, tmp_path: Path) -> None:
+        """In tokens; nothing before the first turn."""
+        async with OpenAiServer([says("Hello.")]) as server:
+            done = await run_beside(
+                *("chat", "--model", "openai/test", "--tools", ""),
+                cwd=tmp_path,
+                lines=["/usage", "hello", "/usage"],
+                OPENAI_API_BASE=server.url,
+                OPENAI_API_KEY="test",
+            )
+
+        before, after = [line for line in done.stdout.splitlines() if "tokens in" in line]
+        assert before == "0 tokens in, 0 tokens out"
+        assert after != before
+
+    def test_it_says_what_the_provider_says(self) -> None:
+        """Cached tokens, tokens of thinking, and money, where they are known."""
+        usage = Usage(input_tokens=12_345, output_tokens=678, cached_tokens=10_000, reasoning_tokens=600, cost=0.0123)
+
+        assert usage_line(usage) == (
+            "12,345 tokens in (10,000 from the cache), 678 tokens out (600 for thinking); 0.0123 US dollars"
+        )
+
+
+def test_the_tools_are_listed_with_what_they_do(tmp_path: Path) -> None:
+    """`/tools` lists the model's tools; without any it says so."""
+    some = run("chat", "--tools", DEMO_TOOLS, cwd=tmp_path, lines=["/tools"])
+    none = run("chat", "--tools", "", cwd=tmp_path, lines=["/tools"])
+
+    assert "find_table  Look for free tables at restaurants nearby.\nask_user_question  " in some.stdout
+    assert "There are no tools.\n" in none.stdout
+
+
+@pytest.mark.filterwarnings("ignore:.*forkpty.*:DeprecationWarning")
+def test_tab_completes_a_command(tmp_path: Path) -> None:
+    """At the prompt of a terminal."""
+    with terminal("chat", cwd=tmp_path) as child:
+        at_prompt(child).send("/sta\t")
+        child.expect_exact("/state")
+        child.send("\r")
+        child.expect_exact("idle, after 0 turns")
+        at_prompt(child).sendeof()
+
+        assert end_of(child) == 0
