@@ -66,8 +66,9 @@ the next conflict, so a few would do."""
 class Loop:
     """Drives one conversation. Everything that happens to it goes through `request` and `answer`.
 
-    `projection` is the conversation as stored, `feed` what watchers see of it, `turns` what callers wait for, and
-    `follower` looks at the store for them where another loop drives the conversation.
+    `projection` is the conversation as stored, `feed` what watchers see of it, `turns` what callers wait for,
+    `recent_requests` what was handled. `follower` looks at the store for those who wait where another loop drives the
+    conversation.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class Loop:
         self._owner = owner
         self._observers = observers
         self._mailbox = Mailbox(self._take)
-        self._recent = RecentRequests(log)
+        self.recent_requests = RecentRequests(log)
         self._uncertain: deque[Event] = deque(maxlen=UNCERTAIN)
         self._failure: TurnwiseError | None = None
         self._is_closing = False
@@ -174,18 +175,20 @@ class Loop:
 
     async def _take_request(self, request: Request, filled: Filled) -> Outcome:
         """Handle a request. One that was handled before is ignored, whatever the machine would say to it now."""
-        if handled := self._recent.known(request, filled):
+        if handled := self.recent_requests.known(request, filled):
             return self._nothing(handled)
         try:
             await self._adopt_models(request, filled)
             step = await self._step(request)
         except (Refused, StoreConflict):
-            if handled := await self._recent.find(request, filled):
+            if handled := await self.recent_requests.find(request, filled):
                 return self._nothing(handled)
             raise
         if step.ignored:
-            return self._nothing(await self._recent.find(request, filled) or self._recent.note_no_op(request, filled))
-        return Outcome(step, self._recent.known(request, filled))
+            return self._nothing(
+                await self.recent_requests.find(request, filled) or self.recent_requests.note_no_op(request, filled)
+            )
+        return Outcome(step, self.recent_requests.known(request, filled))
 
     async def _adopt_models(self, request: Request, filled: Filled) -> None:
         """The engine may have been opened with other models than before: at rest the conversation changes to them."""
@@ -194,7 +197,7 @@ class Loop:
         if not rests or not (begins or isinstance(request, RetryRequested)):
             return
         change = self._adoption.change(self.projection.context, self._clock)
-        if change is not None and not await self._recent.find(request, filled):
+        if change is not None and not await self.recent_requests.find(request, filled):
             await self._step(change)
 
     async def _step(self, event: Event) -> Step:
@@ -250,7 +253,7 @@ class Loop:
         """A step is stored: show it, and have its effects carried out if it is this loop's own. Who stored another one
         carries out its effects; but those that it stops may run here."""
         self._uncertain.clear()
-        self._recent.note(entry)
+        self.recent_requests.note(entry)
         if is_own:
             for observer in self._observers:
                 observer.stepped(self.conversation_id, self.state, entry.event, step)

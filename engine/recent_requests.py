@@ -88,13 +88,13 @@ class RecentRequests:
     async def find(self, request: Request, filled: Filled) -> HandledRequest | None:
         """Return the request as it was handled before, if it is remembered or in the log. Raises `Refused` if another
         one was handled under its id, and `StoreError`."""
-        handled = self.known(request, filled)
-        if handled is None:
-            entry = await self._log.request(request.event_id)
-            if entry is not None:
-                self.note(entry)
-                handled = self.known(request, filled)
-        return handled
+        return _same(request, filled, await self.handled(request.event_id))
+
+    async def handled(self, event_id: str) -> HandledRequest | None:
+        """Return the request that was handled under this id. Raises `StoreError`."""
+        if event_id not in self._recent and (entry := await self._log.request(event_id)) is not None:
+            self.note(entry)
+        return self._recent.get(event_id) or self._no_ops.get(event_id)
 
     def _remember(self, handled: HandledRequest, kept: OrderedDict[str, HandledRequest], most: int) -> None:
         kept[handled.request.event_id] = handled

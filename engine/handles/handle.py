@@ -60,7 +60,7 @@ class Handle:
 
     @property
     def state(self) -> AnyState:
-        """The current state, as stored."""
+        """The current state, as stored: one of the classes of `turnwise.states`, each with a `type` of its own."""
         self._seen.note_state(self._loop.state)
         return self._loop.state
 
@@ -84,6 +84,11 @@ class Handle:
         outcome = await self._loop.request(event, filled)
         self._seen.note_state(outcome.step.state)
         return outcome
+
+    async def _was_handled(self, kind: type[Request], request_id: str | None) -> bool:
+        """Whether a request of this kind was handled under this id. Raises `StoreError`."""
+        handled = None if request_id is None else await self._loop.recent_requests.handled(request_id)
+        return handled is not None and type(handled.request) is kind
 
     async def _turn(self, handled: HandledRequest) -> Turn:
         """Wait for the turn that this request belongs to: until it stops for the first time after the request."""
