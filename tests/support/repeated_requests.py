@@ -43,7 +43,7 @@ def answer(request: ModelRequest) -> Any:
     if wish.startswith("Book") and not done:
         return call("book", table=wish)
     fails = wish.startswith("Fail") or ("<record>" in wish and "in vain" in wish)
-    return failure("auth", "No key.") if fails else reply(f"Done: {wish[:20]}")
+    return failure("authentication", "No key.") if fails else reply(f"Done: {wish[:20]}")
 
 
 def engine_at(database: Path | str, *, gate: Gate | None = None, **options: Any) -> Engine:
