@@ -18,10 +18,10 @@ ONE = Usage(input_tokens=10, output_tokens=2, cost=0.25, cached_tokens=4, reason
 
 def costs(request: ModelRequest) -> Any:
     """Ask, fail or answer, as the last message says."""
-    last = request.messages[-1]["content"]
-    if last == "Fail":
+    last = str(request.messages[-1]["content"])
+    if last.endswith("Fail"):
         return failure("authentication", "No key.")
-    answer = call("ask_user_question", questions=[QUESTION]) if last == "Ask" else reply("Done.")
+    answer = call("ask_user_question", questions=[QUESTION]) if last.endswith("Ask") else reply("Done.")
     return replace(answer, usage=ONE)
 
 

@@ -9,7 +9,7 @@ import pytest
 from turnwise import Conversation, Engine, Policy, Refused, Turn, tool
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, calls, reply
 
-from ..support.engine_scenarios import Watcher, assert_paired, results, until
+from ...support.engine_scenarios import Watcher, assert_paired, results, until
 
 
 @tool(approval=True)

@@ -24,7 +24,7 @@ from turnwise import (
 from turnwise.states import pending
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, reply
 
-from ..support.engine_scenarios import QUESTION, results, until
+from ...support.engine_scenarios import QUESTION, results, until
 
 
 class TestQuestions:

@@ -13,7 +13,7 @@ from turnwise import (
 )
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, calls, failure, reply
 
-from ..support.engine_scenarios import Gate, answers_after, assert_paired, results
+from ...support.engine_scenarios import Gate, answers_after, assert_paired, results
 
 
 class TestCancel:
