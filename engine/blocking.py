@@ -135,6 +135,7 @@ class BlockingConversation(_Blocking[Conversation]):
     withdraw = _waits(Conversation.withdraw)
     retry = _waits(Conversation.retry)
     set_policy = _waits(Conversation.set_policy)
+    set_tools = _waits(Conversation.set_tools)
     set_title = _waits(Conversation.set_title)
     set_metadata = _waits(Conversation.set_metadata)
     compact = _waits(Conversation.compact)

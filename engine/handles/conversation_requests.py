@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...states.events import CloseRequested, CompactionRequested, DetailsChanged, Event, PolicyChanged
+from ...states.errors import ConfigurationError, Refused
+from ...states.events import CloseRequested, CompactionRequested, DetailsChanged, Event, PolicyChanged, ToolsChanged
 from ...states.policy.policy import Policy
 from ...states.step import Step
+from ..choices.choices import GivenTools
 from ..recent_requests import MODELS
 from ..requests import checked
 from .compaction import asked_for, failure_of, goes_on
 from .handle import Handle
+
+TURNS_IN_BETWEEN = 10
+"""How many turns may begin while a change of tools waits to be handled. It is made again for the turn after them."""
 
 
 class ConversationRequests(Handle):
@@ -24,9 +29,38 @@ class ConversationRequests(Handle):
         Raises `ConfigurationError` for a model or a tool that the engine does not have and for a rule that it cannot
         carry out, `InvalidInput`, and `Refused` with `busy` during a turn.
         """
-        rules = self._host.choices.rules_after(self._loop.projection.context, policy)
+        try:
+            rules = self._host.choices.rules_after(self._loop.projection.context, policy)
+        except ConfigurationError:
+            if await self._was_handled(PolicyChanged, request_id):
+                return
+            raise
         filled = {"chose_models", MODELS} if rules.filled_models else {"chose_models"}
         await self._request(PolicyChanged, request_id, filled, policy=rules.policy, chose_models=rules.chose_models)
+
+    async def set_tools(self, tools: GivenTools | None, *, request_id: str | None = None) -> None:
+        """Let the conversation use these tools of the engine, and no others, from its next turn on; a turn under way
+        keeps its own. None stands for all that the engine has. A tool is given by its name, or as it was given to
+        `Engine.open`.
+
+        Raises `ConfigurationError` for a tool that the engine does not have, and if the rules of the conversation need
+        another one.
+        """
+        try:
+            names = self._host.choices.tools_after(self._loop.projection.context, tools)
+        except ConfigurationError:
+            if await self._was_handled(ToolsChanged, request_id):
+                return
+            raise
+        for _ in range(TURNS_IN_BETWEEN):
+            from_turn = self._loop.state.book.turn + 1
+            try:
+                await self._request(ToolsChanged, request_id, {"from_turn"}, tools=names, from_turn=from_turn)
+                return
+            except Refused as refused:
+                if refused.code != "wrong_state" or from_turn == self._loop.state.book.turn + 1:
+                    raise
+        raise Refused("busy")
 
     async def set_title(self, title: str, *, request_id: str | None = None) -> None:
         """Give the conversation a title for lists, of at most 1,000 characters. With a blank one, a list shows the
