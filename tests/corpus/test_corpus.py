@@ -22,6 +22,7 @@ from turnwise.persistence.maintenance.export import export_all
 from turnwise.persistence.maintenance.replay import replay_conversation
 from turnwise.persistence.opening import open_store
 from turnwise.persistence.ports import Store
+from turnwise.persistence.records.details import details_of
 from turnwise.testing import FunctionLlm, RecordingChannel
 
 from ..support.pictures import GIF
@@ -100,6 +101,20 @@ class TestReading:
         states = {summary.id: summary.state for summary in await store.list()}
 
         assert states == {conversation_id: one["state"] for conversation_id, one in expected.items()}
+
+    async def test_its_titles_are_its_first_messages(self, store: Store, expected: Expected) -> None:
+        """As they follow from each log, although no table holds them."""
+        titles = {summary.id: summary.title for summary in await store.list()}
+
+        assert titles == {each: details_of(await store.entries(each)).title for each in expected}
+        assert any(titles.values())
+
+    async def test_its_owners_are_listed(self, store: Store, expected: Expected) -> None:
+        """Those that were imported with an owner are found by it."""
+        for summary in await store.list():
+            if summary.owner is not None:
+                assert summary.id in {one.id for one in await store.list(owner=summary.owner)}
+        assert await store.list(owner="nobody") == await store.list(metadata={"tenant": "a"}) == ()
 
     async def test_it_replays(self, store: Store, expected: Expected) -> None:
         """Every step comes out as it was stored: the same state, effects and chain."""
@@ -260,6 +275,18 @@ class TestTakingOver:
         assert errors <= {"There is no performer for notify_parent, so it is lost."}
         assert examination.findings == ()
         assert examination.conversations == len(expected)
+
+    async def test_its_titles_are_stored(self, copy: Path) -> None:
+        """They are the same as when it was only read."""
+        store = await open_store(copy, read_only=True)
+        before = {summary.id: summary.title for summary in await store.list()}
+        await store.close()
+
+        store = await open_store(copy)
+        after = {summary.id: summary.title for summary in await store.list()}
+        await store.close()
+
+        assert after == before
 
     async def test_its_steps_are_not_written_again(self, copy: Path) -> None:
         """What is added follows what was there; nothing that was there is changed."""
