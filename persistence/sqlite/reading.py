@@ -40,7 +40,8 @@ def read_head(connection: Connection, conversation_id: str) -> FoundHead:
     """
     key, head = queries.found(connection, conversation_id)
     first = _opening(connection, key)
-    newest = _verified(connection, key, queries.newest(connection, key))
+    seq = queries.newest(connection, key)
+    newest = first if seq == 1 else _verified(connection, key, seq)
     check_end(head, newest.seq, newest.chain)
     check_state(head, newest.digest)
     context = _context(connection, key, first.event)
