@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .shrink import shrink_trace
     from .simulation import Simulation, SimulationFailed, simulate
     from .strategies import effects, events, events_for, policies, states, traces
+    from .tool_calls import call_of, calls_of
 
 _HOMES = {
     "channel": ("RecordingChannel",),
@@ -43,6 +44,7 @@ _HOMES = {
     "scripted": ("FunctionLlm", "ScriptedLlm", "call", "calls", "failure", "reply", "verdict"),
     "shrink": ("shrink_trace",),
     "simulation": ("Simulation", "SimulationFailed", "simulate"),
+    "tool_calls": ("call_of", "calls_of"),
     "strategies": ("effects", "events", "events_for", "policies", "states", "traces"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -63,7 +65,9 @@ __all__ = [
     "TraceDiverged",
     "as_program",
     "call",
+    "call_of",
     "calls",
+    "calls_of",
     "check_laws",
     "check_newest",
     "crash_at_every_boundary",

@@ -42,7 +42,8 @@ class History:
         """The calls that a person allowed."""
         self.context = Context()
         """The context in which the next event is taken."""
-        self._said = Transcript()
+        self.said = Transcript()
+        """What was said, as requests to models are built from it. It grows with the conversation."""
 
     @property
     def newest(self) -> Observation:
@@ -67,12 +68,12 @@ class History:
     @property
     def transcript(self) -> tuple[Message, ...]:
         """What was said."""
-        return tuple(self._said.messages)
+        return tuple(self.said.messages)
 
     @property
     def current(self) -> tuple[Message, ...]:
         """What was said and is not condensed; model requests are built from it."""
-        return tuple(self._said.current)
+        return tuple(self.said.current)
 
     def take(self, event: Event) -> Observation:
         """Put the next event to the machine, and add the observation."""
@@ -93,7 +94,7 @@ class History:
     def _write(self, event: Event, step: Step) -> None:
         entry = LogEntry.of(event, step)
         self.log.append(entry)
-        self._said.add(entry)
+        self.said.add(entry)
         self.effects.add(event, step)
         self.messages.add(event, step)
         self.spending.add(event, step, self.effects)

@@ -6,8 +6,8 @@ event every law is checked. Run it as a test:
 
     TestConversation = ConversationMachine.TestCase
 
-Subclass it to try your own rules (`policies`), your own tools (`calls`), your own invariants (`laws`), or a
-conversation that is run elsewhere (`observe`).
+Subclass it to try your own rules (`policies`), your own tools, which are executed (`tools`), or calls alone (`calls`),
+your own invariants (`laws`), or a conversation that is run elsewhere (`observe`).
 
 A failure is shown as a program. It is also saved, for `replay_trace`, in the folder that `fixtures` or the environment
 variable `TURNWISE_FIXTURES` names.
@@ -20,6 +20,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import ClassVar, get_args
 
 from hypothesis import strategies as st
@@ -53,6 +54,8 @@ from .laws import LAWS, Law, is_deterministic, is_replayed_by_its_log, is_taken_
 from .program import Known
 from .report import tell
 from .strategies import NOON, changed, events_of, numbered
+from .tool_calls import AnyTools, calls_of
+from .tool_runs import ToolRuns
 
 LONG_ENOUGH = 40
 """Events before the host changes the rules or closes the conversation, after which not much can happen."""
@@ -63,14 +66,22 @@ def _rules() -> SearchStrategy[Policy]:
     return st.sampled_from([st.just(Policy()), *[strategies.policies()] * 9]).flatmap(lambda chosen: chosen)
 
 
+_ANY_CALLS = strategies.tool_calls()
+
+
 class ConversationMachine(RuleBasedStateMachine):
     """One conversation, and everything that can happen to it."""
 
     policies: SearchStrategy[Policy] = _rules()
     """The policies that the conversation opens with or changes to."""
 
-    calls: SearchStrategy[tuple[ToolCall, ...]] = strategies.tool_calls()
-    """The calls that a response of the model may hold. Their ids are made unique."""
+    tools: AnyTools = ()
+    """The application's own tools. The model calls them, and their calls are really executed. Set it in `__init__` if
+    each conversation needs tools of its own."""
+
+    calls: SearchStrategy[tuple[ToolCall, ...]] | None = None
+    """The calls that a response of the model may hold. Their ids are made unique. With None these are calls of `tools`,
+    and without tools calls of every kind."""
 
     laws: tuple[Law, ...] = LAWS
     """What is checked after each event."""
@@ -145,9 +156,19 @@ class ConversationMachine(RuleBasedStateMachine):
         """Choose an answer that is awaited."""
         answer: Answer = data.draw(strategies.answers_for(self.state))
         if isinstance(answer, LlmResponse):
-            calls = numbered(data.draw(self.calls), prefix=f"call-{answer.effect_id}")
+            calls = numbered(data.draw(self._calls), prefix=f"call-{answer.effect_id}")
             return changed(answer, tool_calls=calls)
-        return answer
+        return self._runs.replace(answer, self.history, self.now)
+
+    @cached_property
+    def _runs(self) -> ToolRuns:
+        return ToolRuns(self.tools)
+
+    @cached_property
+    def _calls(self) -> SearchStrategy[tuple[ToolCall, ...]]:
+        if self.calls is not None:
+            return self.calls
+        return calls_of(self.tools) if self.tools else _ANY_CALLS
 
     def is_long(self) -> bool:
         """Whether enough has happened for the host to act."""
