@@ -9,7 +9,7 @@ from .chance import Chance
 
 
 def question_set(chance: Chance) -> tuple[UserQuestion, ...]:
-    """One to four questions that may be asked together."""
+    """One to four questions that may be asked together. Some are open: they offer no answers."""
     asked = [_question(chance) for _ in range(chance.pick((1, 1, 2, 4)))]
     texts = _distinct([question.question for question in asked])
     return tuple(question.model_copy(update={"question": text}) for question, text in zip(asked, texts, strict=True))
@@ -19,9 +19,12 @@ def _question(chance: Chance) -> UserQuestion:
     multi_select = chance.often()
     labels = [_label(chance) for _ in range(chance.pick((2, 2, 3, 4)))]
     described = chance.rarely(4)
+    header = chance.pick((None, "Time", "x" * MAX_HEADER))
+    if chance.rarely(6):
+        return UserQuestion(question=chance.words(), header=header)
     return UserQuestion(
         question=chance.words(),
-        header=chance.pick((None, "Time", "x" * MAX_HEADER)),
+        header=header,
         options=tuple(
             QuestionOption(
                 label=label,
