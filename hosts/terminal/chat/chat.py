@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from ....effects.channels.speech.channel import SpeechChannel
@@ -14,9 +15,10 @@ from ....states.errors import ConfigurationError, TurnwiseError
 from ....states.policy.policy import Policy
 from ....states.states import Failed
 from ....states.values.messages import Message
-from ..configuration.command_lines import ResumeHint
+from ..configuration.command_lines import resume_hint
 from ..configuration.conversation_ids import resolve_id
 from ..configuration.databases import open_for_writing
+from ..configuration.model_choice import ModelChoice
 from ..configuration.presets import preset_named
 from ..configuration.settings import Settings
 from ..configuration.tools import missing_tools, with_required_tools
@@ -43,16 +45,16 @@ async def chat(settings: Settings, given_id: str | None, resume: bool, *, model_
     async with open_for_writing(settings) as store:
         conversation_id = _newest(await store.list(limit=1)) if given_id is None else await resolve_id(store, given_id)
         context = (await store.load(conversation_id)).context
-        chosen = tuple(spec.name for spec in context.policy.models) if context.chose_models and not model_given else ()
+        chosen = context.policy.models[0].name if context.chose_models and not model_given else None
         return await _chat(settings, context.policy, Past(store, conversation_id, chosen))
 
 
 class Past(NamedTuple):
-    """A stored conversation that is resumed: its open store, its id, and the models that it keeps, if it chose any."""
+    """A stored conversation that is resumed: its open store, its id, and the model that it keeps, if one was chosen."""
 
     store: Store
     conversation_id: str
-    models: tuple[str, ...]
+    model: str | None
 
 
 async def _chat(settings: Settings, policy: Policy, past: Past | None = None) -> int:
@@ -61,8 +63,8 @@ async def _chat(settings: Settings, policy: Policy, past: Past | None = None) ->
     The engine needs the tools that the policy requires before it opens the conversation.
     """
     tools = with_required_tools(settings.tools, policy)
-    models = (*settings.models, *(past.models if past is not None else ()))
-    equipped = settings.model_copy(update={"tools": tools, "models": models})
+    model = ModelChoice(settings, past and past.model)
+    equipped = settings.model_copy(update={"tools": tools, "models": tuple(model.names)})
     with open_writer(settings) as writer:
         speech = speech_for(settings, writer)
         async with open_engine(equipped, writer, speech=speech, store=past and past.store) as engine:
@@ -70,8 +72,7 @@ async def _chat(settings: Settings, policy: Policy, past: Past | None = None) ->
                 conversation = await engine.create(system=settings.system)
             else:
                 conversation = await engine.get(past.conversation_id)
-            hint = ResumeHint(settings, names_model=not (past and past.models))
-            return await _converse(conversation, equipped, hint, writer, speech)
+            return await Session(conversation, settings, model, tools).hold(writer, speech)
 
 
 def _newest(summaries: Iterable[Summary]) -> str:
@@ -80,65 +81,70 @@ def _newest(summaries: Iterable[Summary]) -> str:
     raise ConfigurationError("There is no conversation to resume.")
 
 
-async def _converse(
-    conversation: Conversation,
-    settings: Settings,
-    hint: ResumeHint,
-    writer: TerminalWriter,
-    speech: SpeechChannel | None,
-) -> int:
-    messages = await conversation.transcript()
-    if not writer.interactive:  # a script may end at any moment, so it gets the hint first; users get it at the end
-        writer.copyable(hint.of(conversation.id), DIM)
-    elif messages:
-        writer.line(one_line(details_of(await conversation.events()).title), "bold")
-    if missing := missing_tools(settings.tools, messages):
-        names = ", ".join(missing)
-        writer.note(f"Tools that this conversation used are missing now: {names}. Name them with --tools.")
-    user_input = _user_input(conversation, writer, messages, speech)
-    screen = screen_for(conversation, settings, writer)
-    async with open_dialogue(conversation, screen, user_input, speech) as dialogue:
-        await Chat(dialogue, settings, hint).run()
-    return _leave(dialogue, hint)
+@dataclass(frozen=True)
+class Session:
+    """One run of a chat: the conversation, the settings, the models to choose from, and the names of its tools."""
 
+    conversation: Conversation
+    settings: Settings
+    model: ModelChoice
+    tools: tuple[str, ...]
 
-def _user_input(
-    conversation: Conversation, writer: TerminalWriter, messages: Iterable[Message], speech: SpeechChannel | None
-) -> UserInput:
-    if writer.interactive:
-        from .keyboard import Keyboard
+    async def hold(self, writer: TerminalWriter, speech: SpeechChannel | None) -> int:
+        """Hold the conversation until the user leaves, and return the exit code."""
+        messages = await self.conversation.transcript()
+        if not writer.interactive:  # a script may end at any moment, so it gets the hint first; users get it at the end
+            writer.copyable(self._hint(), DIM)
+        elif messages:
+            writer.line(one_line(details_of(await self.conversation.events()).title), "bold")
+        if missing := missing_tools(self.tools, messages):
+            names = ", ".join(missing)
+            writer.note(f"Tools that this conversation used are missing now: {names}. Name them with --tools.")
+        user_input = self._user_input(writer, messages, speech)
+        screen = screen_for(self.conversation, self.settings, writer)
+        async with open_dialogue(self.conversation, screen, user_input, speech) as dialogue:
+            await Chat(dialogue, self.settings, self.model, self.tools).run()
+        return self._leave(dialogue)
 
-        writer.note(f"The model is {one_line(conversation.policy.models[0].name)}.")
-        writer.note("/help lists the commands, Ctrl-C stops an answer, Ctrl-D leaves.")
-        history = [message.text for message in messages if message.role == "user" and message.text]
-        return Keyboard(writer, history, speech)
-    from .piped_input import PipedInput
+    def _hint(self) -> str:
+        return resume_hint(self.conversation.id, self.settings, self.model)
 
-    return PipedInput(writer)
+    def _user_input(
+        self, writer: TerminalWriter, messages: Iterable[Message], speech: SpeechChannel | None
+    ) -> UserInput:
+        if writer.interactive:
+            from .keyboard import Keyboard
 
+            writer.note(f"The model is {one_line(self.model.names[0])}.")
+            writer.note("/help lists the commands, Ctrl-C stops an answer, Ctrl-D leaves.")
+            history = [message.text for message in messages if message.role == "user" and message.text]
+            return Keyboard(writer, history, speech)
+        from .piped_input import PipedInput
 
-def _leave(dialogue: Dialogue, hint: ResumeHint) -> int:
-    """Say how to resume the conversation, and return the exit code."""
-    state, writer = dialogue.conversation.state, dialogue.screen.writer
-    in_a_turn = dialogue.user_left and state.works
-    if in_a_turn:
-        writer.note("You left during a turn; it continues when you resume the conversation.")
-    if writer.interactive:
-        writer.copyable(hint.of(dialogue.conversation.id), DIM)
-        return INTERRUPTED if in_a_turn else 0
-    if dialogue.user_left:
-        return INTERRUPTED
-    return FAILED if isinstance(state, Failed) else 0
+        return PipedInput(writer)
+
+    def _leave(self, dialogue: Dialogue) -> int:
+        """Say how to resume the conversation, and return the exit code."""
+        state, writer = self.conversation.state, dialogue.screen.writer
+        in_a_turn = dialogue.user_left and state.works
+        if in_a_turn:
+            writer.note("You left during a turn; it continues when you resume the conversation.")
+        if writer.interactive:
+            writer.copyable(self._hint(), DIM)
+            return INTERRUPTED if in_a_turn else 0
+        if dialogue.user_left:
+            return INTERRUPTED
+        return FAILED if isinstance(state, Failed) else 0
 
 
 class Chat:
     """Handles what the user enters, until there is no more: messages, answers and commands."""
 
-    def __init__(self, dialogue: Dialogue, settings: Settings, hint: ResumeHint) -> None:
+    def __init__(self, dialogue: Dialogue, settings: Settings, model: ModelChoice, tools: tuple[str, ...]) -> None:
         self._dialogue = dialogue
         self._conversation = dialogue.conversation
         self._writer = dialogue.screen.writer
-        self._commands = ChatCommands(dialogue, settings, hint)
+        self._commands = ChatCommands(dialogue, settings, model, tools)
         self._ended = False
         dialogue.user_input.commands = self._commands.help
 

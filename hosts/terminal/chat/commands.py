@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from ....effects.tools.registry import ToolRegistry
@@ -12,7 +12,8 @@ from ....states.events import HistoryCompacted
 from ....states.policy.policy import ModelSpec
 from ....states.states import Failed
 from ....states.values.messages import Usage
-from ..configuration.command_lines import ResumeHint
+from ..configuration.command_lines import resume_hint
+from ..configuration.model_choice import ModelChoice
 from ..configuration.settings import Settings
 from ..configuration.tools import tools_named
 from ..output.event_lines import event_lines
@@ -37,18 +38,19 @@ class Command(NamedTuple):
 class ChatCommands:
     """Executes the commands that a user enters. `user_quits` says whether one of them was to leave."""
 
-    def __init__(self, dialogue: Dialogue, settings: Settings, hint: ResumeHint) -> None:
+    def __init__(self, dialogue: Dialogue, settings: Settings, model: ModelChoice, tools: tuple[str, ...]) -> None:
         self.user_quits = False
         self._dialogue = dialogue
         self._settings = settings
-        self._hint = hint
+        self._model_choice = model
+        self._tool_names = tools
         self._conversation = dialogue.conversation
         self._writer = dialogue.screen.writer
         self._commands = {
             "/state": Command(self._state, CommandHelp("show the state of the conversation")),
             "/events": Command(self._events, CommandHelp("list the stored events")),
             "/model": Command(
-                self._model, CommandHelp("show the models, or change to one of them", "[NAME]", self._models)
+                self._model, CommandHelp("show the models, or change to one of them", "[NAME]", lambda: model.names)
             ),
             "/tools": Command(self._tools, CommandHelp("list the tools that the model may use")),
             "/usage": Command(self._usage, CommandHelp("show how many tokens were used, and what they cost")),
@@ -115,27 +117,22 @@ class ChatCommands:
     async def _fork(self, _: str) -> None:
         copy = await self._conversation.fork()
         self._writer.line(f"Forked at step {copy.state.book.seq}.")
-        self._writer.copyable(self._hint.of(copy.id, name="the copy"), DIM)
+        self._writer.copyable(resume_hint(copy.id, self._settings, self._model_choice, name="the copy"), DIM)
 
     # --- models and tools
 
-    def _models(self) -> Iterable[str]:
-        """Return the names of the models that the engine knows, those first that the conversation asks."""
-        asked = (spec.name for spec in self._conversation.policy.models)
-        return dict.fromkeys((*asked, self._settings.model, *self._settings.models))
-
     async def _model(self, name: str) -> None:
         if not name:
-            for index, each in enumerate(self._models()):
+            for index, each in enumerate(self._model_choice.names):
                 self._writer.line(f"{'*' if index == 0 else ' '} {one_line(each)}")
             return
         policy = self._conversation.policy
         await self._conversation.set_policy(policy.replace(models=(ModelSpec(name=name),)))
-        self._hint.names_model = False  # the conversation keeps it
+        self._model_choice.chosen = name
         self._writer.line(f"The model is {one_line(name)} from the next turn on.")
 
     async def _tools(self, _: str) -> None:
-        definitions = ToolRegistry(tools_named(self._settings.tools)).definitions()
+        definitions = ToolRegistry(tools_named(self._tool_names)).definitions()
         for tool in definitions:
             summary = str(tool["function"].get("description", "")).partition("\n")[0]
             self._writer.row(f"{tool['function']['name']}  {summary}")

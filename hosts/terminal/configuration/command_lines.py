@@ -17,28 +17,32 @@ from ....persistence.opening import is_in_memory
 from ..output.printable import one_line
 
 if TYPE_CHECKING:
+    from .model_choice import ModelChoice
     from .settings import Settings
 
 NAME = "turnwise"
 
 
-class ResumeHint:
-    """Tells how to resume a conversation with the same tools, display and speech.
+def resume_hint(conversation_id: str, settings: Settings, model: ModelChoice, name: str = "this conversation") -> str:
+    """Return the sentence that tells how to resume a conversation with the same models, tools, display and speech.
 
-    `names_model` says whether its model is named, too; a conversation that chose its model keeps it.
+    `name` is what the sentence calls the conversation.
     """
+    if is_in_memory(settings.db):
+        return f"You cannot resume {name}: its database is in memory only."
+    options = [
+        *options_for(settings, "db"),
+        *_models(settings, model),
+        *options_for(settings, "tools", "thoughts", "speak", "plain"),
+    ]
+    return f"To resume {name}: {command_line('chat', conversation_id, *options)}"
 
-    def __init__(self, settings: Settings, *, names_model: bool = True) -> None:
-        self.names_model = names_model
-        self._settings = settings
 
-    def of(self, conversation_id: str, name: str = "this conversation") -> str:
-        """Return the sentence. `name` is what it calls the conversation."""
-        if is_in_memory(self._settings.db):
-            return f"You cannot resume {name}: its database is in memory only."
-        model = ("model",) if self.names_model else ()
-        options = options_for(self._settings, "db", *model, "models", "tools", "thoughts", "speak", "plain")
-        return f"To resume {name}: {command_line('chat', conversation_id, *options)}"
+def _models(settings: Settings, model: ModelChoice) -> list[str]:
+    """Return the options for the models, the one that is asked first. One that was chosen needs no option."""
+    if options_for(settings, "models"):
+        return [part for name in model.names for part in ("--model", name)]
+    return options_for(settings, "model") if model.chosen is None else []
 
 
 def command_line(*arguments: str) -> str:
@@ -71,9 +75,6 @@ def options_for(settings: Settings, *names: str) -> list[str]:
 
 
 def _option(name: str, value: str | bool | tuple[str, ...]) -> Iterator[str]:
-    if name == "models" and isinstance(value, tuple):
-        yield from (part for each in value for part in ("--model", each))
-        return
     if value is not False:
         yield f"--{name}"
     if not isinstance(value, bool):

@@ -11,7 +11,16 @@ from turnwise.hosts.terminal.chat.commands import usage_line
 from turnwise.states.values.messages import Usage
 
 from ....support.servers.openai_server import OpenAiServer, says
-from ....support.terminal import DEMO_TOOLS, at_prompt, conversation_id_in, end_of, run, run_beside, terminal
+from ....support.terminal import (
+    DEMO_TOOLS,
+    assert_one_sentence,
+    at_prompt,
+    conversation_id_in,
+    end_of,
+    run,
+    run_beside,
+    terminal,
+)
 
 
 class TestTitles:
@@ -52,6 +61,51 @@ class TestTitles:
         run("chat", cwd=tmp_path, lines=["/title a\x1b[31m\tred \x07one"])
 
         assert run("list", cwd=tmp_path).stdout.rstrip().endswith("  a red one")
+
+
+class TestModels:
+    """`/model`: what there is to choose from is what `--model` names."""
+
+    OTHER = ("--model", "rehearsal", "--model", "openai/test")
+
+    async def test_another_one_answers_from_the_next_turn_on(self, tmp_path: Path) -> None:
+        """The conversation keeps it when it is resumed, unless `--model` says otherwise."""
+        async with OpenAiServer([says("I am another."), says("Still another.")]) as server:
+            key = {"OPENAI_API_BASE": server.url, "OPENAI_API_KEY": "test"}
+            lines = ["/model", "hello", "/model openai/test", "/model", "who are you?"]
+            first = await run_beside("chat", *self.OTHER, "--tools", "", cwd=tmp_path, lines=lines, **key)
+            kept = await run_beside("chat", "--resume", "--tools", "", cwd=tmp_path, lines=["and now?"], **key)
+        other = ["/model", "and you?"]
+        changed = run("chat", "--resume", "--model", "rehearsal", "--tools", "", cwd=tmp_path, lines=other)
+
+        assert "\n* rehearsal\n  openai/test\n" in first.stdout
+        assert "You said: “hello”" in first.stdout
+        assert "The model is openai/test from the next turn on.\n* openai/test\n  rehearsal\n" in first.stdout
+        assert first.stdout.endswith("I am another.\n")
+        assert kept.stdout.endswith("Still another.\n")
+        assert "* rehearsal\n" in changed.stdout
+        assert "You said: “and you?”" in changed.stdout
+
+    def test_an_unknown_one_is_refused(self, tmp_path: Path) -> None:
+        """In one sentence that names the others; nothing changes."""
+        done = run("chat", cwd=tmp_path, lines=["/model nonsense", "/model", "hello"])
+
+        assert "no model called nonsense. Known: rehearsal." in done.stdout
+        assert "\n* rehearsal\n" in done.stdout
+        assert "You said: “hello”" in done.stdout
+
+    def test_the_resume_hint_names_all_of_them(self, tmp_path: Path) -> None:
+        """The one that is asked comes first."""
+        done = run("chat", *self.OTHER, cwd=tmp_path, lines=["/model openai/test", "/fork"], OPENAI_API_KEY="test")
+
+        first, copy = [line for line in done.stdout.splitlines() if line.startswith("To resume ")]
+        assert first.endswith(" --model rehearsal --model openai/test")
+        assert copy.endswith(" --model openai/test --model rehearsal")
+
+
+def test_rules_that_cannot_be_carried_out_are_one_sentence(tmp_path: Path) -> None:
+    """The engine refuses them before the conversation begins."""
+    assert_one_sentence(run("chat", "--preset", "reply-flow", cwd=tmp_path), "This engine cannot ")
 
 
 class TestUsage:
