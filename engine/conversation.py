@@ -49,6 +49,11 @@ class Conversation(TurnStreams, ConversationRequests):
         It ends when the conversation or its engine is closed, and can be ended before with `aclose()`. A slow watcher
         misses nothing that is stored. Raises `InvalidInput` for a malformed id; the iterator raises it for an id that
         no update of this conversation has had yet.
+
+        A model that fails in the middle of its answer writes it again. So a client that shows the tokens of an answer
+        discards them at a token of another `(request, attempt)`, and at a `state_change` whose state has another one.
+        In the middle of an answer a snapshot has the text so far as `streaming`; with `after` it comes as one token of
+        each kind, `from_start`, which replaces what is shown.
         """
         return self._noted(self._watcher(after).updates())
 

@@ -201,6 +201,23 @@ class TestARetry:
         assert (snapshot.streaming, "streaming" in snapshot.data) == (None, False)
 
 
+class TestACancelledTurn:
+    """A turn that is cancelled while the model writes."""
+
+    async def test_leaves_no_text_on_the_screen(self, database: Path) -> None:
+        """The client that shows the first piece discards it."""
+        gate = Gate()
+        async with Engine.open(database, model=Writes([["Good mor", "ning."]], lambda _: gate())) as engine:
+            conversation = await engine.create()
+            client = Client(new_screen())
+            client.begin(conversation)
+            await conversation.send("Hello", wait=False)
+            await until(lambda: client.shows(["Hello"], "Good mor"))
+            await conversation.cancel()
+            await until(lambda: client.shows(["Hello"], ""))
+            await client.stop()
+
+
 class TestAWatcherThatBeginsInTheMiddle:
     """What it gets, besides what it would get at any time."""
 
