@@ -33,18 +33,16 @@ class Watcher:
         self._made_at = projection.seq
         self._last: Position = self._after or (0, 0)
 
-    async def updates(self) -> AsyncGenerator[Update, None]:
-        """Yield a snapshot, or all updates after the one that the watcher begins after; then the new ones. Each once,
-        in order."""
-        async for update in self._read(self._begin):
-            yield update
+    def updates(self) -> AsyncGenerator[Update, None]:
+        """Return an iterator over a snapshot, or all updates after the one that the watcher begins after; then over the
+        new ones. Each comes once, in order."""
+        return self._read(self._begin)
 
-    async def news(self) -> AsyncGenerator[Update, None]:
-        """Yield the updates that follow the moment at which the watcher was made, without a snapshot. The contents of
-        the projection must have been read by then."""
+    def news(self) -> AsyncGenerator[Update, None]:
+        """Return an iterator over the updates that follow the moment at which the watcher was made, without a snapshot.
+        The contents of the projection must have been read by then."""
         self._last = (self._made_at + 1, 0)
-        async for update in self._read(self._next):
-            yield update
+        return self._read(self._next)
 
     async def _read(self, read: Callable[[], Awaitable[tuple[Update, ...]]]) -> AsyncGenerator[Update, None]:
         while True:
