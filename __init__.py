@@ -17,18 +17,28 @@ if TYPE_CHECKING:
     from .effects.channels.stream import Lagged, StreamChannel, Subscription
     from .effects.channels.terminal import TerminalChannel
     from .effects.channels.webhook import WebhookChannel
-    from .effects.context import EffectContext
+    from .effects.clock import Clock
+    from .effects.context import EffectContext, History, Progress
+    from .effects.dispatcher import Performer
     from .effects.model.litellm.llm import LiteLlm
-    from .effects.model.port import Llm, LlmFailure, ModelAnswer, ModelCall, ModelRequest, Token
+    from .effects.model.port import Llm, LlmFailure, ModelAnswer, ModelCall, ModelRequest, Purpose, Token
     from .effects.model.rewording import Rewording
+    from .effects.receipts import Receipts
+    from .effects.tools.approval import Approval
+    from .effects.tools.arguments.arguments import Arguments
     from .effects.tools.context import ToolContext
-    from .effects.tools.declaration import tool
+    from .effects.tools.declaration import ToolOptions, tool
+    from .effects.tools.methods import Receives
     from .effects.tools.question import Question
-    from .effects.tools.tool import Tool
+    from .effects.tools.tool import AnyTool, ErrorDetail, Tool
     from .effects.tools.tool_error import ToolError
     from .effects.tools.tools_of import tools_of
+    from .engine.blocking import BlockingConversation, BlockingEngine
+    from .engine.bootstrap import DispatcherFactory
     from .engine.conversation import Conversation
     from .engine.engine import Engine
+    from .engine.handles.turn_requests import Cancelled
+    from .engine.ports import Dispatcher
     from .engine.projections.turn import (
         CancelledTurn,
         CompletedTurn,
@@ -37,6 +47,7 @@ if TYPE_CHECKING:
         IncompleteTurn,
         QueuedTurn,
         RunningTurn,
+        Status,
         Turn,
         WaitingTurn,
         WaitsForAnswer,
@@ -46,19 +57,26 @@ if TYPE_CHECKING:
     from .engine.projections.updates.live import DeliveredUpdate, DeliveryFailedUpdate, TokenUpdate, ToolProgressUpdate
     from .engine.projections.updates.schema import update_schema
     from .engine.projections.updates.snapshot import SnapshotUpdate
-    from .engine.projections.updates.state_view import StateView
+    from .engine.projections.updates.state_view import StateType, StateView
     from .engine.projections.updates.stored import (
         DeliveryUpdate,
         MessageUpdate,
         StateChangeUpdate,
         ThoughtUpdate,
+        ToolStatus,
         ToolUpdate,
         TurnEndedUpdate,
     )
     from .engine.projections.updates.streamed_text import Streaming
     from .engine.projections.updates.update import Update
     from .engine.settings import Settings
-    from .persistence.maintenance.replay import Divergence, ReplayReport, replay
+    from .persistence.maintenance.replay import Divergence, Outcome, ReplayReport, replay
+    from .persistence.ports import LoadedConversation, Log, Store
+    from .persistence.records.conversation_record import ConversationRecord
+    from .persistence.records.entry import StoredEntry
+    from .persistence.records.origin import Origin
+    from .persistence.records.outbox import Undelivered
+    from .persistence.records.summary import Summary
     from .states.errors import (
         CompactionFailed,
         ConfigurationError,
@@ -95,24 +113,33 @@ if TYPE_CHECKING:
 logging.getLogger("turnwise").addHandler(logging.NullHandler())
 
 _HOMES = {
-    "effects.context": ("EffectContext",),
     "effects.channels.port": ("Channel", "Delivery", "NotTaken"),
     "effects.channels.speech.channel": ("SpeechChannel",),
     "effects.channels.stream": ("Lagged", "StreamChannel", "Subscription"),
     "effects.channels.terminal": ("TerminalChannel",),
     "effects.channels.webhook": ("WebhookChannel",),
+    "effects.clock": ("Clock",),
+    "effects.context": ("EffectContext", "History", "Progress"),
+    "effects.dispatcher": ("Performer",),
     "effects.model.litellm.llm": ("LiteLlm",),
-    "effects.model.port": ("Llm", "LlmFailure", "ModelAnswer", "ModelCall", "ModelRequest", "Token"),
+    "effects.model.port": ("Llm", "LlmFailure", "ModelAnswer", "ModelCall", "ModelRequest", "Purpose", "Token"),
     "effects.model.rewording": ("Rewording",),
-    "effects.tools.question": ("Question",),
+    "effects.receipts": ("Receipts",),
+    "effects.tools.approval": ("Approval",),
+    "effects.tools.arguments.arguments": ("Arguments",),
     "effects.tools.context": ("ToolContext",),
-    "effects.tools.declaration": ("tool",),
-    "effects.tools.tool": ("Tool",),
+    "effects.tools.declaration": ("tool", "ToolOptions"),
+    "effects.tools.methods": ("Receives",),
+    "effects.tools.question": ("Question",),
+    "effects.tools.tool": ("AnyTool", "ErrorDetail", "Tool"),
     "effects.tools.tool_error": ("ToolError",),
     "effects.tools.tools_of": ("tools_of",),
+    "engine.blocking": ("BlockingConversation", "BlockingEngine"),
+    "engine.bootstrap": ("DispatcherFactory",),
     "engine.conversation": ("Conversation",),
     "engine.engine": ("Engine",),
-    "engine.settings": ("Settings",),
+    "engine.handles.turn_requests": ("Cancelled",),
+    "engine.ports": ("Dispatcher",),
     "engine.projections.turn": (
         "CancelledTurn",
         "CompletedTurn",
@@ -121,6 +148,7 @@ _HOMES = {
         "IncompleteTurn",
         "QueuedTurn",
         "RunningTurn",
+        "Status",
         "Turn",
         "WaitingTurn",
         "WaitsForAnswer",
@@ -130,19 +158,26 @@ _HOMES = {
     "engine.projections.updates.live": ("DeliveredUpdate", "DeliveryFailedUpdate", "TokenUpdate", "ToolProgressUpdate"),
     "engine.projections.updates.schema": ("update_schema",),
     "engine.projections.updates.snapshot": ("SnapshotUpdate",),
-    "engine.projections.updates.state_view": ("StateView",),
+    "engine.projections.updates.state_view": ("StateType", "StateView"),
     "engine.projections.updates.stored": (
         "DeliveryUpdate",
         "MessageUpdate",
         "StateChangeUpdate",
         "ThoughtUpdate",
+        "ToolStatus",
         "ToolUpdate",
         "TurnEndedUpdate",
     ),
     "engine.projections.updates.streamed_text": ("Streaming",),
     "engine.projections.updates.update": ("Update",),
-    "persistence.maintenance.replay": ("Divergence", "ReplayReport", "replay"),
-    "states.values.acts": ("AgentMail", "Speech", "SubAgents", "WorkComplete"),
+    "engine.settings": ("Settings",),
+    "persistence.maintenance.replay": ("Divergence", "Outcome", "replay", "ReplayReport"),
+    "persistence.ports": ("LoadedConversation", "Log", "Store"),
+    "persistence.records.conversation_record": ("ConversationRecord",),
+    "persistence.records.entry": ("StoredEntry",),
+    "persistence.records.origin": ("Origin",),
+    "persistence.records.outbox": ("Undelivered",),
+    "persistence.records.summary": ("Summary",),
     "states.errors": (
         "CompactionFailed",
         "ConfigurationError",
@@ -155,8 +190,6 @@ _HOMES = {
         "TurnwiseError",
         "UnknownConversation",
     ),
-    "states.values.images": ("Image",),
-    "states.values.messages": ("Message", "Usage"),
     "states.policy.policy": (
         "Empty",
         "Limits",
@@ -170,24 +203,37 @@ _HOMES = {
         "Retry",
         "SpeechRules",
     ),
-    "states.values.questions": ("QuestionOption", "UserQuestion"),
     "states.policy.texts": ("Texts",),
+    "states.values.acts": ("AgentMail", "Speech", "SubAgents", "WorkComplete"),
+    "states.values.images": ("Image",),
+    "states.values.messages": ("Message", "Usage"),
+    "states.values.questions": ("QuestionOption", "UserQuestion"),
 }
 _MODULES = {"presets": "states.policy.presets"}
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "AgentMail",
+    "AnyTool",
+    "Approval",
+    "Arguments",
+    "BlockingConversation",
+    "BlockingEngine",
+    "Cancelled",
     "CancelledTurn",
     "Channel",
+    "Clock",
     "CompactionFailed",
     "CompletedTurn",
     "ConfigurationError",
     "Conversation",
+    "ConversationRecord",
     "DeliveredUpdate",
     "Delivery",
     "DeliveryFailedUpdate",
     "DeliveryUpdate",
+    "Dispatcher",
+    "DispatcherFactory",
     "Divergence",
     "EffectContext",
     "Empty",
@@ -195,7 +241,9 @@ __all__ = [
     "Engine",
     "EngineClosed",
     "EngineNotOpen",
+    "ErrorDetail",
     "FailedTurn",
+    "History",
     "Image",
     "IncompleteTurn",
     "InvalidInput",
@@ -204,6 +252,8 @@ __all__ = [
     "LiteLlm",
     "Llm",
     "LlmFailure",
+    "LoadedConversation",
+    "Log",
     "Message",
     "MessageUpdate",
     "ModelAnswer",
@@ -212,12 +262,19 @@ __all__ = [
     "ModelSpec",
     "NotAwaited",
     "NotTaken",
+    "Origin",
+    "Outcome",
+    "Performer",
     "Policy",
     "Profile",
+    "Progress",
+    "Purpose",
     "Question",
     "QuestionOption",
     "Questions",
     "QueuedTurn",
+    "Receipts",
+    "Receives",
     "Recent",
     "Recovery",
     "Refused",
@@ -232,12 +289,17 @@ __all__ = [
     "SpeechChannel",
     "SpeechRules",
     "StateChangeUpdate",
+    "StateType",
     "StateView",
+    "Status",
+    "Store",
     "StoreError",
+    "StoredEntry",
     "StreamChannel",
     "Streaming",
     "SubAgents",
     "Subscription",
+    "Summary",
     "TerminalChannel",
     "Texts",
     "ThoughtUpdate",
@@ -246,11 +308,14 @@ __all__ = [
     "Tool",
     "ToolContext",
     "ToolError",
+    "ToolOptions",
     "ToolProgressUpdate",
+    "ToolStatus",
     "ToolUpdate",
     "Turn",
     "TurnEndedUpdate",
     "TurnwiseError",
+    "Undelivered",
     "UnknownConversation",
     "Update",
     "Usage",

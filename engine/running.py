@@ -166,9 +166,14 @@ class RunningEngine:
         return self._choices
 
     @property
-    def registry(self) -> ConversationRegistry:
-        """The conversations in memory."""
-        return self._registry
+    def in_memory(self) -> int:
+        """How many conversations are in memory."""
+        return len(self._registry)
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """The ids of the conversations that wait for a model, a tool, a timer or the like."""
+        return self._registry.waiting
 
     @property
     def performers(self) -> Mapping[type[Effect], Performer]:

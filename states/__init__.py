@@ -103,7 +103,7 @@ from .policy.policy import (
 )
 from .policy.roles import Role
 from .policy.texts import Texts
-from .projections.transcript import transcript
+from .projections.transcript import Condensed, Transcript, transcript
 from .states import (
     AnyState,
     AwaitingApproval,
@@ -191,6 +191,7 @@ __all__ = [
     "Compacting",
     "CompactionRequested",
     "ConfigurationError",
+    "Condensed",
     "Context",
     "CrashContract",
     "DeadlineReached",
@@ -292,6 +293,7 @@ __all__ = [
     "ToolReconciled",
     "ToolResult",
     "ToolsChanged",
+    "Transcript",
     "TurnEnded",
     "TurnRecord",
     "TurnStatus",

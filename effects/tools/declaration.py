@@ -28,7 +28,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class SharedOptions(TypedDict, total=False):
+class ToolOptions(TypedDict, total=False):
     """What can be declared of several tools at once. `tool` explains each of them."""
 
     crash: CrashContract
@@ -40,7 +40,7 @@ class SharedOptions(TypedDict, total=False):
     max_result: int | None
 
 
-class Options(SharedOptions, total=False):
+class Options(ToolOptions, total=False):
     """What can be declared of a tool. `tool` explains each of them."""
 
     name: str | None

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from typing import Any, Unpack
 
 from ...states.errors import ConfigurationError
-from .declaration import SharedOptions, check_options, make_tool
+from .declaration import ToolOptions, check_options, make_tool
 from .methods import names_of_caller
 from .tool import AnyTool, Tool
 
 
-def tools_of(owner: object, /, **options: Unpack[SharedOptions]) -> list[AnyTool]:
+def tools_of(owner: object, /, **options: Unpack[ToolOptions]) -> list[AnyTool]:
     """Make each public method of an object a tool: `tools=[*tools_of(calendar, timeout=5), …]`.
 
     Public are the methods whose names do not begin with an underscore, inherited ones included, in the order in which
@@ -22,7 +22,7 @@ def tools_of(owner: object, /, **options: Unpack[SharedOptions]) -> list[AnyTool
 
     Raises ConfigurationError for an object without such methods, and for a method that a model could not call.
     """
-    check_options(options, SharedOptions, "tools_of")
+    check_options(options, ToolOptions, "tools_of")
     if inspect.isclass(owner):
         raise ConfigurationError(f"tools_of takes an object, and {owner.__name__} is a class: make an instance of it.")
     names = names_of_caller(1)

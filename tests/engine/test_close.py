@@ -76,7 +76,7 @@ class TestClosing:
             await conversation.send("Hi")
             await conversation.close()
             del conversation
-            await until(lambda: gc.collect() >= 0 and len(engine.registry) == 0)
+            await until(lambda: gc.collect() >= 0 and engine.in_memory == 0)
 
             assert len(asyncio.all_tasks()) == 1
 
@@ -86,9 +86,9 @@ class TestClosing:
             ids = [(await engine.create()).id for _ in range(RECENT + 10)]
             for conversation_id in ids:
                 await (await engine.get(conversation_id)).send("Hi")
-            await until(lambda: gc.collect() >= 0 and len(engine.registry) <= RECENT)
+            await until(lambda: gc.collect() >= 0 and engine.in_memory <= RECENT)
 
-            assert len(engine.registry) == RECENT
+            assert engine.in_memory == RECENT
 
     async def test_an_engine_closes_in_the_middle_of_a_turn_and_keeps_what_was_stored(self, database: Path) -> None:
         """P31: whatever was acknowledged is there when it is opened again; callers that wait get EngineClosed."""

@@ -483,14 +483,14 @@ class TestMoments:
         for conversation in busy:
             await conversation.send("Hi", wait=False)
         await engine.delete(busy[0].id)
-        held = len(engine.registry.waiting)
+        held = len(engine.waiting)
         await engine.close()
 
         gate = Gate()
         async with Engine.open(database, model=FunctionLlm(answers_after(gate, "Hello."), name="scripted")) as engine:
-            taken_up = len(engine.registry.waiting)
+            taken_up = len(engine.waiting)
             gate.opened.set()
-            await until(lambda: not engine.registry.waiting)
+            await until(lambda: not engine.waiting)
 
             assert held == taken_up == 4
 

@@ -11,7 +11,7 @@ from turnwise import Engine, Policy, Refused, StateChangeUpdate, tool
 from turnwise.states import Failed
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, failure, reply
 
-from ..support.engine_scenarios import QUESTION, Gate, Watcher, answers_after, assert_paired, until
+from ...support.engine_scenarios import QUESTION, Gate, Watcher, answers_after, assert_paired, until
 
 QUEUE = Policy(when_busy="queue")
 

@@ -1,0 +1,73 @@
+"""The programs of the README and the docs, and the examples, are typed as a reader would type them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ..support.pages import ROOT, Page
+
+pytestmark = pytest.mark.timeout(280)  # both checkers read the whole package, on a machine that may be busy
+
+PAGES = ("README.md", "docs/host.md", "docs/extending.md", "docs/testing.md")
+
+NOT_COMPLETE = ("# panel.py, mended\n", "# program.py\n", "# states/")
+"""Beginnings of blocks that need a changed turnwise, or the file of another block under another name."""
+
+
+def programs() -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of each file to check: a block that names its file keeps the name."""
+    for path in PAGES:
+        page = Page(path)
+        named = {block: name for name, block in page.files.items()}
+        for number, block in enumerate(page.blocks, start=1):
+            if not block.startswith(NOT_COMPLETE):
+                yield named.get(block, f"{Path(path).stem.lower()}_{number}.py"), complete(block)
+    for example in (ROOT / "examples").glob("*.py"):
+        yield f"example_{example.name}", example.read_text(encoding="utf-8")
+
+
+def complete(block: str) -> str:
+    """Return a block as a program: a fragment stands where its conversation was opened."""
+    if not block.startswith("conversation = await"):
+        return block
+    opened = "from turnwise import Engine\n\nasync def go_on(engine: Engine, conversation_id: str) -> None:\n"
+    return opened + textwrap.indent(block, "    ")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A project of all the programs, which uses turnwise as it is here."""
+    for name, text in programs():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "mypy.ini").write_text(
+        f"[mypy]\nstrict = true\nmypy_path = {ROOT / '.typing'}\n[mypy-turnwise.*]\nfollow_imports = silent\n"
+    )
+    settings = {"typeCheckingMode": "standard", "extraPaths": [str(ROOT / ".typing")]}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "checker",
+    [
+        pytest.param(("mypy", "--cache-dir", "cache", "."), id="mypy --strict"),
+        pytest.param(("basedpyright", "--pythonpath", sys.executable), id="pyright"),
+    ],
+)
+def test_every_program_is_typed(checker: tuple[str, ...], folder: Path) -> None:
+    """The two checkers that people use find nothing."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+    ran = subprocess.run(
+        [sys.executable, "-m", *checker], cwd=folder, env=environment, capture_output=True, text=True, timeout=270
+    )
+
+    assert (ran.returncode, ran.stderr) == (0, ""), ran.stdout
