@@ -20,7 +20,7 @@ EXPORTED = {*turnwise.__all__, *turnwise.states.__all__}
 
 PLAIN = {
     *("Block", "Images", "Instant", "Metadata", "RequestText", "Revision", "Seconds", "Text", "Title"),
-    *("ChoiceQuestionSet", "Filled", "GivenMessages", "Position", "Schema", "WireMessage"),
+    *("ChoiceQuestionSet", "Filled", "GivenMessages", "GivenTools", "Position", "Schema", "WireMessage"),
 }
 """Aliases of plain types, most of them with constraints that are checked when a value is made: a program writes `str`,
 `float`, a tuple or a list."""

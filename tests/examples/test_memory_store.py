@@ -13,7 +13,7 @@ from turnwise.persistence import Store
 from turnwise.testing import RecordingChannel, ScriptedLlm, reply
 from turnwise.testing.store_contract import StoreContract
 
-from ..support.examples import EXAMPLES, example
+from ..support.scenarios.examples import EXAMPLES, example
 
 MemoryStore = example("memory_store").MemoryStore
 

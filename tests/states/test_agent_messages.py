@@ -55,8 +55,8 @@ from turnwise.states.values.inbox import MAX_INBOX
 from turnwise.states.values.mail import write_message_for_user
 from turnwise.testing.history import Observation
 
-from ..support.agents_and_flows import BUILDER, BUSY, COOK, GUIDE, Flow, busy_in, sent, stopped
 from ..support.conversation import call, mailing, responding, talking
+from ..support.scenarios.agents_and_flows import BUILDER, BUSY, COOK, GUIDE, Flow, busy_in, sent, stopped
 from ..support.servers.openai_server import violations
 
 TEXTS = Texts()

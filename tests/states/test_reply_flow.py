@@ -39,8 +39,8 @@ from turnwise.states.policy.policy import Empty
 from turnwise.states.policy.presets import reply_flow
 from turnwise.states.replies.reply_text import text_of_reply
 
-from ..support.agents_and_flows import COOK, GUIDE, Flow
 from ..support.conversation import asking, call, completing, mailing, responding, spawning, talking
+from ..support.scenarios.agents_and_flows import COOK, GUIDE, Flow
 
 TEXTS = Texts()
 SECRETIVE = Profile(name="secretive", recall=False)

@@ -15,7 +15,7 @@ from turnwise.persistence import LoadedConversation, StorageFailed, Store, Store
 from turnwise.states import Context, DetailsChanged, Opened, StoreError, UserMessage
 from turnwise.testing.store_contract import StoreContract
 
-from ..support.examples import example
+from ..support.scenarios.examples import example
 
 MemoryStore = example("memory_store").MemoryStore
 

@@ -23,8 +23,8 @@ from turnwise.states import Idle, MemoryRecalled, Policy, RecallMemory, Recent
 from turnwise.testing import FunctionLlm, ScriptedLlm, call, reply
 from turnwise.testing.strategies import NOON
 
-from ...support.openai_histories import Given, any_histories, faults_in
 from ...support.pictures import PNG, data_url
+from ...support.scenarios.openai_histories import Given, any_histories, faults_in
 from ...support.servers.openai_server import OpenAiServer, calls, says, violations
 
 IMAGE = {"type": "image_url", "image_url": {"url": data_url("image/png", PNG)}}

@@ -15,7 +15,7 @@ from turnwise import Engine, LiteLlm, tool
 from turnwise.effects.model.litellm.loading import load_litellm
 from turnwise.states.openai_format.writing import NO_RESULT
 
-from ...support.openai_histories import Given, faults_in
+from ...support.scenarios.openai_histories import Given, faults_in
 from ...support.servers.openai_server import Body, OpenAiServer, calls, says
 
 HISTORIES = Path(__file__).parents[2] / "fixtures" / "histories"

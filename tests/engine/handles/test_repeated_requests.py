@@ -21,7 +21,7 @@ from turnwise.persistence.ports import Store
 from turnwise.states import AwaitingUserResponse
 
 from ...support.engine_scenarios import Gate
-from ...support.repeated_requests import ANSWER, CASES, OTHER, Case, engine_at, outcome
+from ...support.scenarios.repeated_requests import ANSWER, CASES, OTHER, Case, engine_at, outcome
 
 cases = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 

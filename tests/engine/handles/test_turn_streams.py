@@ -16,7 +16,7 @@ from turnwise.persistence.opening import open_store
 from turnwise.testing import FunctionLlm, ManualClock, call, reply
 
 from ...support.engine_scenarios import Gate, Watcher, answers_after, until
-from ...support.repeated_requests import ANSWER, engine_at
+from ...support.scenarios.repeated_requests import ANSWER, engine_at
 
 
 @tool(crash="pure")

@@ -18,8 +18,8 @@ from turnwise.testing.strategies import NOON, changed, policies
 from turnwise.testing.strategies.drawn import Drawn
 
 from ...support.conversation import Conversation, asking, call
-from ...support.openai_histories import Given, faults_in, opening, valid_histories
 from ...support.pictures import PNG, data_url
+from ...support.scenarios.openai_histories import Given, faults_in, opening, valid_histories
 
 DOOR = Image.of(PNG)
 

@@ -21,7 +21,8 @@ from turnwise.states.openai_format.writing import NO_RESULT
 from turnwise.states.values.history import effects_taken
 from turnwise.states.values.images import MAX_IMAGES, MAX_TOGETHER
 
-from ...support.openai_histories import (
+from ...support.pictures import PNG, data_url, padded_png
+from ...support.scenarios.openai_histories import (
     Given,
     any_histories,
     as_given,
@@ -31,7 +32,6 @@ from ...support.openai_histories import (
     opening,
     valid_histories,
 )
-from ...support.pictures import PNG, data_url, padded_png
 from ...support.servers.openai_server import violations
 
 SYSTEM = ("system", "developer")

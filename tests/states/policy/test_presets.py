@@ -29,8 +29,8 @@ from turnwise.states.policy import presets
 from turnwise.states.values.mail import write_message_for_user
 from turnwise.testing.strategies import NOON
 
-from ...support.agents_and_flows import COOK, GUIDE, Flow, sent
 from ...support.conversation import asking, call, completing, mailing, question, responding, spawning, talking
+from ...support.scenarios.agents_and_flows import COOK, GUIDE, Flow, sent
 
 TEXTS = Texts()
 

@@ -25,9 +25,9 @@ from turnwise.states.policy.presets import explicit_response, foreground, reply_
 from turnwise.states.values.mail import write_message_for_user, write_system_message
 from turnwise.testing import FunctionLlm
 
-from ....support.agents_and_flows import BUILDER, COOK, GUIDE, Flow, sent
 from ....support.conversation import completing, responding
 from ....support.effect_contexts import effect_context
+from ....support.scenarios.agents_and_flows import BUILDER, COOK, GUIDE, Flow, sent
 from ....support.servers.openai_server import Body, violations
 
 TEXTS = Texts()

@@ -11,7 +11,7 @@ from typing import Any
 from turnwise import CompactionFailed, Conversation, Engine, ModelAnswer, ModelRequest, Policy, Questions, Retry, tool
 from turnwise.testing import FunctionLlm, call, failure, reply
 
-from .engine_scenarios import QUESTION, Gate, until
+from ..engine_scenarios import QUESTION, Gate, until
 
 RUNNING: set[str] = set()
 """The conversations in which the tool `book` runs, and never ends."""

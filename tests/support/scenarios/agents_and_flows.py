@@ -42,7 +42,7 @@ from turnwise.states import (
     Verifying,
 )
 
-from .conversation import Conversation, asking, call, completing, spawning
+from ..conversation import Conversation, asking, call, completing, spawning
 
 BUILDER = "builder"
 """An agent that works for the one that a test plays."""

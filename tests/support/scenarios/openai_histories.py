@@ -15,8 +15,8 @@ from turnwise.states.openai_format.repair import repair_history
 from turnwise.states.projections.transcript import Transcript
 from turnwise.testing.strategies import NOON
 
-from .pictures import GIF, PNG, data_url
-from .servers.openai_server import LEGAL_NAME, Body, is_json_object
+from ..pictures import GIF, PNG, data_url
+from ..servers.openai_server import LEGAL_NAME, Body, is_json_object
 
 Given = dict[str, Any]
 """A message in OpenAI's chat format."""
