@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from .effects.tools.tools_of import tools_of
     from .engine.blocking import BlockingConversation, BlockingEngine
     from .engine.bootstrap import DispatcherFactory
-    from .engine.choices.choices import Choices
     from .engine.conversation import Conversation
     from .engine.engine import Engine
     from .engine.handles.turn_requests import Cancelled
@@ -137,7 +136,6 @@ _HOMES = {
     "effects.tools.tools_of": ("tools_of",),
     "engine.blocking": ("BlockingConversation", "BlockingEngine"),
     "engine.bootstrap": ("DispatcherFactory",),
-    "engine.choices.choices": ("Choices",),
     "engine.conversation": ("Conversation",),
     "engine.engine": ("Engine",),
     "engine.handles.turn_requests": ("Cancelled",),
@@ -224,7 +222,6 @@ __all__ = [
     "Cancelled",
     "CancelledTurn",
     "Channel",
-    "Choices",
     "Clock",
     "CompactionFailed",
     "CompletedTurn",

@@ -25,6 +25,9 @@ PLAIN = {
 """Aliases of plain types, most of them with constraints that are checked when a value is made: a program writes `str`,
 `float`, a tuple or a list."""
 
+FOR_HANDLES = {"choices"}
+"""What an engine has for its handles alone."""
+
 PUBLIC = [(package, name) for package in (turnwise, turnwise.states) for name in package.__all__]
 
 
@@ -59,7 +62,11 @@ def functions(given: Any) -> Iterator[FunctionType]:
     elif inspect.isclass(given):
         for kind in given.__mro__:
             if kind.__module__.startswith("turnwise"):
-                members = [member for name, member in vars(kind).items() if not name.startswith("_")]
+                members = [
+                    member
+                    for name, member in vars(kind).items()
+                    if not name.startswith("_") and name not in FOR_HANDLES
+                ]
                 plain = (inspect.unwrap(getattr(one, "fget", None) or getattr(one, "__func__", one)) for one in members)
                 yield from (one for one in plain if isinstance(one, FunctionType))
 
