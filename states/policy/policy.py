@@ -161,7 +161,8 @@ class Profile(Rules):
     """What is added to the conversation's system prompt in turns with this profile."""
 
     tools: tuple[Text, ...] | None = None
-    """The tools that may be called; None allows all of them. Nothing enforces this yet."""
+    """The tools that may be called, by name; None allows all that the conversation may use. Others are not offered, and
+    a call of one of them has an error result."""
 
     recall: bool = True
     """Whether older conversations may be searched for this profile."""
@@ -196,7 +197,7 @@ class Profile(Rules):
 
 
 class Policy(Rules):
-    """All rules of one conversation. The engine fills in `models` from the models that it was opened with."""
+    """All rules of one conversation. If the application does not choose `models`, the engine fills in its own."""
 
     models: tuple[ModelSpec, ...] = Field(default=(ModelSpec(name="default"),), min_length=1)
     """The model to ask, then its fallbacks, in order."""
@@ -273,14 +274,15 @@ class Policy(Rules):
     """Whether a profile is chosen for each turn."""
 
     fresh_context: bool = False
-    """Whether requests state the time and the place. Nothing states them yet."""
+    """Whether requests state the time and the place. No engine does this yet, so it refuses the rule."""
 
     transcription_note: bool = False
-    """Whether the model is told that messages were spoken and may have been misheard. Nothing tells it yet."""
+    """Whether the model is told that messages were spoken and may have been misheard. No engine does this yet, so
+    it refuses the rule."""
 
     redact: bool = False
-    """Whether secrets are removed from messages before they are used. The engine has nothing that does this yet, and
-    warns if a conversation asks for it."""
+    """Whether secrets are removed from messages before they are used. No engine does this yet, so it refuses the
+    rule."""
 
     marker: Text | None = None
     """A word of the model's tool protocol. Lines of a reply that begin with it are not for people."""
