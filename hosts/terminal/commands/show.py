@@ -13,6 +13,7 @@ from typing import Any
 from ....effects.text import printable
 from ....engine.projections.updates.message_view import message_data
 from ....persistence.maintenance.fork import origin_of
+from ....persistence.records.details import details_of
 from ....states.log import LogEntry
 from ....states.projections.transcript import transcript
 from ....states.values.messages import Message
@@ -36,7 +37,9 @@ async def show(settings: Settings, given_id: str, events: bool, as_json: bool) -
         origin = await origin_of(store, conversation_id)
     if as_json:
         content = _events(entries) if events else _messages(transcript(entries))
-        print_json({"id": conversation_id, "forked_from": described_origin(origin), **content})
+        details = details_of(entries)
+        about = {"title": details.title, "owner": details.owner, "metadata": dict(details.metadata)}
+        print_json({"id": conversation_id, **about, "forked_from": described_origin(origin), **content})
         return 0
     if origin is not None:
         print(f"({origin_line(origin)})")

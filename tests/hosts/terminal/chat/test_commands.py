@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from turnwise.hosts.terminal.chat.commands import usage_line
 from turnwise.states.values.messages import Usage
 
+from ....support.pages import ROOT
 from ....support.servers.openai_server import OpenAiServer, says
 from ....support.terminal import (
     DEMO_TOOLS,
@@ -142,6 +144,17 @@ def test_the_tools_are_listed_with_what_they_do(tmp_path: Path) -> None:
 
     assert "find_table  Look for free tables at restaurants nearby.\nask_user_question  " in some.stdout
     assert "There are no tools.\n" in none.stdout
+
+
+def test_the_page_on_the_terminal_lists_the_commands_that_help_lists(tmp_path: Path) -> None:
+    """In the same order."""
+    page = (ROOT / "docs" / "terminal.md").read_text(encoding="utf-8")
+
+    done = run("chat", cwd=tmp_path, lines=["/help"])
+
+    assert re.findall(r"^\| `(/[^`]*)` \|", page, re.MULTILINE) == re.findall(
+        r"^(/[a-z]+(?: \[[A-Z]+\])?) +[a-z]", done.stdout, re.MULTILINE
+    )
 
 
 @pytest.mark.filterwarnings("ignore:.*forkpty.*:DeprecationWarning")

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+from jsonschema import Draft202012Validator
+
+from ....support.pages import ROOT
 from ....support.terminal import InProcessRun, assert_one_sentence, database_with, diverging_walk
 from ....support.walks import Walk
 
+PAGE = (ROOT / "docs" / "terminal.md").read_text(encoding="utf-8")
+SCHEMAS = dict(
+    zip(("list", "show", "replay"), map(json.loads, re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)), strict=True)
+)
+"""The schemas that the page documents, by command."""
+
 
 def document(in_process: InProcessRun, *arguments: str, code: int = 0) -> Any:
-    """Return the document that a command prints, which must be everything on stdout."""
+    """Return the document that a command prints, which must be everything on stdout and follow its schema."""
     done = in_process(*arguments, "--json")
     assert (done.returncode, done.stderr) == (code, "")
     assert done.stdout.isascii()
-    return json.loads(done.stdout)
+    printed = json.loads(done.stdout)
+    Draft202012Validator(SCHEMAS[arguments[0]]).validate(printed)
+    return printed
 
 
 class TestList:
