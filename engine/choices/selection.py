@@ -10,11 +10,9 @@ from pydantic import JsonValue, TypeAdapter
 from ...effects.text import is_encodable
 from ...states.errors import InvalidInput
 from ...states.states import STATES
+from ...states.values.details import MAX_ENTRIES
 from ...states.values.value import MAX_QUOTED, Block, shortened
 from ..requests import checked_id
-
-MOST_VALUES = 100
-"""The most values of metadata that a list selects by: as many as a conversation may have."""
 
 _STATES = tuple(state.model_fields["type"].default for state in STATES)
 _METADATA: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(Block)
@@ -54,8 +52,8 @@ def _checked_metadata(metadata: Mapping[str, Any] | None) -> dict[str, JsonValue
         return None
     if not isinstance(metadata, Mapping):
         raise InvalidInput("The metadata that a list selects by is a dict of JSON values.")
-    if len(metadata) > MOST_VALUES:
-        raise InvalidInput(f"A list selects by at most {MOST_VALUES} values of metadata.")
+    if len(metadata) > MAX_ENTRIES:
+        raise InvalidInput(f"A list selects by at most {MAX_ENTRIES} values of metadata.")
     return {name: _checked_value(name, value) for name, value in metadata.items()}
 
 

@@ -17,12 +17,13 @@ from typing import Any
 import pytest
 
 from turnwise.persistence.errors import StorageFailed, StoreConflict
+from turnwise.persistence.maintenance.doctor import examine
 from turnwise.persistence.maintenance.replay import replay_conversation
 from turnwise.persistence.sqlite.file import transaction
 from turnwise.persistence.sqlite.file.transaction import driver_of
 from turnwise.persistence.sqlite.log import SqliteLog
 from turnwise.persistence.sqlite.store import SqliteStore
-from turnwise.states import UnknownConversation, UserMessage
+from turnwise.states import DetailsChanged, UnknownConversation, UserMessage
 
 from ...support.store_internals import NAMES, query, statements_of, together, without_repeats
 from ...support.walks import NOON, Walk
@@ -278,6 +279,26 @@ class TestACommitThatFails:
 
         assert (seq, log.seq) == (1, 3)
         assert [entry.event for entry in await store.entries("walk")] == [event for event, _ in walk.steps]
+
+    @pytest.mark.parametrize("commit", [broken, lied])
+    async def test_stores_the_title_with_the_message_that_gives_it(
+        self, commit: Callable[[sqlite3.Connection], None], store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Neither without it nor twice; and the title of a message that was not stored is not stored either."""
+        walk = Walk().say("hello").request(DetailsChanged, metadata={"tenant": "a"})
+        log = await Walk().into(store)
+        titles = []
+        for step in walk.steps[1:]:
+            with commits(monkeypatch, commit), pytest.raises(StorageFailed):
+                await log.append(*step)
+            titles += [(one.title, dict(one.metadata)) for one in await store.list()]
+            await log.append(*step)
+            titles += [(one.title, dict(one.metadata)) for one in await store.list()]
+
+        after = [("hello", {}), ("hello", {"tenant": "a"})]
+        first = [("", {}), ("hello", {})] if commit is broken else after
+        assert titles == [first[0], after[0], first[1], after[1]]
+        assert (await examine(store)).findings == ()
 
     async def test_writes_through_what_it_finds_stored(
         self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch

@@ -9,6 +9,7 @@ from typing import Any
 
 from turnwise.persistence.errors import StorageFailed, StoreConflict
 from turnwise.persistence.ports import LoadedConversation, Log, Store
+from turnwise.persistence.records.entry import StoredEntry
 from turnwise.states import Answer, Event, Opened, Refused, Request, Step
 
 
@@ -27,8 +28,8 @@ class WrappedLog:
         """Store a step."""
         await self.log.append(event, step, targets)
 
-    async def request(self, event_id: str) -> Request | None:
-        """The request under this id."""
+    async def request(self, event_id: str) -> StoredEntry | None:
+        """The step that took the request with this id."""
         return await self.log.request(event_id)
 
     async def catch_up(self) -> Any:
@@ -132,7 +133,7 @@ class ForgetsDeliveries(WrappedLog):
 class ForgetsRequests(WrappedLog):
     """It knows of no request that was taken before."""
 
-    async def request(self, event_id: str) -> Request | None:  # noqa: D102
+    async def request(self, event_id: str) -> StoredEntry | None:  # noqa: D102
         return None
 
 
