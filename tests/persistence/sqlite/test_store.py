@@ -277,14 +277,17 @@ class TestAStep:
         assert words == ["BEGIN IMMEDIATE", "UPDATE conversations", "INSERT INTO events", "COMMIT"] * 4
 
     async def test_of_a_first_message_is_three(self, store: SqliteStore) -> None:
-        """It gives the conversation its title."""
+        """It gives the conversation its title, and no later one tries to."""
+        walk = Walk().say("hello").answer(LlmResponse, content="Hello.").say("A table")
         log = await Walk().into(store)
         words = await statements_of(store)
 
-        await log.append(*Walk().say("hello").steps[1])
+        for step in walk.steps[1:]:
+            await log.append(*step)
 
-        three = ["UPDATE conversations", "INSERT INTO events", "INSERT INTO details"]
-        assert words == ["BEGIN IMMEDIATE", *three, "COMMIT"]
+        two = ["UPDATE conversations", "INSERT INTO events"]
+        first, later = ["BEGIN IMMEDIATE", *two, "INSERT INTO details", "COMMIT"], ["BEGIN IMMEDIATE", *two, "COMMIT"]
+        assert words == [*first, *later, *later]
 
     async def test_must_follow_the_newest(self, store: SqliteStore) -> None:
         """A step cannot be stored twice, and none can be left out."""
