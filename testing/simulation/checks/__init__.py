@@ -13,7 +13,7 @@ from .log import (
     the_log_is_whole,
     the_log_replays,
 )
-from .watches import snapshots_show_what_is_stored, watchers_see_everything
+from .watches import snapshots_show_what_is_stored, streamed_text_has_no_gap, watchers_see_everything
 
 CHECKS: tuple[Check, ...] = (
     the_log_is_whole,
@@ -26,6 +26,7 @@ CHECKS: tuple[Check, ...] = (
     who_asks_again_is_told_the_same,
     snapshots_show_what_is_stored,
     watchers_see_everything,
+    streamed_text_has_no_gap,
     deliveries_arrive_in_order,
 )
 """All of them."""

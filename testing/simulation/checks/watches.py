@@ -48,3 +48,21 @@ def watchers_see_everything(ending: Ending) -> Iterator[str]:
         if shown != (expected if is_whole else expected[: len(shown)]):
             saw, missed = next(pair for pair in zip_longest(shown, expected) if pair[0] != pair[1])
             yield f"{watch.who}, watching from {begin} on, saw {saw} in the place of {missed}"
+
+
+def streamed_text_has_no_gap(ending: Ending) -> Iterator[str]:
+    """Each watch can show the text of an answer while it is written: from its start, each piece once. The simulated
+    models number the pieces of an answer from 0."""
+    for watch in ending.watches:
+        shown, written_by = "", (0, 0)
+        for update in watch.updates:
+            if update.type == "snapshot":
+                streaming = update.streaming
+                shown = streaming.text if streaming else ""
+                written_by = (streaming.request, streaming.attempt) if streaming else (0, 0)
+            elif update.type == "token":
+                continues = written_by == (update.request, update.attempt) and not update.from_start
+                shown, written_by = (shown if continues else "") + update.text, (update.request, update.attempt)
+            if shown != "".join(f"{number} " for number in range(len(shown.split()))):
+                yield f"{watch.who} was shown {shown!r} of an answer while it was written"
+                break

@@ -136,9 +136,9 @@ class World:
 
     async def _show_progress(self, effect: AwaitedEffect, context: EffectContext) -> None:
         if isinstance(effect, RequestLlm):
-            for _ in range(self.chance.pick((0, 0, 1, 5))):
-                context.progress(effect.effect_id, "token", {"text": "well ", "kind": "text"})
-                await asyncio.sleep(0)
+            for number in range(self.chance.pick((0, 0, 1, 5))):
+                context.progress(effect.effect_id, "token", {"text": f"{number} ", "kind": "text"})
+                await self._take_time()
         elif isinstance(effect, ExecuteTool):
             told = {"call_id": effect.call.call_id, "text": "nearly there"}
             context.progress(effect.effect_id, "tool_progress", told)

@@ -169,6 +169,14 @@ class ShowsTooLittle(Feed):
         super().publish(*updates[-1:])
 
 
+class ForgetsStreamedText(Feed):
+    """A watcher that begins in the middle of an answer does not get its beginning."""
+
+    def publish(self, *updates: Update) -> None:  # noqa: D102
+        super().publish(*updates)
+        self.streamed.clear()
+
+
 # --- deliveries
 
 
@@ -239,6 +247,7 @@ FAULTS = (
     _in_loop("reports", forgets_tools),
     _in_loop("TurnWaiters", NotifiesTooFew),
     _in_loop("Feed", ShowsTooLittle),
+    _in_loop("Feed", ForgetsStreamedText),
     _in_log(stores.StoresLater),
     _in_log(stores.DropsSteps),
     _in_log(stores.HidesFailures),
