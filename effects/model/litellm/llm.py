@@ -14,7 +14,6 @@ from typing import Any
 
 from ....states.errors import ConfigurationError
 from ....states.values.failures import FailureKind
-from ....states.values.messages import Usage
 from ..failure_sentences import make_failure
 from ..port import LlmFailure, ModelAnswer, ModelRequest, Token
 from .error_kinds import failure_of
@@ -23,6 +22,7 @@ from .missing_keys import missing_keys
 from .model_list import PRICES, listed_model
 from .stream_assembler import StreamAssembler
 from .stream_chunks import NormalizedChunks
+from .usage import read_usage
 
 _SECRET_OPTIONS = ("key", "token", "secret", "password")
 
@@ -162,16 +162,8 @@ class LiteLlm:
             opaque=assembler.thinking_blocks(),
             tool_calls=assembler.tool_calls(),
             finish_reason=choice.finish_reason or "stop",
-            usage=self._usage(response),
+            usage=read_usage(response, self._cost(response)),
             model=request.model,
-        )
-
-    def _usage(self, response: Any) -> Usage:
-        usage = getattr(response, "usage", None)
-        return Usage(
-            input_tokens=getattr(usage, "prompt_tokens", None) or 0,
-            output_tokens=getattr(usage, "completion_tokens", None) or 0,
-            cost=self._cost(response),
         )
 
     def _cost(self, response: Any) -> float | None:

@@ -37,7 +37,7 @@ class Exchange:
         self.body = body
         self.released = released
 
-    async def answer(self, choice: dict[str, Any], usage: dict[str, int]) -> web.StreamResponse:
+    async def answer(self, choice: dict[str, Any], usage: dict[str, Any]) -> web.StreamResponse:
         """Send the complete answer."""
         completion = {"id": "c", "object": "chat.completion", "created": 1, "model": self.body["model"]}
         return web.json_response({**completion, "choices": [choice], "usage": usage})
@@ -53,7 +53,7 @@ class Exchange:
         chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": self.body["model"]}
         await response.write(b"data: " + json.dumps({**chunk, "choices": choices, **fields}).encode() + b"\n\n")
 
-    async def finish(self, response: web.StreamResponse, reason: str, usage: dict[str, int]) -> web.StreamResponse:
+    async def finish(self, response: web.StreamResponse, reason: str, usage: dict[str, Any]) -> web.StreamResponse:
         """End a streamed answer as OpenAI does: with the finish reason, then with the usage if the request asks for
         it."""
         await self.send(response, [{"index": 0, "delta": {}, "finish_reason": reason}])
@@ -74,8 +74,13 @@ def _delta(**delta: Any) -> list[dict[str, Any]]:
     return [{"index": 0, "delta": delta, "finish_reason": None}]
 
 
-def _usage(tokens: tuple[int, int]) -> dict[str, int]:
-    return {"prompt_tokens": tokens[0], "completion_tokens": tokens[1], "total_tokens": sum(tokens)}
+def _usage(tokens: tuple[int, int], details: tuple[int, int] | None = None) -> dict[str, Any]:
+    counts = {"prompt_tokens": tokens[0], "completion_tokens": tokens[1], "total_tokens": sum(tokens)}
+    if details is None:
+        return counts
+    cached, reasoning = details
+    of_prompt, of_completion = {"cached_tokens": cached}, {"reasoning_tokens": reasoning}
+    return {**counts, "prompt_tokens_details": of_prompt, "completion_tokens_details": of_completion}
 
 
 def _message(deltas: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -94,15 +99,17 @@ def _message(deltas: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {**message, "tool_calls": list(calls.values())} if calls else message
 
 
-def _answers(deltas: Sequence[dict[str, Any]], reason: str, tokens: tuple[int, int]) -> Reply:
+def _answers(
+    deltas: Sequence[dict[str, Any]], reason: str, tokens: tuple[int, int], details: tuple[int, int] | None = None
+) -> Reply:
     async def reply(exchange: Exchange) -> web.StreamResponse:
         if not exchange.body.get("stream"):
             choice = {"index": 0, "message": _message(deltas), "finish_reason": reason}
-            return await exchange.answer(choice, _usage(tokens))
+            return await exchange.answer(choice, _usage(tokens, details))
         response = await exchange.stream()
         for delta in deltas:
             await exchange.send(response, _delta(**delta))
-        return await exchange.finish(response, reason, _usage(tokens))
+        return await exchange.finish(response, reason, _usage(tokens, details))
 
     return reply
 
@@ -110,11 +117,19 @@ def _answers(deltas: Sequence[dict[str, Any]], reason: str, tokens: tuple[int, i
 # --- what a server can do
 
 
-def says(*pieces: str, thinking: str = "", finish_reason: str = "stop", tokens: tuple[int, int] = (10, 5)) -> Reply:
+def says(
+    *pieces: str,
+    thinking: str = "",
+    finish_reason: str = "stop",
+    tokens: tuple[int, int] = (10, 5),
+    details: tuple[int, int] | None = None,
+) -> Reply:
     """Answer with these pieces of text, one chunk each, after the thinking. `tokens` are those of the request and of
-    the answer."""
+    the answer, `details` the cached and the reasoning tokens among them."""
     thoughts = [{"reasoning_content": thinking}] if thinking else []
-    return _answers([{"role": "assistant"}, *thoughts, *({"content": p} for p in pieces)], finish_reason, tokens)
+    return _answers(
+        [{"role": "assistant"}, *thoughts, *({"content": p} for p in pieces)], finish_reason, tokens, details
+    )
 
 
 def streams(*deltas: dict[str, Any], finish_reason: str = "stop", tokens: tuple[int, int] = (10, 5)) -> Reply:

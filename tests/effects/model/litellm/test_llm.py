@@ -161,6 +161,12 @@ class TestAnswers:
 
         assert answer.usage == Usage(input_tokens=120, output_tokens=7, cost=None)
 
+    async def test_usage_has_the_details_that_the_provider_tells(self) -> None:
+        """Cached tokens are a part of the input tokens, and reasoning tokens of the output tokens."""
+        answer, _ = await ask(says("Hi", tokens=(120, 70), details=(100, 64)))
+
+        assert answer.usage == Usage(input_tokens=120, output_tokens=70, cached_tokens=100, reasoning_tokens=64)
+
     async def test_the_cost_is_known_for_a_model_with_a_price(self) -> None:
         """In US dollars, from litellm's own price list."""
         answer, _ = await ask(says("Hi", tokens=(1_000_000, 1_000_000)), name="openai/gpt-4.1-mini")
