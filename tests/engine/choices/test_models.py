@@ -11,6 +11,22 @@ from turnwise.engine.choices.models import Models
 from turnwise.testing import ScriptedLlm
 
 
+class TestChecking:
+    """`engine.check()` makes sure that the models could be asked."""
+
+    @pytest.mark.parametrize("where", ["model", "fallback_models", "models"])
+    async def test_every_registered_model_is_checked(self, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Also those that a conversation has yet to choose. A blank key is a missing one."""
+        monkeypatch.setenv("OPENAI_API_KEY", "")
+        options: dict[str, Any] = {"model": ScriptedLlm([])}
+        options[where] = "openai/gpt-4.1-mini" if where == "model" else ["openai/gpt-4.1-mini"]
+
+        with pytest.raises(ConfigurationError) as caught:
+            await Engine.open("sqlite://", **options).check()
+
+        assert caught.value.sentence == "There is no key for the model 'openai/gpt-4.1-mini': set OPENAI_API_KEY."
+
+
 class TestGivenModels:
     """`Engine.open(model=…, fallback_models=[…], models=[…])`."""
 

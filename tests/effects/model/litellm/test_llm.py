@@ -2,10 +2,12 @@
 
 import asyncio
 import copy
+import json
 import logging
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -426,6 +428,15 @@ class TestCheck:
             LiteLlm("openai/gpt-4.1-mini").check()
 
         assert caught.value.sentence == "There is no key for the model 'openai/gpt-4.1-mini': set OPENAI_API_KEY."
+
+    async def test_what_a_request_is_for_is_not_sent(self) -> None:
+        """Neither its purpose nor its conversation: the provider learns nothing of either."""
+        async with OpenAiServer([says("Hello.")]) as server:
+            asked = replace(request(), purpose="check", conversation_id="conversation-7")
+            await model_at(server).complete(asked, lambda token: None)
+
+        assert "conversation-7" not in json.dumps(server.requests)
+        assert "check" not in json.dumps(server.requests)
 
     @pytest.mark.parametrize("blank", ["", " "])
     def test_a_blank_key_is_missing(self, blank: str, monkeypatch: pytest.MonkeyPatch) -> None:
