@@ -31,14 +31,14 @@ _USER_FIRST = re.compile(rf"anthropic|bedrock|claude|gemini|gemma|llama|vertex_a
 """The names of models and providers that refuse a request in which the assistant speaks first."""
 
 
-def arrange(messages: Iterable[WireMessage], model: str) -> Iterator[WireMessage]:
+def arrange(messages: Iterable[WireMessage], model: str, *, are_first: bool = True) -> Iterator[WireMessage]:
     """The messages with consecutive messages of one role merged. If the model of this name requires it, a message of
-    the assistant stands between a result and a user's message, and a user's message in front of the assistant's first.
-    `Pure.`"""
+    the assistant stands between a result and a user's message, and, if these messages are the first of the request, a
+    user's message in front of the assistant's. `Pure.`"""
     needs_separator = _MISTRAL.search(model) is not None
     previous_role = ""
     for message in _merge(messages):
-        if not previous_role and message["role"] == "assistant" and _USER_FIRST.search(model):
+        if are_first and not previous_role and message["role"] == "assistant" and _USER_FIRST.search(model):
             yield {"role": "user", "content": BEGINNING}
         if needs_separator and (previous_role, message["role"]) == ("tool", "user"):
             yield {"role": "assistant", "content": BETWEEN}

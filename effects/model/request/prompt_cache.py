@@ -47,7 +47,7 @@ class CachedPrompt:
             self._reset(effect.model, system)
         self._keep_turns_before(turn, messages)
         rest = messages[len(self._messages) :]
-        segment = write_segment(rest, CallIds(self._call_ids), effect.model, turn)
+        segment = write_segment(rest, CallIds(self._call_ids), effect.model, turn, are_first=not self._messages)
         if self._can_append(rest, segment):
             digest = self._digest.add(segment.messages)
             segment = self._segment + segment
@@ -58,18 +58,18 @@ class CachedPrompt:
         return request, digest.finish(request, tools.canonical)
 
     def _keep_turns_before(self, turn: int, messages: tuple[Message, ...]) -> None:
-        """Keep what was said in the turns before this one, up to the last message that the model ended a turn with. A
-        given history may go on behind it: those few messages are written for each request."""
+        """Keep what was said in the turns before this one, up to a place at which the rest can be appended. That is
+        behind the last message of the model, or in front of it where a given history goes on behind it."""
         first = len(self._messages)
         count = next((n for n, message in enumerate(messages[first:]) if message.turn >= turn), len(messages) - first)
-        while count and not _ends_turn(messages[first + count - 1]):
+        while count and not _can_divide(messages, first + count):
             count -= 1
         if not count:
             return
         finished = messages[first : first + count]
         call_ids = CallIds(self._call_ids)
-        segment = write_segment(finished, call_ids, self._written_for[0], turn)
-        if self._can_append(finished, segment):
+        segment = write_segment(finished, call_ids, self._written_for[0], turn, are_first=not first)
+        if segment.messages and self._can_append(finished, segment):
             self._messages += finished
             self._segment += segment
             self._call_ids.absorb(call_ids)
@@ -77,21 +77,24 @@ class CachedPrompt:
 
     def _can_append(self, messages: Sequence[Message], segment: Segment) -> bool:
         """Whether the segment, written from these messages alone, is the same as if it had been written together with
-        the kept beginning.
-
-        The kept beginning ends with a message of the model. So the segment is the same if it begins with a user's
-        message and holds no result of an earlier call.
-        """
+        the kept beginning: nothing is merged or inserted between them, and no result belongs to an earlier call."""
         if not self._messages:
             return True
         calls = {call.call_id for message in messages for call in message.tool_calls}
         has_all_calls = all(message.role != "tool" or message.tool_call_id in calls for message in messages)
-        return has_all_calls and bool(segment.messages) and segment.messages[0]["role"] == "user"
+        roles = [self._segment.messages[-1]["role"], *(message["role"] for message in segment.messages[:1])]
+        return has_all_calls and roles in (["assistant", "user"], ["user", "assistant"], ["tool", "assistant"])
 
 
-def _ends_turn(message: Message) -> bool:
-    """Whether a message is one of the model that stands alone in a request: with a text and without calls."""
-    return message.role == "assistant" and not message.tool_calls and bool(message.text.strip())
+def _can_divide(messages: Sequence[Message], place: int) -> bool:
+    """Whether a request can be divided in front of this place: a turn ends there, or the model goes on there."""
+    last = messages[place - 1]
+    ends_turn = _speaks(last) and not last.tool_calls
+    return ends_turn or (place < len(messages) and _speaks(messages[place]))
+
+
+def _speaks(message: Message) -> bool:
+    return message.role == "assistant" and (bool(message.tool_calls) or bool(message.text.strip()))
 
 
 class PromptCache:

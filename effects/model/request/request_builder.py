@@ -50,12 +50,15 @@ class Segment:
         return Segment(self.messages + other.messages, tuple(dict.fromkeys(self.called + other.called)))
 
 
-def write_segment(messages: Sequence[Message], call_ids: CallIds, model: str, turn: int) -> Segment:
-    """The messages as they are sent to the model in this turn, with ids of calls from `call_ids`."""
+def write_segment(
+    messages: Sequence[Message], call_ids: CallIds, model: str, turn: int, *, are_first: bool = True
+) -> Segment:
+    """The messages as they are sent to the model in this turn, with ids of calls from `call_ids`. `are_first` says
+    whether they are the first of the request."""
     entries = pair_results(messages)
     written = [wire_message for entry in entries for wire_message in _write(entry, call_ids, model, turn)]
     called = dict.fromkeys(legal_name(call.name) for entry in entries for call in entry.message.tool_calls)
-    return Segment(tuple(arrange(written, model)), tuple(called))
+    return Segment(tuple(arrange(written, model, are_first=are_first)), tuple(called))
 
 
 class OfferedTools:

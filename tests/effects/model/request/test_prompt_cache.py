@@ -6,6 +6,7 @@ import gc
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -105,9 +106,9 @@ class TestOneConversation:
         """A turn costs the same however long the conversation is, because only its own messages are written."""
         written: list[int] = []
 
-        def record(messages: Any, *rest: Any) -> Any:
+        def record(messages: Any, *rest: Any, **options: Any) -> Any:
             written.append(len(messages))
-            return write(messages, *rest)
+            return write(messages, *rest, **options)
 
         write = prompt_cache.write_segment
         monkeypatch.setattr(prompt_cache, "write_segment", record)
@@ -118,6 +119,29 @@ class TestOneConversation:
             said += [assistant("Done.", turn=turn)]
 
         assert max(written) == 2
+
+    @pytest.mark.parametrize("ends", [[user("Well?", 0)], [], [user("Well?", 0), user("Hm?", 0)]])
+    def test_a_given_history_is_written_once(self, monkeypatch: Any, ends: list[Message]) -> None:
+        """Also one of which no turn has ended, whose model only called tools, or that ends with a question."""
+        written: list[int] = []
+        write = prompt_cache.write_segment
+
+        def record(messages: Any, *rest: Any, **options: Any) -> Any:
+            written.append(len(messages))
+            return write(messages, *rest, **options)
+
+        monkeypatch.setattr(prompt_cache, "write_segment", record)
+        said = [user("Find it.", 0)]
+        for number in range(100):
+            said += [in_turn(assistant("", call(f"c{number}-")), 0), in_turn(result(f"c{number}-"), 0)]
+        said += ends
+        prompt = CachedPrompt()
+        for number in range(5):
+            said += [user("Go on.")] if not number else [in_turn(assistant("", call("x")), 1), in_turn(result("x"), 1)]
+            assert_same(prompt, said, 1)
+
+        assert sorted(written)[-1] == 199  # all but the last round
+        assert sorted(written)[-2] < 20
 
 
 class TestManyConversations:
