@@ -13,7 +13,12 @@ from .log import (
     the_log_is_whole,
     the_log_replays,
 )
-from .watches import snapshots_show_what_is_stored, streamed_text_has_no_gap, watchers_see_everything
+from .watches import (
+    snapshots_show_what_is_stored,
+    streamed_text_has_no_gap,
+    streams_show_one_turn,
+    watchers_see_everything,
+)
 
 CHECKS: tuple[Check, ...] = (
     the_log_is_whole,
@@ -27,6 +32,7 @@ CHECKS: tuple[Check, ...] = (
     snapshots_show_what_is_stored,
     watchers_see_everything,
     streamed_text_has_no_gap,
+    streams_show_one_turn,
     deliveries_arrive_in_order,
 )
 """All of them."""

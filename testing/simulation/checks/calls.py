@@ -76,17 +76,20 @@ def who_called_is_told_the_truth(ending: Ending) -> Iterator[str]:
 
 def who_asks_again_is_told_the_same(ending: Ending) -> Iterator[str]:
     """A request that was handled has one result, however often it is made under its id; a message is answered with its
-    turn as it is. A cancel that had nothing to stop is known in its process only."""
+    turn as it is. A cancel that had nothing to stop is known in its process only, so another process may take it."""
     told: dict[tuple[str, str], object] = {}
+    writers = {row.event.event_id: row.writer for row in ending.rows if isinstance(row.event, Request)}
     for call in ending.recorder.calls:
         result = call.result
         if isinstance(result, CompactionFailed):
             result = (result.kind, result.sentence)
         elif call.outcome != "returned":
             continue
-        if not call.request_id or call.event is not None or call.what.startswith("send "):
+        if not call.request_id or call.event is not None or call.what.startswith(("send ", "stream ")):
             continue
         process = call.process.name if hasattr(result, "no_op") else ""
+        if process and writers.get(call.request_id, process) != process:
+            continue
         first = told.setdefault((call.request_id, process), result)
         if result != first:
             yield f"{call.who}, {call.what}: was told {result}, and before {first}"

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
 
 from ....states.context import Context
+from ....states.states import AwaitingApproval, AwaitingUserResponse, InDoubt
 from .ending import Ending
+
+if TYPE_CHECKING:
+    from ....engine.projections.updates.update import Update
+
+
+WAITS = tuple(kind.model_fields["type"].default for kind in (AwaitingUserResponse, AwaitingApproval, InDoubt))
 
 
 def snapshots_show_what_is_stored(ending: Ending) -> Iterator[str]:
@@ -66,3 +74,34 @@ def streamed_text_has_no_gap(ending: Ending) -> Iterator[str]:
             if shown != "".join(f"{number} " for number in range(len(shown.split()))):
                 yield f"{watch.who} was shown {shown!r} of an answer while it was written"
                 break
+
+
+def streams_show_one_turn(ending: Ending) -> Iterator[str]:
+    """A stream shows every stored update of the turn that took its message, from the message to where the turn stopped
+    first."""
+    from ....engine.projections.updates.step_updates import updates_of_log
+
+    streams = [call for call in ending.recorder.calls if call.what.startswith("stream ") and call.outcome == "returned"]
+    if not streams:
+        return
+    stored = list(updates_of_log(row.entry for row in ending.rows))
+    for call in streams:
+        shown = [(update.position, update.data) for update in call.result if update.position is not None]
+        expected = [(update.position, update.data) for update in _of_turn(stored, call.request_id)]
+        if shown != expected:
+            yield f"{call.who}, {call.what}: saw {shown}, and not {expected}"
+
+
+def _of_turn(stored: Iterable[Update], message_id: str) -> Iterator[Update]:
+    """The updates of the turn that took this message, until it stopped."""
+    turn = 0
+    for update in stored:
+        data: dict[str, Any] = update.data["data"] if update.type == "state_change" else update.data
+        if update.type == "message" and data.get("message_id") == message_id:
+            turn = data["turn"]
+        if not turn or data["turn"] != turn:
+            continue
+        yield update
+        waits = update.data["type"] in WAITS if update.type == "state_change" else False
+        if waits or update.type == "turn_ended":
+            return

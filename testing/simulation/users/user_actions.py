@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ....states.errors import EngineClosed
 from ....states.events import ANSWERS, REQUESTS, Answer, CloseRequested, Opened, Request, Resolution
@@ -19,6 +19,9 @@ from ...generation.questions import any_answer_to
 from ...generation.requests import request
 from ..world.vocabulary import SIMULATED, simulated_policy
 from .simulated_user import Handle, SimulatedUser
+
+if TYPE_CHECKING:
+    from ....engine.projections.updates.update import Update
 
 Action: TypeAlias = Callable[[SimulatedUser, Handle], Awaitable[None]]
 """Something that a user does with a handle on the conversation."""
@@ -49,10 +52,18 @@ async def send_again(user: SimulatedUser, handle: Handle) -> None:
 
 async def _send(user: SimulatedUser, handle: Handle, message_id: str, text: str) -> None:
     when_busy: WhenBusy | None = SIMULATED.when_busy(user.chance)
+    if user.chance.probably(0.2):
+        streaming = _collect(handle.conversation.stream(text, message_id=message_id, when_busy=when_busy))
+        await user.call(handle, f"stream {message_id}", streaming, request_id=message_id)
+        return
     wait = user.chance.probably(0.7)
     sending = handle.conversation.send(text, message_id=message_id, when_busy=when_busy, wait=wait)
     what = f"send {message_id}" if wait else f"send {message_id} and go on"
     await user.call(handle, what, sending, request_id=message_id)
+
+
+async def _collect(updates: AsyncIterator[Update]) -> list[Update]:
+    return [update async for update in updates]
 
 
 async def withdraw(user: SimulatedUser, handle: Handle) -> None:
@@ -220,6 +231,11 @@ def _forged(user: SimulatedUser) -> Answer:
 # --- looking
 
 
+async def wait(user: SimulatedUser, handle: Handle) -> None:
+    """Wait for the turn under way."""
+    await user.call(handle, "wait", handle.conversation.wait())
+
+
 async def watch(user: SimulatedUser, handle: Handle) -> None:
     """Watch from now on, or from where the last watch ended, and go on with other things."""
     seen = [update.id for record in user.watches for update in record.updates if update.id is not None]
@@ -242,6 +258,7 @@ ACTIONS: dict[Action, int] = {
     repeat: 2,
     forge: 4,
     watch: 1,
+    wait: 1,
 }
 """What users do at any time, with its weight; closing is apart, since nothing happens after it."""
 
