@@ -38,7 +38,7 @@ class Follower:
         self._elsewhere = set(pending(projection.state))
         """Effects in flight that another loop carries out, or nobody."""
         self._waiting = 0
-        self._task: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[bool] | None = None
 
     def note(self, effects: Iterable[Effect]) -> None:
         """Another loop has stored a step with these effects."""
@@ -70,18 +70,22 @@ class Follower:
         self._elsewhere &= pending(self._projection.state)
         return bool(self._elsewhere)
 
-    async def _follow(self) -> None:
+    async def _follow(self) -> bool:
+        """Look at the store until nobody waits, or nothing is in flight elsewhere. Returns whether that can be done
+        again."""
         try:
             while self._waiting and self._is_driven_elsewhere():
                 await self._clock.sleep_until(self._clock.now() + INTERVAL)
                 with suppress(Refused):  # the store takes nothing at the moment
                     await self._catch_up()
+            return True
         except TurnwiseError:
-            pass  # the loop has failed or was closed, which it tells whoever waits
+            return False  # the loop has failed or was closed, which it tells whoever waits
         except Exception:
             logger.exception("The steps of another engine cannot be followed.")
+            return False
 
-    def _has_ended(self, following: asyncio.Task[None]) -> None:
+    def _has_ended(self, following: asyncio.Task[bool]) -> None:
         self._task = None
-        if following.cancelled():
+        if following.cancelled() or following.result():
             self._begin()  # somebody may have begun to wait again in the meantime
