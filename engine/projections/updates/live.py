@@ -88,18 +88,23 @@ _KINDS: Mapping[LiveKind, type[LiveUpdate]] = {
 def live_update(kind: LiveKind, data: Mapping[str, Any], effect_id: int, state: State) -> LiveUpdate:
     """Return what a performer reports of the effect `effect_id`, with the ids that the state knows. Raises
     `InvalidInput` for data that an update of this kind does not have. `Pure.`"""
-    known: dict[str, Any] = {}
-    if kind in ("token", "tool_progress"):
-        known["turn"] = state.book.turn
-    if kind == "token":
-        attempt = state.attempt if isinstance(state, LlmRequesting | Compacting) else 1
-        known |= {"request": effect_id, "attempt": attempt}
     given: dict[str, Any] = {
         name: encodable(value) if isinstance(value, str) else value for name, value in data.items()
     }
-    if not isinstance(given.get("text", ""), str):
-        raise InvalidInput("What a live update shows is a text.")
+    if kind == "token":
+        _check_token(given)
+        attempt = state.attempt if isinstance(state, LlmRequesting | Compacting) else 1
+        given |= {"turn": state.book.turn, "request": effect_id, "attempt": attempt}
+    elif kind == "tool_progress":
+        given |= {"turn": state.book.turn, "text": encodable(str(given.get("text", "")))}  # a tool may report a number
     try:
-        return _KINDS[kind](**given, **known)
+        return _KINDS[kind](**given)
     except TypeError:
         raise InvalidInput(f"A live update of the kind {kind} has other data.") from None
+
+
+def _check_token(data: Mapping[str, Any]) -> None:
+    if not isinstance(data.get("text"), str):
+        raise InvalidInput("What a model shows of its answer is a text.")
+    if data.get("kind") not in ("text", "thinking"):
+        raise InvalidInput("A token is of the kind text or of the kind thinking.")

@@ -397,8 +397,24 @@ class TestQuestions:
 class TestLiveData:
     """What a performer of an application may report."""
 
-    @pytest.mark.parametrize("data", [{}, {"text": "a"}, {"text": 5, "kind": "text"}, {"text": "a", "mood": "glad"}])
+    @pytest.mark.parametrize(
+        "data",
+        [
+            {},
+            {"text": "a"},
+            {"text": 5, "kind": "text"},
+            {"text": "a", "kind": "loud"},
+            {"text": "a", "kind": "text", "mood": "glad"},
+            {"text": "a", "kind": "text", "turn": 7, "attempts": 1},
+        ],
+    )
     def test_other_data_than_that_of_the_kind_is_refused(self, data: dict[str, Any]) -> None:
         """In one sentence, so that the performer fails where it went wrong."""
         with pytest.raises(InvalidInput):
             live_update("token", data, 1, Idle())
+
+    def test_a_tool_may_report_anything(self) -> None:
+        """A number is shown as text, and half a character is replaced."""
+        shown = [live_update("tool_progress", {"call_id": "c", "text": text}, 1, Idle()).data for text in (5, "\ud83d")]
+
+        assert [data["text"] for data in shown] == ["5", "\ufffd"]
