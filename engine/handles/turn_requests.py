@@ -157,6 +157,8 @@ class TurnRequests(Handle):
             handled = await self._request(UserCancel, request_id, {*filled, "event_id"}, turn=NO_TURN, call_id=meant)
         if handled.is_no_op:
             raise Refused("wrong_state")
+        if isinstance(handled.request, UserCancel) and handled.request.call_id is None:
+            raise Refused("event_id_reused")  # it was a cancel of the turn
         return await self._turn(handled)
 
     async def cancel(self, turn: int | None = None, *, request_id: str | None = None) -> Cancelled:

@@ -21,7 +21,7 @@ from turnwise.persistence.ports import Store
 from turnwise.states import AwaitingUserResponse
 
 from ...support.engine_scenarios import Gate
-from ...support.scenarios.repeated_requests import ANSWER, CASES, OTHER, Case, engine_at, outcome
+from ...support.scenarios.repeated_requests import ANSWER, CASES, OTHER, RESUMES, Case, engine_at, outcome
 
 cases = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
@@ -219,6 +219,19 @@ class TestWhatCounts:
             assert refused.value.code == "event_id_reused"
 
         assert await length(conversation) == steps
+
+    async def test_a_cancel_is_no_decline(self, database: Path) -> None:
+        """Nor the other way round, although the log has the same event for both."""
+        async with engine_at(database) as engine:
+            conversation = await engine.create(policy=RESUMES)
+            await conversation.send("Ask? Ask?")
+            await conversation.decline(request_id="declined")
+            await conversation.cancel(request_id="cancelled")
+
+            for asking in (conversation.decline(request_id="cancelled"), conversation.cancel(request_id="declined")):
+                with pytest.raises(Refused) as refused:
+                    await asking
+                assert refused.value.code == "event_id_reused"
 
     @pytest.mark.parametrize(("name", "call_id"), [("one", "call_1_0"), ("two", "call_3_0"), ("one", None)])
     async def test_what_a_handle_fills_in_does_not_count(
