@@ -120,9 +120,10 @@ def _fault(wanted: str, is_repeated: bool) -> str:
     return f"The id {quoted(wanted)} {'is repeated' if is_repeated else 'is too long'}"
 
 
-def id_in(holder: Mapping[str, Any], name: str) -> str:
-    """Return the id that a call or a result holds under this name, as a text; empty if it holds none. `Pure.`"""
+def id_in(holder: Mapping[str, Any], name: str, report: Report) -> str:
+    """Return the id that a call or a result holds under this name, as a text; empty if it holds none."""
     found = holder.get(name)
     if isinstance(found, int) and not isinstance(found, bool):
+        report(f"The {name} {found} is a number; it became a text.")
         return str(found)
     return found if isinstance(found, str) else ""

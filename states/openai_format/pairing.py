@@ -55,7 +55,7 @@ class _Rounds:
 
     def __init__(self, entries: Iterable[Entry], repairs: Repairs) -> None:
         calls = (call for entry in entries for call in entry.fields.get("tool_calls") or ())
-        self._ids = UniqueIds(id_in(call, "id") for call in calls)
+        self._ids = UniqueIds(str(call.get("id")) for call in calls)
         self._repairs = repairs
         self._latest: dict[str, Entry] = {}
         """The message that made the latest call with each of the given ids."""
@@ -66,7 +66,7 @@ class _Rounds:
         """Give the calls of this message their ids."""
         report = partial(self._repairs.add, entry.place)
         for call in entry.fields.get("tool_calls") or ():
-            given_id, name = id_in(call, "id"), call["function"]["name"]
+            given_id, name = id_in(call, "id", report), call["function"]["name"]
             call["id"] = self._ids.assign(given_id, entry.place, report)
             entry.unanswered.append(_OpenCall(given_id, call["id"], name))
             self._latest[given_id] = entry
@@ -75,7 +75,7 @@ class _Rounds:
     def take_result(self, entry: Entry, *, is_in_place: bool) -> None:
         """Put a result behind the message with its call, or leave it out if there is no such call."""
         report = partial(self._repairs.add, entry.place)
-        given_id = id_in(entry.fields, "tool_call_id")
+        given_id = id_in(entry.fields, "tool_call_id", report)
         caller = self._latest.get(given_id) if given_id else self.newest
         call = None if caller is None else self._call_for(caller, given_id, entry.fields.get("name"))
         if caller is None or call is None:

@@ -234,6 +234,16 @@ class TestCalls:
         assert messages == [calling("a"), result("a"), user("Well?")]
         assert repairs == ["messages[2]: The result of the call 'a' was moved behind the message with the call."]
 
+    def test_ids_that_are_numbers_become_texts(self) -> None:
+        """And this is reported, of the call and of the result."""
+        messages, repairs = repaired(calling(7), {**result("a"), "tool_call_id": 7})  # type: ignore[arg-type]
+
+        assert messages == [calling("7"), result("7")]
+        assert repairs == [
+            "messages[0]: The id 7 is a number; it became a text.",
+            "messages[1]: The tool_call_id 7 is a number; it became a text.",
+        ]
+
     def test_results_keep_the_order_in_which_they_came(self) -> None:
         """OpenAI's format leaves it open, so it is no fault."""
         given = [calling("a", "b"), result("b"), result("a")]
