@@ -72,20 +72,26 @@ class FakeScreen:
 
     def _control(self, private: str, numbers: str, kind: str) -> None:
         number = int(numbers.split(";")[0] or 0)
+        if kind in "ABCD":
+            self._move(kind, number or 1)
+        elif kind in "JK":
+            self._erase(kind, number)
+        else:
+            # colours, modes, and the question where the cursor is
+            assert kind in "mhln", f"an unknown sequence: {private}{numbers}{kind}"
+
+    def _move(self, kind: str, number: int) -> None:
+        assert kind != "A" or number <= self._row, "the cursor cannot leave the screen"
+        self._row += {"A": -number, "B": min(number, self.rows - 1 - self._row)}.get(kind, 0)
+        self._column += {"C": number, "D": -number}.get(kind, 0)
+        self._column = min(max(0, self._column), self.columns - 1)
+
+    def _erase(self, kind: str, number: int) -> None:
         row = self._grid[self._row]
-        match kind:
-            case "A":
-                assert number <= self._row, "the cursor cannot leave the screen"
-                self._row -= number
-            case "K" if number == 2:
-                row.clear()
-            case "K":
-                del row[self._column :]
-            case "J" if number == 0:
-                del row[self._column :]
-                for below in self._grid[self._row + 1 :]:
-                    below.clear()
-            case "m" | "h" | "l":
-                pass
-            case _:
-                raise AssertionError(f"an unknown sequence: {private}{numbers}{kind}")
+        if number == 2:
+            assert kind == "K", "nothing erases the whole screen"
+            row.clear()
+            return
+        del row[self._column :]
+        for below in self._grid[self._row + 1 :] if kind == "J" else ():
+            below.clear()
