@@ -24,14 +24,14 @@ _PAUSE_PER_SECOND = 5
 
 
 class StreamedAnswer:
-    """Shows one answer as its pieces arrive; `width` is the number of cells of a line of text.
+    """Shows one answer as its pieces arrive; `max_width` is the most cells of a line of text.
 
     Call `finish` or `discard` when there are no more pieces, before anything else writes to the terminal.
     """
 
-    def __init__(self, console: Console, width: int) -> None:
+    def __init__(self, console: Console, max_width: int) -> None:
         self._lines = RedrawnLines(console)
-        self._reader: Reader = Blocks(Page(console, width))
+        self._reader: Reader = Blocks(Page(console, max_width))
         self._rest = ""
         self._drawing = Pacer(self._show)
 

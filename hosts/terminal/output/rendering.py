@@ -7,7 +7,7 @@ behind its text, because a link whose address is hidden can lead anywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
 from markdown_it.token import Token
@@ -77,16 +77,21 @@ class CodeColours:
         self._is_known = self._syntax.lexer is not None and language not in ("", "text")
         self._context: list[str] = []
 
-    def line(self, text: str) -> Line:
-        """Return the next line of the code."""
-        shown = text.expandtabs(4)
-        self._context = [*self._context[-MAX_CONTEXT:], shown]
-        if not self._is_known or len(shown) > MAX_COLOURED:
-            return plain_line(self._console, shown, "markdown.code_block")
-        coloured = self._syntax.highlight("\n".join(self._context)).split(allow_blank=True)
-        index = len(self._context) - 1
-        line = coloured[index] if index < len(coloured) else Text(shown)
-        return list(_cleaned(line.render(self._console)))
+    def lines(self, texts: Sequence[str]) -> list[Line]:
+        """Return the next lines of the code."""
+        shown = [text.expandtabs(4) for text in texts]
+        context, self._context = self._context, [*self._context, *shown][-MAX_CONTEXT:]
+        if not self._is_known:
+            return [self._plain(text) for text in shown]
+        coloured = self._syntax.highlight("\n".join([*context, *shown])).split(allow_blank=True)
+        found = [*coloured[len(context) :], *map(Text, shown[len(coloured) - len(context) :])]
+        return [
+            self._plain(text) if len(text) > MAX_COLOURED else list(_cleaned(line.render(self._console)))
+            for text, line in zip(shown, found, strict=False)
+        ]
+
+    def _plain(self, text: str) -> Line:
+        return plain_line(self._console, text, "markdown.code_block")
 
 
 def plain_line(console: Console, text: str, style: str = "") -> Line:
@@ -104,12 +109,9 @@ class _LeftHeading(Heading):
 class _Code(CodeBlock):
     @override
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        colours = CodeColours(console, self.lexer_name)
-        for line in str(self.text).rstrip().splitlines():
-            coloured = Text()
-            for segment in colours.line(line):
-                coloured.append(segment.text, segment.style)
-            yield coloured
+        lines = str(self.text).rstrip().split("\n")
+        for line in CodeColours(console, self.lexer_name).lines(lines):
+            yield Text.assemble(*((segment.text, segment.style or "") for segment in line))
 
 
 class _Item(ListItem):

@@ -7,7 +7,7 @@ is too long to be rendered. Each takes what is complete from the beginning of th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -51,10 +51,15 @@ class Reader(Protocol):
 
 @dataclass(frozen=True)
 class Page:
-    """What answers are rendered for: a console, and the number of cells of a line of text."""
+    """What answers are rendered for: a console, and the most cells of a line of text."""
 
     console: Console
-    width: int
+    max_width: int
+
+    @property
+    def width(self) -> int:
+        """The number of cells of a line of text. It changes when the user resizes the terminal."""
+        return min(self.console.width, self.max_width)
 
     def block(self, text: str) -> list[Line]:
         """Return the lines of a block of Markdown."""
@@ -79,17 +84,26 @@ class Blocks:
         """Take the blocks but the last one, or the first line of a code block."""
         text, gap = self._begin(text)
         blocks = blocks_of(text[: text.rfind("\n") + 1])
-        complete = list(_until_code(blocks[:-1]))
-        if complete:
-            lines: list[Line] = []
-            for block in complete:
-                lines += [*_blank_line(gap), *self._page.block(block.text)]
-                gap = _ends_blank(block.text)
-            return Taken(lines, text[sum(len(block.text) for block in complete) :], Blocks(self._page, gap))
+        if len(blocks) > 1:
+            lines, reader = self._complete(blocks[:-1], gap)
+            return Taken(lines, text[sum(len(block.text) for block in blocks[:-1]) :], reader)
         if blocks and blocks[0].is_code:
             first, _, rest = text.partition("\n")
             return Taken(_blank_line(self._gap is not None), rest, CodeLines(self._page, Fence.opened_by(first)))
         return Taken(_blank_line(gap), text, LongBlock(self._page)) if len(text) > MAX_BLOCK else None
+
+    def _complete(self, blocks: Iterable[Block], gap: bool) -> tuple[list[Line], Blocks]:
+        """Return the lines of complete blocks, and how to read what follows."""
+        lines: list[Line] = []
+        for block in blocks:
+            if block.is_code:
+                first, _, rest = block.text.partition("\n")
+                code = CodeLines(self._page, Fence.opened_by(first)).take(rest)
+                lines += [*_blank_line(bool(lines) or self._gap is not None), *(code.lines if code else ())]
+            else:
+                lines += [*_blank_line(gap), *self._page.block(block.text)]
+            gap = block.is_code or _ends_blank(block.text)
+        return lines, Blocks(self._page, gap)
 
     def draft(self, text: str) -> list[Line]:
         """Return the block as it looks if nothing follows."""
@@ -115,13 +129,15 @@ class CodeLines:
         """Take the lines that have ended, up to the end of the code block."""
         if "\n" not in text:
             return None
-        lines: list[Line] = []
-        while "\n" in text:
-            line, _, text = text.partition("\n")
+        *ended, rest = text.split("\n")
+        for index, line in enumerate(ended):
             if self._fence.is_closed_by(line):
-                return Taken(lines, text, Blocks(self._page, gap=True))
-            lines.append(self._colours.line(self._fence.without_indent(line)))
-        return Taken(lines, text, self)
+                behind = "\n".join([*ended[index + 1 :], rest])
+                return Taken(self._coloured(ended[:index]), behind, Blocks(self._page, gap=True))
+        return Taken(self._coloured(ended), rest, self)
+
+    def _coloured(self, lines: Iterable[str]) -> list[Line]:
+        return self._colours.lines([self._fence.without_indent(line) for line in lines])
 
     def draft(self, text: str) -> list[Line]:
         """Return the line that has not ended; if it is long, its end."""
@@ -162,13 +178,6 @@ class LongBlock:
             self._fence = None if self._fence.is_closed_by(line) else self._fence
         elif line.startswith(("```", "~~~")):
             self._fence = Fence.opened_by(line)
-
-
-def _until_code(blocks: list[Block]) -> Iterator[Block]:
-    for block in blocks:
-        if block.is_code:
-            return
-        yield block
 
 
 def _ends_blank(text: str) -> bool:

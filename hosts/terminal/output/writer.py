@@ -111,7 +111,7 @@ class TerminalWriter:
             from .answer import StreamedAnswer
 
             self.finish()
-            self._answer = StreamedAnswer(self._console, self.width)
+            self._answer = StreamedAnswer(self._console, MAX_WIDTH)
         self._answer.feed(printable(text))
 
     def discard_answer(self) -> bool:

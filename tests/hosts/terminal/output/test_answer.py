@@ -177,6 +177,15 @@ class TestRendering:
 
         assert shown == f"a\n\n\nb\n{line[:40]}\n{line[40:80]}\n{line[80:]}"
 
+    @pytest.mark.parametrize("size", [1, 13, 10_000])
+    def test_coloured_code_is_the_code(self, size: int) -> None:
+        """Blank lines at its beginning, and texts over many lines, included."""
+        code = "\n\n" + "".join(f'x{number} = """a\n\n  b"""  # c\n' for number in range(100))
+
+        shown = streamed(cut(f"```python\n{code}```\n\nDone.", size), columns=80).text
+
+        assert shown == f"{code}\nDone."
+
     def test_links_and_images_show_where_they_lead(self) -> None:
         """An address is never hidden behind a text."""
         shown = streamed(["[my bank](http://evil.example) ![cat](http://x/c.png) <http://y>"], columns=100).text
