@@ -6,14 +6,11 @@ change what an old log says; and a bound that was wider let in what a narrower o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from inspect import isfunction
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from turnwise import states
 from turnwise.states import (
     Abort,
     Annotation,
@@ -315,35 +312,3 @@ class TestWorks:
 
         assert waits.awaited()
         assert not waits.works
-
-
-def classes_in(annotation: Any) -> Iterator[type]:
-    """The classes of this library that an annotation names."""
-    inner = get_args(annotation)
-    if not inner and isinstance(annotation, type) and annotation.__module__.startswith("turnwise."):
-        yield annotation
-    for each in inner:
-        yield from classes_in(each)
-
-
-def annotations_of(public: Any) -> Iterator[Any]:
-    """The annotations of a function, or of the fields and public methods of a class."""
-    members = [getattr(one, "fget", None) or one for name, one in vars(public).items() if not name.startswith("_")]
-    functions = [one for one in (public, *members) if isfunction(one)]
-    for annotated in (*functions, *([public] if isinstance(public, type) else [])):
-        yield from get_type_hints(annotated).values()
-
-
-@pytest.mark.parametrize("name", states.__all__)
-def test_what_a_public_signature_names_is_exported(name: str) -> None:
-    """A caller who annotates a value finds its class in `turnwise.states` or in `turnwise`."""
-    public = getattr(states, name)
-    if not isinstance(public, type) and not isfunction(public):
-        return
-    exported = {getattr(states, each) for each in states.__all__ if isinstance(getattr(states, each), type)}
-
-    missing = {kind.__name__ for annotation in annotations_of(public) for kind in classes_in(annotation)} - {
-        kind.__name__ for kind in exported
-    }
-
-    assert missing == set()
