@@ -62,6 +62,8 @@ def _opening(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fie
         "system": vocabulary.text(chance, ""),
         "works_for": "foreground" if role == "background" else None,
         "parent": "parent" if role == "sub_agent" else None,
+        "chose_models": vocabulary.odd(chance),
+        "owner": vocabulary.title(chance),
         "tools": vocabulary.tools(chance),
         "title": vocabulary.title(chance),
         "metadata": vocabulary.metadata(chance) or {},

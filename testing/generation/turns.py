@@ -110,4 +110,5 @@ def ending(chance: Chance, book: Book) -> TurnEnded:
         final_content=chance.pick((Heard(seq=4), Made(text="Done"), None)),
         truncated=chance.often(),
         failure=failure,
+        limit=chance.pick((None, None, "requests", "cost")),
     )

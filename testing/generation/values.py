@@ -44,10 +44,14 @@ INSTANTS = (
 SECONDS = (1.0, 5.0, 600.0, 0.0, 0.25, 1e12, 1e308)
 """Durations, from none to longer than the calendar."""
 
-USAGES = tuple(
-    Usage(input_tokens=sent, output_tokens=made, cost=cost)
-    for cost in (None, None, 0.0, 0.004, 2.5, 1e308)
-    for sent, made in ((0, 0), (1, 0), (40, 60), (4_000, 1))
+USAGES = (
+    *(
+        Usage(input_tokens=sent, output_tokens=made, cost=cost)
+        for cost in (None, None, 0.0, 0.004, 2.5, 1e308)
+        for sent, made in ((0, 0), (1, 0), (40, 60), (4_000, 1))
+    ),
+    Usage(input_tokens=40, output_tokens=60, cached_tokens=40, reasoning_tokens=50),
+    Usage(cached_tokens=1),
 )
 """What requests cost, from nothing to the largest float."""
 
