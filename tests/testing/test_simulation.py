@@ -271,5 +271,5 @@ class TestTheCommand:
         done = run("-c", program)
 
         assert done.returncode == 1
-        assert "in the place of" in done.stderr
+        assert done.stderr.startswith("Seed ")
         assert "python -m turnwise.testing.simulation --seed" in done.stderr
