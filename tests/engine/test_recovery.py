@@ -27,6 +27,7 @@ from turnwise import (
     ToolContext,
     tool,
 )
+from turnwise.effects.tools.result_length import MAX_RESULT, cut_result
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import ToolResult
 from turnwise.testing import ManualClock
@@ -291,6 +292,10 @@ class TestTools:
         assert len(till.keys) == 2
 
 
+LONG = ToolResult(text="x" * 1_000_001)
+"""A result that is too long, so its middle is cut out."""
+
+
 class TestAskingTheTool:
     """`crash="reconcile"`: the tool can be asked whether the call ran."""
 
@@ -300,7 +305,7 @@ class TestAskingTheTool:
             (ToolResult(text="5 paid at noon"), "completed", "5 paid at noon", 1),
             ("ran", "completed", TEXTS.did_run, 1),
             ("did_not_run", "completed", "5 paid", 2),
-            (ToolResult(text="x" * 1_000_001), "completed", "pay returned more than 1000000 characters.", 1),
+            (LONG, "completed", cut_result(LONG, MAX_RESULT).text, 1),
             ("unknown", "in_doubt", None, 1),
             ("perhaps", "in_doubt", None, 1),
             (RuntimeError("no line"), "in_doubt", None, 1),
