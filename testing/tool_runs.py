@@ -7,12 +7,10 @@ they do becomes one answer. What they know of the conversation is what a test's 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from ..effects.context import EffectContext
-from ..effects.tools.reconcile_performer import ReconciliationPerformer
-from ..effects.tools.registry import ToolRegistry
-from ..effects.tools.tool_performer import ToolPerformer
 from ..states.effects import ExecuteTool, ReconcileTool
 from ..states.events import Answer, AskUserQuestionPending, ToolComplete, ToolReconciled
 from ..states.projections.transcript import Transcript
@@ -20,7 +18,11 @@ from ..states.values.messages import Said, ToolCall
 from ..states.values.round import RoundCall
 from .clock import ManualClock
 from .history import History
-from .tool_calls import AnyTools
+from .tool_calls import AnyTools, registry_of
+
+if TYPE_CHECKING:
+    from ..effects.context import EffectContext
+    from ..effects.tools.registry import ToolRegistry
 
 CONVERSATION = "conversation"
 """The id of the conversation, as tools see it."""
@@ -30,7 +32,8 @@ class ToolRuns:
     """Answers effects by running these tools, where the effect is about a call of one of them."""
 
     def __init__(self, tools: AnyTools) -> None:
-        self._registry = ToolRegistry(tools)
+        listed = tools if isinstance(tools, Collection) else list(tools)
+        self._registry = registry_of(listed) if listed else None
 
     def replace(self, answer: Answer, history: History, at: datetime) -> Answer:
         """The answer, or what the tool really does if the answer stands for that. The tool runs now, to its end.
@@ -41,24 +44,33 @@ class ToolRuns:
         stands_for_tool = isinstance(answer, ToolComplete | AskUserQuestionPending | ToolReconciled)
         if not stands_for_tool or not isinstance(effect, ExecuteTool | ReconcileTool):
             return answer
-        if self._registry.find(effect.call.name) is None:
+        if self._registry is None or self._registry.find(effect.call.name) is None:
             return answer
-        return asyncio.run(self._perform(effect, history, at))
+        return asyncio.run(_perform(self._registry, effect, history, at))
 
-    async def _perform(self, effect: ExecuteTool | ReconcileTool, history: History, at: datetime) -> Answer:
-        clock = ManualClock(at)
-        context = EffectContext(
-            conversation_id=CONVERSATION,
-            seq=len(history.log),
-            turn=history.state.book.turn,
-            context=history.context,
-            history=_Said(history),
-            progress=lambda effect_id, kind, data: None,
-            receipts=_NoReceipts(),
-        )
-        if isinstance(effect, ReconcileTool):
-            return await ReconciliationPerformer(self._registry, clock)(effect, context)
-        return await ToolPerformer(self._registry, clock)(effect, context)
+
+async def _perform(tools: ToolRegistry, effect: ExecuteTool | ReconcileTool, history: History, at: datetime) -> Answer:
+    from ..effects.tools.reconcile_performer import ReconciliationPerformer
+    from ..effects.tools.tool_performer import ToolPerformer
+
+    context = _context_in(history)
+    if isinstance(effect, ReconcileTool):
+        return await ReconciliationPerformer(tools, ManualClock(at))(effect, context)
+    return await ToolPerformer(tools, ManualClock(at))(effect, context)
+
+
+def _context_in(history: History) -> EffectContext:
+    from ..effects.context import EffectContext
+
+    return EffectContext(
+        conversation_id=CONVERSATION,
+        seq=len(history.log),
+        turn=history.state.book.turn,
+        context=history.context,
+        history=_Said(history),
+        progress=lambda effect_id, kind, data: None,
+        receipts=_NoReceipts(),
+    )
 
 
 class _Said:
