@@ -96,6 +96,8 @@ def _usage_sentence(error: TyperException) -> str:
     """Return what is wrong with the options or arguments, and where the help is; empty if the help was shown."""
     said = error.format_message().rstrip(".")
     command = getattr(getattr(error, "ctx", None), "command_path", "turnwise")
+    if said.endswith("?"):
+        return f"{said} See {command} --help."
     return f"{said}; see {command} --help." if said else ""
 
 

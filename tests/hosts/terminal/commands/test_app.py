@@ -63,6 +63,7 @@ def test_the_version_is_one_line(in_process: InProcessRun) -> None:
         (["list", "--nonsense"], "No such option: --nonsense"),
         (["show"], "Missing argument 'ID'; see turnwise show --help."),
         (["show", "one", "two"], "two"),
+        (["shwo"], "No such command 'shwo'. Did you mean 'show'? See turnwise --help."),
         (["nonsense"], "No such command 'nonsense'; see turnwise --help."),
         (["list", "--db"], "--db"),
         (["list", "--\x1b[31mred"], "No such option: --"),
