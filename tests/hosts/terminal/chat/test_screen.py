@@ -117,7 +117,8 @@ class TestExplicitResponses:
         """S2, P19: nothing was said by tool, so the last text was delivered; the one before it was a thought."""
         policy = presets.explicit_response().replace(nudges=1)
         llm = ScriptedLlm([reply("Let me see."), reply("Eight it is.")])
-        async with Engine.open(tmp_path / "turnwise.db", model=llm) as engine:
+        tools = ["respond_to_user", "mark_work_complete"]
+        async with Engine.open(tmp_path / "turnwise.db", model=llm, tools=tools) as engine:
             turn = await (await engine.create(policy=policy)).send("How many?")
 
         shown = shown_on_resume(tmp_path)
