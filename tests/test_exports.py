@@ -19,7 +19,7 @@ import turnwise.states
 EXPORTED = {*turnwise.__all__, *turnwise.states.__all__}
 
 PLAIN = {
-    *("Block", "Images", "Instant", "Metadata", "RequestText", "Revision", "Seconds", "Text", "Title"),
+    *("Block", "Images", "Instant", "Metadata", "Owner", "RequestText", "Revision", "Seconds", "Text", "Title"),
     *("ChoiceQuestionSet", "Filled", "GivenMessages", "GivenTools", "Position", "Schema", "WireMessage"),
 }
 """Aliases of plain types, most of them with constraints that are checked when a value is made: a program writes `str`,

@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from ..policy.policy import Policy, WhenBusy
 from ..policy.roles import Role
 from ..values.acts import Audience
-from ..values.details import Metadata, Title
+from ..values.details import Metadata, Owner, Title
 from ..values.history import HistoryMessage
 from ..values.images import Images
 from ..values.questions import Annotation, Answers, answers_as_json
@@ -48,7 +48,7 @@ class Opened(_BringsRules):
     parent: Text | None = None
     chose_models: bool = False
     tools: tuple[Text, ...] | None = None
-    owner: Text | None = None
+    owner: Owner | None = None
     title: Title | None = None
     metadata: Metadata = Field(default_factory=dict)
     messages: tuple[HistoryMessage, ...] = ()

@@ -13,6 +13,9 @@ from pydantic_core import PydanticCustomError
 
 from .value import Block, Text
 
+MAX_OWNER = 1_000
+"""The longest owner, in characters: more than any id of a user, and short enough for an index."""
+
 MAX_TITLE = 1_000
 """The longest title, in characters."""
 
@@ -30,6 +33,9 @@ def _bounded(metadata: dict[str, Any]) -> dict[str, Any]:
         raise PydanticCustomError("metadata_too_long", "metadata may be at most 20,000 characters of JSON long")
     return metadata
 
+
+Owner = Annotated[Text, Field(max_length=MAX_OWNER)]
+"""Whom a conversation belongs to, as the application names its users."""
 
 Title = Annotated[Text, Field(max_length=MAX_TITLE)]
 """What a conversation is called in lists."""

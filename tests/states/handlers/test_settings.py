@@ -178,3 +178,9 @@ class TestWhatIsTooLong:
         assert Opened(**SENT, title="x" * 1_000).title == "x" * 1_000
         with pytest.raises(ValidationError, match="title"):
             DetailsChanged(**SENT, title="x" * 1_001)
+
+    def test_an_owner_is_bounded(self) -> None:
+        """It stands in an index."""
+        assert Opened(**SENT, owner="x" * 1_000).owner == "x" * 1_000
+        with pytest.raises(ValidationError):
+            Opened(**SENT, owner="x" * 1_001)
