@@ -107,12 +107,18 @@ def show(
 
 
 @app.command("list")
-def list_(as_json: options.AsJson = False, db: options.Db = None, debug: options.Debug = None) -> None:
+def list_(
+    owner: options.Owner = None,
+    limit: options.Limit = None,
+    as_json: options.AsJson = False,
+    db: options.Db = None,
+    debug: options.Debug = None,
+) -> None:
     """List the conversations, the one that changed last first."""
     settings = _settings(db=db, debug=debug)
     from .conversation_list import list_conversations
 
-    _run(list_conversations(settings, as_json))
+    _run(list_conversations(settings, owner, limit, as_json))
 
 
 @app.command()

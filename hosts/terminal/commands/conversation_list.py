@@ -19,22 +19,26 @@ from ..output.notices import print_notice
 from ..output.printable import one_line
 
 
-async def list_conversations(settings: Settings, as_json: bool) -> int:
-    """Print for each conversation its id, its state, when it last changed, its title, and where it was forked from.
+async def list_conversations(settings: Settings, owner: str | None, limit: int | None, as_json: bool) -> int:
+    """Print for each conversation its id, its state, when it last changed, its title, and where it was forked from:
+    of all, or of those of this owner, the newest `limit`.
 
     A terminal shows short ids, and cuts lines at its width; a program reads ids and lines in full.
     """
     async with open_for_reading(settings) as store:
-        summaries = await store.list()
+        summaries = await store.list(owner=owner, limit=limit)
+        ids = await store.ids()
     abandoned = any(summary.busy for summary in summaries) and not is_in_use(settings.db)
     if as_json:
         print_json({"conversations": [described(summary, abandoned) for summary in summaries]})
         return 0
     if not summaries:
-        print_notice("There are no conversations yet.")
+        print_notice(
+            "There are no conversations yet." if owner is None else "There are no conversations of this owner."
+        )
     on_a_terminal = sys.stdout is not None and sys.stdout.isatty()
     width = get_terminal_size().columns if on_a_terminal else None
-    for line in _lines(summaries, abandoned, shortened=on_a_terminal):
+    for line in _lines(summaries, abandoned, short_ids(ids) if on_a_terminal else {}):
         print(_cut(line, width))
     return 0
 
@@ -63,8 +67,8 @@ def origin_line(origin: Origin) -> str:
     return f"forked from {one_line(origin.conversation_id)} at step {origin.seq}"
 
 
-def _lines(summaries: Sequence[Summary], abandoned: bool, *, shortened: bool) -> Iterator[str]:
-    ids: Mapping[str, str] = short_ids(summary.id for summary in summaries) if shortened else {}
+def _lines(summaries: Sequence[Summary], abandoned: bool, ids: Mapping[str, str]) -> Iterator[str]:
+    """Yield a line for each conversation; `ids` are the short ids to show in place of the whole ones."""
     for summary in summaries:
         copied = "" if summary.origin is None else f"  {origin_line(summary.origin)}"
         shown = ids.get(summary.id, summary.id)

@@ -52,6 +52,13 @@ Debug = Annotated[bool | None, typer.Option("--debug", help="Write a log to stde
 
 Resume = Annotated[bool, typer.Option("--resume", help="Resume the conversation that changed last.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
+Owner = Annotated[
+    str | None,
+    typer.Option("--owner", metavar="NAME", help="Only the conversations of this owner.", show_default=False),
+]
+Limit = Annotated[
+    int | None, typer.Option("--limit", metavar="N", min=0, help="At most so many, the newest.", show_default="all")
+]
 Events = Annotated[bool, typer.Option("--events", help="Show its events instead, step by step.")]
 ReplayAll = Annotated[bool, typer.Option("--all", help="Replay every conversation.")]
 Junit = Annotated[

@@ -39,3 +39,29 @@ def test_an_imported_turn_may_be_interrupted(tmp_path: Path, in_process: InProce
 
     assert in_process("list").stdout.split()[:2] == ["walk", "interrupted"]
     assert in_process("show", "walk").stdout == "user:\nhello\n"
+
+
+async def test_a_part_of_the_list(database: Path) -> None:
+    """Those of one owner, or the newest few."""
+    async with Engine.open(database) as engine:
+        first, second, third = [await engine.create(owner=owner) for owner in ("ann", "bob", "ann")]
+
+    def listed(*options: str) -> list[str]:
+        ran = run("list", *options, "--db", database, cwd=database.parent)
+        assert (ran.returncode, ran.stderr) == (0, "")
+        return [line.split()[0] for line in ran.stdout.splitlines()]
+
+    assert listed("--owner", "ann") == [third.id, first.id]
+    assert listed("--limit", "2") == [third.id, second.id]
+    assert listed("--owner", "ann", "--limit", "1") == [third.id]
+
+
+async def test_an_owner_without_conversations(database: Path) -> None:
+    """Says so, on stderr."""
+    async with Engine.open(database) as engine:
+        await engine.create(owner="ann")
+
+    ran = run("list", "--owner", "eve", "--db", database, cwd=database.parent)
+
+    assert (ran.returncode, ran.stdout) == (0, "")
+    assert "of this owner" in ran.stderr
