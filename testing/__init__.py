@@ -92,17 +92,19 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        home = import_module(f".{_HOME_OF[name]}", __name__)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "hypothesis":
-            raise
-        sentence = f"{name} needs the package hypothesis: install turnwise[testing]."
-        raise ModuleNotFoundError(sentence, name=error.name) from None
-    return getattr(home, name)
+if not TYPE_CHECKING:  # a type checker would take any name for a name of this package
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        try:
+            home = import_module(f".{_HOME_OF[name]}", __name__)
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "hypothesis":
+                raise
+            sentence = f"{name} needs the package hypothesis: install turnwise[testing]."
+            raise ModuleNotFoundError(sentence, name=error.name) from None
+        return getattr(home, name)
 
 
 def __dir__() -> list[str]:

@@ -16,6 +16,8 @@ import pytest
 import turnwise
 import turnwise.states
 
+from .support.type_checking import CHECKERS, lines_with_errors, marked_lines
+
 EXPORTED = {*turnwise.__all__, *turnwise.states.__all__}
 
 PLAIN = {
@@ -104,3 +106,19 @@ def test_every_type_in_a_signature_is_exported(package: ModuleType, name: str) -
     used = fields(given).union(*(named(function) for function in functions(given)))
 
     assert {name for name in used if not name.startswith("_")} - EXPORTED - PLAIN == set()
+
+
+UNKNOWN_NAMES = """
+from turnwise import AnyState  # error
+from turnwise import Engine, presets
+from turnwise.persistence import Stoer  # error
+from turnwise.persistence import Store
+from turnwise.testing import ScriptedLLM  # error
+from turnwise.testing import ScriptedLlm
+"""
+
+
+@pytest.mark.parametrize("checker", CHECKERS)
+def test_type_checkers_report_a_name_that_does_not_exist(checker: str, tmp_path: Path) -> None:
+    """Names are imported on first use, and a misspelt one is an error for mypy and pyright all the same."""
+    assert lines_with_errors(checker, UNKNOWN_NAMES, tmp_path) == marked_lines(UNKNOWN_NAMES)
