@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..states.effects import OutgoingEffect
-from ..states.errors import InvalidInput, Refused
+from ..states.errors import NOTHING_WAITS, InvalidInput, Refused
 from ..states.events import DoubtResolved, Event, Resolution
 from ..states.machine import transition
 from ..states.states import InDoubt, State
@@ -45,7 +45,7 @@ async def resolve(store: Store, conversation_id: str, call_id: str | None, verdi
     state, steps = _recover(loaded, at)
     doubtful = _doubtful(state)
     if not doubtful or call_id not in (None, *doubtful):
-        raise Refused("wrong_state")
+        raise Refused("wrong_state", sentence=NOTHING_WAITS["doubt_resolved"])
     event_id = f"resolved-{uuid.uuid4()}"
     resolved = make(DoubtResolved, event_id=event_id, at=at, call_id=call_id or doubtful[0], verdict=verdict)
     steps.append((resolved, transition(state, resolved, loaded.context)))

@@ -55,6 +55,14 @@ _SENTENCES: dict[RefusalCode, str] = {
     "storage": "The request could not be stored; nothing happened, and it may be sent again.",
 }
 
+NOTHING_WAITS: dict[str, str] = {
+    "user_question_response": "No question waits for this answer.",
+    "tool_approval": "No call with this id waits for an approval.",
+    "doubt_resolved": "No call with this id is in doubt.",
+    "retry_requested": "There is no failed turn to try again.",
+}
+"""What `wrong_state` means for a request of this type."""
+
 
 class TurnwiseError(Exception):
     """The base class of all errors that turnwise raises on purpose. `sentence` can be shown to people."""
@@ -68,11 +76,12 @@ class Refused(TurnwiseError):
     """A request that this state does not take.
 
     Nothing changed and nothing is stored, so the same request may be sent again. `code` is for programs. `subject`
-    names what the refusal is about, where there is such a thing: the question without an answer, for example.
+    names what the refusal is about, where there is such a thing: the question without an answer, for example. A
+    `sentence` that is given replaces that of the code.
     """
 
-    def __init__(self, code: RefusalCode, subject: str = "") -> None:
-        super().__init__(_SENTENCES[code].format(subject=shortened(subject, MAX_QUOTED)))
+    def __init__(self, code: RefusalCode, subject: str = "", *, sentence: str = "") -> None:
+        super().__init__(sentence or _SENTENCES[code].format(subject=shortened(subject, MAX_QUOTED)))
         self.code: RefusalCode = code
         self.subject = subject
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 from .context import Context
-from .errors import RefusalCode, Refused
+from .errors import NOTHING_WAITS, RefusalCode, Refused
 from .events import Event, Request
 from .state import State
 from .step_builder import StepBuilder
@@ -80,7 +80,9 @@ class Refusal:
 
     def reason(self, builder: StepBuilder[Any], event: Request, context: Context) -> Refused:
         """The error to raise."""
-        return self.why(builder, event, context) if callable(self.why) else Refused(self.why)
+        if callable(self.why):
+            return self.why(builder, event, context)
+        return Refused(self.why, sentence=NOTHING_WAITS.get(event.type, "") if self.why == "wrong_state" else "")
 
 
 @dataclass(frozen=True)

@@ -156,7 +156,7 @@ class TurnRequests(Handle):
             # Nothing is declined, unless this request was handled before. A request without effect is not remembered.
             handled = await self._request(UserCancel, request_id, {*filled, "event_id"}, turn=NO_TURN, call_id=meant)
         if handled.is_no_op:
-            raise Refused("wrong_state")
+            raise Refused("wrong_state", sentence="No question waits to be declined.")
         if isinstance(handled.request, UserCancel) and handled.request.call_id is None:
             raise Refused("event_id_reused")  # it was a cancel of the turn
         return await self._turn(handled)

@@ -67,7 +67,7 @@ class TurnWaiters:
         there was no turn yet."""
         number = self._projection.state.book.turn
         if not number:
-            raise Refused("wrong_state")
+            raise Refused("wrong_state", sentence="The conversation has had no turn yet.")
         return await self._wait_for(partial(self._of_turn, number))
 
     async def of_message(self, message_id: str) -> Turn:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..context import Context
-from ..errors import Refused
+from ..errors import NOTHING_WAITS, Refused
 from ..events import CloseRequested, DeadlineReached, UserCancel, UserQuestionResponse
 from ..states import AwaitingUserResponse
 from ..step_builder import StepBuilder
@@ -49,7 +49,7 @@ def what_is_wrong(step: StepBuilder[AwaitingUserResponse], event: UserQuestionRe
     """The reason why these answers are refused. The question stays open."""
     questions, answers = step.state.questions, event.answers
     if event.call_id is not None and event.call_id != step.state.call.call_id:
-        return Refused("wrong_state")
+        return Refused("wrong_state", sentence=NOTHING_WAITS[event.type])
     if (unknown := unknown_question(questions, {**answers, **event.annotations})) is not None:
         return Refused("unknown_question", unknown)
     if (missing := unanswered_question(questions, answers)) is not None:

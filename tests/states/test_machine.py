@@ -832,6 +832,13 @@ class TestAnswers:
         """An answer in Idle is refused with `wrong_state`."""
         assert refusal(Conversation().answers, {"When?": "Now"}).code == "wrong_state"
 
+    def test_a_late_answer_is_told_what_is_wrong(self) -> None:
+        """The sentence of the refusal says that no question waits, whether another one does or none."""
+        late = refusal(asked().answers, {"When?": "Now"}, call_id="an earlier one")
+
+        assert late.sentence == "No question waits for this answer."
+        assert refusal(Conversation().answers, {"When?": "Now"}).sentence == late.sentence
+
     def test_when_nobody_answers_in_time_the_model_goes_on(self) -> None:
         """At the deadline the model is told so, and the round goes on."""
         conversation = asked(deadline=60)

@@ -295,6 +295,7 @@ class TestWait:
             await (await engine.create()).wait()
 
         assert refused.value.code == "wrong_state"
+        assert refused.value.sentence == "The conversation has had no turn yet."
 
     async def test_an_engine_that_closes_ends_the_wait(self, database: Path) -> None:
         """With `EngineClosed`."""
