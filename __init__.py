@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .effects.tools.arguments.arguments import Arguments
     from .effects.tools.context import ToolContext
     from .effects.tools.declaration import ToolOptions, tool
-    from .effects.tools.methods import Receives
+    from .effects.tools.methods import Receiver
     from .effects.tools.question import Question
     from .effects.tools.tool import AnyTool, ErrorDetail, Tool
     from .effects.tools.tool_error import ToolError
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
         IncompleteTurn,
         QueuedTurn,
         RunningTurn,
-        Status,
         Turn,
+        TurnStatus,
         WaitingTurn,
         WaitsForAnswer,
         WaitsForApproval,
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from .engine.projections.updates.streamed_text import Streaming
     from .engine.projections.updates.update import Update
     from .engine.settings import Settings
-    from .persistence.maintenance.replay import Divergence, Outcome, ReplayReport, replay
+    from .persistence.maintenance.replay import Divergence, ReplayReport, StepOutcome, replay
     from .persistence.ports import LoadedConversation, Log, Store
     from .persistence.records.conversation_record import ConversationRecord
     from .persistence.records.entry import StoredEntry
@@ -129,7 +129,7 @@ _HOMES = {
     "effects.tools.arguments.arguments": ("Arguments",),
     "effects.tools.context": ("ToolContext",),
     "effects.tools.declaration": ("tool", "ToolOptions"),
-    "effects.tools.methods": ("Receives",),
+    "effects.tools.methods": ("Receiver",),
     "effects.tools.question": ("Question",),
     "effects.tools.tool": ("AnyTool", "ErrorDetail", "Tool"),
     "effects.tools.tool_error": ("ToolError",),
@@ -148,7 +148,7 @@ _HOMES = {
         "IncompleteTurn",
         "QueuedTurn",
         "RunningTurn",
-        "Status",
+        "TurnStatus",
         "Turn",
         "WaitingTurn",
         "WaitsForAnswer",
@@ -171,7 +171,7 @@ _HOMES = {
     "engine.projections.updates.streamed_text": ("Streaming",),
     "engine.projections.updates.update": ("Update",),
     "engine.settings": ("Settings",),
-    "persistence.maintenance.replay": ("Divergence", "Outcome", "replay", "ReplayReport"),
+    "persistence.maintenance.replay": ("Divergence", "replay", "ReplayReport", "StepOutcome"),
     "persistence.ports": ("LoadedConversation", "Log", "Store"),
     "persistence.records.conversation_record": ("ConversationRecord",),
     "persistence.records.entry": ("StoredEntry",),
@@ -263,7 +263,6 @@ __all__ = [
     "NotAwaited",
     "NotTaken",
     "Origin",
-    "Outcome",
     "Performer",
     "Policy",
     "Profile",
@@ -274,7 +273,7 @@ __all__ = [
     "Questions",
     "QueuedTurn",
     "Receipts",
-    "Receives",
+    "Receiver",
     "Recent",
     "Recovery",
     "Refused",
@@ -291,7 +290,7 @@ __all__ = [
     "StateChangeUpdate",
     "StateType",
     "StateView",
-    "Status",
+    "StepOutcome",
     "Store",
     "StoreError",
     "StoredEntry",
@@ -314,6 +313,7 @@ __all__ = [
     "ToolUpdate",
     "Turn",
     "TurnEndedUpdate",
+    "TurnStatus",
     "TurnwiseError",
     "Undelivered",
     "UnknownConversation",

@@ -157,7 +157,7 @@ from .values.questions import (
     UserQuestion,
 )
 from .values.round import Child, Round, RoundCall, Running
-from .values.turn import Delivered, Failure, LimitKind, Spoken, TurnEnded, TurnRecord, TurnStatus
+from .values.turn import Delivered, EndedStatus, Failure, LimitKind, Spoken, TurnEnded, TurnRecord
 
 __all__ = [
     "MACHINE",
@@ -202,6 +202,7 @@ __all__ = [
     "Effect",
     "EffectFailed",
     "Empty",
+    "EndedStatus",
     "Event",
     "ExecuteTool",
     "Failed",
@@ -296,7 +297,6 @@ __all__ = [
     "Transcript",
     "TurnEnded",
     "TurnRecord",
-    "TurnStatus",
     "TurnSummarized",
     "TurnwiseError",
     "UnknownConversation",

@@ -40,7 +40,7 @@ from .events import (
 from .values.acts import Audience
 from .values.messages import Heard, Said
 from .values.round import RoundCall
-from .values.turn import TurnStatus
+from .values.turn import EndedStatus
 from .values.value import Instant, Part, Seconds, TaggedPart, Text, members
 
 
@@ -282,7 +282,7 @@ class NotifyParent(OutgoingEffect):
     anything."""
 
     type: Literal["notify_parent"] = "notify_parent"
-    status: TurnStatus
+    status: EndedStatus
     said: Said | None = None
 
 

@@ -18,7 +18,7 @@ from .values.failures import FailureKind
 from .values.inbox import Waiting, first_batch
 from .values.messages import Heard, Made, Said, Usage
 from .values.round import Round, RoundCall
-from .values.turn import Delivered, Failure, TurnEnded, TurnRecord, TurnStatus
+from .values.turn import Delivered, EndedStatus, Failure, TurnEnded, TurnRecord
 
 S_co = TypeVar("S_co", bound=State, covariant=True)
 T = TypeVar("T", bound=InTurn)
@@ -108,7 +108,7 @@ class StepBuilder(Generic[S_co]):
 
     def conclude(
         self,
-        status: TurnStatus,
+        status: EndedStatus,
         final_content: Said | None = None,
         *,
         failure: Failure | None = None,

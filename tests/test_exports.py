@@ -45,7 +45,7 @@ def own_names(module: ModuleType) -> frozenset[str]:
 
 
 def _aliases(tree: ast.Module) -> Iterator[str]:
-    """Yield the names that stand for a type: `Status = Literal[…]`, `Turn: TypeAlias = …`."""
+    """Yield the names that stand for a type: `TurnStatus = Literal[…]`, `Turn: TypeAlias = …`."""
     for node in tree.body:
         match node:
             case (

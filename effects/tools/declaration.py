@@ -21,7 +21,7 @@ from .arguments.callables import definition_of, docstring_of, innermost, name_of
 from .arguments.docstrings import read_docstring
 from .arguments.schema_arguments import SchemaArguments
 from .arguments.typed_arguments import TypedArguments
-from .methods import RECEIVERS, Receives, is_in_its_class_body, is_unbound_method, names_of_caller, unbound_method
+from .methods import RECEIVER_NAMES, Receiver, is_in_its_class_body, is_unbound_method, names_of_caller, unbound_method
 from .tool import AnyTool, ErrorDetail, Tool
 
 P = ParamSpec("P")
@@ -146,14 +146,14 @@ def check_options(options: Mapping[str, object], known: type[Any], function: str
             raise ConfigurationError(f"{function} has no option called {option}. {hint}")
 
 
-def _function_and_receiver(given: Any) -> tuple[Any, Receives | None]:
+def _function_and_receiver(given: Any) -> tuple[Any, Receiver | None]:
     """The function, and what its first parameter receives if it is a method whose class body is running now."""
     if isinstance(given, staticmethod):
         return given.__func__, None
     if isinstance(given, classmethod):
         return given.__func__, "class"
     method = innermost(given)
-    if not is_unbound_method(method) or next(iter(signature_of(given).parameters), "") not in RECEIVERS:
+    if not is_unbound_method(method) or next(iter(signature_of(given).parameters), "") not in RECEIVER_NAMES:
         return given, None
     if is_in_its_class_body(method):
         return given, "instance"
@@ -164,7 +164,7 @@ def _arguments(
     function: Callable[..., Any],
     schema: Mapping[str, Any] | None,
     names: Mapping[str, object] | None,
-    receives: Receives | None,
+    receives: Receiver | None,
 ) -> tuple[Arguments, str]:
     """The arguments that a model gives, and the description in the docstring."""
     called = function if receives is None else functools.partial(function, None)  # the receiver is not for the model

@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 from ...states.errors import ConfigurationError
 
-Receives = Literal["instance", "class"]
+Receiver = Literal["instance", "class"]
 """What the first parameter of a method receives."""
 
-RECEIVERS = frozenset({"self", "cls"})
+RECEIVER_NAMES = frozenset({"self", "cls"})
 """The names of the first parameter of a method."""
 
 
@@ -26,9 +26,8 @@ def is_unbound_method(function: Any) -> bool:
     if inspect.ismethod(function) or not inspect.isfunction(plain := inspect.unwrap(function)):
         return False
     owner = plain.__qualname__.rpartition(".")[0]
-    return (
-        bool(owner) and not owner.endswith("<locals>") and bool(RECEIVERS.intersection(plain.__code__.co_varnames[:1]))
-    )
+    is_in_class = bool(owner) and not owner.endswith("<locals>")
+    return is_in_class and not RECEIVER_NAMES.isdisjoint(plain.__code__.co_varnames[:1])
 
 
 def unbound_method(function: Any) -> ConfigurationError:

@@ -26,7 +26,7 @@ from ...states.values.messages import CrashContract
 from .approval import Approval, check_approval, needs_approval
 from .arguments.arguments import Arguments
 from .arguments.callables import definition_of
-from .methods import RECEIVERS, Receives, is_unbound_method, unbound_method
+from .methods import RECEIVER_NAMES, Receiver, is_unbound_method, unbound_method
 from .result_length import MIN_RESULT
 
 P = ParamSpec("P")
@@ -66,13 +66,13 @@ class Tool(Generic[P, R]):
     reconcile: AnyTool | None = None
     errors: ErrorDetail = "type"
     max_result: int | None = None
-    receives: Receives | None = None
+    receives: Receiver | None = None
 
     def __post_init__(self) -> None:
         for holds, sentence in self._conditions():
             if not holds:
                 raise ConfigurationError(sentence)
-        names = self.arguments.names if self.receives is None else (*RECEIVERS, *self.arguments.names)
+        names = self.arguments.names if self.receives is None else (*RECEIVER_NAMES, *self.arguments.names)
         check_approval(self.approval, self.name, names)
         self._copy_attributes_of_function()
 

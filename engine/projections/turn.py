@@ -13,7 +13,7 @@ from ...states.values.messages import ToolCall, Usage
 from ...states.values.questions import UserQuestion
 from ...states.values.turn import LimitKind
 
-Status = Literal[
+TurnStatus = Literal[
     "completed",
     "incomplete",
     "failed",
@@ -45,7 +45,7 @@ class BaseTurn:
     """
 
     number: int
-    status: Status
+    status: TurnStatus
     reply: str = ""
     final_content: str | None = None
     user_response: str | None = None

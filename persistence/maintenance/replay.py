@@ -32,7 +32,7 @@ from ..records.rows import HeadRow
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StepOutcome:
     """What an event led to. `digest` is the digest of the state; `state` is None where only its digest is known. An
     empty outcome stands for a step that is missing or cannot be read."""
 
@@ -52,8 +52,8 @@ class Divergence:
 
     seq: int
     event: Event | None = None
-    expected: Outcome = Outcome()
-    actual: Outcome = Outcome()
+    expected: StepOutcome = StepOutcome()
+    actual: StepOutcome = StepOutcome()
     reason: str = ""
 
 
@@ -133,17 +133,17 @@ class Fold:
         delivered = (effect.said for effect in entry.effects if isinstance(effect, DeliverToUser))
         self.deliveries += (text_of_reply(self.transcript.words(said), self.context.policy) for said in delivered)
 
-    def _outcome(self, entry: StoredEntry) -> tuple[Outcome, str | None]:
+    def _outcome(self, entry: StoredEntry) -> tuple[StepOutcome, str | None]:
         """Return what the event leads to now, or why it leads to nothing."""
         try:
             step = self._step(entry.event)
         except Refused as refused:
-            return Outcome(), f"Step {entry.seq} is refused now, with the code {refused.code}."
+            return StepOutcome(), f"Step {entry.seq} is refused now, with the code {refused.code}."
         if step is None:
-            return Outcome(), "The log does not begin with the opening of a conversation."
+            return StepOutcome(), "The log does not begin with the opening of a conversation."
         if step.ignored:
-            return Outcome(), f"Step {entry.seq} is ignored now."
-        return Outcome(step.effects, step.ended, digest(step.state.to_json()), step.state), None
+            return StepOutcome(), f"Step {entry.seq} is ignored now."
+        return StepOutcome(step.effects, step.ended, digest(step.state.to_json()), step.state), None
 
     def _step(self, event: Event) -> Step | None:
         if self.state is not None:
@@ -182,7 +182,7 @@ def _in_full(divergence: Divergence, head: HeadRow) -> Divergence:
         return divergence
 
 
-def _difference(entry: StoredEntry, actual: Outcome) -> str | None:
+def _difference(entry: StoredEntry, actual: StepOutcome) -> str | None:
     """Return how the step differs from what was stored, in one sentence."""
     if actual.effects != entry.effects:
         return f"Step {entry.seq} has other effects now."
@@ -193,9 +193,9 @@ def _difference(entry: StoredEntry, actual: Outcome) -> str | None:
     return None
 
 
-def _stored(entry: StoredEntry) -> Outcome:
-    return Outcome(entry.effects, entry.ended, entry.digest)
+def _stored(entry: StoredEntry) -> StepOutcome:
+    return StepOutcome(entry.effects, entry.ended, entry.digest)
 
 
-def _outcome_at(state: State | None) -> Outcome:
-    return Outcome() if state is None else Outcome(digest=digest(state.to_json()), state=state)
+def _outcome_at(state: State | None) -> StepOutcome:
+    return StepOutcome() if state is None else StepOutcome(digest=digest(state.to_json()), state=state)

@@ -12,7 +12,7 @@ from .failures import FailureKind
 from .messages import Heard, Made, Said, Usage
 from .value import Instant, Part
 
-TurnStatus = Literal["completed", "incomplete", "failed", "cancelled"]
+EndedStatus = Literal["completed", "incomplete", "failed", "cancelled"]
 """How a turn ended: with an answer, without one (a limit, an empty response), by a failure, or cancelled by a
 person."""
 
@@ -128,7 +128,7 @@ class TurnEnded(Part):
     """
 
     turn: int
-    status: TurnStatus
+    status: EndedStatus
     final_content: Said | None = None
     user_response: tuple[Said, ...] = ()
     deliveries: tuple[Delivered, ...] = ()

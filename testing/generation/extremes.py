@@ -33,7 +33,7 @@ from ...states.values.acts import ActKind, AgentMail, Audience
 from ...states.values.history import HistoryMessage
 from ...states.values.messages import CrashContract, ToolCall
 from ...states.values.revision import CURRENT_REVISION, FIRST_REVISION
-from ...states.values.turn import TurnStatus
+from ...states.values.turn import EndedStatus
 from ...states.values.value import Value
 from .calls import ACTS
 from .chance import Chance
@@ -49,7 +49,7 @@ MARKER = "TOOL"
 """The word of a tool protocol that policies reserve, and that generated models write."""
 
 ROLES: tuple[Role, ...] = get_args(Role)
-STATUSES: tuple[TurnStatus, ...] = get_args(TurnStatus)
+STATUSES: tuple[EndedStatus, ...] = get_args(EndedStatus)
 PRESETS = (assistant(), reply_flow(), explicit_response(), talk(), foreground(), background(), sub_agent())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...states.states import Book
 from ...states.values.messages import Heard
 from ...states.values.round import Child, Round, RoundCall, Running
-from ...states.values.turn import TurnStatus
+from ...states.values.turn import EndedStatus
 from .calls import numbered
 from .chance import Chance
 from .extremes import EXTREME, STATUSES
@@ -69,7 +69,7 @@ def with_call(round_: Round, call: RoundCall) -> Round:
 
 def _children(chance: Chance, call: RoundCall) -> tuple[Child, ...]:
     """The sub-agents of this call: one to three, of which the first still works."""
-    statuses: list[TurnStatus | str] = ["", *(chance.pick(("", *STATUSES)) for _ in range(chance.below(3)))]
+    statuses: list[EndedStatus | str] = ["", *(chance.pick(("", *STATUSES)) for _ in range(chance.below(3)))]
     return tuple(
         Child(
             effect_id=CHILD + number,

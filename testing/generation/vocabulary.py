@@ -20,7 +20,7 @@ from ...states.values.history import HistoryMessage
 from ...states.values.messages import ToolCall, Usage
 from ...states.values.questions import Answers, QuestionOption, UserQuestion
 from ...states.values.revision import CURRENT_REVISION
-from ...states.values.turn import TurnStatus
+from ...states.values.turn import EndedStatus
 from .chance import Chance
 from .policies import WINDOW, plain_policy
 
@@ -88,7 +88,7 @@ class Vocabulary:
     mail: Choice[AgentMail]
     tasks: Choice[tuple[str, ...]]
     """The tasks of sub-agents."""
-    status: Choice[TurnStatus]
+    status: Choice[EndedStatus]
     """How a sub-agent ended."""
     questions: Choice[tuple[UserQuestion, ...]]
     profile: Choice[str]

@@ -13,7 +13,7 @@ import pytest
 from turnwise import Engine, ToolContext, Turn
 from turnwise.effects.model.port import LLM_FAILURES
 from turnwise.effects.tools.builtin.catalogue import BUILT_IN
-from turnwise.engine.projections.turn import Status
+from turnwise.engine.projections.turn import TurnStatus
 from turnwise.engine.projections.updates.update import UpdateType
 from turnwise.states.values.failures import TRANSIENT
 
@@ -67,7 +67,7 @@ def test_its_statuses_are_those_of_the_code() -> None:
     """The table of turns says what to do for each status."""
     named = [status for row in table(PAGE.text, "`turn.status`") for status in re.findall(r"\w+", row)]
 
-    assert sorted(named) == sorted(get_args(Status))
+    assert sorted(named) == sorted(get_args(TurnStatus))
     classes = " ".join(row[0] for row in table(PAGE.text, "`turn.status`").values())
     assert sorted(re.findall(r"\w+", classes)) == sorted(kind.__name__ for kind in get_args(Turn))
 

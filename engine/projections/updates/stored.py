@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from ....states.values.images import Image
 from ....states.values.messages import MessageRole, Usage
-from ....states.values.turn import LimitKind, TurnStatus
+from ....states.values.turn import EndedStatus, LimitKind
 from ..turn import EndedTurn
 from .data import data_of
 from .state_view import StateView
@@ -107,7 +107,7 @@ class TurnEndedUpdate(StoredUpdate):
 
     type: ClassVar[Literal["turn_ended"]] = "turn_ended"
     turn: int
-    status: TurnStatus
+    status: EndedStatus
     is_complete: bool
     reply: str
     final_content: str | None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....effects.text import printable
-from ....persistence.maintenance.replay import Divergence, Outcome
+from ....persistence.maintenance.replay import Divergence, StepOutcome
 from ..output.printable import counted, without_payloads
 
 
@@ -55,7 +55,7 @@ def described(result: ReplayResult) -> dict[str, Any]:
     }
 
 
-def _described_outcome(outcome: Outcome) -> dict[str, Any] | None:
+def _described_outcome(outcome: StepOutcome) -> dict[str, Any] | None:
     """Return the effects, the end of a turn and the state of an outcome, or None if there was none."""
     if outcome.digest is None:
         return None
@@ -83,13 +83,13 @@ def replay_report(events: int, divergence: Divergence | None) -> str:
     )
 
 
-def _block(name: str, outcome: Outcome) -> Iterator[str]:
+def _block(name: str, outcome: StepOutcome) -> Iterator[str]:
     """Yield the lines of an outcome, with its name before the first."""
     for index, (part, text) in enumerate(_parts(outcome)):
         yield f"  {name if index == 0 else '':<8}  {part:<8}{without_payloads(printable(text))}"
 
 
-def _parts(outcome: Outcome) -> Iterator[tuple[str, str]]:
+def _parts(outcome: StepOutcome) -> Iterator[tuple[str, str]]:
     """Yield each effect, the end of a turn, and the state, or its digest if only that is known."""
     if outcome.digest is None:
         yield "nothing", ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, get_args
 from ....states.errors import CompactionFailed, Refused
 from ....states.events import Event, Request, UserMessage
 from ....states.step import Step
-from ....states.values.turn import TurnStatus
+from ....states.values.turn import EndedStatus
 from ..storage.disk import Row
 from ..users.call_recorder import Call
 from .ending import Ending
@@ -16,7 +16,7 @@ from .ending import Ending
 if TYPE_CHECKING:
     from ....engine.projections.turn import Turn
 
-ENDED = get_args(TurnStatus)
+ENDED = get_args(EndedStatus)
 STORED_AND_REFUSED = ("withdrawn", "failed", "closed")
 """Why a caller who waits for the turn of a message is refused although the message was taken."""
 

@@ -23,7 +23,7 @@ from turnwise import (
     WaitsForApproval,
     tool,
 )
-from turnwise.engine.projections.turn import BaseTurn, Status
+from turnwise.engine.projections.turn import BaseTurn, TurnStatus
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, failure, reply
 
 from ...support.engine_scenarios import QUESTION, Gate, answers_after
@@ -42,7 +42,7 @@ class TestTheKinds:
         """The classes of the union have the statuses, each one of them."""
         statuses = [{one.name: one for one in dataclasses.fields(kind)}["status"].default for kind in get_args(Turn)]
 
-        assert statuses == list(get_args(Status))
+        assert statuses == list(get_args(TurnStatus))
 
     @pytest.mark.parametrize("kind", get_args(Turn))
     def test_each_has_every_attribute(self, kind: type[BaseTurn]) -> None:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 
 from turnwise import Engine, presets
-from turnwise.persistence.maintenance.replay import Divergence, Outcome, ReplayReport, replay, replay_conversation
+from turnwise.persistence.maintenance.replay import Divergence, ReplayReport, StepOutcome, replay, replay_conversation
 from turnwise.persistence.records.codec import decode, encode
 from turnwise.persistence.records.digests import GENESIS, digest
 from turnwise.persistence.records.entry import StoredEntry
@@ -134,8 +134,8 @@ class TestAChangeOfTheRules:
             seq=2,
             reason="Step 2 has other effects now.",
             event=event,
-            expected=Outcome(wanted, None, digest(step.state.to_json())),
-            actual=Outcome(step.effects, None, digest(step.state.to_json()), step.state),
+            expected=StepOutcome(wanted, None, digest(step.state.to_json())),
+            actual=StepOutcome(step.effects, None, digest(step.state.to_json()), step.state),
         )
 
     def test_of_the_end_of_a_turn_is_found(self) -> None:
@@ -172,7 +172,7 @@ class TestAChangeOfTheRules:
 
         assert divergence.seq == len(walk.steps)
         assert divergence.reason == f"Step {divergence.seq} is refused now, with the code awaiting_user_response."
-        assert divergence.actual == Outcome()
+        assert divergence.actual == StepOutcome()
 
     def test_that_ignores_an_event_is_found(self) -> None:
         """A late result was taken; now it is ignored."""
@@ -273,7 +273,7 @@ class TestDamage:
         divergence = divergence_of(await replay_conversation(store, "walk"))
 
         assert (divergence.seq, divergence.reason) == (seq, f"Step {seq} is missing: the file is damaged.")
-        assert (divergence.event, divergence.expected, divergence.actual) == (None, Outcome(), Outcome())
+        assert (divergence.event, divergence.expected, divergence.actual) == (None, StepOutcome(), StepOutcome())
 
     async def test_a_step_of_another_conversation_is_found(self, store: SqliteStore, database: Path) -> None:
         """A row fits into one place only, even beside a twin."""
