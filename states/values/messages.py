@@ -114,11 +114,6 @@ class ToolCall(Value):
         """The arguments as data; empty if the model did not write a JSON object. `Pure.`"""
         return json_object(self.raw_arguments) or {}
 
-    @property
-    def is_readable(self) -> bool:
-        """Whether the model wrote a JSON object as the arguments. `Pure.`"""
-        return json_object(self.raw_arguments) is not None
-
 
 class ToolResult(Value):
     """The outcome of a call: the text that the model reads, whether it is an error, the images that the model sees, and

@@ -7,6 +7,7 @@ from typing import Any
 from ....states.policy.policy import Policy
 from ....states.replies.reply_text import text_of_reply
 from ....states.values.messages import Message, ToolCall
+from ....states.values.value import json_object
 
 
 def message_view(message: Message, policy: Policy) -> Message:
@@ -33,6 +34,5 @@ def call_data(call: ToolCall) -> dict[str, Any]:
 
 def arguments_data(call: ToolCall) -> dict[str, Any]:
     """Return the arguments as an object, and the text that the model wrote where that is no JSON object. `Pure.`"""
-    if call.is_readable:
-        return {"arguments": call.arguments}
-    return {"arguments": {}, "raw_arguments": call.raw_arguments}
+    arguments = json_object(call.raw_arguments)
+    return {"arguments": {}, "raw_arguments": call.raw_arguments} if arguments is None else {"arguments": arguments}

@@ -23,13 +23,26 @@ from turnwise import (
     presets,
     tool,
 )
-from turnwise.engine.projections.turn_data import describe_turn
 from turnwise.engine.projections.updates.data import question_data
 from turnwise.engine.projections.updates.live import live_update
 from turnwise.states import Idle
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, calls, reply
 
 from ....support.engine_scenarios import QUESTION, Gate, Watcher, answers_after, until
+
+TOLD = (
+    "status",
+    "reply",
+    "final_content",
+    "user_response",
+    "deliveries",
+    "silent",
+    "truncated",
+    "failure",
+    "limit",
+    "usage",
+)
+"""What a turn and the update of its end both say."""
 
 
 @tool
@@ -369,21 +382,10 @@ class TestIds:
             await watcher.stop()
 
         ended = [update for update in watcher.updates if isinstance(update, TurnEndedUpdate)]
-        assert [update.data for update in ended] == [describe_turn(turn) for turn in turns]
-        assert [(update.status, update.limit) for update in ended] == [(turn.status, turn.limit) for turn in turns]
+        for update, turn in zip(ended, turns, strict=True):
+            assert (update.turn, update.is_complete) == (turn.number, turn.status == "completed")
+            assert [getattr(update, name) for name in TOLD] == [getattr(turn, name) for name in TOLD]
         assert {"cached_tokens", "reasoning_tokens"} <= ended[0].data["usage"].keys()
-
-    async def test_a_turn_that_waits_is_described_with_its_call(self, database: Path) -> None:
-        """With the questions, or with the call to approve."""
-        llm = ScriptedLlm([call("ask_user_question", questions=[QUESTION]), call("send_money", amount=5)])
-        async with Engine.open(database, model=llm, tools=["ask_user_question", send_money]) as engine:
-            conversation = await engine.create()
-            asked = describe_turn(turn := await conversation.send("Send"))
-            held = describe_turn(await conversation.answer({turn.questions[0].question: "6:30 PM"}))
-
-        assert (asked["status"], asked["call_id"], asked["questions"]) == ("awaiting_user", turn.call_id, [QUESTION])
-        assert (held["status"], held["call"]["call_id"]) == ("awaiting_approval", held["call_id"])
-        assert (held["call"]["name"], held["call"]["arguments"]) == ("send_money", {"amount": 5})
 
 
 class TestQuestions:
