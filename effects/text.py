@@ -1,9 +1,8 @@
-"""Makes texts of models and tools fit to be stored and shown.
+"""Makes JSON of models and tools fit to be stored, and texts fit to be shown.
 
-A model that stops in the middle of an emoji leaves half a character behind (a lone surrogate). Neither a database nor
-a provider accepts such a text, so the half is replaced by U+FFFD, the replacement character.
+`states.values.surrogates` says why lone surrogates are replaced; JSON text can also hold them as escapes.
 
-Texts can also hold control characters, which a terminal would execute: they clear the screen, change its title, or
+Texts can hold control characters, which a terminal would execute: they clear the screen, change its title, or
 enter commands. They are removed from what people read.
 """
 
@@ -12,6 +11,8 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+
+from ..states.values.surrogates import encodable
 
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F]\w\w)|.)", re.DOTALL)
 """One escape in JSON text: a pair of surrogates, a lone surrogate (the group), or any other."""
@@ -23,11 +24,6 @@ _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\
 
 _REORDERING = {chr(code) for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 """Characters that make a terminal show text in another order than it is stored."""
-
-
-def encodable(text: str) -> str:
-    """Return the text with each lone surrogate replaced by U+FFFD. `Pure.`"""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def encodable_json(text: str) -> str:

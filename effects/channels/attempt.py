@@ -10,7 +10,8 @@ import asyncio
 import inspect
 import logging
 
-from ..text import encodable, printable
+from ...states.values.surrogates import encodable
+from ..text import printable
 from .port import Channel, Delivery, NotTaken
 
 logger = logging.getLogger("turnwise.channels")

@@ -18,10 +18,10 @@ from itertools import takewhile
 from typing import cast
 
 from ...states.errors import ConfigurationError
+from ...states.values.surrogates import encodable
 from ...states.values.value import later
 from ..clock import Clock
 from ..receipts import Receipts
-from ..text import encodable
 from .attempt import ATTEMPT_TIMEOUT, GRACE, attempt
 from .port import Channel, Delivery
 

@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack, overload
 from ...states.errors import ConfigurationError
 from ...states.values.acts import ActKind
 from ...states.values.messages import CrashContract
-from ..text import encodable
+from ...states.values.surrogates import encodable
 from .approval import Approval
 from .arguments.arguments import Arguments
 from .arguments.callables import definition_of, docstring_of, innermost, name_of, signature_of

@@ -17,8 +17,8 @@ from ...states.errors import TurnwiseError
 from ...states.policy.policy import Policy
 from ...states.values.acts import ActKind
 from ...states.values.messages import ToolResult
+from ...states.values.surrogates import encodable
 from ...states.values.value import shortened
-from ..text import encodable
 from .act_results import acknowledgement_of, acts_in, success
 from .arguments.argument_errors import InvalidArguments, NothingToSay, describe_fault, is_about_acts
 from .context import ToolContext

@@ -13,9 +13,9 @@ from ...states.errors import ConfigurationError
 from ...states.policy.policy import Policy
 from ...states.values.acts import ActKind
 from ...states.values.messages import ToolCall
+from ...states.values.surrogates import encodable
 from ...states.values.value import shortened
 from ..model.port import ModelCall
-from ..text import encodable
 from .arguments.argument_errors import InvalidArguments
 from .arguments.arguments import normalize
 from .builtin.catalogue import BUILT_IN, bare_name, names_of

@@ -9,7 +9,8 @@ from pydantic_core import PydanticSerializationError, to_json, to_jsonable_pytho
 
 from ...states.values.images import Image
 from ...states.values.messages import ToolResult
-from ..text import encodable, encodable_json
+from ...states.values.surrogates import encodable
+from ..text import encodable_json
 
 DONE = "Done."
 """The result of a tool that returns nothing. An empty text would look like a failure."""

@@ -8,16 +8,13 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import ValidationError
 
 from ..values.images import MAX_IMAGES, MAX_TOGETHER, Image, media_type
-from .repairs import quoted
-
-Report = Callable[[str], None]
-"""Takes the sentence about a repair."""
+from .repairs import Report, quoted
 
 _TEXTS = {"text", "input_text", "output_text"}
 _DATA = re.compile(r"data:[^,]{0,100};base64,(.*)", re.DOTALL)

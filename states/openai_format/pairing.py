@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from .calls import UniqueIds, id_in
+from .call_ids import UniqueIds, id_in
 from .repairs import Repairs, quoted
 from .writing import NO_RESULT
 

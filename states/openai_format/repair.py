@@ -19,11 +19,11 @@ from pydantic import BaseModel
 from ..errors import InvalidInput
 from ..values.history import HISTORY_ROLES, HistoryMessage
 from .calls import repair_call
-from .contents import Report, is_blank, repair_content
-from .json_values import JsonCopy
+from .contents import is_blank, repair_content
+from .json_copier import JsonCopier
 from .pairing import Entry, arranged
-from .repairs import Repairs, quoted
-from .responses import as_messages
+from .repairs import Repairs, Report, quoted
+from .responses_api import as_messages
 
 MAX_MESSAGES = 100_000
 """The most messages of a history. Chosen so that a conversation of years fits, and that it is read within seconds."""
@@ -103,11 +103,11 @@ def _read_all(messages: Iterable[Mapping[str, Any] | BaseModel], repairs: Repair
 
 
 def _copied(message: Mapping[str, Any] | BaseModel, report: Report) -> dict[str, Any]:
-    copy = JsonCopy()
-    fields = copy.of_object(message)
-    if copy.lost:
+    copier = JsonCopier()
+    fields = copier.copy_object(message)
+    if copier.lost:
         report("What JSON cannot hold (NaN, or objects of Python) was left out.")
-    if copy.mended:
+    if copier.mended:
         report("Half a character (a lone surrogate) was replaced.")
     return fields
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import itemgetter
 
 from ..values.value import shortened
@@ -11,6 +12,9 @@ MAX_REPAIRS = 1_000
 
 MAX_QUOTED_NAME = 60
 """The most characters of an id, a name or a type that a sentence quotes."""
+
+Report = Callable[[str], None]
+"""Takes the sentence about a repair of one message."""
 
 
 class Repairs:

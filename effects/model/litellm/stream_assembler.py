@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...text import encodable
+from ....states.values.surrogates import encodable
 from ..port import ModelCall, Token
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from ....states.effects import RequestLlm
 from ....states.events import LlmFailed, LlmResponse
 from ....states.policy.policy import Policy
+from ....states.values.surrogates import encodable
 from ...clock import Clock
 from ...context import EffectContext
-from ...text import encodable, is_encodable
+from ...text import is_encodable
 from ...tools.registry import ToolRegistry
 from ..port import LlmFailure, ModelAnswer, ModelRequest, Token
 from ..request.context_assembly import assemble_context

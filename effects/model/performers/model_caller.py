@@ -9,9 +9,9 @@ from typing import TypeVar
 from ....states.events import EffectFailed
 from ....states.policy.policy import Retry
 from ....states.values.failures import TRANSIENT
+from ....states.values.surrogates import encodable
 from ....states.values.value import later, shortened
 from ...clock import Clock
-from ...text import encodable
 from ..failure_sentences import make_failure
 from ..port import Llm, LlmFailure, ModelAnswer, ModelRequest, Token
 

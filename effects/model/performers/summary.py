@@ -12,9 +12,9 @@ from ....states.events import EffectFailed, TurnSummarized
 from ....states.policy.policy import ModelSpec
 from ....states.projections.recent_dialogue import of_turn
 from ....states.projections.transcript import Transcript
+from ....states.values.surrogates import encodable
 from ...clock import Clock
 from ...context import EffectContext
-from ...text import encodable
 from ..failure_sentences import make_failure
 from ..port import LlmFailure, ModelAnswer
 from .dialogue_text import write_dialogue

@@ -11,8 +11,8 @@ from json import JSONDecoder
 
 from pydantic import BaseModel, ConfigDict
 
+from ....states.values.surrogates import encodable
 from ....states.values.value import shortened
-from ...text import encodable
 
 MALFORMED = "The check gave no clear verdict, so the work counts as not verified."
 NO_REASON = "The check failed without a reason."

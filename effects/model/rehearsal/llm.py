@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ....states.values.messages import Usage
-from ...text import encodable
+from ....states.values.surrogates import encodable
 from ..port import ModelAnswer, ModelCall, ModelRequest, Purpose, Token
 from .rules import CONDENSED, Reply, reply_to
 

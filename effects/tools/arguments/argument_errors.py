@@ -13,8 +13,8 @@ from pydantic_core import ErrorDetails
 
 from ....states.values.images import IMAGE_FAULTS
 from ....states.values.questions import QUESTION_FAULT
+from ....states.values.surrogates import encodable
 from ....states.values.value import shortened
-from ...text import encodable
 
 NOT_AN_OBJECT = "Invalid input: the arguments are not a JSON object"
 

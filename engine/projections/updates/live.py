@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from ....effects.context import LiveKind
-from ....effects.text import encodable
 from ....states.errors import InvalidInput
 from ....states.states import Compacting, LlmRequesting, State
+from ....states.values.surrogates import encodable
 from .data import data_of
 
 
