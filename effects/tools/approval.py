@@ -53,7 +53,9 @@ def needs_approval(tool: str, approval: Approval, arguments: Arguments, text: st
         decision: object = approval(**_taken(approval, values))
     except (InvalidArguments, NothingToSay):
         return True  # such a call does not run
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise  # it is meant for the program, and comes while any function runs
+    except BaseException as error:  # SystemExit or CancelledError of the function must not end the request
         _LOGGER.warning("The approval of %s failed, so a person must approve the call", tool, exc_info=error)
         return True
     if isinstance(decision, bool):

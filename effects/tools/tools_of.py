@@ -17,7 +17,8 @@ def tools_of(owner: object, /, **options: Unpack[ToolOptions]) -> list[AnyTool]:
     """Make each public method of an object a tool: `tools=[*tools_of(calendar, timeout=5), …]`.
 
     Public are the methods whose names do not begin with an underscore, inherited ones included, in the order in which
-    they are written, those of base classes first. Properties are not read. The options are those of `tool` that several
+    they are written, those of base classes first; each tool has the name of its attribute. Properties are not read. The
+    options are those of `tool` that several
     tools can share; a method that was declared with `@tool` keeps its own.
 
     Raises ConfigurationError for an object without such methods, and for a method that a model could not call.
@@ -26,8 +27,8 @@ def tools_of(owner: object, /, **options: Unpack[ToolOptions]) -> list[AnyTool]:
     if inspect.isclass(owner):
         raise ConfigurationError(f"tools_of takes an object, and {owner.__name__} is a class: make an instance of it.")
     names = names_of_caller(1)
-    taken = (getattr(owner, name) for name in _methods(type(owner)))
-    tools = [one if isinstance(one, Tool) else make_tool(one, names=names, **options) for one in taken]
+    taken = ((name, getattr(owner, name)) for name in _methods(type(owner)))
+    tools = [one if isinstance(one, Tool) else make_tool(one, names=names, name=name, **options) for name, one in taken]
     if not tools:
         raise ConfigurationError(f"An object of the class {type(owner).__name__} has no public methods.")
     return tools

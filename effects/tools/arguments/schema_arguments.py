@@ -118,9 +118,12 @@ def _own_copy(schema: object, name: str) -> Schema:
     if not isinstance(schema, Mapping):
         raise ConfigurationError(f"The schema of {name} must be a dict.")
     try:
-        json.dumps(schema := dict(schema), allow_nan=False, ensure_ascii=False).encode()
+        text = json.dumps(schema := dict(schema), allow_nan=False, ensure_ascii=False)
+        text.encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigurationError(f"The schema of {name} cannot be written as JSON.") from error
+    if json.loads(text) != schema:  # a name that is a number, or a tuple
+        raise ConfigurationError(f"The schema of {name} is not JSON: names are texts, and arrays are lists.")
     return deepcopy(schema)
 
 

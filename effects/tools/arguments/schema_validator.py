@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from ....states.errors import ConfigurationError
 from ....states.values.value import MAX_QUOTED, shortened
 from .arguments import Schema
+from .unique_items import with_fast_unique_items
 
 _DEFAULT = "https://json-schema.org/draft/2020-12/schema"
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
@@ -59,7 +60,7 @@ def validator_of(schema: Schema, name: str) -> Validator:
         raise ConfigurationError(f'The schema of {name} must describe an object: its "type" must be "object".')
     _check_references(dialect, schema, name)
     nothing_else: Registry[Any] = Registry()  # the registry that is used without it downloads what a schema refers to
-    validator: Validator = dialect(schema, registry=nothing_else)
+    validator: Validator = with_fast_unique_items(dialect)(schema, registry=nothing_else)
     try:
         list(validator.iter_errors({}))
     except RecursionError as error:

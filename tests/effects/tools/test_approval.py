@@ -3,6 +3,7 @@ arguments."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,15 @@ def pay(amount: int, to: str = "Ann", party: Party | None = None) -> str:
 def is_large(amount: int, to: str, party: Party | None) -> bool:
     """Whether this is much money."""
     return amount > 100 and to != "Bob"
+
+
+def raising(error: BaseException) -> Callable[[int], bool]:
+    """A function that raises this error."""
+
+    def decide(amount: int) -> bool:
+        raise error
+
+    return decide
 
 
 def needs(approval: Callable[..., Any], **arguments: Any) -> bool:
@@ -69,6 +79,9 @@ class TestDecisions:
         ("approval", "reason"),
         [
             (lambda amount: 1 / 0, "The approval of pay failed, so a person must approve the call"),
+            (raising(SystemExit(1)), "The approval of pay failed, so a person must approve the call"),
+            (raising(asyncio.CancelledError()), "The approval of pay failed, so a person must approve the call"),
+            (raising(GeneratorExit()), "The approval of pay failed, so a person must approve the call"),
             (lambda amount: None, "The approval of pay returned NoneType, not a bool"),
             (lambda amount: 1, "The approval of pay returned int, not a bool"),
         ],
@@ -78,6 +91,11 @@ class TestDecisions:
         assert needs(approval, amount=1)
         assert reason in caplog.text
         assert [record.levelno for record in caplog.records] == [logging.WARNING]
+
+    def test_an_interrupt_of_the_program_goes_through(self) -> None:
+        """Ctrl-C is not meant for the function that happens to run."""
+        with pytest.raises(KeyboardInterrupt):
+            needs(raising(KeyboardInterrupt()), amount=1)
 
     def test_one_that_returns_a_coroutine_needs_a_person(self, caplog: pytest.LogCaptureFixture) -> None:
         """It cannot be awaited. No warning about it is left behind."""

@@ -250,6 +250,24 @@ class TestAllOfAnObject:
         assert [one.name for one in tools_of(ANN)] == ["find_table", *names]
         assert [one.name for one in tools_of(Savings("Bob"))] == ["find_table", *names, "interest"]
 
+    async def test_they_have_the_names_of_their_attributes(self) -> None:
+        """Two attributes may share a function, and a partial method has the name of another one."""
+
+        class Lamp:
+            """A lamp."""
+
+            def light(self, colour: str) -> str:
+                """Light the lamp."""
+                return colour
+
+            shine = light
+            warn = functools.partialmethod(light, colour="red")
+
+        made = {one.name: one for one in tools_of(Lamp())}
+
+        assert list(made) == ["light", "shine", "warn"]
+        assert await outcome_of(made["shine"], '{"colour": "blue"}') == ToolResult(text="blue")
+
     async def test_they_are_bound(self) -> None:
         """The method that overrides another is taken."""
         registry = ToolRegistry(tools_of(Savings("Bob")))

@@ -7,6 +7,7 @@ import copy
 import functools
 import json
 import socket
+import time
 from typing import Any
 
 import pytest
@@ -82,6 +83,14 @@ class TestTheSchema:
             ({"type": "object", "x": {1, 2}}, "The schema of everything cannot be written as JSON."),
             ({"type": "object", "x": float("nan")}, "The schema of everything cannot be written as JSON."),
             ({"type": "object", "x": "\ud83c"}, "The schema of everything cannot be written as JSON."),
+            (
+                {"type": "object", "properties": {1: {"type": "string"}}},
+                "The schema of everything is not JSON: names are texts, and arrays are lists.",
+            ),
+            (
+                schema(day={"examples": [(1, 2)]}),
+                "The schema of everything is not JSON: names are texts, and arrays are lists.",
+            ),
             (
                 schema(day={"type": "date"}),
                 "The schema of everything is not valid at properties.day.type: "
@@ -257,6 +266,33 @@ class TestCalls:
         assert told is not None
         assert told.endswith(sentence)
         assert told.startswith("Invalid input: it") or part is False
+
+    @pytest.mark.parametrize(
+        ("items", "are_unique"),
+        [
+            ([1, True, "1", [1], [True], {"a": 1}, {"a": True}, None, False, 0], True),
+            ([1, 1.0], False),
+            ([[1, {"a": 2}], [1.0, {"a": 2.0}]], False),
+            ([{"a": 1, "b": 2}, {"b": 2, "a": 1}], False),
+            ([{"a": [1, 2]}, {"a": [2, 1]}], True),
+        ],
+    )
+    @pytest.mark.parametrize("dialect", ["http://json-schema.org/draft-07/schema#", None])
+    def test_items_are_unique_as_json_values(self, items: Any, are_unique: bool, dialect: str | None) -> None:
+        """1 is 1.0, but not true; the order of an object's members does not count."""
+        unique = schema(it={"uniqueItems": True}) | ({} if dialect is None else {"$schema": dialect})
+
+        told = fault({"it": items}, unique)
+
+        assert told == (None if are_unique else "Invalid input: it: Input should not have the same item twice")
+
+    def test_a_long_array_is_checked_at_once(self) -> None:
+        """Not by comparing each item with each other one, which would stop every conversation of the process."""
+        begin = time.process_time()
+
+        assert fault({"it": [{"n": n} for n in range(10_000)]}, schema(it={"uniqueItems": True})) is None
+
+        assert time.process_time() - begin < 5
 
     @given(
         st.recursive(
