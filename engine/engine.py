@@ -63,12 +63,12 @@ class Engine(RunningEngine):
         is created: one of these or of `models`. Each is a name that litellm knows, `rehearsal`, or an object of the
         `Llm` port; a `ModelSpec` is a name together with the model's window, for models that litellm does not list.
         `tools` are functions, `@tool` functions, or names of built-in tools; a conversation has all of them, unless it
-        chooses some when it is created. Everything that is said to the user goes out through
-        each of the `channels`, objects of the `Channel` port. `policy` is for conversations created without one; its
-        models are replaced by those given here. `clock` tells the time and waits: by default the clock of the operating
-        system, in tests a `turnwise.testing.ManualClock`. With a `tracer_provider` of OpenTelemetry, each turn, model
-        request, run of a tool and attempt to deliver is a span; the global one,
-        `opentelemetry.trace.get_tracer_provider()`, is used only if you pass it.
+        chooses some when it is created. Everything that is said to the user goes out through each of the `channels`,
+        objects of the `Channel` port. `policy` is for conversations created without one; its models are replaced by
+        those given here. `clock` tells the time and waits: by default the clock of the operating system, in tests a
+        `turnwise.testing.ManualClock`. With a `tracer_provider` of OpenTelemetry, each turn, model request, run of a
+        tool and attempt to deliver is a span; the global one, `opentelemetry.trace.get_tracer_provider()`, is used only
+        if you pass it.
 
         Instead of a URL you may give an open `store`, an object of the `Store` port. It stays yours: close it after the
         engine. `performers` maps types of effect to what carries them out, in addition to the built-in performers or in
@@ -119,9 +119,11 @@ class Engine(RunningEngine):
     ) -> AbstractContextManager[BlockingEngine, None]:
         """Return the same engine for programs without an event loop; the parameters are those of `open`.
 
-        with Engine.open_blocking("dinner.db", model="…") as engine:
-            conversation = engine.create()
-            turn = conversation.send("A table for two")
+            with Engine.open_blocking("dinner.db", model="…") as engine:
+                conversation = engine.create()
+                turn = conversation.send("A table for two")
+
+        Raises what `open` raises.
         """
         from .blocking import run_in_thread
 

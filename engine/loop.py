@@ -149,7 +149,7 @@ class Loop:
         try:
             if event is None:
                 await self._catch_up()
-                return self._nothing()
+                return self._ignored()
             if isinstance(event, Request):
                 return await self._take_request(event, filled)
             return Outcome(await self._step(event))
@@ -167,28 +167,28 @@ class Loop:
         """The loop has failed, and handles nothing more. Whoever asks for something gets the reason."""
         if event is None or isinstance(event, Request):
             raise why
-        return self._nothing()
+        return self._ignored()
 
-    def _nothing(self, handled: HandledRequest | None = None) -> Outcome:
-        """Nothing happens now; `handled` is the request that was handled before."""
+    def _ignored(self, handled: HandledRequest | None = None) -> Outcome:
+        """Return the outcome of an event by which nothing happens now; `handled` is the request that was handled
+        before."""
         return Outcome(Step(self.state, ignored=True), handled)
 
     async def _take_request(self, request: Request, filled: Filled) -> Outcome:
-        """Handle a request. One that was handled before is ignored, whatever the machine would say to it now."""
-        if handled := self.recent_requests.known(request, filled):
-            return self._nothing(handled)
+        """Handle a request. One that was handled before is ignored, even if the machine would refuse it now."""
+        if handled := self.recent_requests.find_remembered(request, filled):
+            return self._ignored(handled)
         try:
             await self._adopt_models(request, filled)
             step = await self._step(request)
         except (Refused, StoreConflict):
             if handled := await self.recent_requests.find(request, filled):
-                return self._nothing(handled)
+                return self._ignored(handled)
             raise
         if step.ignored:
-            return self._nothing(
-                await self.recent_requests.find(request, filled) or self.recent_requests.note_no_op(request, filled)
-            )
-        return Outcome(step, self.recent_requests.known(request, filled))
+            handled = await self.recent_requests.find(request, filled)
+            return self._ignored(handled or self.recent_requests.note_no_op(request, filled))
+        return Outcome(step, self.recent_requests.find_remembered(request, filled))
 
     async def _adopt_models(self, request: Request, filled: Filled) -> None:
         """The engine may have been opened with other models than before: at rest the conversation changes to them."""

@@ -79,7 +79,7 @@ class RecentRequests:
             self._remember(handled, self._no_ops, REMEMBERED_NO_OPS)
         return handled
 
-    def known(self, request: Request, filled: Filled) -> HandledRequest | None:
+    def find_remembered(self, request: Request, filled: Filled) -> HandledRequest | None:
         """Return the request as it was handled before, if it is remembered. Raises `Refused` if another one was handled
         under its id."""
         event_id = request.event_id
@@ -88,9 +88,9 @@ class RecentRequests:
     async def find(self, request: Request, filled: Filled) -> HandledRequest | None:
         """Return the request as it was handled before, if it is remembered or in the log. Raises `Refused` if another
         one was handled under its id, and `StoreError`."""
-        return _same(request, filled, await self.handled(request.event_id))
+        return _same(request, filled, await self.find_by_id(request.event_id))
 
-    async def handled(self, event_id: str) -> HandledRequest | None:
+    async def find_by_id(self, event_id: str) -> HandledRequest | None:
         """Return the request that was handled under this id. Raises `StoreError`."""
         if event_id not in self._recent and (entry := await self._log.request(event_id)) is not None:
             self.note(entry)

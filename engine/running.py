@@ -36,6 +36,7 @@ from .choices.given_history import GivenMessages, log_repairs, read_history
 from .choices.models import Models
 from .choices.opening import opening_of
 from .choices.selection import checked_selection
+from .choices.stored_faults import StoredFaults
 from .conversation import Conversation
 from .conversations.loop_factory import LoopFactory
 from .conversations.registry import ConversationRegistry
@@ -83,6 +84,7 @@ class RunningEngine:
         self._performers = build_performers(models, tools, self._deliveries, clock, settings, performers, self._tracing)
         self._dispatcher: Dispatcher = wrap("dispatcher", dispatcher(self._performers, clock, self.answer))
         self._choices = build_choices(models, tools, self._performers, performers, dispatcher)
+        self._stored_faults = StoredFaults(self._choices.checks)
         self._take_over = TakeOver(self._deliveries)
         self._registry = ConversationRegistry(self._load, lambda loop: self._take_over.loop(self.store, loop))
         self._loops = LoopFactory(
@@ -296,5 +298,5 @@ class RunningEngine:
         store = self.store
         loaded = await store.load(conversation_id)
         self._lifetime.check_not_closed()
-        self._choices.log_faults(conversation_id, loaded.context)
+        self._stored_faults.log(conversation_id, loaded.context)
         return self._loops.loaded(store, conversation_id, loaded)

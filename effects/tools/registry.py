@@ -27,7 +27,6 @@ _POLICY = Policy()
 _MAX_NAME = 100
 """The most characters of a tool's name that an error sentence repeats."""
 
-
 _NO_TOOLS = "There are no tools."
 
 Allowed: TypeAlias = Collection[str] | None

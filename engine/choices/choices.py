@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ...states.context import Context
@@ -14,8 +13,6 @@ from ..requests import checked_policy
 from .chosen_rules import ChosenRules
 from .models import Models
 from .rule_checks import RuleChecks, ToolNames
-
-logger = logging.getLogger("turnwise.engine")
 
 GivenTools = Iterable[str | Callable[..., Any]]
 """Tools that a conversation chooses: by name, or as the functions and tools that the engine was opened with."""
@@ -30,7 +27,6 @@ class Choices:
     """
 
     checks: RuleChecks
-    _logged: set[str] = field(default_factory=set)
 
     @property
     def models(self) -> Models:
@@ -84,16 +80,6 @@ class Choices:
             name = given if isinstance(given, str) else str(getattr(given, "name", getattr(given, "__name__", given)))
             raise ConfigurationError(self.checks.tools.describe_unknown(name))
         return tool.name
-
-    def log_faults(self, conversation_id: str, context: Context) -> None:
-        """Log which rules of a stored conversation cannot be carried out, each of them once. A conversation that
-        follows its engine's models asks these from its next turn on."""
-        models = context.policy.models if context.chose_models else self.models.chain
-        policy = context.policy.model_copy(update={"models": models})
-        for sentence in self.checks.faults(policy, tools_of_next_turn(context)):
-            if sentence not in self._logged:
-                self._logged.add(sentence)
-                logger.warning("In the conversation %s: %s", conversation_id, sentence)
 
 
 def tools_of_next_turn(context: Context) -> ToolNames:

@@ -17,8 +17,7 @@ from ...states.values.value import MAX_QUOTED, shortened
 
 logger = logging.getLogger("turnwise.engine")
 
-
-Given = str | ModelSpec | Llm
+GivenModel = str | ModelSpec | Llm
 """A model as an application gives it: a name, a name with a window, or an object of the port."""
 
 
@@ -34,7 +33,7 @@ class Models:
     """The models that are asked by default: the first one, then those to fall back to, in order."""
 
     @classmethod
-    def of(cls, model: Given, fallback_models: Iterable[Given], models: Iterable[Given] = ()) -> Models:
+    def of(cls, model: GivenModel, fallback_models: Iterable[GivenModel], models: Iterable[GivenModel] = ()) -> Models:
         """Return the models given, each under its name. `models` are not asked by default; one of the others may be
         repeated among them.
 
@@ -119,13 +118,13 @@ def _make_model(name: str, window: int | None = None) -> Llm:
     return RehearsalLlm(window=window) if name == REHEARSAL else LiteLlm(name, window=window)
 
 
-def _checked(what: str, given: Iterable[Given]) -> Iterable[Given]:
+def _checked(what: str, given: Iterable[GivenModel]) -> Iterable[GivenModel]:
     if isinstance(given, str | ModelSpec) or not isinstance(given, Iterable):
         raise ConfigurationError(f"{what} are given as a list.")
     return given
 
 
-def _model_of(given: Given) -> Llm:
+def _model_of(given: GivenModel) -> Llm:
     if isinstance(given, str):
         return _make_model(given)
     if isinstance(given, ModelSpec):

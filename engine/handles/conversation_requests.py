@@ -15,8 +15,8 @@ from ..requests import checked
 from .compaction import asked_for, failure_of, goes_on
 from .handle import Handle
 
-TURNS_IN_BETWEEN = 10
-"""How many turns may begin while a change of tools waits to be handled. It is made again for the turn after them."""
+MAX_ATTEMPTS = 10
+"""How often a change of tools is requested for the next turn, if each time another turn begins before it is handled."""
 
 
 class ConversationRequests(Handle):
@@ -52,7 +52,7 @@ class ConversationRequests(Handle):
             if await self._was_handled(ToolsChanged, request_id):
                 return
             raise
-        for _ in range(TURNS_IN_BETWEEN):
+        for _ in range(MAX_ATTEMPTS):
             from_turn = self._loop.state.book.turn + 1
             try:
                 await self._request(ToolsChanged, request_id, {"from_turn"}, tools=names, from_turn=from_turn)

@@ -87,7 +87,7 @@ class Handle:
 
     async def _was_handled(self, kind: type[Request], request_id: str | None) -> bool:
         """Whether a request of this kind was handled under this id. Raises `StoreError`."""
-        handled = None if request_id is None else await self._loop.recent_requests.handled(request_id)
+        handled = None if request_id is None else await self._loop.recent_requests.find_by_id(request_id)
         return handled is not None and type(handled.request) is kind
 
     async def _turn(self, handled: HandledRequest) -> Turn:
@@ -108,6 +108,7 @@ class Handle:
         return Watcher(self._loop.projection, self._loop.feed, self._read_entries, after)
 
     async def _noted(self, updates: AsyncGenerator[Update, None]) -> AsyncGenerator[Update, None]:
+        """Yield these updates, and note that this handle has shown them."""
         async with aclosing(updates):
             async for update in updates:
                 self._seen.note_update(update)

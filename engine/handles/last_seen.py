@@ -31,6 +31,8 @@ class LastSeen:
         """The handle shows this update to a watcher, which may lag behind. It counts unless something newer was
         seen."""
         if isinstance(update, SnapshotUpdate | StateChangeUpdate):
-            seq = update.position[0] - isinstance(update, SnapshotUpdate)
+            seq, _ = update.position
+            if isinstance(update, SnapshotUpdate):
+                seq -= 1  # its id is that of the step after the one that it shows
             if seq >= self.seq:
                 self.seq, self.turn, self.call_id = seq, update.state.turn, update.state.call_id

@@ -45,7 +45,7 @@ class TurnStreams(TurnRequests):
         watcher = self._watcher()
         async with self._sending:
             outcome = await self._ask(message)
-        updates = watcher.news()
+        updates = watcher.updates_from_now()
         if outcome.step.ignored and outcome.handled is not None:
             updates = self._watcher(f"{outcome.handled.seq}.0").updates()
         with loop.follower.waiting():

@@ -38,9 +38,9 @@ class Watcher:
         new ones. Each comes once, in order."""
         return self._read(self._begin)
 
-    def news(self) -> AsyncGenerator[Update, None]:
-        """Return an iterator over the updates that follow the moment at which the watcher was made, without a snapshot.
-        The contents of the projection must have been read by then."""
+    def updates_from_now(self) -> AsyncGenerator[Update, None]:
+        """Return an iterator over the updates since the watcher was made, without a snapshot. The contents of the
+        projection must have been read before."""
         self._last = (self._made_at + 1, 0)
         return self._read(self._next)
 

@@ -2,9 +2,9 @@
 
 The shape and its bounds (1-4 questions, 2-4 options, a header of up to 12 characters, `multiSelect`) are those of the
 ask_user_question tool that models know; the names in JSON are its names. A tool of an application may also ask without
-offering options. Besides, a question must be answerable without
-ambiguity: questions and labels differ and are not blank, no option is called "Other" (every form offers free text under
-that name), and options have no preview where several may be chosen.
+offering options. Besides, a question must be answerable without ambiguity: questions and labels differ and are not
+blank, no option is called "Other" (every form offers free text under that name), and options have no preview where
+several may be chosen.
 """
 
 from __future__ import annotations
@@ -108,10 +108,10 @@ class ChoiceQuestion(UserQuestion):
     may_be_open: ClassVar[bool] = False
 
 
-Q = TypeVar("Q", bound=UserQuestion)
+QuestionT = TypeVar("QuestionT", bound=UserQuestion)
 
 
-def _askable(questions: tuple[Q, ...]) -> tuple[Q, ...]:
+def _askable(questions: tuple[QuestionT, ...]) -> tuple[QuestionT, ...]:
     if not 1 <= len(questions) <= MAX_QUESTIONS:
         raise _fault(f"Must have 1-{MAX_QUESTIONS} questions")
     if (text := _repeated(question.question for question in questions)) is not None:

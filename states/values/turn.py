@@ -16,7 +16,6 @@ EndedStatus = Literal["completed", "incomplete", "failed", "cancelled"]
 """How a turn ended: with an answer, without one (a limit, an empty response), by a failure, or cancelled by a
 person."""
 
-
 LimitKind = Literal["requests", "tokens", "cost", "seconds"]
 """The limits of a policy that can end a turn."""
 

@@ -21,7 +21,6 @@ NOT_AN_OBJECT = "Invalid input: the arguments are not a JSON object"
 MAX_FIELD = 60
 """The most characters of a field's name. A model may make up names of any length."""
 
-
 _ACT_FAULTS = {QUESTION_FAULT, "text_blank", "text_broken", "summary_blank", "message_empty", *IMAGE_FAULTS}
 """The types of the errors of questions, acts and images."""
 
