@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import turnwise.testing
 from turnwise import Conversation, Engine, Policy, presets
 from turnwise.effects.model.performers.verdict import Verdict, read_verdict
 from turnwise.effects.model.port import ModelRequest
@@ -116,6 +117,12 @@ class TestAnswers:
         assert verdict(True) == reply('{"passed": true, "reason": "", "missing": []}')
 
 
+SEARCHES = {
+    *("ConversationMachine", "call_of", "calls_of", "effects", "events", "events_for", "policies", "states", "traces")
+}
+"""What searches for examples, and so needs hypothesis."""
+
+
 class TestWithoutHypothesis:
     """The extra `testing` is needed only for what generates conversations."""
 
@@ -140,7 +147,8 @@ from turnwise.testing import traces
         assert {"ScriptedLlm", "ManualClock", "RecordingChannel", "call", "simulate", "verdict"} <= {*told}
         assert [line for line in told if " " in line] == [
             f"{name} needs the package hypothesis: install turnwise[testing]."
-            for name in ("ConversationMachine", "effects", "events", "events_for", "policies", "states", "traces")
+            for name in sorted(turnwise.testing.__all__)
+            if name in SEARCHES
         ]
         assert ran.stderr.splitlines()[-1] == (
             "ModuleNotFoundError: traces needs the package hypothesis: install turnwise[testing]."
