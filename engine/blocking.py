@@ -15,7 +15,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from ..states.errors import EngineClosed
 from ..states.policy.policy import Policy
-from ..states.states import State
+from ..states.states import AnyState
 from .conversation import Conversation
 from .running import RunningEngine
 
@@ -159,9 +159,9 @@ class BlockingConversation(_Blocking[Conversation]):
         return self._target.id
 
     @property
-    def state(self) -> State:
+    def state(self) -> AnyState:
         """The current state, as stored."""
-        state: State = self._portal.call(lambda: self._target.state)
+        state: AnyState = self._portal.call(lambda: self._target.state)
         return state
 
     @property

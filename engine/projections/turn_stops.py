@@ -10,14 +10,12 @@ from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ...states.context import Context
 from ...states.errors import Refused
-from ...states.events import Opened
 from ...states.log import LogEntry
-from ...states.machine import begin, transition
 from ...states.projections.transcript import Transcript
-from ...states.states import AwaitingPerson, Idle, InDoubt, State
+from ...states.states import AwaitingPerson, InDoubt
 from .projection import ConversationProjection
+from .replayed_steps import replayed_steps
 from .turn import Turn, WaitingTurn
 from .turn_builder import ended_turn, waiting_turn
 
@@ -83,20 +81,16 @@ class TurnStops:
 def first_stop(entries: Iterable[LogEntry], number: int, since: int) -> Turn | None:
     """Return the turn with this number as it was when it ended, or waited for a person, at or after the step `since`
     for the first time; None if that is not among `entries`, the first of a log. `Pure.`"""
-    state: State = Idle()
-    context, transcript = Context(), Transcript()
-    for entry in entries:
-        event = entry.event
-        try:
-            step = begin(event) if isinstance(event, Opened) else transition(state, event, context)
-        except Refused:  # another version of the state machine wrote the log, as a replay reports
-            return None
-        transcript.add(entry)
-        state, context = step.state, context.after(event)
-        if entry.seq < since:
-            continue
-        if entry.ended is not None and entry.ended.turn == number:
-            return ended_turn(entry.ended, transcript, context.policy)
-        if isinstance(state, AwaitingPerson | InDoubt) and state.turn.number == number:
-            return waiting_turn(state, transcript, context.policy)
+    transcript = Transcript()
+    try:
+        for entry, _, state, context in replayed_steps(entries):
+            transcript.add(entry)
+            if entry.seq < since:
+                continue
+            if entry.ended is not None and entry.ended.turn == number:
+                return ended_turn(entry.ended, transcript, context.policy)
+            if isinstance(state, AwaitingPerson | InDoubt) and state.turn.number == number:
+                return waiting_turn(state, transcript, context.policy)
+    except Refused:  # another version of the state machine wrote the log, as a replay reports
+        return None
     return None

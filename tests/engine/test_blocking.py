@@ -43,3 +43,14 @@ def test_a_method_keeps_its_parameters_and_its_docstring(name: str) -> None:
     original = getattr(Conversation, name)
     assert inspect.signature(method) == inspect.signature(original)
     assert method.__doc__ == original.__doc__
+
+
+def properties(kind: type) -> dict[str, object]:
+    """Return the types of the public properties of a class."""
+    found = {name: member for name, member in inspect.getmembers(kind) if isinstance(member, property)}
+    return {name: inspect.signature(member.fget).return_annotation for name, member in found.items() if member.fget}
+
+
+def test_its_properties_have_the_types_of_the_asynchronous_ones() -> None:
+    """So type checkers narrow the state without an event loop, too."""
+    assert properties(BlockingConversation) == properties(Conversation)

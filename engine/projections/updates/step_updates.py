@@ -8,14 +8,13 @@ from typing import Any, TypeAlias
 
 from ....states.context import Context
 from ....states.effects import DeliverToUser, ExecuteTool, PersistToolResults
-from ....states.events import Opened
 from ....states.log import LogEntry
-from ....states.machine import begin, transition
 from ....states.policy.policy import Policy
 from ....states.projections.transcript import Transcript
 from ....states.replies.reply_text import text_of_reply
-from ....states.states import Idle, State
+from ....states.states import State
 from ....states.values.messages import Message
+from ..replayed_steps import replayed_steps
 from ..turn_builder import ended_turn
 from .message_view import arguments_data, message_view
 from .state_view import view_of
@@ -61,14 +60,9 @@ def updates_of(
 
 def updates_of_log(entries: Iterable[LogEntry]) -> Iterator[Update]:
     """Yield all updates of a log. Raises `Refused` if the machine does not take an event that it took then. `Pure.`"""
-    state: State = Idle()
-    context = Context()
     transcript = Transcript()
-    for entry in entries:
-        event = entry.event
-        step = begin(event) if isinstance(event, Opened) else transition(state, event, context)
-        yield from updates_of(entry, state, step.state, transcript, context)
-        state, context = step.state, context.after(event)
+    for entry, before, after, context in replayed_steps(entries):
+        yield from updates_of(entry, before, after, transcript, context)
 
 
 def _said(messages: Iterable[Message], policy: Policy) -> Iterator[_Shown]:

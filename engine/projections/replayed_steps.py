@@ -1,0 +1,33 @@
+"""The steps of a log, computed again from its events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ...states.context import Context
+from ...states.events import Opened
+from ...states.log import LogEntry
+from ...states.machine import begin, transition
+from ...states.states import AnyState, Idle
+
+
+class ReplayedStep(NamedTuple):
+    """A step of a log: its entry, the states before and after it, and the context before it."""
+
+    entry: LogEntry
+    before: AnyState
+    after: AnyState
+    context: Context
+
+
+def replayed_steps(entries: Iterable[LogEntry]) -> Iterator[ReplayedStep]:
+    """Yield the steps of these entries, the first of a log. Raises `Refused` if the machine does not take an event that
+    it took then. `Pure.`"""
+    state: AnyState = Idle()
+    context = Context()
+    for entry in entries:
+        event = entry.event
+        step = begin(event) if isinstance(event, Opened) else transition(state, event, context)
+        yield ReplayedStep(entry, state, step.state, context)
+        state, context = step.state, context.after(event)
