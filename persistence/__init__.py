@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from .ports import LoadedConversation, Log, RepairableStorage, Store
     from .records.codec import decode, decode_state, encode, from_microseconds, to_microseconds
     from .records.conversation_record import ConversationRecord
-    from .records.details import Details, details_row, json_identity, metadata_entry
+    from .records.details import Details, details_row
     from .records.digests import GENESIS
     from .records.entry import StoredEntry
     from .records.integrity import read_record, read_steps
+    from .records.metadata import json_identity, metadata_entry
     from .records.origin import Origin
     from .records.outbox import Outgoing, Undelivered
     from .records.rows import DetailsRow, EventRow, HeadRow, OutboxRow
@@ -51,7 +52,8 @@ _HOMES = {
     ".ports": ("LoadedConversation", "Log", "RepairableStorage", "Store"),
     ".records.codec": ("decode", "decode_state", "encode", "from_microseconds", "to_microseconds"),
     ".records.conversation_record": ("ConversationRecord",),
-    ".records.details": ("Details", "details_row", "json_identity", "metadata_entry"),
+    ".records.details": ("Details", "details_row"),
+    ".records.metadata": ("json_identity", "metadata_entry"),
     ".records.digests": ("GENESIS",),
     ".records.entry": ("StoredEntry",),
     ".records.integrity": ("read_record", "read_steps"),

@@ -6,34 +6,20 @@ reading logs, and can compute it again at any time.
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import islice
-from typing import TypeAlias
-
-from pydantic import JsonValue
 
 from ...states.events import DetailsChanged, Event, Opened, UserMessage
 from ...states.log import LogEntry
-from ...states.values.history import HistoryMessage
-from ...states.values.value import shortened
 from ..errors import Damaged
 from .codec import decode
-from .digests import digest
+from .metadata import Metadata, json_identity, metadata_columns
 from .rows import DetailsRow, EventRow
-
-TITLE = 60
-"""The most characters of a title that is made from a message. Chosen so that it fits a line of a list."""
-
-Metadata: TypeAlias = Mapping[str, JsonValue]
-"""What an application notes about a conversation: JSON values by their names."""
+from .titles import first_title, given_title, message_title
 
 _CHANGES = {kind.model_fields["type"].default for kind in (Opened, UserMessage, DetailsChanged)}
 _MESSAGE = UserMessage.model_fields["type"].default
-_WORD = re.compile(rf"\S{{1,{TITLE + 1}}}")
 
 
 @dataclass(frozen=True)
@@ -100,82 +86,3 @@ def details_of_rows(rows: Iterable[EventRow]) -> Details:
 def details_row(details: Details) -> DetailsRow:
     """Return the row that a store keeps of these details. `Pure.`"""
     return DetailsRow(details.given_title, details.first_message, *metadata_columns(details.metadata))
-
-
-def metadata_columns(metadata: Metadata) -> tuple[str | None, tuple[bytes, ...]]:
-    """Return the columns `metadata` and `entries` of a `DetailsRow`. `Pure.`"""
-    if not metadata:
-        return None, ()
-    text = json.dumps(dict(metadata), ensure_ascii=False, separators=(",", ":"))
-    return text, tuple(sorted(metadata_entry(name, value) for name, value in metadata.items()))
-
-
-def read_metadata(text: str | None) -> Metadata:
-    """Return the metadata in the column `metadata` of a `DetailsRow`. `Pure.` Raises ValueError for anything but a JSON
-    object."""
-    metadata = {} if text is None else json.loads(text)
-    if not isinstance(metadata, dict):
-        raise ValueError("metadata must be a JSON object")
-    return metadata
-
-
-def given_title(title: str | None) -> str | None:
-    """Return a title on one line, or None if it is blank: then the conversation has the title of its first message.
-    `Pure.`"""
-    return None if title is None else " ".join(title.split()) or None
-
-
-def message_title(text: str, images: int) -> str | None:
-    """Return the title of a conversation that begins with this message: the message on one line, cut to `TITLE`
-    characters. `Pure.`
-
-    A message of images alone is counted, such as `3 images`. None if the message is blank.
-    """
-    line = " ".join(word[0] for word in islice(_WORD.finditer(text), TITLE))
-    if line:
-        return shortened(line, TITLE)
-    return {0: None, 1: "1 image"}.get(images, f"{images} images")
-
-
-def first_title(messages: Iterable[HistoryMessage]) -> str | None:
-    """Return the title of a conversation that continues this history: that of the first message of a user which is not
-    blank, or None. `Pure.`"""
-    titles = (_history_title(message) for message in messages if message.role == "user")
-    return next((title for title in titles if title is not None), None)
-
-
-def _history_title(message: HistoryMessage) -> str | None:
-    match message.given.get("content"):
-        case str(text):
-            return message_title(text, 0)
-        case list(parts):
-            objects = [part for part in parts if isinstance(part, dict)]
-            texts = (text for text in (part.get("text") for part in objects) if isinstance(text, str))
-            images = sum(part.get("type") == "image_url" for part in objects)
-            return message_title("\n".join(texts), images)
-        case _:
-            return None
-
-
-def metadata_entry(name: str, value: JsonValue) -> bytes:
-    """Return a digest by which a store can find the conversations that have this value under this name. `Pure.`"""
-    return digest(json_identity([name, value]))
-
-
-def json_identity(value: JsonValue) -> str:
-    """Return a text that is the same for the same JSON value only. `Pure.`
-
-    1, "1" and true are three values. 1 and 1.0 are the same number, since programs write either for the other. The
-    order of the members of an object does not count.
-    """
-    return json.dumps(_with_exact_numbers(value), sort_keys=True, separators=(",", ":"))
-
-
-def _with_exact_numbers(value: JsonValue) -> JsonValue:
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, dict):
-        return {name: _with_exact_numbers(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [_with_exact_numbers(each) for each in value]
-    return value

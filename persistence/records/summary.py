@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from .details import Metadata
+from .metadata import Metadata
 from .origin import Origin
 
 

@@ -18,9 +18,10 @@ from ..errors import Damaged
 from ..ports import LoadedConversation
 from ..records.codec import encode, from_microseconds
 from ..records.conversation_record import ConversationRecord
-from ..records.details import Details, metadata_entry, read_metadata
+from ..records.details import Details
 from ..records.digests import GENESIS
 from ..records.entry import StoredEntry
+from ..records.metadata import metadata_entry, read_metadata
 from ..records.origin import Origin
 from ..records.outbox import Undelivered
 from ..records.storage import Repair, StorageFault

@@ -12,8 +12,9 @@ from sqlalchemy import bindparam, delete, insert, select
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from ....states.events import DetailsChanged, UserMessage
-from ...records.details import given_title, message_title, metadata_columns
+from ...records.metadata import metadata_columns
 from ...records.rows import DetailsRow
+from ...records.titles import given_title, message_title
 from .schema import details, metadata_entries
 from .statements import prepared
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 
-from ...records.details import message_title
+from ...records.titles import message_title
 
 _DETAILS = """
 CREATE TEMP VIEW details AS
