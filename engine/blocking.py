@@ -7,7 +7,7 @@ its parameters and its docstring; type checkers see the same signature without t
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
@@ -160,7 +160,7 @@ class BlockingConversation(_Blocking[Conversation]):
 
     @property
     def state(self) -> AnyState:
-        """The current state, as stored."""
+        """The current state, as stored: one of the classes of `turnwise.states`, each with a `type` of its own."""
         state: AnyState = self._portal.call(lambda: self._target.state)
         return state
 
@@ -169,6 +169,29 @@ class BlockingConversation(_Blocking[Conversation]):
         """The current policy."""
         policy: Policy = self._portal.call(lambda: self._target.policy)
         return policy
+
+    @property
+    def tools(self) -> tuple[str, ...] | None:
+        """The names of the tools that the next turn may use; None stands for all that the engine has."""
+        tools: tuple[str, ...] | None = self._portal.call(lambda: self._target.tools)
+        return tools
+
+    @property
+    def owner(self) -> str | None:
+        """Whom the conversation belongs to, as its application said when it created it."""
+        return self._target.owner
+
+    @property
+    def title(self) -> str | None:
+        """The title that was given, or None."""
+        title: str | None = self._portal.call(lambda: self._target.title)
+        return title
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the application noted about the conversation."""
+        metadata: Mapping[str, Any] = self._portal.call(lambda: self._target.metadata)
+        return metadata
 
 
 class BlockingEngine(_Blocking[RunningEngine]):

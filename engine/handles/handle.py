@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
+from copy import deepcopy
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...states.events import Event, Request
 from ...states.policy.policy import Policy
@@ -68,6 +69,27 @@ class Handle:
     def policy(self) -> Policy:
         """The current policy."""
         return self._loop.projection.context.policy
+
+    @property
+    def tools(self) -> tuple[str, ...] | None:
+        """The names of the tools that the next turn may use; None stands for all that the engine has."""
+        return self._loop.projection.context.tools_in(self._loop.state.book.turn + 1)
+
+    @property
+    def owner(self) -> str | None:
+        """Whom the conversation belongs to, as its application said when it created it."""
+        return self._loop.projection.context.owner
+
+    @property
+    def title(self) -> str | None:
+        """The title that was given, or None. `Engine.list` shows the first message of a user where none was given."""
+        title = self._loop.projection.context.title
+        return title if title and title.strip() else None
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the application noted about the conversation: a copy of it."""
+        return deepcopy(self._loop.projection.context.metadata)
 
     async def _request(
         self, kind: type[Request], request_id: str | None, filled: Iterable[str] = (), **fields: object

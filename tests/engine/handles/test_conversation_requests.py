@@ -189,3 +189,28 @@ class TestDetails:
             (summary,) = await engine.list()
 
         assert (summary.title, summary.metadata) == ("Lunch", {"table": 4, "guests": ["Ada", "Bo"]})
+
+    async def test_a_handle_reads_what_it_can_change(self, database: Path) -> None:
+        """Its tools, its title and its metadata are there without a look into the list, also in a new process."""
+        async with Engine.open(database, model=Watching().llm, tools=[look, listen]) as engine:
+            plain = await engine.create()
+            assert (plain.tools, plain.owner, plain.title, plain.metadata) == (None, None, None, {})
+            conversation = await engine.create(tools=["look"], owner="ada", title="Dinner", metadata={"guests": ["Bo"]})
+            assert (conversation.tools, conversation.title) == (("look",), "Dinner")
+            await conversation.set_tools([listen])
+            await conversation.set_title(" ")
+            conversation.metadata["guests"].append("Cy")  # a copy
+        async with Engine.open(database, model=Watching().llm, tools=[look, listen]) as engine:
+            again = await engine.get(conversation.id)
+
+        assert (again.tools, again.owner, again.title, again.metadata) == (("listen",), "ada", None, {"guests": ["Bo"]})
+
+    def test_so_does_a_blocking_one(self) -> None:
+        """The same names, without an event loop."""
+        with Engine.open_blocking("sqlite://", tools=[look]) as engine:
+            conversation = engine.create(tools=[look], owner="ada", metadata={"table": 4})
+            conversation.set_title("Dinner")
+
+            found = (conversation.tools, conversation.owner, conversation.title, conversation.metadata)
+
+        assert found == (("look",), "ada", "Dinner", {"table": 4})

@@ -12,7 +12,7 @@ STATES = """
 from datetime import UTC, datetime
 from typing import Any, assert_never, assert_type
 
-from turnwise import Conversation
+from turnwise import BlockingConversation, Conversation
 from turnwise.states import (
     AnyState, AwaitingApproval, AwaitingSubAgents, AwaitingUserResponse, Cancelling, Closed, Compacting, Context,
     Failed, Idle, InDoubt, LlmRequesting, MemoryRecalling, ModelSpec, Profile, ProfileSelecting, RetryWaiting,
@@ -28,6 +28,11 @@ def by_type(conversation: Conversation) -> str:
     if state.type == "failed":
         return state.sentence
     return state.sentence  # error
+
+
+def without_an_event_loop(conversation: BlockingConversation) -> str:
+    state = conversation.state
+    return state.sentence if isinstance(state, Failed) else conversation.state.type
 
 
 def by_class(conversation: Conversation) -> str:
