@@ -130,10 +130,10 @@ class Tool(Generic[P, R]):
         yield set(self.acts) <= set(kinds), f"The acts of {self.name} can only be a list of {', '.join(kinds)}."
         yield isinstance(self.exclusive, bool), f"Whether {self.name} is exclusive must be true or false."
         acts = ", ".join(sorted(EXCLUSIVE_ACTS.intersection(self.acts)))
-        yield self.exclusive or not acts, f"{self.name} declares {acts}, so it must be exclusive."
+        yield self.exclusive or not acts, f"{self.name} declares {acts}, so it must be declared with exclusive=True."
         yield (
             (self.reconcile is not None) == (self.crash == "reconcile"),
-            f"The crash contract of {self.name} is reconcile if, and only if, it names a function that can be asked.",
+            f'{self.name} needs both crash="reconcile" and reconcile=function, which is asked later, or neither.',
         )
         yield _is_timeout(self.timeout), f"The timeout of {self.name} must be a number of seconds above 0."
         details = get_args(ErrorDetail)

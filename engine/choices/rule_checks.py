@@ -27,8 +27,14 @@ TRANSCRIPTION_NOTE = "This engine cannot tell the model that messages were spoke
 RECALL = "This engine cannot search older conversations (`recall`): it needs a performer of RecallMemory."
 RECENT = "This engine cannot look up the last minutes (`dialogue=Recent(…)`): it needs a performer of RecallMemory."
 ROUTE = "This engine cannot choose among profiles (`route`): it needs a performer of SelectProfile."
-SILENT = "Under this policy the user hears only what is said by a tool, and none of the tools{of} speaks."
-ENDLESS = "Under this policy a turn ends when a tool claims that the work is complete, and none of the tools{of} does."
+SILENT = (
+    "Under this policy the user hears only what is said by a tool, and none of the tools{of} speaks: add `talk`, or "
+    "one of your own."
+)
+ENDLESS = (
+    "Under this policy a turn ends when a tool claims that the work is complete, and none of the tools{of} does: add "
+    "`mark_work_complete`."
+)
 
 
 @dataclass(frozen=True)

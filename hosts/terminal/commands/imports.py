@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 from uuid import uuid4
@@ -27,6 +28,9 @@ from .openai_files import read_histories
 
 STDIN = Path("-")
 
+_MESSAGES = (b"[", b'{"messages"')
+"""How a file with messages in OpenAI's chat format begins."""
+
 
 def read(file: Path) -> tuple[ConversationRecord, ...]:
     """Read the conversations of an export, and check all of it. Raises `ConfigurationError` and `NotAnExport`.
@@ -34,7 +38,13 @@ def read(file: Path) -> tuple[ConversationRecord, ...]:
     Call it before an event loop runs: under one, Ctrl-C would not interrupt a read from a terminal.
     """
     with _opened(file) as stream:
-        return read_export(lines_of(stream))
+        lines = lines_of(stream)
+        first = next(lines, b"")
+        if first.lstrip().startswith(_MESSAGES):
+            raise ConfigurationError(
+                "This is no export of turnwise. Import messages in OpenAI's chat format with --format openai."
+            )
+        return read_export(chain([first] if first else [], lines))
 
 
 def read_messages(file: Path) -> tuple[RepairedHistory, ...]:

@@ -16,7 +16,7 @@ from ....states.errors import InvalidInput
 Messages = list[dict[str, Any]]
 """The messages of one conversation, as they stand in a file."""
 
-_NO_HISTORY = "There are no messages in OpenAI's chat format in it."
+_NO_HISTORY = "The file has no messages in OpenAI's chat format."
 
 
 def write_one(messages: Messages) -> str:

@@ -310,7 +310,7 @@ class TestRefusedFunctions:
                 {"acts": ["song"], "exclusive": True},
                 "The acts of plain can only be a list of speech, work_complete, question, mail, children.",
             ),
-            ({"acts": ["question"]}, "plain declares question, so it must be exclusive."),
+            ({"acts": ["question"]}, "plain declares question, so it must be declared with exclusive=True."),
             ({"timeout": 0}, "The timeout of plain must be a number of seconds above 0."),
             ({"timeout": math.inf}, "The timeout of plain must be a number of seconds above 0."),
             ({"timeout": None}, "The timeout of plain must be a number of seconds above 0."),

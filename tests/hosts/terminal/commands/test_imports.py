@@ -64,6 +64,8 @@ def test_an_export_without_conversations(tmp_path: Path, in_process: InProcessRu
     [
         ([], "Line 1 is missing: the export was cut off."),
         (["\x1b[2JDear diary"], "Line 1 does not begin an export of turnwise."),
+        (['[{"role": "user", "content": "Hello"}]'], "with --format openai."),
+        (['{"messages": []}'], "with --format openai."),
         (['{"format":"turnwise-log","version":2}'], "was written by a newer turnwise"),
         (['{"format":"turnwise-log","version":1}'], "Line 2 is missing: the export was cut off."),
         (['{"format":"turnwise-log","version":1}', "[" * 1_000_000], "Line 2 is not a line of an export."),

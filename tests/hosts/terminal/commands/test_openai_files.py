@@ -133,7 +133,7 @@ class TestCommands:
 
     @pytest.mark.parametrize(
         ("text", "sentence"),
-        [("3", "There are no messages in OpenAI's chat format in it."), ('[[{"role": "user"}], [3]]', None)],
+        [("3", "The file has no messages in OpenAI's chat format."), ('[[{"role": "user"}], [3]]', None)],
     )
     def test_a_file_of_something_else_imports_nothing(
         self, tmp_path: Path, in_process: InProcessRun, text: str, sentence: str | None
@@ -143,7 +143,7 @@ class TestCommands:
 
         done = in_process("import", "other.json", "--format", "openai")
 
-        assert_one_sentence(done, sentence or "There are no messages in OpenAI's chat format in it.")
+        assert_one_sentence(done, sentence or "The file has no messages in OpenAI's chat format.")
         assert not (tmp_path / "turnwise.db").exists()
 
     @pytest.mark.parametrize("command", [("export", "--all"), ("import", "x.json")])
