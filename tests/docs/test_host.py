@@ -14,7 +14,7 @@ from turnwise import Engine, ToolContext, Turn
 from turnwise.effects.model.port import LLM_FAILURES
 from turnwise.effects.tools.builtin.catalogue import BUILT_IN
 from turnwise.engine.projections.turn import TurnStatus
-from turnwise.engine.projections.updates.update import UpdateType
+from turnwise.engine.projections.updates.update import Update
 from turnwise.states.values.failures import TRANSIENT
 
 from ..support.pages import Page, run_block, table
@@ -60,7 +60,7 @@ async def test_the_address_may_stand_in_the_environment(variable: str, monkeypat
 
 def test_its_updates_are_those_of_the_code() -> None:
     """The table of updates, which is generated from their classes, names all types."""
-    assert list(table(PAGE.text, "type")) == list(get_args(UpdateType))
+    assert list(table(PAGE.text, "type")) == [kind.type for kind in get_args(Update)]
 
 
 def test_its_statuses_are_those_of_the_code() -> None:

@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from .live import DeliveredUpdate, DeliveryFailedUpdate, TokenUpdate, ToolProgressUpdate
 from .snapshot import SnapshotUpdate
 from .stored import DeliveryUpdate, MessageUpdate, StateChangeUpdate, ThoughtUpdate, ToolUpdate, TurnEndedUpdate
-
-UpdateType = Literal[
-    "snapshot",
-    "state_change",
-    "message",
-    "thought",
-    "tool",
-    "delivery",
-    "turn_ended",
-    "token",
-    "tool_progress",
-    "delivered",
-    "delivery_failed",
-]
-"""The types of all updates."""
 
 Update: TypeAlias = (
     SnapshotUpdate
