@@ -63,7 +63,7 @@ class Conversation(TurnStreams, ConversationRequests):
 
     async def messages(self) -> list[dict[str, Any]]:
         """Return what was said as messages in OpenAI's chat format, oldest first: the system prompt, the history that
-        the conversation began with, exactly as it was given and repaired, and everything since.
+        the conversation began with, as it was given but for its repairs, and everything since.
 
         A new conversation can begin with them: `engine.create(messages=await conversation.messages())`. A call that has
         no result yet has one that says so; what a model thought, and what was delivered, is not part of the format.

@@ -83,7 +83,7 @@ class FailedTurn(BaseTurn):
     """The turn could not go on. `failure` is one sentence for people."""
 
     status: Literal["failed"] = "failed"
-    failure: str = field()
+    failure: str = field()  # required here: a field without `field()` would keep the default of the base
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..values.history import effect_number
-from .repairs import Report, quoted
+from .repairs import ReportRepair, quoted
 
 MAX_CALL_ID = 200
 """The most characters of the id of a call. Providers make ids of up to 64 characters, gateways longer ones."""
@@ -24,7 +24,7 @@ class UniqueIds:
         self._used: set[str] = set()
         self._numbers: dict[str, int] = {}
 
-    def assign(self, wanted: str, place: int, report: Report) -> str:
+    def assign(self, wanted: str, place: int, report: ReportRepair) -> str:
         """Return the id for a call of the message at `place`; `wanted` is the one that it has, or empty."""
         if wanted and wanted not in self._used and len(wanted) <= MAX_CALL_ID and effect_number(wanted) <= MAX_EFFECT:
             assigned = wanted
@@ -52,7 +52,7 @@ def _fault(wanted: str, is_repeated: bool) -> str:
     return f"The id {quoted(wanted)} {'is repeated' if is_repeated else 'is too long'}"
 
 
-def id_in(holder: Mapping[str, Any], name: str, report: Report) -> str:
+def id_in(holder: Mapping[str, Any], name: str, report: ReportRepair) -> str:
     """Return the id that a call or a result holds under this name, as a text; empty if it holds none."""
     found = holder.get(name)
     if isinstance(found, int) and not isinstance(found, bool):

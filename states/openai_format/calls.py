@@ -6,14 +6,14 @@ import json
 from typing import Any
 
 from .json_copier import JsonCopier
-from .repairs import Report, quoted
+from .repairs import ReportRepair, quoted
 from .writing import is_json_object, legal_name
 
 UNNAMED = "unknown_tool"
 """The name in a call that names no tool."""
 
 
-def repair_call(call: Any, report: Report) -> dict[str, Any] | None:
+def repair_call(call: Any, report: ReportRepair) -> dict[str, Any] | None:
     """Return a call of OpenAI's shape with the id that it had, or None if it is no call at all."""
     if not isinstance(call, dict) or not (function := _function_in(call)):
         report("An entry of the calls that is no call was left out.")
@@ -38,7 +38,7 @@ def _function_in(call: dict[str, Any]) -> dict[str, Any]:
             return {}
 
 
-def _name(name: object, report: Report) -> str:
+def _name(name: object, report: ReportRepair) -> str:
     if not isinstance(name, str) or not name.strip():
         report("A call names no tool.")
         return UNNAMED
@@ -48,7 +48,7 @@ def _name(name: object, report: Report) -> str:
     return legal
 
 
-def _arguments(arguments: object, report: Report) -> str:
+def _arguments(arguments: object, report: ReportRepair) -> str:
     """Return the arguments as the text of a JSON object."""
     if isinstance(arguments, str) and is_json_object(arguments):
         return arguments

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ..values.images import MAX_IMAGES, MAX_TOGETHER, Image, media_type
-from .repairs import Report, quoted
+from .repairs import ReportRepair, quoted
 
 _TEXTS = {"text", "input_text", "output_text"}
 _DATA = re.compile(r"data:[^,]{0,100};base64,(.*)", re.DOTALL)
@@ -22,7 +22,7 @@ _BEGINNING = 16
 """Characters of base64 that hold the longest signature of an image."""
 
 
-def repair_content(role: str, content: Any, report: Report) -> Any:
+def repair_content(role: str, content: Any, report: ReportRepair) -> Any:
     """Return the content as a text, a list of parts that is not empty, or None. `content` is a JSON value."""
     if content is None or isinstance(content, str):
         return content
@@ -56,7 +56,7 @@ def _are_parts(content: Any) -> bool:
 class _PartReader:
     """Reads the parts of one message."""
 
-    def __init__(self, role: str, report: Report) -> None:
+    def __init__(self, role: str, report: ReportRepair) -> None:
         self._role = role
         self._report = report
         self._images = 0

@@ -22,7 +22,7 @@ from .calls import repair_call
 from .contents import is_blank, repair_content
 from .json_copier import JsonCopier
 from .pairing import Entry, arranged
-from .repairs import Repairs, Report, quoted
+from .repairs import Repairs, ReportRepair, quoted
 from .responses_api import as_messages
 
 MAX_MESSAGES = 100_000
@@ -102,7 +102,7 @@ def _read_all(messages: Iterable[Mapping[str, Any] | BaseModel], repairs: Repair
             yield Entry(place, repaired)
 
 
-def _copied(message: Mapping[str, Any] | BaseModel, report: Report) -> dict[str, Any]:
+def _copied(message: Mapping[str, Any] | BaseModel, report: ReportRepair) -> dict[str, Any]:
     copier = JsonCopier()
     fields = copier.copy_object(message)
     if copier.lost:
@@ -112,7 +112,7 @@ def _copied(message: Mapping[str, Any] | BaseModel, report: Report) -> dict[str,
     return fields
 
 
-def _repaired(fields: dict[str, Any], report: Report) -> dict[str, Any] | None:
+def _repaired(fields: dict[str, Any], report: ReportRepair) -> dict[str, Any] | None:
     """Return the repaired message, whose calls and results still have the ids that they had; None if it is left out."""
     role = _role(fields, report)
     if role is None:
@@ -131,7 +131,7 @@ def _repaired(fields: dict[str, Any], report: Report) -> dict[str, Any] | None:
     return fields
 
 
-def _role(fields: dict[str, Any], report: Report) -> str | None:
+def _role(fields: dict[str, Any], report: ReportRepair) -> str | None:
     """Return the role of the message, or None if no message has such a role."""
     role = fields.get("role")
     if role == "function":
@@ -149,7 +149,7 @@ def _is_empty(role: str, fields: dict[str, Any]) -> bool:
     return not has_more and is_blank(fields.get("content"))
 
 
-def _repair_members(role: str, fields: dict[str, Any], report: Report) -> None:
+def _repair_members(role: str, fields: dict[str, Any], report: ReportRepair) -> None:
     """Remove the members that a message of this role does not have, and texts that are none."""
     for name, owner in _ONLY_FOR.items():
         if role != owner and fields.get(name):
@@ -161,7 +161,7 @@ def _repair_members(role: str, fields: dict[str, Any], report: Report) -> None:
             del fields[name]
 
 
-def _repair_calls(fields: dict[str, Any], report: Report) -> None:
+def _repair_calls(fields: dict[str, Any], report: ReportRepair) -> None:
     """Repair the shape of an assistant's calls. A call of the older format, `function_call`, becomes one of them."""
     given = fields.get("tool_calls")
     legacy = fields.get("function_call")

@@ -13,7 +13,7 @@ MAX_REPAIRS = 1_000
 MAX_QUOTED_NAME = 60
 """The most characters of an id, a name or a type that a sentence quotes."""
 
-Report = Callable[[str], None]
+ReportRepair = Callable[[str], None]
 """Takes the sentence about a repair of one message."""
 
 

@@ -39,7 +39,7 @@ class ShownText:
         is_thought = token.kind == "thinking" or self._by_tool
         if is_thought and not self._thoughts:
             return
-        text = self._news(token, is_thought)
+        text = self._new_text(token, is_thought)
         self._shown[token.kind] += text
         if is_thought:
             self._writer.stream(text, THOUGHT)
@@ -76,7 +76,7 @@ class ShownText:
         """Keep what is shown, and forget it: what follows belongs to another answer."""
         self._shown = {"text": "", "thinking": ""}
 
-    def _news(self, token: TokenUpdate, is_thought: bool) -> str:
+    def _new_text(self, token: TokenUpdate, is_thought: bool) -> str:
         """Return what is new in a token. One that has everything from the start replaces what is shown."""
         shown = self._shown[token.kind]
         if not token.from_start or not shown:

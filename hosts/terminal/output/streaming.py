@@ -13,7 +13,8 @@ from typing import NamedTuple, Protocol
 
 from rich.console import Console
 
-from .blocks import Block, Fence, blocks_of, without_undecided_line
+from .blocks import Block, blocks_of, without_undecided_line
+from .fences import Fence
 from .rendering import CodeColours, Line, plain_line, plain_lines, rendered
 
 MAX_BLOCK = 8_000
