@@ -204,9 +204,10 @@ def import_(
     db: options.Db = None,
     debug: options.Debug = None,
 ) -> None:
-    """Store the conversations of an export under the ids that they had: all of them, or none.
+    """Store the conversations of an export, or begin new ones with the messages of another program.
 
-    With --format openai each list of messages becomes a new conversation, and what was repaired in it is printed.
+    Those of an export keep their ids; all of them are stored, or none. With --format openai each list of messages
+    becomes a new conversation, and what was repaired in it is printed.
     """
     settings = _settings(db=db, debug=debug, preset=preset)
     _check_format(format_)

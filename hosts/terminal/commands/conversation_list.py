@@ -69,11 +69,12 @@ def origin_line(origin: Origin) -> str:
 
 def _lines(summaries: Sequence[Summary], abandoned: bool, ids: Mapping[str, str]) -> Iterator[str]:
     """Yield a line for each conversation; `ids` are the short ids to show in place of the whole ones."""
+    widest = max((len(_state(summary, abandoned)) for summary in summaries), default=0)
     for summary in summaries:
         copied = "" if summary.origin is None else f"  {origin_line(summary.origin)}"
         shown = ids.get(summary.id, summary.id)
         when = _local_time(summary.updated_at)
-        yield f"{shown}  {_state(summary, abandoned):<22}  {when}  {one_line(summary.title)}{copied}".rstrip()
+        yield f"{shown}  {_state(summary, abandoned):<{widest}}  {when}  {one_line(summary.title)}{copied}".rstrip()
 
 
 def _cut(line: str, width: int | None) -> str:

@@ -57,7 +57,7 @@ Owner = Annotated[
     typer.Option("--owner", metavar="NAME", help="Only the conversations of this owner.", show_default=False),
 ]
 Limit = Annotated[
-    int | None, typer.Option("--limit", metavar="N", min=0, help="At most so many, the newest.", show_default="all")
+    int | None, typer.Option("--limit", metavar="N", min=1, help="At most so many, the newest.", show_default="all")
 ]
 Events = Annotated[bool, typer.Option("--events", help="Show its events instead, step by step.")]
 ReplayAll = Annotated[bool, typer.Option("--all", help="Replay every conversation.")]

@@ -111,6 +111,9 @@ def _read(kind: type[Settings], options: Mapping[str, Any]) -> Settings:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         name = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            known = ", ".join(kind.model_fields)
+            raise ConfigurationError(f"There is no setting called {name}. Known: {known}.") from None
         raise ConfigurationError(f"The setting {name} is not valid: {first['msg']}.") from None
     except (SettingsError, ValueError, OSError) as error:
         raise ConfigurationError(f"{FILE} cannot be read: {error}.") from None

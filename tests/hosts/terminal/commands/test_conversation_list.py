@@ -65,3 +65,12 @@ async def test_an_owner_without_conversations(database: Path) -> None:
 
     assert (ran.returncode, ran.stdout) == (0, "")
     assert "of this owner" in ran.stderr
+
+
+def test_the_states_take_as_much_room_as_they_need(tmp_path: Path, in_process: InProcessRun) -> None:
+    """So titles are legible in a narrow terminal, and stand in one column."""
+    database_with(tmp_path, Walk("a").turn("hello"), Walk("b").say("hello"), name="turnwise.db")
+
+    idle, interrupted = sorted(in_process("list").stdout.splitlines())
+
+    assert interrupted.startswith("b  interrupted  2") and idle.startswith("a  idle         2")

@@ -29,7 +29,7 @@ def test_settings_come_from_the_directory(tmp_path: Path) -> None:
     ("written", "sentence"),
     [
         ("model = ", "turnwise.toml cannot be read"),
-        ("modell = 'rehearsal'", "The setting modell is not valid"),
+        ("modell = 'rehearsal'", "There is no setting called modell. Known: db, model, models, tools"),
         ("tools = 3", "The setting tools is not valid"),
     ],
 )
