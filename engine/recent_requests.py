@@ -15,6 +15,7 @@ from ..persistence.ports import Log
 from ..states.errors import Refused
 from ..states.events import PolicyChanged, Request
 from ..states.log import LogEntry
+from ..states.policy.policy import Policy
 from ..states.step import Step
 
 REMEMBERED = 64
@@ -113,6 +114,25 @@ def _is_same(request: Request, filled: Filled, handled: Request) -> bool:
     if type(request) is not type(handled):
         return False
     taken: dict[str, Any] = {name: getattr(handled, name) for name in {"at", *filled} - {"event_id", MODELS}}
-    if MODELS in filled and isinstance(request, PolicyChanged) and isinstance(handled, PolicyChanged):
-        taken["policy"] = request.policy.model_copy(update={"models": handled.policy.models})
+    if isinstance(request, PolicyChanged) and isinstance(handled, PolicyChanged):
+        if not _are_same_rules(request.policy, MODELS in filled, handled.policy):
+            return False
+        taken["policy"] = handled.policy
     return request.model_copy(update=taken) == handled
+
+
+def _are_same_rules(policy: Policy, filled_models: bool, handled: Policy) -> bool:
+    """Whether the rules are those that were handled. Windows that are not given are filled in, by an engine that may
+    know other ones by now, so windows do not count."""
+    given = policy.replace(models=handled.models) if filled_models else policy
+    return _without_windows(given) == _without_windows(handled)
+
+
+def _without_windows(policy: Policy) -> Policy:
+    profiles = tuple(
+        profile if profile.model is None else profile.replace(model=profile.model.replace(window=None))
+        for profile in policy.profiles
+    )
+    return policy.model_copy(
+        update={"models": tuple(spec.replace(window=None) for spec in policy.models), "profiles": profiles}
+    )

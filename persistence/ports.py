@@ -131,8 +131,9 @@ class Store(Protocol):
         Owner, title and metadata follow from the log as `Details` says.
 
         `limit` is the size of a page, and `before` the id of the last conversation of the page before. If that
-        conversation has moved in the meantime, the page begins at its new place: some conversations are listed twice,
-        none is left out. Raises `UnknownConversation` if `before` is not stored.
+        conversation has moved in the meantime, the page begins at its new place: some conversations are listed twice.
+        Another one that moves between two pages comes before them, and is not on those that follow. Raises
+        `UnknownConversation` if `before` is not stored.
         """
         ...
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import Literal
 
 from .values.failures import FailureKind
+from .values.surrogates import encodable
 from .values.value import MAX_QUOTED, shortened
 
 RefusalCode = Literal[
@@ -65,11 +66,12 @@ NOTHING_WAITS: dict[str, str] = {
 
 
 class TurnwiseError(Exception):
-    """The base class of all errors that turnwise raises on purpose. `sentence` can be shown to people."""
+    """The base class of all errors that turnwise raises on purpose. `sentence` can be shown to people, and written as
+    UTF-8 whatever it quotes."""
 
     def __init__(self, sentence: str) -> None:
-        super().__init__(sentence)
-        self.sentence = sentence
+        self.sentence = encodable(sentence)
+        super().__init__(self.sentence)
 
 
 class Refused(TurnwiseError):

@@ -74,12 +74,25 @@ class Choices:
         _raise_first(self.checks.faults_of_tools(context.policy, tools))
         return tools
 
+    def names_meant(self, given: GivenTools | None) -> ToolNames:
+        """Return the names of these tools, also of those that the engine does not have. What is no list has none."""
+        if given is None:
+            return None
+        if isinstance(given, str | dict) or not isinstance(given, Iterable):
+            return ()
+        return tuple(dict.fromkeys(map(self._name_meant, given)))
+
     def _name_of(self, given: str | Callable[..., Any]) -> str:
         tool = self.checks.tools.find_given(given)
         if tool is None:
-            name = given if isinstance(given, str) else str(getattr(given, "name", getattr(given, "__name__", given)))
-            raise ConfigurationError(self.checks.tools.describe_unknown(name))
+            raise ConfigurationError(self.checks.tools.describe_unknown(self._name_meant(given)))
         return tool.name
+
+    def _name_meant(self, given: str | Callable[..., Any]) -> str:
+        tool = self.checks.tools.find_given(given)
+        if tool is not None:
+            return tool.name
+        return given if isinstance(given, str) else str(getattr(given, "name", getattr(given, "__name__", given)))
 
 
 def tools_of_next_turn(context: Context) -> ToolNames:

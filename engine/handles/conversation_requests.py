@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...states.errors import ConfigurationError, Refused
@@ -11,7 +11,7 @@ from ...states.policy.policy import Policy
 from ...states.step import Step
 from ..choices.choices import GivenTools
 from ..recent_requests import MODELS
-from ..requests import checked
+from ..requests import checked, checked_policy
 from .compaction import asked_for, failure_of, goes_on
 from .handle import Handle
 
@@ -32,7 +32,9 @@ class ConversationRequests(Handle):
         try:
             rules = self._host.choices.rules_after(self._loop.projection.context, policy)
         except ConfigurationError:
-            if await self._was_handled(PolicyChanged, request_id):
+            meant = checked_policy(policy)
+            filled = {"chose_models"} if "models" in meant.model_fields_set else {"chose_models", MODELS}
+            if await self._was_handled(PolicyChanged, request_id, filled, policy=meant, chose_models=False):
                 return
             raise
         filled = {"chose_models", MODELS} if rules.filled_models else {"chose_models"}
@@ -46,10 +48,12 @@ class ConversationRequests(Handle):
         Raises `ConfigurationError` for a tool that the engine does not have, and if the rules of the conversation need
         another one.
         """
+        given = list(tools) if isinstance(tools, Iterator) else tools
         try:
-            names = self._host.choices.tools_after(self._loop.projection.context, tools)
+            names = self._host.choices.tools_after(self._loop.projection.context, given)
         except ConfigurationError:
-            if await self._was_handled(ToolsChanged, request_id):
+            meant = self._host.choices.names_meant(given)
+            if await self._was_handled(ToolsChanged, request_id, {"from_turn"}, tools=meant, from_turn=1):
                 return
             raise
         for _ in range(MAX_ATTEMPTS):

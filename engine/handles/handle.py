@@ -107,10 +107,15 @@ class Handle:
         self._seen.note_state(outcome.step.state)
         return outcome
 
-    async def _was_handled(self, kind: type[Request], request_id: str | None) -> bool:
-        """Whether a request of this kind was handled under this id. Raises `StoreError`."""
-        handled = None if request_id is None else await self._loop.recent_requests.find_by_id(request_id)
-        return handled is not None and type(handled.request) is kind
+    async def _was_handled(
+        self, kind: type[Request], request_id: str | None, filled: Iterable[str], **fields: object
+    ) -> bool:
+        """Whether this request was handled under its id before, although it could not be made now. Raises `Refused` if
+        another one was handled under its id, `InvalidInput` and `StoreError`."""
+        if request_id is None:
+            return False
+        request = make(kind, event_id=request_id, at=self._host.now(), **fields)
+        return await self._loop.recent_requests.find(request, frozenset(filled)) is not None
 
     async def _turn(self, handled: HandledRequest) -> Turn:
         """Wait for the turn that this request belongs to: until it stops for the first time after the request."""

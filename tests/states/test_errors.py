@@ -61,3 +61,11 @@ class TestSentences:
         error = CompactionFailed("timeout", "It took too long.")
 
         assert (error.kind, error.sentence) == ("timeout", "It took too long.")
+
+    @pytest.mark.parametrize(
+        "error", [TurnwiseError("No \ud800."), UnknownConversation("\ud800"), Refused("closed", sentence="\ud800")]
+    )
+    def test_they_can_be_written_whatever_they_quote(self, error: TurnwiseError) -> None:
+        """Half a character is replaced, so that a log or a response can hold the sentence."""
+        assert "\ufffd" in error.sentence
+        assert str(error) == error.sentence

@@ -167,10 +167,12 @@ class TestRepeats:
             for failing in (
                 again.set_policy(policy, request_id="tools"),
                 again.set_tools(["listen"], request_id="policy"),
-                again.set_tools(["listen"], request_id="new"),
             ):
-                with pytest.raises(ConfigurationError):
+                with pytest.raises(Refused) as refused:
                     await failing
+                assert refused.value.code == "event_id_reused"
+            with pytest.raises(ConfigurationError):
+                await again.set_tools(["listen"], request_id="new")
 
             assert len(await again.events()) == 3
 

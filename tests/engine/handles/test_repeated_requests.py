@@ -12,16 +12,37 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise import Conversation, Engine, InvalidInput, Policy, Refused
+from turnwise import (
+    ConfigurationError,
+    Conversation,
+    Engine,
+    InvalidInput,
+    ModelSpec,
+    Policy,
+    Profile,
+    Refused,
+)
 from turnwise.engine.handles.turn_requests import Cancelled
 from turnwise.engine.recent_requests import REMEMBERED
 from turnwise.persistence.maintenance.replay import replay_conversation
 from turnwise.persistence.opening import open_store
 from turnwise.persistence.ports import Store
 from turnwise.states import AwaitingUserResponse
+from turnwise.testing import FunctionLlm
 
 from ...support.engine_scenarios import Gate
-from ...support.scenarios.repeated_requests import ANSWER, CASES, OTHER, RESUMES, Case, engine_at, outcome
+from ...support.scenarios.repeated_requests import (
+    ANSWER,
+    CASES,
+    OTHER,
+    RESUMES,
+    Case,
+    answer,
+    book,
+    engine_at,
+    outcome,
+    pay,
+)
 
 cases = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
@@ -279,6 +300,56 @@ class TestWhatCounts:
             end = await conversation.decline(request_id="d")
 
         assert (turn.status, end.status) == ("awaiting_user", "cancelled")
+
+
+class TestAnotherEngine:
+    """A choice is repeated after the engine was opened without what was chosen."""
+
+    async def test_it_is_known_and_another_one_is_refused(self, database: Path) -> None:
+        """A name that the engine does not know is compared, too."""
+        named = Policy(models=(ModelSpec(name="second"), ModelSpec(name="first")))
+        chosen = Policy(profiles=(Profile(name="waiter", model="second", tools=("pay",)),))
+        first, second = FunctionLlm(answer, name="first"), FunctionLlm(answer, name="second")
+        async with Engine.open(database, model=first, models=[second], tools=[pay, book]) as engine:
+            conversation = await engine.create()
+            await conversation.set_tools([pay], request_id="tools")
+            await conversation.set_policy(named, request_id="named")
+            await conversation.set_policy(chosen, request_id="chosen")
+            steps = await length(conversation)
+            with pytest.raises(Refused, match="under this id"):
+                await conversation.set_tools(["fly"], request_id="tools")
+
+        async with Engine.open(database, model=first, tools=[book]) as engine:
+            conversation = await engine.get(conversation.id)
+            await conversation.set_tools(iter(["pay"]), request_id="tools")
+            await conversation.set_tools([pay], request_id="tools")
+            await conversation.set_policy(named, request_id="named")
+            await conversation.set_policy(chosen, request_id="chosen")
+            for asking in (
+                conversation.set_tools(["fly"], request_id="tools"),
+                conversation.set_tools(None, request_id="tools"),
+                conversation.set_policy(chosen, request_id="named"),
+                conversation.set_policy(named, request_id="chosen"),
+                conversation.set_policy(chosen.replace(nudges=7), request_id="chosen"),
+            ):
+                with pytest.raises(Refused, match="under this id"):
+                    await asking
+            with pytest.raises(ConfigurationError):
+                await conversation.set_tools(["fly"], request_id="new")
+            assert await length(conversation) == steps
+
+    async def test_windows_do_not_count(self, database: Path) -> None:
+        """They are filled in, and another engine may know other ones."""
+        rules = Policy(models=(ModelSpec(name="x/y"),), profiles=(Profile(name="waiter", model="x/y"),))
+        async with Engine.open(database, model=ModelSpec(name="x/y", window=1000)) as engine:
+            conversation = await engine.create(policy=Policy(models=(ModelSpec(name="x/y", window=500),)))
+            await conversation.set_policy(rules, request_id="rules")
+            steps = await length(conversation)
+
+        async with Engine.open(database, model=ModelSpec(name="x/y", window=9000)) as engine:
+            conversation = await engine.get(conversation.id)
+            await conversation.set_policy(rules, request_id="rules")
+            assert await length(conversation) == steps
 
 
 class TestTwoTabs:
