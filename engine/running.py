@@ -249,7 +249,7 @@ class RunningEngine:
         limit: int | None = None,
         before: str | None = None,
     ) -> tuple[Summary, ...]:
-        """Return a page of conversations, the one that moved last first: summaries with `id`, `title`, `owner`,
+        """Return a page of conversations, the one that changed last first: summaries with `id`, `title`, `owner`,
         `metadata`, `state`, `busy`, `updated_at` and `origin`.
 
         `owner`, `state` (such as `"idle"`) and `metadata` select: `metadata={"tenant": "a"}` those whose metadata has

@@ -11,7 +11,7 @@ from .origin import Origin
 
 @dataclass(frozen=True)
 class Summary:
-    """A conversation in a list: the literal of its state, whether it waits for work, when it moved last, where it was
+    """A conversation in a list: the literal of its state, whether it waits for work, when it changed last, where it was
     copied from, whom it belongs to, its title, and what its application noted about it.
 
     `title` is the one that was given, else the first message of a user, cut to a line; it is empty before there is one.
