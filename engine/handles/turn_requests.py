@@ -33,8 +33,8 @@ class Cancelled:
     no_op: bool
 
 
-NO_TURN = 0
-"""The first turn has the number 1."""
+NO_TURN = -1
+"""A number that no turn has. 0 is not one: it stands for what is done before the first turn, compacting for example."""
 
 
 class TurnRequests(Handle):

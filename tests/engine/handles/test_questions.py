@@ -24,7 +24,7 @@ from turnwise import (
 from turnwise.states import pending
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, reply
 
-from ...support.engine_scenarios import QUESTION, results, until
+from ...support.engine_scenarios import QUESTION, Gate, answers_after, results, until
 
 
 class TestQuestions:
@@ -227,3 +227,22 @@ class TestOpenQuestions:
             assert turn.reply == "Hello Ann."
             assert results(await again.transcript()) == ['{"answers": {"What is your name?": "Ann"}}']
             assert (await again.replay()).divergence is None
+
+
+@pytest.mark.parametrize("call_id", [None, "call_1_0"])
+async def test_declining_stops_nothing_else(database: Path, call_id: str | None) -> None:
+    """A compaction before the first turn goes on: it is no question, and no turn either."""
+    gate = Gate()
+    history = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello to you."}]
+
+    async with Engine.open(database, model=FunctionLlm(answers_after(gate, "They met."))) as engine:
+        conversation = await engine.create(messages=history)
+        compacting = asyncio.create_task(conversation.compact())
+        await gate.arrived.wait()
+        with pytest.raises(Refused) as refused:
+            await conversation.decline(call_id)
+        gate.opened.set()
+        await compacting
+
+        assert refused.value.code == "wrong_state"
+        assert [entry.event.type for entry in await conversation.events()][-1] == "history_compacted"
