@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NoReturn, ParamSpec, TypeVar, overload
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from ..states.errors import EngineClosed
+from ..states.errors import EngineClosed, EngineNotOpen
 from ..states.policy.policy import Policy
 from ..states.states import AnyState
 from .conversation import Conversation
@@ -207,9 +207,29 @@ class BlockingEngine(_Blocking[RunningEngine]):
     close = _waits(RunningEngine.close)
 
 
+class BlockingOpening(AbstractContextManager[BlockingEngine, None]):
+    """Opens an engine when its `with` block is entered, on an event loop in a thread of its own, and closes it at the
+    end of the block. It lets every error pass."""
+
+    def __init__(self, engine: AbstractAsyncContextManager[RunningEngine]) -> None:
+        self._running = _run_in_thread(engine)
+
+    def __enter__(self) -> BlockingEngine:
+        return self._running.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._running.__exit__(*error)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_") or not hasattr(BlockingEngine, name):
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            raise EngineNotOpen("`with Engine.open_blocking(...) as engine`")
+
+
 @contextmanager
-def run_in_thread(engine: AbstractAsyncContextManager[RunningEngine]) -> Iterator[BlockingEngine]:
-    """Open the engine on an event loop in a thread of its own, and close it at the end."""
+def _run_in_thread(engine: AbstractAsyncContextManager[RunningEngine]) -> Iterator[BlockingEngine]:
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(engine) as opened:
         calls = _Portal(portal)
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ..effects.clock import Clock, SystemClock
 from ..effects.dispatcher import Performer
@@ -125,7 +125,7 @@ class Engine(RunningEngine):
 
         Raises what `open` raises.
         """
-        from .blocking import run_in_thread
+        from .blocking import BlockingOpening
 
         engine = cls.open(
             url,
@@ -142,5 +142,4 @@ class Engine(RunningEngine):
             dispatcher=dispatcher,
             tracer_provider=tracer_provider,
         )
-        # It lets every error pass, which type checkers must know to see that code behind the block is reached.
-        return cast("AbstractContextManager[BlockingEngine, None]", run_in_thread(engine))
+        return BlockingOpening(engine)

@@ -126,8 +126,8 @@ class EngineClosed(TurnwiseError):
 class EngineNotOpen(EngineClosed):
     """The engine has not been opened."""
 
-    def __init__(self) -> None:
-        super().__init__("The engine is not open: use `async with Engine.open(...)` or `await Engine.open(...)`.")
+    def __init__(self, opening: str = "`async with Engine.open(...)` or `await Engine.open(...)`") -> None:
+        super().__init__(f"The engine is not open: use {opening}.")
 
 
 class NotAwaited(TurnwiseError, AttributeError):
