@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from .value import Block, Text
+from .value import Block, check_encodable
 
 MAX_OWNER = 1_000
 """The longest owner, in characters: more than any id of a user, and short enough for an index."""
@@ -34,10 +34,10 @@ def _bounded(metadata: dict[str, Any]) -> dict[str, Any]:
     return metadata
 
 
-Owner = Annotated[Text, Field(max_length=MAX_OWNER)]
+Owner = Annotated[str, Field(max_length=MAX_OWNER), AfterValidator(check_encodable)]
 """Whom a conversation belongs to, as the application names its users."""
 
-Title = Annotated[Text, Field(max_length=MAX_TITLE)]
+Title = Annotated[str, Field(max_length=MAX_TITLE), AfterValidator(check_encodable)]
 """What a conversation is called in lists."""
 
 Metadata = Annotated[Block, AfterValidator(_bounded)]

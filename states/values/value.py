@@ -122,7 +122,8 @@ def members(union: Any, base: type[V]) -> tuple[type[V], ...]:
     return tuple(kind for kind in get_args(get_args(union)[0]) if issubclass(kind, base))
 
 
-def _encodable(text: str) -> str:
+def check_encodable(text: str) -> str:
+    """Return the text if it can be written as UTF-8: the validator of every text. `Pure.`"""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -141,10 +142,10 @@ def _in_utc(at: datetime) -> datetime:
         raise PydanticCustomError("moment_out_of_range", "the moment is outside the calendar") from None
 
 
-Text = Annotated[str, AfterValidator(_encodable)]
+Text = Annotated[str, AfterValidator(check_encodable)]
 """Any text that can be written as UTF-8."""
 
-RequestText = Annotated[str, Field(max_length=MAX_TEXT), AfterValidator(_encodable)]
+RequestText = Annotated[str, Field(max_length=MAX_TEXT), AfterValidator(check_encodable)]
 """A text from outside, at most `MAX_TEXT` characters long."""
 
 Block = Annotated[dict[str, JsonValue], AfterValidator(_exact)]

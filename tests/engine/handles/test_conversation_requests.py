@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from turnwise import ConfigurationError, Engine, ModelRequest, Policy, Profile, Refused, tool
+from turnwise import ConfigurationError, Engine, InvalidInput, ModelRequest, Policy, Profile, Refused, tool
 from turnwise.persistence.opening import open_store
 from turnwise.states import ToolsChanged
 from turnwise.testing import FunctionLlm, call, reply
@@ -216,3 +216,12 @@ class TestDetails:
             found = (conversation.tools, conversation.owner, conversation.title, conversation.metadata)
 
         assert found == (("look",), "ada", "Dinner", {"table": 4})
+
+    async def test_a_title_that_is_too_long_is_refused(self, database: Path) -> None:
+        """In words that a person who typed it understands."""
+        async with Engine.open(database, model=Watching().llm) as engine:
+            conversation = await engine.create()
+            for asking in (conversation.set_title("x" * 1_001), engine.create(title="x" * 1_001)):
+                with pytest.raises(InvalidInput) as refused:
+                    await asking
+                assert refused.value.sentence == "title: String should have at most 1000 characters."
