@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ..persistence.ports import Log
+from ..persistence.records.metadata import json_identity
 from ..states.errors import Refused
 from ..states.events import PolicyChanged, Request
 from ..states.log import LogEntry
@@ -30,6 +31,9 @@ request is compared with the one that was handled."""
 
 MODELS = "policy.models"
 """The models of a policy, where the engine filled them in."""
+
+_ANY_JSON = ("metadata", "arguments")
+"""Fields of requests that hold any JSON. They are compared as JSON, too: to Python, 1 equals True."""
 
 NOTHING_FILLED: Filled = frozenset()
 
@@ -118,7 +122,9 @@ def _is_same(request: Request, filled: Filled, handled: Request) -> bool:
         if not _are_same_rules(request.policy, MODELS in filled, handled.policy):
             return False
         taken["policy"] = handled.policy
-    return request.model_copy(update=taken) == handled
+    return request.model_copy(update=taken) == handled and all(
+        json_identity(getattr(request, name, None)) == json_identity(getattr(handled, name, None)) for name in _ANY_JSON
+    )
 
 
 def _are_same_rules(policy: Policy, filled_models: bool, handled: Policy) -> bool:

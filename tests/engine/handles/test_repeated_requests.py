@@ -241,6 +241,26 @@ class TestWhatCounts:
 
         assert await length(conversation) == steps
 
+    async def test_values_are_compared_as_json(self, database: Path) -> None:
+        """1 is 1.0, in whatever order it stands, but not true; to Python all three are equal."""
+        async with engine_at(database) as engine:
+            conversation = await engine.create()
+            await conversation.send("Pay")
+            await conversation.set_metadata({"n": 1, "of": [0]}, request_id="details")
+            await conversation.approve("call_1_0", True, arguments={"amount": 1}, request_id="approved")
+            steps = await length(conversation)
+
+            await conversation.set_metadata({"of": [0.0], "n": 1.0}, request_id="details")
+            await conversation.approve("call_1_0", True, arguments={"amount": 1.0}, request_id="approved")
+            for asking in (
+                conversation.set_metadata({"n": True, "of": [0]}, request_id="details"),
+                conversation.set_metadata({"n": 1, "of": [False]}, request_id="details"),
+                conversation.approve("call_1_0", True, arguments={"amount": True}, request_id="approved"),
+            ):
+                with pytest.raises(Refused, match="under this id"):
+                    await asking
+            assert await length(conversation) == steps
+
     async def test_a_cancel_is_no_decline(self, database: Path) -> None:
         """Nor the other way round, although the log has the same event for both."""
         async with engine_at(database) as engine:
