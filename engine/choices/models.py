@@ -119,7 +119,7 @@ def _make_model(name: str, window: int | None = None) -> Llm:
 
 
 def _checked(what: str, given: Iterable[GivenModel]) -> Iterable[GivenModel]:
-    if isinstance(given, str | ModelSpec) or not isinstance(given, Iterable):
+    if isinstance(given, str | ModelSpec | Mapping) or not isinstance(given, Iterable):
         raise ConfigurationError(f"{what} are given as a list.")
     return given
 

@@ -48,6 +48,8 @@ class TestGivenModels:
             ({"fallback_models": ["rehearsal"]}, "Two models are called rehearsal."),
             ({"models": "openai/x"}, "The models are given as a list."),
             ({"models": ModelSpec(name="openai/x")}, "The models are given as a list."),
+            ({"models": {"openai/x": "openai/y"}}, "The models are given as a list."),
+            ({"fallback_models": {"openai/x": "openai/y"}}, "The models to fall back to are given as a list."),
             ({"models": 5}, "The models are given as a list."),
             ({"fallback_models": "openai/x"}, "The models to fall back to are given as a list."),
             ({"models": [5]}, "A model is a name that litellm knows, or an object with the method `complete`."),
