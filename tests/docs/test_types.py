@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ..support.pages import ROOT, Page
+from ..support.type_checking import CHECKERS, checked
 
 pytestmark = pytest.mark.timeout(280)  # both checkers read the whole package, on a machine that may be busy
 
@@ -47,27 +44,12 @@ def folder(tmp_path: Path) -> Path:
     """A project of all the programs, which uses turnwise as it is here."""
     for name, text in programs():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    (tmp_path / "mypy.ini").write_text(
-        f"[mypy]\nstrict = true\nmypy_path = {ROOT / '.typing'}\n[mypy-turnwise.*]\nfollow_imports = silent\n"
-    )
-    settings = {"typeCheckingMode": "standard", "extraPaths": [str(ROOT / ".typing")]}
-    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    "checker",
-    [
-        pytest.param(("mypy", "--cache-dir", "cache", "."), id="mypy --strict"),
-        pytest.param(("basedpyright", "--pythonpath", sys.executable), id="pyright"),
-    ],
-)
-def test_every_program_is_typed(checker: tuple[str, ...], folder: Path) -> None:
+@pytest.mark.parametrize("checker", CHECKERS)
+def test_every_program_is_typed(checker: str, folder: Path) -> None:
     """The two checkers that people use find nothing."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-
-    ran = subprocess.run(
-        [sys.executable, "-m", *checker], cwd=folder, env=environment, capture_output=True, text=True, timeout=270
-    )
+    ran = checked(checker, folder)
 
     assert (ran.returncode, ran.stderr) == (0, ""), ran.stdout

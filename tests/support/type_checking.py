@@ -1,27 +1,40 @@
-"""What mypy and pyright say of a program that uses turnwise."""
+"""What mypy and pyright say of programs that use turnwise, as it is in this tree."""
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+from .pages import ROOT
+
 CHECKERS = {
-    "mypy": ["mypy", "--strict", "--no-error-summary"],
-    "pyright": ["basedpyright", "--level", "error"],
+    "mypy": ["mypy", "--no-error-summary", "--cache-dir", "cache", "."],
+    "pyright": ["basedpyright", "--level", "error", "--pythonpath", sys.executable],
 }
-"""The command of each type checker."""
+"""The module of each type checker, and its options."""
+
+_SOURCES = str(ROOT / ".typing")
+_MYPY = f"[mypy]\nstrict = true\nmypy_path = {_SOURCES}\n[mypy-turnwise.*]\nfollow_imports = silent\n"
+_PYRIGHT = {"typeCheckingMode": "standard", "extraPaths": [_SOURCES]}
+
+
+def checked(checker: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a type checker over the programs in this folder: mypy strictly, pyright in its usual mode."""
+    (folder / "mypy.ini").write_text(_MYPY, encoding="utf-8")
+    (folder / "pyrightconfig.json").write_text(json.dumps(_PYRIGHT), encoding="utf-8")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-m", *CHECKERS[checker]]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=270)
 
 
 def lines_with_errors(checker: str, program: str, folder: Path) -> list[int]:
     """Return the lines of the program in which the checker finds an error."""
-    path = folder / "checked.py"
-    path.write_text(program, encoding="utf-8")
-    name, *options = CHECKERS[checker]
-    cache = ["--cache-dir", str(folder / "cache")] if name == "mypy" else []
-    command = [str(Path(sys.executable).parent / name), *options, *cache, str(path)]
-    ran = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=250, check=False)
+    (folder / "checked.py").write_text(program, encoding="utf-8")
+    ran = checked(checker, folder)
     found = re.findall(r"checked\.py:(\d+):.*error", ran.stdout)
     assert found or ran.returncode == 0, ran.stdout + ran.stderr
     return sorted({int(line) for line in found})
