@@ -11,7 +11,7 @@ import inspect
 import logging
 
 from ...states.values.surrogates import encodable
-from ..text import printable
+from ..printable import printable
 from .port import Channel, Delivery, NotTaken
 
 logger = logging.getLogger("turnwise.channels")

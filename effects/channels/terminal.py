@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from typing import TextIO
 
-from ..text import printable
+from ..printable import printable
 from .port import Delivery
 
 

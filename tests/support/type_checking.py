@@ -11,8 +11,11 @@ from pathlib import Path
 
 from .pages import ROOT
 
+_CACHE = str(ROOT / ".mypy_cache" / "programs")
+"""Shared by all runs, so that only the first one reads the whole package."""
+
 CHECKERS = {
-    "mypy": ["mypy", "--no-error-summary", "--cache-dir", "cache", "."],
+    "mypy": ["mypy", "--no-error-summary", "--cache-dir", _CACHE, "."],
     "pyright": ["basedpyright", "--level", "error", "--pythonpath", sys.executable],
 }
 """The module of each type checker, and its options."""

@@ -11,7 +11,7 @@ import html
 import re
 from collections.abc import Iterable, Iterator
 
-from ...text import printable
+from ...printable import printable
 
 CODE = "There is code to read here."
 """What is said in place of a block of code, unless the application gives another text."""

@@ -19,7 +19,7 @@ from shutil import which
 
 from ....states.errors import ConfigurationError
 from ....states.values.value import shortened
-from ...text import printable
+from ...printable import printable
 
 PYTTSX3, ESPEAK = "pyttsx3", "espeak-ng"
 _SCRIPT = Path(__file__).with_name("pyttsx3_voice.py")

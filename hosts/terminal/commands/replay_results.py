@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ....effects.text import printable
+from ....effects.printable import printable
 from ....persistence.maintenance.replay import Divergence, StepOutcome
 from ..output.printable import counted, without_payloads
 

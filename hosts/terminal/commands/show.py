@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ....effects.text import printable
+from ....effects.printable import printable
 from ....engine.projections.updates.message_view import message_data
 from ....persistence.maintenance.fork import origin_of
 from ....persistence.records.details import details_of

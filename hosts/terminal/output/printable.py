@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ....effects.text import printable
+from ....effects.printable import printable
 
 _DATA_URL = re.compile(r"(data:image/[a-z]+;base64,)[A-Za-z0-9+/]+=*")
 

@@ -18,7 +18,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 from typing_extensions import override
 
-from ....effects.text import printable
+from ....effects.printable import printable
 from .blocks import PARSER
 
 Line = list[Segment]

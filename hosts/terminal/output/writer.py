@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 from typing_extensions import override
 
-from ....effects.text import printable
+from ....effects.printable import printable
 from .printable import one_line
 from .theme import THEME
 from .wrapping import LineWrapper

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from turnwise.effects.text import printable
+from turnwise.effects.printable import printable
 from turnwise.hosts.terminal.output.answer import StreamedAnswer
 from turnwise.hosts.terminal.output.theme import THEME
 

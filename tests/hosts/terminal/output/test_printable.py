@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.effects.text import printable
+from turnwise.effects.printable import printable
 from turnwise.hosts.terminal.output.printable import one_line
 
 
