@@ -268,9 +268,7 @@ class TestImporting:
 
         async with Engine.open(tmp_path / "new.db", model=FunctionLlm(lambda _: "Hello again.")) as engine:
             again = await engine.get(conversation.id)
-            async for update in again.updates():
-                if update.type == "turn_ended":
-                    break
+            await again.wait()
             report, turns = await again.replay(), await again.turns()
 
         assert [(one.id, one.busy, one.state) for one in listed] == [(conversation.id, True, "llm_requesting")]
