@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -258,7 +259,8 @@ class TestTheCommand:
         assert last.startswith(f"Seed {START} holds: ")
 
     def test_it_exits_1_on_a_failure_and_names_the_seed(self) -> None:
-        """With a fault in the engine that it simulates: watchers see the last update of each step."""
+        """With a fault in the engine that it simulates: watchers see the last update of each step, so a stream waits
+        for one that was not shown."""
         program = (
             "import sys; from turnwise.engine import loop; from turnwise.testing.simulation.__main__ import main\n"
             "class ShowsTooLittle(loop.Feed):\n"
@@ -272,4 +274,5 @@ class TestTheCommand:
 
         assert done.returncode == 1
         assert done.stderr.startswith("Seed ")
+        assert re.search(r"it does not come to rest: .* calls: \[.*\bstream\b", done.stderr)
         assert "python -m turnwise.testing.simulation --seed" in done.stderr
