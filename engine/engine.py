@@ -5,10 +5,11 @@ Here are its two doors, for programs with an event loop and for those without; w
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec
 
 from ..effects.clock import Clock, SystemClock
 from ..effects.dispatcher import Performer
@@ -30,6 +31,39 @@ if TYPE_CHECKING:
     from ..effects.model.port import Llm
     from ..persistence.ports import Store
     from .blocking import BlockingEngine
+
+
+P = ParamSpec("P")
+
+
+class _BlockingDoor(Generic[P]):
+    """The method `open_blocking` of a class of engines. It has the parameters of the method `open`."""
+
+    def __get__(
+        self, instance: object, owner: type[Engine]
+    ) -> Callable[P, AbstractContextManager[BlockingEngine, None]]:
+        opens: Any = owner.open
+
+        @functools.wraps(opens, assigned=("__module__",))
+        def open_blocking(*arguments: P.args, **options: P.kwargs) -> AbstractContextManager[BlockingEngine, None]:
+            """Return the same engine for programs without an event loop; the parameters are those of `open`.
+
+                with Engine.open_blocking("dinner.db", model="…") as engine:
+                    conversation = engine.create()
+                    turn = conversation.send("A table for two")
+
+            Raises what `open` raises.
+            """
+            from .blocking import BlockingOpening
+
+            return BlockingOpening(opens(*arguments, **options))
+
+        return open_blocking
+
+
+def _blocking_door(opens: Callable[Concatenate[type[Any], P], RunningEngine]) -> _BlockingDoor[P]:
+    """Return the door for programs without an event loop beside this one; a type checker reads the parameters here."""
+    return _BlockingDoor()
 
 
 class Engine(RunningEngine):
@@ -99,47 +133,4 @@ class Engine(RunningEngine):
             tracer_provider=tracer_provider,
         )
 
-    @classmethod
-    def open_blocking(
-        cls,
-        url: str | Path | None = None,
-        *,
-        store: Store | None = None,
-        model: str | ModelSpec | Llm = "rehearsal",
-        fallback_models: Iterable[str | ModelSpec | Llm] = (),
-        models: Iterable[str | ModelSpec | Llm] = (),
-        tools: Iterable[Callable[..., Any] | str] = (),
-        channels: Iterable[Channel] = (),
-        policy: Policy | None = None,
-        settings: Settings | None = None,
-        clock: Clock | None = None,
-        performers: Mapping[type[Effect], Performer] | None = None,
-        dispatcher: Dispatcher | DispatcherFactory | None = None,
-        tracer_provider: TracerProvider | None = None,
-    ) -> AbstractContextManager[BlockingEngine, None]:
-        """Return the same engine for programs without an event loop; the parameters are those of `open`.
-
-            with Engine.open_blocking("dinner.db", model="…") as engine:
-                conversation = engine.create()
-                turn = conversation.send("A table for two")
-
-        Raises what `open` raises.
-        """
-        from .blocking import BlockingOpening
-
-        engine = cls.open(
-            url,
-            store=store,
-            model=model,
-            fallback_models=fallback_models,
-            models=models,
-            tools=tools,
-            channels=channels,
-            policy=policy,
-            settings=settings,
-            clock=clock,
-            performers=performers,
-            dispatcher=dispatcher,
-            tracer_provider=tracer_provider,
-        )
-        return BlockingOpening(engine)
+    open_blocking = _blocking_door(open)
