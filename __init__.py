@@ -20,10 +20,15 @@ if TYPE_CHECKING:
     from .effects.clock import Clock
     from .effects.context import EffectContext, History, Progress
     from .effects.dispatcher import Performer
+    from .effects.location.location import Location, LocationSource
+    from .effects.mcp.server import McpServer
     from .effects.model.litellm.llm import LiteLlm
     from .effects.model.port import Llm, LlmFailure, ModelAnswer, ModelCall, ModelRequest, Purpose, Token
     from .effects.model.rewording import Rewording
+    from .effects.recall.documents import DocumentQuery, DocumentSource
+    from .effects.recall.vectors import Embed
     from .effects.receipts import Receipts
+    from .effects.redaction.redaction import Redaction
     from .effects.tools.approval import Approval
     from .effects.tools.arguments.arguments import Arguments
     from .effects.tools.context import ToolContext
@@ -121,10 +126,15 @@ _HOMES = {
     "effects.clock": ("Clock",),
     "effects.context": ("EffectContext", "History", "Progress"),
     "effects.dispatcher": ("Performer",),
+    "effects.location.location": ("Location", "LocationSource"),
+    "effects.mcp.server": ("McpServer",),
     "effects.model.litellm.llm": ("LiteLlm",),
     "effects.model.port": ("Llm", "LlmFailure", "ModelAnswer", "ModelCall", "ModelRequest", "Purpose", "Token"),
     "effects.model.rewording": ("Rewording",),
+    "effects.recall.documents": ("DocumentQuery", "DocumentSource"),
+    "effects.recall.vectors": ("Embed",),
     "effects.receipts": ("Receipts",),
+    "effects.redaction.redaction": ("Redaction",),
     "effects.tools.approval": ("Approval",),
     "effects.tools.arguments.arguments": ("Arguments",),
     "effects.tools.context": ("ToolContext",),
@@ -212,126 +222,27 @@ _HOMES = {
 _MODULES = {"presets": "states.policy.presets"}
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = [
-    "AgentMail",
-    "AnyTool",
-    "Approval",
-    "Arguments",
-    "BlockingConversation",
-    "BlockingEngine",
-    "Cancelled",
-    "CancelledTurn",
-    "Channel",
-    "Clock",
-    "CompactionFailed",
-    "CompletedTurn",
-    "ConfigurationError",
-    "Conversation",
-    "ConversationRecord",
-    "DeliveredUpdate",
-    "Delivery",
-    "DeliveryFailedUpdate",
-    "DeliveryUpdate",
-    "Dispatcher",
-    "DispatcherFactory",
-    "Divergence",
-    "EffectContext",
-    "Empty",
-    "EndedTurn",
-    "Engine",
-    "EngineClosed",
-    "EngineNotOpen",
-    "ErrorDetail",
-    "FailedTurn",
-    "History",
-    "Image",
-    "IncompleteTurn",
-    "InvalidInput",
-    "Lagged",
-    "Limits",
-    "LiteLlm",
-    "Llm",
-    "LlmFailure",
-    "LoadedConversation",
-    "Log",
-    "Message",
-    "MessageUpdate",
-    "ModelAnswer",
-    "ModelCall",
-    "ModelRequest",
-    "ModelSpec",
-    "NotAwaited",
-    "NotTaken",
-    "Origin",
-    "Performer",
-    "Policy",
-    "Profile",
-    "Progress",
-    "Purpose",
-    "Question",
-    "QuestionOption",
-    "Questions",
-    "QueuedTurn",
-    "Receipts",
-    "Receiver",
-    "Recent",
-    "Recovery",
-    "Refused",
-    "Repeats",
-    "ReplayReport",
-    "Retry",
-    "Rewording",
-    "RunningTurn",
-    "Settings",
-    "SnapshotUpdate",
-    "Speech",
-    "SpeechChannel",
-    "SpeechRules",
-    "StateChangeUpdate",
-    "StateType",
-    "StateView",
-    "StepOutcome",
-    "Store",
-    "StoreError",
-    "StoredEntry",
-    "StreamChannel",
-    "Streaming",
-    "SubAgents",
-    "Subscription",
-    "Summary",
-    "TerminalChannel",
-    "Texts",
-    "ThoughtUpdate",
-    "Token",
-    "TokenUpdate",
-    "Tool",
-    "ToolContext",
-    "ToolError",
-    "ToolOptions",
-    "ToolProgressUpdate",
-    "ToolStatus",
-    "ToolUpdate",
-    "Turn",
-    "TurnEndedUpdate",
-    "TurnStatus",
-    "TurnwiseError",
-    "Undelivered",
-    "UnknownConversation",
-    "Update",
-    "Usage",
-    "UserQuestion",
-    "WaitingTurn",
-    "WaitsForAnswer",
-    "WaitsForApproval",
-    "WaitsForResolution",
-    "WebhookChannel",
-    "WorkComplete",
-    "presets",
-    "replay",
-    "tool",
-    "tools_of",
-    "update_schema",
-]
+__all__ = ["AgentMail", "AnyTool", "Approval", "Arguments", "BlockingConversation", "BlockingEngine"]
+__all__ += ["Cancelled", "CancelledTurn", "Channel", "Clock", "CompactionFailed", "CompletedTurn", "ConfigurationError"]
+__all__ += ["Conversation", "ConversationRecord"]
+__all__ += ["DeliveredUpdate", "Delivery", "DeliveryFailedUpdate", "DeliveryUpdate", "Dispatcher", "DispatcherFactory"]
+__all__ += ["Divergence", "DocumentQuery", "DocumentSource"]
+__all__ += ["EffectContext", "Embed", "Empty", "EndedTurn", "Engine", "EngineClosed", "EngineNotOpen", "ErrorDetail"]
+__all__ += ["FailedTurn", "History", "Image", "IncompleteTurn", "InvalidInput"]
+__all__ += ["Lagged", "Limits", "LiteLlm", "Llm", "LlmFailure", "LoadedConversation", "Location", "LocationSource"]
+__all__ += ["Log", "McpServer", "Message", "MessageUpdate", "ModelAnswer", "ModelCall", "ModelRequest", "ModelSpec"]
+__all__ += ["NotAwaited", "NotTaken", "Origin", "Performer", "Policy", "Profile", "Progress", "Purpose"]
+__all__ += ["Question", "QuestionOption", "Questions", "QueuedTurn"]
+__all__ += ["Receipts", "Receiver", "Recent", "Recovery", "Redaction", "Refused", "Repeats", "ReplayReport", "Retry"]
+__all__ += ["Rewording", "RunningTurn"]
+__all__ += ["Settings", "SnapshotUpdate", "Speech", "SpeechChannel", "SpeechRules", "StateChangeUpdate", "StateType"]
+__all__ += ["StateView", "StepOutcome", "Store", "StoreError", "StoredEntry", "StreamChannel", "Streaming", "SubAgents"]
+__all__ += ["Subscription", "Summary"]
+__all__ += ["TerminalChannel", "Texts", "ThoughtUpdate", "Token", "TokenUpdate", "Tool", "ToolContext", "ToolError"]
+__all__ += ["ToolOptions", "ToolProgressUpdate", "ToolStatus", "ToolUpdate", "Turn", "TurnEndedUpdate", "TurnStatus"]
+__all__ += ["TurnwiseError", "Undelivered", "UnknownConversation", "Update", "Usage", "UserQuestion"]
+__all__ += ["WaitingTurn", "WaitsForAnswer", "WaitsForApproval", "WaitsForResolution", "WebhookChannel", "WorkComplete"]
+__all__ += ["presets", "replay", "tool", "tools_of", "update_schema"]
 
 
 if not TYPE_CHECKING:  # a type checker would take any name for a name of this package

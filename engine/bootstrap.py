@@ -1,6 +1,6 @@
-"""The composition root: what an engine is put together from, and what may stand around its ports.
+"""What an engine is put together from, and what may stand around its ports.
 
-This is the one place that knows which performer carries out which effect.
+Which performer carries out which effect is decided in `composition/performers.py`.
 """
 
 from __future__ import annotations
@@ -15,39 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..effects.channels.delivery_dispatcher import DeliveryDispatcher
-from ..effects.channels.delivery_performer import DeliveryPerformer
 from ..effects.channels.port import Channel
 from ..effects.clock import Clock
 from ..effects.dispatcher import InProcessDispatcher, Performer
-from ..effects.model.performers.compaction import CompactionPerformer
-from ..effects.model.performers.llm_request import LlmRequestPerformer
-from ..effects.model.performers.model_caller import ModelCaller
-from ..effects.model.performers.summary import SummaryPerformer
-from ..effects.model.performers.verification import VerificationPerformer
-from ..effects.timers import TimerPerformer
-from ..effects.tools.reconcile_performer import ReconciliationPerformer
-from ..effects.tools.registry import ToolRegistry
-from ..effects.tools.tool_performer import ToolPerformer
 from ..persistence.opening import open_store
 from ..persistence.ports import Store
-from ..states.effects import (
-    CompactHistory,
-    DeliverToUser,
-    Effect,
-    ExecuteTool,
-    ReconcileTool,
-    RequestLlm,
-    StartTimer,
-    SummarizeTurn,
-    VerifyWork,
-)
+from ..states.effects import Effect
 from ..states.errors import ConfigurationError, StoreError
 from ..states.events import Answer
-from .choices.choices import Choices
-from .choices.models import Models
-from .choices.rule_checks import RuleChecks
 from .ports import Dispatcher
-from .settings import Settings
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
@@ -195,40 +171,3 @@ def build_tracing(provider: TracerProvider | None) -> Tracing | None:
     except ModuleNotFoundError:
         raise ConfigurationError("Tracing needs the package opentelemetry-api: install turnwise[otel].") from None
     return Tracing(provider)
-
-
-def build_performers(
-    models: Models,
-    tools: ToolRegistry,
-    deliveries: DeliveryDispatcher,
-    clock: Clock,
-    settings: Settings,
-    given: Performers,
-    tracing: Tracing | None = None,
-) -> Performers:
-    """Return the performer of each kind of effect: `given` adds to the built-in ones, or replaces them."""
-    asking = ModelCaller(models.find, settings.llm_chat_timeout_sec)
-    if tracing is not None:
-        asking = tracing.asking(asking)
-    performers: dict[type[Effect], Performer] = {
-        RequestLlm: LlmRequestPerformer(asking, tools, clock),
-        VerifyWork: VerificationPerformer(asking, clock),
-        SummarizeTurn: SummaryPerformer(asking, clock),
-        CompactHistory: CompactionPerformer(asking, clock),
-        ExecuteTool: ToolPerformer(tools, clock, settings.max_result),
-        ReconcileTool: ReconciliationPerformer(tools, clock, settings.max_result),
-        StartTimer: TimerPerformer(clock),
-        DeliverToUser: DeliveryPerformer(deliveries),
-        **given,
-    }
-    return wrap("performers", performers if tracing is None else tracing.performers(performers))
-
-
-def build_choices(
-    models: Models, tools: ToolRegistry, performers: Performers, given: Performers, dispatcher: DispatcherFactory
-) -> Choices:
-    """Return what conversations may choose. A dispatcher of the application may carry out any effect, and where the
-    application asks the models itself, by a performer that it has `given`, it may offer them other tools."""
-    is_built_in = dispatcher is InProcessDispatcher
-    performed = performers.keys() if is_built_in else None
-    return Choices(RuleChecks(models, tools, performed, offers_tools=is_built_in and RequestLlm not in given))

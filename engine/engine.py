@@ -17,20 +17,26 @@ from ..effects.tools.registry import ToolRegistry
 from ..states.effects import Effect
 from ..states.errors import ConfigurationError
 from ..states.policy import presets
-from ..states.policy.policy import ModelSpec, Policy
+from ..states.policy.policy import ModelSpec, Policy, Profile
 from .bootstrap import DispatcherFactory, Source, checked_dispatcher, checked_performers
 from .choices.models import Models
+from .composition.providers import Providers
 from .ports import Dispatcher
 from .running import RunningEngine
-from .settings import Settings
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
     from ..effects.channels.port import Channel
+    from ..effects.location.location import LocationSource
+    from ..effects.mcp.server import McpServer
     from ..effects.model.port import Llm
+    from ..effects.recall.documents import DocumentSource
+    from ..effects.recall.vectors import Embed
+    from ..effects.redaction.redaction import Redaction
     from ..persistence.ports import Store
     from .blocking import BlockingEngine
+    from .settings import Settings
 
 
 P = ParamSpec("P")
@@ -80,6 +86,12 @@ class Engine(RunningEngine):
         models: Iterable[str | ModelSpec | Llm] = (),
         tools: Iterable[Callable[..., Any] | str] = (),
         channels: Iterable[Channel] = (),
+        profiles: Iterable[Profile] = (),
+        redaction: Redaction | None = None,
+        location: LocationSource | None = None,
+        documents: DocumentSource | None = None,
+        embed: Embed | None = None,
+        mcps: Mapping[str, McpServer] | None = None,
         policy: Policy | None = None,
         settings: Settings | None = None,
         clock: Clock | None = None,
@@ -114,6 +126,8 @@ class Engine(RunningEngine):
         `StoreError` for a database that cannot be used. Whether a model's provider is known and has a key is found by
         `engine.check()`, or else by the first turn, which fails and says so.
         """
+        from .settings import Settings  # loads pydantic-settings, which a program that opens no engine does without
+
         settings = Settings() if settings is None else settings
         policy = presets.assistant() if policy is None else policy
         clock = SystemClock() if clock is None else clock
@@ -127,6 +141,15 @@ class Engine(RunningEngine):
             channels=channels,
             policy=policy,
             settings=settings,
+            providers=Providers.of(
+                settings,
+                profiles=profiles,
+                redaction=redaction,
+                location=location,
+                documents=documents,
+                embed=embed,
+                mcps=mcps,
+            ),
             clock=clock,
             performers=checked_performers(performers),
             dispatcher=checked_dispatcher(dispatcher),

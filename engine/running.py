@@ -21,15 +21,7 @@ from ..states.events import Answer
 from ..states.machine import begin
 from ..states.policy.policy import Policy
 from .answering import AnswerIntake
-from .bootstrap import (
-    DispatcherFactory,
-    Source,
-    build_channels,
-    build_choices,
-    build_performers,
-    build_tracing,
-    wrap,
-)
+from .bootstrap import DispatcherFactory, Source, build_channels, build_tracing, wrap
 from .choices.adoption import ModelAdoption
 from .choices.choices import Choices, GivenTools
 from .choices.given_history import GivenMessages, log_repairs, read_history
@@ -37,6 +29,8 @@ from .choices.models import Models
 from .choices.opening import opening_of
 from .choices.selection import checked_selection
 from .choices.stored_faults import StoredFaults
+from .composition.performers import build_choices, build_performers
+from .composition.providers import Providers
 from .conversation import Conversation
 from .conversations.loop_factory import LoopFactory
 from .conversations.registry import ConversationRegistry
@@ -47,7 +41,6 @@ from .loop import Loop
 from .outbox import OutboxTargets
 from .ports import Dispatcher
 from .requests import checked_id
-from .settings import Settings
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
@@ -55,6 +48,7 @@ if TYPE_CHECKING:
     from ..effects.channels.port import Channel
     from ..persistence.ports import Store
     from ..persistence.records.summary import Summary
+    from .settings import Settings
 
 
 class RunningEngine:
@@ -69,6 +63,7 @@ class RunningEngine:
         channels: Iterable[Channel] = (),
         policy: Policy,
         settings: Settings,
+        providers: Providers,
         clock: Clock,
         performers: Mapping[type[Effect], Performer],
         dispatcher: DispatcherFactory,
@@ -81,7 +76,9 @@ class RunningEngine:
         self._clock = clock
         self._tracing = build_tracing(tracer_provider)
         self._deliveries = build_channels(channels, clock, self._tracing)
-        self._performers = build_performers(models, tools, self._deliveries, clock, settings, performers, self._tracing)
+        self._performers = build_performers(
+            models, tools, self._deliveries, clock, settings, providers, performers, self._tracing
+        )
         self._dispatcher: Dispatcher = wrap("dispatcher", dispatcher(self._performers, clock, self.answer))
         self._choices = build_choices(models, tools, self._performers, performers, dispatcher)
         self._stored_faults = StoredFaults(self._choices.checks)
@@ -95,6 +92,7 @@ class RunningEngine:
             self._registry,
             () if self._tracing is None else (self._tracing,),
             settings.kept_updates,
+            providers.redaction,
         )
         self._lifetime = Lifetime(self._open, self._close)
         self._answers = AnswerIntake(self._registry, lambda: self._lifetime.is_closing)

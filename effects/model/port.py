@@ -14,9 +14,10 @@ from ...states.values.failures import NO_FAULT_OF_A_MODEL, FailureKind
 from ...states.values.messages import Usage
 from ...states.values.value import MAX_QUOTED, shortened
 
-Purpose = Literal["converse", "check", "summarize", "condense", "reword"]
+Purpose = Literal["converse", "check", "summarize", "condense", "reword", "route", "enrich"]
 """What a request is for: the next answer in the conversation, the check of a claim that the work is complete, the
-summary of a turn for display, the summary of messages that no longer fit the window, or a text to be spoken."""
+summary of a turn for display, the summary of messages that no longer fit the window, a text to be spoken, the choice of
+a profile, or the words by which older conversations are searched."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ...effects.clock import Clock
+from ...effects.redaction.redaction import Redaction
 from ...persistence.ports import LoadedConversation, Log, Store
 from ...states.context import Context
 from ...states.events import Opened
@@ -31,6 +32,7 @@ class LoopFactory:
     owner: LoopOwner
     observers: Sequence[Observer]
     kept_updates: int
+    redaction: Redaction | None
 
     def created(self, store: Store, conversation_id: str, log: Log, opened: Opened, step: Step) -> Loop:
         """Return the loop of a conversation whose first step was just stored."""

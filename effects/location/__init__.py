@@ -1,0 +1,1 @@
+"""Location: the port by which requests state where the user is, and what fills it."""

@@ -1,0 +1,1 @@
+"""Redaction: removes secrets from texts before anything is stored or sent."""

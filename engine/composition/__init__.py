@@ -1,0 +1,1 @@
+"""Composition: an engine's parts, and what they are made of beside its store, models, tools and channels."""

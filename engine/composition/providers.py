@@ -1,0 +1,85 @@
+"""What an application gives to an engine beside its store, models, tools and channels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from inspect import isclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ...effects.location.location import LocationSource
+from ...effects.mcp.server import McpServer
+from ...effects.recall.documents import DocumentSource
+from ...effects.recall.vectors import Embed
+from ...effects.redaction.redaction import Redaction
+from ...states.errors import ConfigurationError
+from ...states.policy.policy import Profile
+
+if TYPE_CHECKING:
+    from ..settings import Settings
+
+V = TypeVar("V")
+
+
+@dataclass(frozen=True)
+class Providers:
+    """What the rules of a conversation may need: profiles, redaction, location, documents, embeddings, MCP servers."""
+
+    profiles: tuple[Profile, ...] = ()
+    redaction: Redaction | None = None
+    location: LocationSource | None = None
+    documents: DocumentSource | None = None
+    embed: Embed | None = None
+    mcps: Mapping[str, McpServer] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        settings: Settings,
+        *,
+        profiles: Iterable[Profile],
+        redaction: Redaction | None,
+        location: LocationSource | None,
+        documents: DocumentSource | None,
+        embed: Embed | None,
+        mcps: Mapping[str, McpServer] | None,
+    ) -> Providers:
+        """Return what was given. Raises `ConfigurationError` for what cannot be what it is given as."""
+        if redaction is not None and not isinstance(redaction, Redaction):
+            raise ConfigurationError("An engine takes Redaction as its redaction.")
+        return cls(
+            _profiles(profiles),
+            redaction,
+            _function("location", location),
+            _function("documents", documents),
+            _function("embed", embed),
+            _servers(mcps),
+        )
+
+
+def _profiles(given: Any) -> tuple[Profile, ...]:
+    if isinstance(given, str | Mapping | Profile) or not isinstance(given, Iterable):
+        raise ConfigurationError("Profiles are given as a list.")
+    profiles = tuple(given)
+    if not all(isinstance(profile, Profile) for profile in profiles):
+        raise ConfigurationError("A profile is a Profile.")
+    names = [profile.name for profile in profiles]
+    if repeated := next((name for name in names if names.count(name) > 1), None):
+        raise ConfigurationError(f"Two profiles are called {repeated}.")
+    return profiles
+
+
+def _function(name: str, given: V) -> V:
+    if given is not None and (isclass(given) or not callable(given)):
+        raise ConfigurationError(f"An engine takes a function as its {name}.")
+    return given
+
+
+def _servers(given: Any) -> Mapping[str, McpServer]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise ConfigurationError("MCP servers are given as a dict from their names.")
+    if not all(isinstance(server, McpServer) for server in given.values()):
+        raise ConfigurationError("An MCP server is a McpServer.")
+    return dict(given)
