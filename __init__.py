@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .effects.context import EffectContext, History, Progress
     from .effects.dispatcher import Performer
     from .effects.location.location import Location, LocationSource
-    from .effects.mcp.server import McpServer
+    from .effects.mcp.server import McpCrashContract, McpServer, McpTool
     from .effects.model.litellm.llm import LiteLlm
     from .effects.model.port import Llm, LlmFailure, ModelAnswer, ModelCall, ModelRequest, Purpose, Token
     from .effects.model.rewording import Rewording
@@ -127,7 +127,7 @@ _HOMES = {
     "effects.context": ("EffectContext", "History", "Progress"),
     "effects.dispatcher": ("Performer",),
     "effects.location.location": ("Location", "LocationSource"),
-    "effects.mcp.server": ("McpServer",),
+    "effects.mcp.server": ("McpCrashContract", "McpServer", "McpTool"),
     "effects.model.litellm.llm": ("LiteLlm",),
     "effects.model.port": ("Llm", "LlmFailure", "ModelAnswer", "ModelCall", "ModelRequest", "Purpose", "Token"),
     "effects.model.rewording": ("Rewording",),
@@ -230,7 +230,18 @@ __all__ += ["Divergence", "DocumentQuery", "DocumentSource"]
 __all__ += ["EffectContext", "Embed", "Empty", "EndedTurn", "Engine", "EngineClosed", "EngineNotOpen", "ErrorDetail"]
 __all__ += ["FailedTurn", "History", "Image", "IncompleteTurn", "InvalidInput"]
 __all__ += ["Lagged", "Limits", "LiteLlm", "Llm", "LlmFailure", "LoadedConversation", "Location", "LocationSource"]
-__all__ += ["Log", "McpServer", "Message", "MessageUpdate", "ModelAnswer", "ModelCall", "ModelRequest", "ModelSpec"]
+__all__ += [
+    "Log",
+    "McpCrashContract",
+    "McpServer",
+    "McpTool",
+    "Message",
+    "MessageUpdate",
+    "ModelAnswer",
+    "ModelCall",
+    "ModelRequest",
+    "ModelSpec",
+]
 __all__ += ["NotAwaited", "NotTaken", "Origin", "Performer", "Policy", "Profile", "Progress", "Purpose"]
 __all__ += ["Question", "QuestionOption", "Questions", "QueuedTurn"]
 __all__ += ["Receipts", "Receiver", "Recent", "Recovery", "Redaction", "Refused", "Repeats", "ReplayReport", "Retry"]
