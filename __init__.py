@@ -230,18 +230,8 @@ __all__ += ["Divergence", "DocumentQuery", "DocumentSource"]
 __all__ += ["EffectContext", "Embed", "Empty", "EndedTurn", "Engine", "EngineClosed", "EngineNotOpen", "ErrorDetail"]
 __all__ += ["FailedTurn", "History", "Image", "IncompleteTurn", "InvalidInput"]
 __all__ += ["Lagged", "Limits", "LiteLlm", "Llm", "LlmFailure", "LoadedConversation", "Location", "LocationSource"]
-__all__ += [
-    "Log",
-    "McpCrashContract",
-    "McpServer",
-    "McpTool",
-    "Message",
-    "MessageUpdate",
-    "ModelAnswer",
-    "ModelCall",
-    "ModelRequest",
-    "ModelSpec",
-]
+__all__ += ["Log", "McpCrashContract", "McpServer", "McpTool", "Message", "MessageUpdate"]
+__all__ += ["ModelAnswer", "ModelCall", "ModelRequest", "ModelSpec"]
 __all__ += ["NotAwaited", "NotTaken", "Origin", "Performer", "Policy", "Profile", "Progress", "Purpose"]
 __all__ += ["Question", "QuestionOption", "Questions", "QueuedTurn"]
 __all__ += ["Receipts", "Receiver", "Recent", "Recovery", "Redaction", "Refused", "Repeats", "ReplayReport", "Retry"]
