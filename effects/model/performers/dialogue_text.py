@@ -7,20 +7,16 @@ people. If there are too many messages even for that, the oldest are left out, a
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 
 from ....states.openai_format.writing import legal_name
 from ....states.policy.texts import Texts
 from ....states.values.mail import text_for_model
 from ....states.values.messages import Message
+from ...passages import NOTE_SIZE, shorten, titled
 
-_MARGIN = "  "
 _SHORTEST = 300
 """Bytes that each text in the record keeps at least: a few sentences."""
-
-_NOTE_SIZE = 60
-"""Bytes that are reserved for the note that something was left out."""
 
 
 def write_dialogue(messages: Sequence[Message], kept: Sequence[Message], summary: str, limit: int, texts: Texts) -> str:
@@ -35,10 +31,10 @@ def write_dialogue(messages: Sequence[Message], kept: Sequence[Message], summary
     )
     room = limit - sum(_size(passage) + 1 for passage in preface)
     passages = list(_passages(messages, kept, texts))
-    count = _count_that_fit([_size(passage) for passage in passages], room - _NOTE_SIZE)
+    count = _count_that_fit([_size(passage) for passage in passages], room - NOTE_SIZE)
     if count < len(passages):
         preface.append(f"[{len(passages) - count} older messages are left out here]")
-        room -= _NOTE_SIZE
+        room -= NOTE_SIZE
     passages = passages[len(passages) - count :]
     longest = _longest_allowed([_size(passage) + 1 for passage in passages], room)
     return "\n".join([*preface, *(shorten(passage, longest - 1) for passage in passages)])
@@ -75,11 +71,6 @@ def _text(message: Message, texts: Texts) -> str:
     return "\n".join(part for part in (text_for_model(message), *images, *calls, *notes) if part.strip())
 
 
-def titled(title: str, text: str) -> str:
-    """The text below its title, indented, so that nothing in it can pass for a title. `Pure.`"""
-    return f"{title}:\n{textwrap.indent(text.strip(), _MARGIN, lambda line: True)}"
-
-
 # --- sizes
 
 
@@ -108,15 +99,3 @@ def _longest_allowed(sizes: Sequence[int], room: int) -> int:
         else:
             high = middle - 1
     return low
-
-
-def shorten(text: str, limit: int) -> str:
-    """The text in at most `limit` bytes: if it is longer, its beginning and its end. `Pure.`"""
-    data = text.encode()
-    if len(data) <= limit:
-        return text
-    room = max(0, limit - _NOTE_SIZE)
-    tail = room // 3
-    beginning = data[: room - tail].decode(errors="ignore")
-    end = data[len(data) - tail :].decode(errors="ignore") if tail else ""
-    return f"{beginning} [… {len(text) - len(beginning) - len(end)} characters left out …] {end}"

@@ -6,24 +6,16 @@ verdict, or with several, counts as a failed check.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from json import JSONDecoder
-
 from pydantic import BaseModel, ConfigDict
 
-from ....states.values.surrogates import encodable
 from ....states.values.value import shortened
+from ..json_objects import json_objects
 
 MALFORMED = "The check gave no clear verdict, so the work counts as not verified."
 NO_REASON = "The check failed without a reason."
 
 _MOST_MISSING = 20
 """How many missing things are passed on to the model: more than it can mend at once."""
-
-_MOST_BRACES = 100
-"""How many opening braces are tried: more than any model writes around its verdict."""
-
-_DECODER = JSONDecoder()
 
 
 class Verdict(BaseModel):
@@ -41,27 +33,12 @@ def read_verdict(text: str) -> Verdict:
 
     The texts of the verdict have a bounded length, and a failed verdict always has a reason. `Pure.`
     """
-    candidates = list(_find_verdicts(encodable(text)))
+    candidates = json_objects(text, "passed")
     try:
         (verdict,) = map(Verdict.model_validate_json, candidates)
     except ValueError:
         return Verdict(passed=False, reason=MALFORMED)
     return _shorten(verdict)
-
-
-def _find_verdicts(text: str) -> Iterator[str]:
-    """The JSON objects in the text that have the member `passed`, one after the other."""
-    start = text.find("{")
-    for _ in range(_MOST_BRACES):
-        if start < 0:
-            return
-        try:
-            value, end = _DECODER.raw_decode(text, start)
-            if "passed" in value:
-                yield text[start:end]
-        except (ValueError, RecursionError):
-            end = start + 1
-        start = text.find("{", end)
 
 
 def _shorten(verdict: Verdict) -> Verdict:

@@ -18,8 +18,9 @@ from ....states.projections.transcript import Transcript
 from ....states.replies.reply_text import text_of_reply
 from ...clock import Clock
 from ...context import EffectContext
+from ...passages import shorten, titled
 from ..port import LlmFailure
-from .dialogue_text import shorten, titled, write_dialogue
+from .dialogue_text import write_dialogue
 from .model_caller import ModelCaller, effect_failed, retry_transient
 from .model_choice import model_for
 from .prompt_limits import ask_within_window
