@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 
 from ...states.errors import ConfigurationError
 from ...states.policy.policy import Policy
+from ..application_functions import is_coroutine_function
 from .arguments.argument_errors import InvalidArguments, NothingToSay
 from .arguments.arguments import Arguments
-from .arguments.callables import is_coroutine_function, signature_of
+from .arguments.callables import signature_of
 
 Approval = bool | Callable[..., bool]
 """Whether each call needs approval, or a function of the arguments of a call that says so."""

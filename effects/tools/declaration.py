@@ -15,9 +15,10 @@ from ...states.errors import ConfigurationError
 from ...states.values.acts import ActKind
 from ...states.values.messages import CrashContract
 from ...states.values.surrogates import encodable
+from ..application_functions import innermost
 from .approval import Approval
 from .arguments.arguments import Arguments
-from .arguments.callables import definition_of, docstring_of, innermost, name_of, signature_of
+from .arguments.callables import definition_of, docstring_of, name_of, signature_of
 from .arguments.docstrings import read_docstring
 from .arguments.schema_arguments import SchemaArguments
 from .arguments.typed_arguments import TypedArguments

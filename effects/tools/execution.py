@@ -19,10 +19,11 @@ from ...states.values.acts import ActKind
 from ...states.values.messages import ToolResult
 from ...states.values.surrogates import encodable
 from ...states.values.value import shortened
+from ..application_functions import Outcome, Raised, Returned
 from .act_results import acknowledgement_of, acts_in, success
 from .arguments.argument_errors import InvalidArguments, NothingToSay, describe_fault, is_about_acts
 from .context import ToolContext
-from .isolation import Outcome, Raised, Returned, call_function
+from .isolation import call_function
 from .question import Question
 from .result_length import MAX_RESULT, cut_result
 from .results import result_of

@@ -12,11 +12,12 @@ from typing import Literal
 from ...states.effects import ReconcileTool
 from ...states.events import ToolReconciled
 from ...states.values.messages import ToolResult
+from ..application_functions import Returned
 from ..clock import Clock
 from ..context import EffectContext
 from .arguments.argument_errors import InvalidArguments
 from .context import tool_context_of
-from .isolation import Returned, call_function
+from .isolation import call_function
 from .registry import ToolRegistry
 from .result_length import MAX_RESULT, cut_result
 

@@ -6,21 +6,14 @@ Each of them leads to one definition, the function whose text somebody wrote.
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ....states.errors import ConfigurationError
+from ...application_functions import innermost
 
 NOT_CALLABLE = "A tool must be made of a function, a method or an object that can be called."
-
-
-def innermost(function: Any) -> Any:
-    """What a partial, or a partial of a partial, calls in the end. `Pure.`"""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return function
 
 
 def definition_of(function: object) -> Any:
@@ -59,12 +52,6 @@ def docstring_of(function: object) -> str:
             source.__doc__ and inspect.cleandoc(source.__doc__) for source in (type(called).__call__, type(called))
         ]
     return next((text for text in found if isinstance(text, str) and text.strip()), "")
-
-
-def is_coroutine_function(function: object) -> bool:
-    """Whether calling this makes a coroutine. `Pure.`"""
-    called = innermost(function)
-    return inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(type(called).__call__)
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:

@@ -1,0 +1,104 @@
+"""Calls functions of the application so that they can neither block nor break the engine.
+
+Such a function may raise, hang or refuse to stop. So it runs in a task of its own, which can be abandoned. A plain
+function also runs in a thread of its own: in a shared pool a function that hangs would keep others from running, and a
+thread that is not a daemon would keep the process from ending.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import functools
+import inspect
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Returned:
+    """The function returned this value."""
+
+    value: object
+
+
+@dataclass(frozen=True)
+class Raised:
+    """The function raised this error."""
+
+    error: BaseException
+
+
+Outcome = Returned | Raised
+
+
+def innermost(function: Any) -> Any:
+    """What a partial, or a partial of a partial, calls in the end. `Pure.`"""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def is_coroutine_function(function: object) -> bool:
+    """Whether calling this makes a coroutine. `Pure.`"""
+    called = innermost(function)
+    return inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(type(called).__call__)
+
+
+async def call_within(seconds: float, name: str, function: Callable[..., object], *arguments: object) -> Outcome | None:
+    """Call the function, and return how the call ended; None if it did not end within so many seconds.
+
+    A coroutine that did not end is cancelled and a thread is abandoned; neither is waited for. `name` becomes the name
+    of the thread. Raises only CancelledError, when the caller's task is cancelled.
+    """
+    task = asyncio.create_task(attempt(name, functools.partial(function, *arguments)))
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+    finally:
+        task.cancel()
+    if not task.done():
+        return None
+    return Raised(asyncio.CancelledError()) if task.cancelled() else task.result()
+
+
+async def attempt(name: str, call: Callable[[], object]) -> Outcome:
+    """Make the call. Whatever it raises is caught: it must not end the event loop."""
+    try:
+        if is_coroutine_function(call):
+            coroutine: Any = call()
+            return Returned(await coroutine)
+        outcome = await _call_in_thread(name, call)
+        if isinstance(outcome, Returned) and inspect.isawaitable(outcome.value):
+            return Returned(await outcome.value)
+    except BaseException as error:
+        return Raised(error)
+    return outcome
+
+
+async def _call_in_thread(name: str, call: Callable[[], object]) -> Outcome:
+    """Make the call in a new daemon thread, with the context variables of the caller."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Outcome] = loop.create_future()
+    variables = contextvars.copy_context()
+
+    def settle(outcome: Outcome) -> None:
+        if not future.done():
+            future.set_result(outcome)
+
+    def work() -> None:
+        outcome = variables.run(_call, call)
+        with contextlib.suppress(RuntimeError):  # the event loop is closed, and nobody waits any more
+            loop.call_soon_threadsafe(settle, outcome)
+
+    threading.Thread(target=work, name=name, daemon=True).start()
+    return await future
+
+
+def _call(call: Callable[[], object]) -> Outcome:
+    try:
+        return Returned(call())
+    except BaseException as error:
+        return Raised(error)
