@@ -86,6 +86,7 @@ from .log import LogEntry
 from .machine import MACHINE, begin, next_events, transition
 from .openai_format.messages import openai_messages
 from .openai_format.repair import RepairedHistory, repair_history
+from .policy.model_settings import ModelSettings
 from .policy.models import models_of, named_models
 from .policy.policy import (
     Empty,
@@ -134,6 +135,7 @@ from .values.failures import FailureKind
 from .values.history import HistoryMessage, HistoryRole
 from .values.images import Image
 from .values.inbox import Waiting
+from .values.memory import FoundText, MemoryQuery, MemoryScope
 from .values.messages import (
     CrashContract,
     Heard,
@@ -208,6 +210,7 @@ __all__ = [
     "Failed",
     "Failure",
     "FailureKind",
+    "FoundText",
     "Heard",
     "HistoryCompacted",
     "HistoryMessage",
@@ -225,11 +228,14 @@ __all__ = [
     "LlmResponse",
     "LogEntry",
     "Made",
+    "MemoryQuery",
     "MemoryRecalled",
     "MemoryRecalling",
+    "MemoryScope",
     "Message",
     "MessageRole",
     "MessageWithdrawn",
+    "ModelSettings",
     "ModelSpec",
     "NextTools",
     "NotifyParent",

@@ -35,6 +35,7 @@ class Context(Value):
     works_for: str | None = None
     parent: str | None = None
     chose_models: bool = False
+    chose_profiles: bool = False
     tools: tuple[Text, ...] | None = None
     next_tools: NextTools | None = None
     owner: str | None = None
@@ -57,8 +58,8 @@ class Context(Value):
         match event:
             case Opened():
                 return Context.opened(event)
-            case PolicyChanged(policy=policy, chose_models=chose_models):
-                return self.replace(policy=policy, chose_models=chose_models)
+            case PolicyChanged(policy=policy, chose_models=chose_models, chose_profiles=chose_profiles):
+                return self.replace(policy=policy, chose_models=chose_models, chose_profiles=chose_profiles)
             case ToolsChanged(tools=tools, from_turn=from_turn):
                 # The turn under way is the one before `from_turn`: the state refuses any other.
                 changed = NextTools(tools=tools, from_turn=from_turn)
@@ -82,6 +83,7 @@ class Context(Value):
             works_for=event.works_for,
             parent=event.parent,
             chose_models=event.chose_models,
+            chose_profiles=event.chose_profiles,
             tools=event.tools,
             owner=event.owner,
             title=event.title,

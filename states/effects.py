@@ -170,8 +170,8 @@ class SelectProfile(AwaitedEffect):
 
 
 class RecallMemory(AwaitedEffect):
-    """Find what belongs to this turn: by a `search` in older conversations, or by the texts of the last `recent`
-    seconds."""
+    """Find what belongs to this turn: by a `search` in older conversations, the texts of the last `recent` seconds, the
+    `documents` of the application, or several of these."""
 
     ANSWERS: ClassVar = (MemoryRecalled, EffectFailed)
 
@@ -179,6 +179,7 @@ class RecallMemory(AwaitedEffect):
     profile: Text = ""
     search: bool = False
     recent: Seconds | None = None
+    documents: bool = False
 
 
 class VerifyWork(AwaitedEffect):

@@ -12,9 +12,12 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
-from turnwise.states.policy import policy, presets
+from turnwise.states.policy import model_settings, policy, presets
 from turnwise.states.policy.policy import Policy
 from turnwise.states.values.value import Value
+
+LISTED = (policy.__name__, model_settings.__name__)
+"""The modules whose classes have rows of their own. The texts of the machine are too long for a table."""
 
 
 def rules() -> str:
@@ -27,7 +30,7 @@ def sets_of_rules() -> str:
     """Return the table of all presets: what each is for, and which rules it changes."""
     rows = ["| preset | for | the rules that it changes |", "| --- | --- | --- |"]
     for preset in filter(inspect.isfunction, vars(presets).values()):
-        meant = _in_a_line(preset.__doc__).removesuffix(" `Pure.`")
+        meant = _in_a_line((preset.__doc__ or "").partition("\n\n")[0]).removesuffix(" `Pure.`")
         changed = ", ".join(f"`{one}`" for one in _changed(preset())) or "none"
         rows.append(f"| `{preset.__name__}()` | {meant} | {changed} |")
     return "\n".join(rows) + "\n"
@@ -40,7 +43,7 @@ def _rows(kind: type[Value], before: str = "") -> Iterator[str]:
     """One row for each field, and behind it the fields of the values that it may hold."""
     meant = _docstrings(kind)
     for name, field in kind.model_fields.items():
-        parts = [part for part in _parts(field.annotation) if getattr(part, "__module__", "") == policy.__name__]
+        parts = [part for part in _parts(field.annotation) if getattr(part, "__module__", "") in LISTED]
         default = "" if field.is_required() else f"`{_written(field.default)}`"
         others = [f"`{_written(other)}`" for other in _choices(field.annotation) if other != field.default]
         others += [f"`{part.__name__}(…)`" for part in parts if isinstance(field.default, str)]

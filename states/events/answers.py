@@ -30,17 +30,19 @@ class RecentText(Value):
 
 
 class MemoryRecalled(Answer):
-    """What was found in older conversations: a block for the system message, and the dialogue of the last minutes."""
+    """What was found for a turn: a block of older conversations and a block of documents, both for the system message,
+    and the dialogue of the last minutes."""
 
     type: Literal["memory_recalled"] = "memory_recalled"
     block: Text = ""
     recent: tuple[RecentText, ...] = ()
+    documents: Text = ""
     usage: Usage = Usage()
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The block. `Pure.`"""
-        return (self.block,)
+        """The block of older conversations, then the block of documents. `Pure.`"""
+        return (self.block, self.documents)
 
 
 class LlmResponse(Answer):

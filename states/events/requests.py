@@ -35,9 +35,10 @@ class Opened(_BringsRules):
 
     `works_for` is the conversation for whose user a background agent works; `parent` is the conversation whose turn
     started a sub-agent. `chose_models` says that the application chose the models of the policy; otherwise the
-    conversation follows the models of its engine. `tools` are the names of the tools that the conversation may use, or
-    None for all that its engine has. `owner`, `title` and `metadata` are the application's own. `messages` are a
-    history from elsewhere that the conversation continues, and `repairs` says what was wrong with it.
+    conversation follows the models of its engine. `chose_profiles` says the same of the profiles. `tools` are the names
+    of the tools that the conversation may use, or None for all that its engine has. `owner`, `title` and `metadata` are
+    the application's own. `messages` are a history from elsewhere that the conversation continues, and `repairs` says
+    what was wrong with it.
     """
 
     type: Literal["opened"] = "opened"
@@ -47,6 +48,7 @@ class Opened(_BringsRules):
     works_for: Text | None = None
     parent: Text | None = None
     chose_models: bool = False
+    chose_profiles: bool = False
     tools: tuple[Text, ...] | None = None
     owner: Owner | None = None
     title: Title | None = None
@@ -160,11 +162,12 @@ class RetryRequested(Request):
 
 
 class PolicyChanged(_BringsRules):
-    """The rules of the conversation are replaced. `chose_models` says that the application chose the models of the new
-    policy."""
+    """The rules of the conversation are replaced. `chose_models` and `chose_profiles` say that the application chose
+    the models and the profiles of the new policy."""
 
     type: Literal["policy_changed"] = "policy_changed"
     chose_models: bool = False
+    chose_profiles: bool = False
 
 
 class ToolsChanged(Request):

@@ -19,7 +19,8 @@ def profile_is_open(step: StepBuilder[State], event: Event, context: Context) ->
 
 def needs_memory(step: StepBuilder[State], event: Event, context: Context) -> bool:
     """The turn needs something of the past that is not in the transcript."""
-    return may_search(step.turn, context.policy) or type(context.policy.dialogue) is Recent
+    policy = context.policy
+    return may_search(step.turn, policy) or type(policy.dialogue) is Recent or policy.documents
 
 
 def may_search(turn: TurnRecord, policy: Policy) -> bool:

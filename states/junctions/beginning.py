@@ -45,10 +45,13 @@ def recall(step: StepBuilder[State], event: Event, context: Context) -> MemoryRe
 
 def recall_effect(effect_id: int, turn: TurnRecord, context: Context) -> RecallMemory:
     """The search that this turn wants. `Pure.`"""
-    dialogue = context.policy.dialogue
-    recent = dialogue.seconds if isinstance(dialogue, Recent) else None
+    policy = context.policy
     return RecallMemory(
-        effect_id=effect_id, profile=turn.profile, search=may_search(turn, context.policy), recent=recent
+        effect_id=effect_id,
+        profile=turn.profile,
+        search=may_search(turn, policy),
+        recent=policy.dialogue.seconds if isinstance(policy.dialogue, Recent) else None,
+        documents=policy.documents,
     )
 
 

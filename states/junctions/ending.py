@@ -16,6 +16,7 @@ from ..state import State
 from ..states import Failed, Summarizing
 from ..step_builder import StepBuilder
 from ..values.messages import Heard, Made
+from ..values.revision import NAMES_PROFILES
 from ..values.turn import TurnEnded
 from .asking import conclude_with, name_limit
 
@@ -88,6 +89,7 @@ def leave_turn(step: StepBuilder[State], context: Context) -> None:
         deliveries=turn.deliveries,
         user_response=spoken_and_delivered(turn),
         silent=not turn.deliveries,
+        profile=turn.profile if context.revision >= NAMES_PROFILES else "",
     )
     if context.role == "sub_agent":
         notify_parent(step, ending)

@@ -8,11 +8,12 @@ replayed under the rules that held then.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, model_serializer
+from pydantic import BeforeValidator, Field
 
 from ..values.value import Seconds, Text
+from .model_settings import DEFAULT_SETTINGS, ModelSettings
 from .rules import Rules
 from .texts import Texts
 
@@ -154,6 +155,8 @@ class Recent(Rules):
 class Profile(Rules):
     """A way for the model to behave, chosen for each turn."""
 
+    ADDED: ClassVar = ("model", "description", "settings")
+
     name: Text = Field(min_length=1)
     """The name by which it is chosen."""
 
@@ -174,6 +177,12 @@ class Profile(Rules):
     """The model of turns with this profile, which is asked before the policy's models; a name is enough. None leaves
     the policy's models."""
 
+    description: Text = ""
+    """What this profile is for. The router reads it to choose a profile."""
+
+    settings: ModelSettings = DEFAULT_SETTINGS
+    """The parameters of model requests in turns with this profile."""
+
     if TYPE_CHECKING:  # a type checker would not take a name for the model
 
         def __init__(
@@ -185,19 +194,16 @@ class Profile(Rules):
             recall: bool = True,
             guidance: bool = True,
             model: ModelSpec | str | None = None,
+            description: str = "",
+            settings: ModelSettings = DEFAULT_SETTINGS,
         ) -> None: ...
-
-    @model_serializer(mode="wrap")
-    def _without_absent_model(self, write: Any) -> dict[str, Any]:
-        """A profile without a model of its own is written as it was before profiles could have one."""
-        written: dict[str, Any] = write(self)
-        if self.model is None:
-            written.pop("model", None)
-        return written
 
 
 class Policy(Rules):
-    """All rules of one conversation. If the application does not choose `models`, the engine fills in its own."""
+    """All rules of one conversation. If the application does not choose `models` or `profiles`, the engine fills in
+    its own."""
+
+    ADDED: ClassVar = ("describe_tools", "documents")
 
     models: tuple[ModelSpec, ...] = Field(default=(ModelSpec(name="default"),), min_length=1)
     """The model to ask, then its fallbacks, in order."""
@@ -270,19 +276,24 @@ class Policy(Rules):
     recall: bool = False
     """Whether older conversations are searched for each turn."""
 
+    documents: bool = False
+    """Whether the application's document source is asked for each turn."""
+
     route: bool = False
     """Whether a profile is chosen for each turn."""
 
     fresh_context: bool = False
-    """Whether requests state the time and the place. No engine does this yet, so it refuses the rule."""
+    """Whether each request states the time and the place, in a message that is not part of the dialogue."""
 
     transcription_note: bool = False
-    """Whether the model is told that messages were spoken and may have been misheard. No engine does this yet, so
-    it refuses the rule."""
+    """Whether the system message says that messages were spoken and may have been misheard."""
+
+    describe_tools: bool = False
+    """Whether the system message explains how tools are called and lists them under the heading "Tools:"."""
 
     redact: bool = False
-    """Whether secrets are removed from messages before they are used. No engine does this yet, so it refuses the
-    rule."""
+    """Whether secrets in messages, responses, tool arguments and tool results are replaced by labels before anything
+    is stored."""
 
     marker: Text | None = None
     """A word of the model's tool protocol. Lines of a reply that begin with it are not for people."""

@@ -11,20 +11,29 @@ def assistant() -> Policy:
     return Policy()
 
 
-def reply_flow() -> Policy:
-    """A voice assistant with a memory: secrets are removed, a profile is chosen, older conversations are searched, a
-    request holds the last minutes only, a turn has eight requests, and every failure gets a reply. `Pure.`"""
+def reply_flow(
+    agentic_max_turns: int = 8, dialogue_window_sec: float = 300.0, tool_marker: str | None = "TOOL"
+) -> Policy:
+    """A voice assistant with a memory: secrets are removed, a profile is chosen, older conversations and documents are
+    searched, a request holds the last minutes only, a turn has eight requests, and every failure gets a reply.
+
+    `agentic_max_turns` is the number of requests that a turn may have, and for how many of them a call is remembered;
+    `dialogue_window_sec` is how many seconds of dialogue a request holds; lines of a reply that begin with
+    `tool_marker` are removed. `Pure.`
+    """
     return Policy(
-        limits=Limits(requests=8, last="plain"),
-        repeats=Repeats(window=8),
+        limits=Limits(requests=agentic_max_turns, last="plain"),
+        repeats=Repeats(window=agentic_max_turns),
         on_failure="reply",
-        dialogue=Recent(seconds=300.0),
+        dialogue=Recent(seconds=dialogue_window_sec),
         recall=True,
+        documents=True,
         route=True,
         fresh_context=True,
         transcription_note=True,
+        describe_tools=True,
         redact=True,
-        marker="TOOL",
+        marker=tool_marker,
         plain_retry=1,
         texts=Texts(ending=""),
     )

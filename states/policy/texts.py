@@ -6,6 +6,8 @@ shows the words that were read then.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from ..values.value import Text
 from .rules import Rules
 
@@ -18,6 +20,8 @@ class Texts(Rules):
     message of each request that offers the tool it is about; `{tool}` stands for the tool's name. People read *endings*
     and *reasons*. An empty ending or an empty guidance is left out.
     """
+
+    ADDED: ClassVar = ("transcription_note", "tool_protocol", "tools_guidance")
 
     # Results
     cancelled: Text = "Cancelled by user"
@@ -83,6 +87,23 @@ class Texts(Rules):
         "back, tell what you are about to do, give a result or a summary, confirm an action, or have anything else to "
         "tell them. If you never call it, they hear nothing at all.\n"
         "Write in natural sentences, the way people talk, with no Markdown, lists, code or other markup."
+    )
+    transcription_note: Text = (
+        "The user speaks, and their words reach you through speech recognition: words may be misheard, missing or "
+        "spelled in another way. Read a message as it was most likely meant. If it stays unclear, answer with one "
+        "short question."
+    )
+    tool_protocol: Text = (
+        "You work in steps. In each step you either call tools or answer the user.\n"
+        "Call a tool by its name, with arguments that fit its schema; write no calls into your text. You see the "
+        "results before your next step. When a call fails, try another way, or offer the user an alternative. Do not "
+        "repeat a call whose result you already have.\n"
+        "When you have what you need, answer in text and call no tool: this text is your reply and ends the turn. If "
+        "you cannot tell what the user wants, reply with one short question."
+    )
+    tools_guidance: Text = (
+        "Prefer the data that these tools return over what you remember, and a tool made for a task over shell "
+        "commands that do the same. State only what the results support."
     )
 
     # Endings

@@ -6,6 +6,7 @@ behaviour.
 
 - 1: every log that was written before revisions existed. Its first event does not say so.
 - 2: the end of a turn names the limit that was reached.
+- 3: the end of a turn names its profile.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from pydantic import Field
 
 FIRST_REVISION = 1
 NAMES_LIMITS = 2
-CURRENT_REVISION = NAMES_LIMITS
+NAMES_PROFILES = 3
+CURRENT_REVISION = NAMES_PROFILES
 """The revision of new conversations."""
 
 Revision = Annotated[int, Field(ge=FIRST_REVISION, le=CURRENT_REVISION)]

@@ -10,7 +10,7 @@ from typing import Literal
 
 from .failures import FailureKind
 from .messages import Heard, Made, Said, Usage
-from .value import Instant, Part
+from .value import Instant, Part, Text
 
 EndedStatus = Literal["completed", "incomplete", "failed", "cancelled"]
 """How a turn ended: with an answer, without one (a limit, an empty response), by a failure, or cancelled by a
@@ -123,7 +123,8 @@ class TurnEnded(Part):
 
     `final_content` is the text to display, `user_response` what was said by tool and delivered to the user, and
     `deliveries` everything that was delivered, in order. A turn is `silent` if nothing was delivered. `limit` is the
-    limit of the policy that ended the turn, if one did.
+    limit of the policy that ended the turn, if one did. `profile` is the profile of the turn, or an empty text if the
+    policy has none.
     """
 
     turn: int
@@ -136,3 +137,4 @@ class TurnEnded(Part):
     usage: Usage = Usage()
     failure: Failure | None = None
     limit: LimitKind | None = None
+    profile: Text = ""

@@ -63,6 +63,7 @@ def _opening(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fie
         "works_for": "foreground" if role == "background" else None,
         "parent": "parent" if role == "sub_agent" else None,
         "chose_models": vocabulary.odd(chance),
+        "chose_profiles": vocabulary.odd(chance),
         "owner": vocabulary.title(chance),
         "tools": vocabulary.tools(chance),
         "title": vocabulary.title(chance),

@@ -19,7 +19,7 @@ from ...states.events import ToolInterrupted, ToolReconciled
 from ...states.policy.policy import Limits
 from ...states.states import Compacting, Failed, InTurn, State, Summarizing
 from ...states.values.messages import Heard, Made, Said, Usage
-from ...states.values.revision import NAMES_LIMITS
+from ...states.values.revision import NAMES_LIMITS, NAMES_PROFILES
 from ...states.values.turn import Delivered, LimitKind, TurnEnded
 from ..history import History
 from ..law import require
@@ -62,6 +62,9 @@ def _require_true_ending(history: History, ended: TurnEnded) -> None:
     )
     cost = history.spending.costs.get(ended.turn, Usage())
     require(ended.usage == cost, "the cost is not what the requests cost", history)
+    turn = getattr(newest.before, "turn", None)
+    profile = turn.profile if turn is not None and newest.context.revision >= NAMES_PROFILES else ""
+    require(ended.profile == profile, "the record names another profile than the turn had", history)
 
 
 # --- 11: what reaches the user

@@ -724,7 +724,8 @@ class TestAgentsWithoutAUser:
     @pytest.mark.parametrize("end", ["text", "empty", "limit", "failure"])
     def test_no_end_of_a_turn_delivers_anything(self, rules: Any, role: str, end: str) -> None:
         """D12: whatever rules a host set, and however the turn ends."""
-        flow = Flow(rules, role=role, limits=Limits(requests=1, last="plain"), recall=False, dialogue="transcript")
+        remembers_nothing: dict[str, Any] = {"recall": False, "dialogue": "transcript", "documents": False}
+        flow = Flow(rules, role=role, limits=Limits(requests=1, last="plain"), **remembers_nothing)
         flow.agent_says("Build it.")
 
         match end:

@@ -35,9 +35,11 @@ from turnwise.states import (
     ToolExecuting,
     Usage,
 )
+from turnwise.states.machine import transition
 from turnwise.states.policy.policy import Empty
 from turnwise.states.policy.presets import reply_flow
 from turnwise.states.replies.reply_text import text_of_reply
+from turnwise.states.values.revision import NAMES_LIMITS
 
 from ..support.conversation import asking, call, completing, mailing, responding, spawning, talking
 from ..support.scenarios.agents_and_flows import COOK, GUIDE, Flow
@@ -227,9 +229,9 @@ class TestMemory:
         assert (recall.search, recall.recent) == (False, 300.0)
 
     def test_where_nothing_is_to_be_found_nothing_is_looked_for(self) -> None:
-        """J4: for a profile that may not recall, in a conversation whose requests hold its whole history, no search is
-        made."""
-        flow = routed(profiles=(COOK, SECRETIVE), dialogue="transcript")
+        """J4: for a profile that may not recall, in a conversation whose requests hold its whole history and that has
+        no documents, no search is made."""
+        flow = routed(profiles=(COOK, SECRETIVE), dialogue="transcript", documents=False)
         flow.says()
 
         flow.router_chooses("secretive")
@@ -246,6 +248,32 @@ class TestMemory:
         (recall,) = flow.step.effects
         assert isinstance(recall, RecallMemory)
         assert (recall.search, recall.recent) == (True, None)
+
+    def test_documents_alone_are_looked_for(self) -> None:
+        """J22: where only documents are wanted, the effect asks for them and for nothing else. What was found is a text
+        of its own, so a replay asks for nothing again."""
+        flow = Flow(Policy(documents=True))
+        flow.says()
+        (recall,) = (effect for effect in flow.step.effects if isinstance(effect, RecallMemory))
+
+        flow.recall_finds(documents="The house rules.")
+
+        assert (recall.search, recall.recent, recall.documents) == (False, None, True)
+        memory = flow.requests()[-1].memory
+        assert memory is not None
+        assert flow.said.words(memory.replace(index=1)) == "The house rules."
+
+    def test_the_end_of_a_turn_names_its_profile(self) -> None:
+        """The record of each turn names the profile. In a log of an earlier revision it names none."""
+        flow = routed()
+        flow.begins(profile="guide")
+        flow.model_says("Turn left.")
+        newest = flow.history.newest
+
+        old = transition(newest.before, newest.event, newest.context.replace(revision=NAMES_LIMITS))
+
+        assert flow.ended.profile == "guide"
+        assert old.ended == flow.ended.replace(profile="")
 
     def test_each_request_says_when_it_is_made(self) -> None:
         """J6: each request holds its own time, for fresh context."""

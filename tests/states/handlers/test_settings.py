@@ -126,6 +126,14 @@ class TestTheFirstEvent:
         assert not context.after(PolicyChanged(**SENT, policy=Policy())).chose_models
         assert context.after(PolicyChanged(**SENT, policy=Policy(), chose_models=True)).chose_models
 
+    def test_the_profiles_are_chosen_apart_from_the_models(self) -> None:
+        """The first event and each change say who chose the profiles."""
+        chosen = Context().after(Opened(**SENT, chose_profiles=True))
+
+        assert (chosen.chose_profiles, chosen.chose_models) == (True, False)
+        assert not chosen.after(PolicyChanged(**SENT, policy=Policy())).chose_profiles
+        assert Context().after(PolicyChanged(**SENT, policy=Policy(), chose_profiles=True)).chose_profiles
+
     def test_a_new_one_is_written_with_its_revision(self) -> None:
         """Apart from it and the policy, nothing is written that has its default."""
         written = Opened(**SENT).model_dump(mode="json", exclude_defaults=True)

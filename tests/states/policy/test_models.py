@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-import pytest
+import math
 
-from turnwise.states import ModelSpec, Policy, Profile, ProfileSelected, RequestLlm, Retry, SelectProfile
+import pytest
+from pydantic import ValidationError
+
+from turnwise.states import (
+    ModelSettings,
+    ModelSpec,
+    Policy,
+    Profile,
+    ProfileSelected,
+    RequestLlm,
+    Retry,
+    SelectProfile,
+    Texts,
+)
 from turnwise.states.policy.models import models_of, named_models
+from turnwise.states.policy.rules import Rules
 
 from ...support.conversation import Conversation
 
@@ -37,15 +51,45 @@ def test_all_models_that_a_policy_names() -> None:
 
 
 def test_a_name_is_enough() -> None:
-    """A profile without a model is written as before profiles could have one."""
+    """A name stands for a model without a known window, and is written as such."""
     assert Profile(name="one", model="own").model == ModelSpec(name="own")
-    assert "model" not in Profile(name="one").model_dump()
     assert (
         Policy.model_validate_json(Policy(profiles=(Profile(name="one", model=OWN),)).model_dump_json())
         .profiles[0]
         .model
         == OWN
     )
+
+
+ADDED_LATER: tuple[tuple[Rules, dict[str, object]], ...] = (
+    (Policy(), {"describe_tools": True, "documents": True}),
+    (Profile(name="one"), {"model": OWN, "description": "Cooks.", "settings": ModelSettings(seed=1)}),
+    (Texts(), {"transcription_note": "", "tool_protocol": "Call.", "tools_guidance": "Look."}),
+)
+"""Rules that were added after logs had been written, each with a value that is not its default."""
+
+
+@pytest.mark.parametrize(("rules", "changes"), ADDED_LATER)
+def test_rules_that_were_added_later_are_left_out_where_they_hold_their_default(
+    rules: Rules, changes: dict[str, object]
+) -> None:
+    """Rules from before are written as they were; what an application changes is written and read back."""
+    changed = rules.replace(**changes)
+
+    assert set(rules.ADDED) == set(changes)
+    assert not changes.keys() & rules.model_dump().keys()
+    assert changes.keys() <= changed.model_dump().keys()
+    assert type(rules).model_validate_json(changed.model_dump_json()) == changed
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"temperature": -1}, {"temperature": math.nan}, {"max_tokens": 0}, {"top_p": 1.5}, {"reasoning_effort": ""}],
+)
+def test_settings_that_no_provider_takes_are_refused(wrong: dict[str, object]) -> None:
+    """A parameter outside its range is refused where the profile is made."""
+    with pytest.raises(ValidationError):
+        Profile.model_validate({"name": "one", "settings": wrong})
 
 
 def conversation_with(**rules: object) -> Conversation:
