@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .effects.recall.vectors import Embed
     from .effects.receipts import Receipts
     from .effects.redaction.redaction import Redaction
+    from .effects.redaction.rule import RedactionRule, SecretRule, SecretSpan
     from .effects.tools.approval import Approval
     from .effects.tools.arguments.arguments import Arguments
     from .effects.tools.context import ToolContext
@@ -135,6 +136,7 @@ _HOMES = {
     "effects.recall.vectors": ("Embed",),
     "effects.receipts": ("Receipts",),
     "effects.redaction.redaction": ("Redaction",),
+    "effects.redaction.rule": ("RedactionRule", "SecretRule", "SecretSpan"),
     "effects.tools.approval": ("Approval",),
     "effects.tools.arguments.arguments": ("Arguments",),
     "effects.tools.context": ("ToolContext",),
@@ -234,8 +236,9 @@ __all__ += ["Log", "McpCrashContract", "McpServer", "McpTool", "Message", "Messa
 __all__ += ["ModelAnswer", "ModelCall", "ModelRequest", "ModelSpec"]
 __all__ += ["NotAwaited", "NotTaken", "Origin", "Performer", "Policy", "Profile", "Progress", "Purpose"]
 __all__ += ["Question", "QuestionOption", "Questions", "QueuedTurn"]
-__all__ += ["Receipts", "Receiver", "Recent", "Recovery", "Redaction", "Refused", "Repeats", "ReplayReport", "Retry"]
-__all__ += ["Rewording", "RunningTurn"]
+__all__ += ["Receipts", "Receiver", "Recent", "Recovery", "Redaction", "RedactionRule", "Refused", "Repeats"]
+__all__ += ["ReplayReport", "Retry", "Rewording", "RunningTurn"]
+__all__ += ["SecretRule", "SecretSpan"]
 __all__ += ["Settings", "SnapshotUpdate", "Speech", "SpeechChannel", "SpeechRules", "StateChangeUpdate", "StateType"]
 __all__ += ["StateView", "StepOutcome", "Store", "StoreError", "StoredEntry", "StreamChannel", "Streaming", "SubAgents"]
 __all__ += ["Subscription", "Summary"]
