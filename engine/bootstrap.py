@@ -23,7 +23,8 @@ from ..persistence.ports import Store
 from ..states.effects import Effect
 from ..states.errors import ConfigurationError, StoreError
 from ..states.events import Answer
-from .ports import Dispatcher
+from .conversations.turn_ends import TurnEnds
+from .ports import Dispatcher, Observer
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
@@ -160,6 +161,12 @@ def build_channels(channels: Iterable[Channel], clock: Clock, tracing: Tracing |
     if not isinstance(channels, Iterable):
         raise ConfigurationError("The channels are given as a list.")
     return DeliveryDispatcher(wrap("channels", tuple(channels)), clock, None if tracing is None else tracing.attempt)
+
+
+def build_observers(tracing: Tracing | None, deliveries: DeliveryDispatcher) -> tuple[Observer, ...]:
+    """Return what sees the steps of conversations: the tracing, and the channels that want to know when turns end."""
+    turn_ends = TurnEnds(deliveries.channels)
+    return (*((tracing,) if tracing is not None else ()), *((turn_ends,) if turn_ends else ()))
 
 
 def build_tracing(provider: TracerProvider | None) -> Tracing | None:

@@ -21,7 +21,7 @@ from ..states.events import Answer
 from ..states.machine import begin
 from ..states.policy.policy import Policy
 from .answering import AnswerIntake
-from .bootstrap import DispatcherFactory, Source, build_channels, build_tracing, wrap
+from .bootstrap import DispatcherFactory, Source, build_channels, build_observers, build_tracing, wrap
 from .choices.adoption import ModelAdoption
 from .choices.choices import Choices, GivenTools
 from .choices.given_history import GivenMessages, log_repairs, read_history
@@ -90,7 +90,7 @@ class RunningEngine:
             clock,
             ModelAdoption(models),
             self._registry,
-            () if self._tracing is None else (self._tracing,),
+            build_observers(self._tracing, self._deliveries),
             settings.kept_updates,
             providers.redaction,
         )

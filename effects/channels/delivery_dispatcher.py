@@ -81,6 +81,11 @@ class DeliveryDispatcher:
         """The names of the channels. Each delivery goes to all of them."""
         return tuple(self._channels)
 
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """The channels, in the order of `targets`."""
+        return tuple(self._channels.values())
+
     async def submit(self, deliveries: Iterable[tuple[str, PendingDelivery]]) -> None:
         """Queue each delivery for the channel named beside it, and return when each was tried once, or waits behind one
         that has failed."""

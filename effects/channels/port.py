@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from ...states.values.turn import TurnEnded
+
 
 class NotTaken(Exception):
     """A channel did not take a delivery. The message says why, in a sentence without secrets: watchers read it."""
@@ -42,5 +44,17 @@ class Channel(Protocol):
         Any exception means that it was not delivered; the message of `NotTaken` is shown to watchers. An attempt may
         take two seconds. A channel that needs longer takes the text over and returns. Do not wait here for the same
         conversation (`send`, `compact`), because it waits for this attempt; use `wait=False`.
+        """
+        ...
+
+
+@runtime_checkable
+class TurnEndListener(Protocol):
+    """A channel may also have this method. The engine then tells it how each turn ended that ended in this process."""
+
+    def turn_ended(self, conversation_id: str, ended: TurnEnded) -> None:
+        """Take note that a turn ended. Called in the event loop of the engine when this is stored; must not wait.
+
+        The deliveries of the turn (`ended.deliveries`) may arrive before or after this call.
         """
         ...

@@ -23,12 +23,15 @@ from typing import Literal
 from urllib.parse import quote
 
 from ....states.errors import ConfigurationError
+from ....states.values.turn import TurnEnded
 from ...model.rewording import Rewording
 from ..port import Delivery
 from .spoken_text import CODE, make_speakable
+from .spoken_turns import SpokenTurns
 from .voices import Voice, find_voices, speak, terminate
 
 logger = logging.getLogger("turnwise.channels")
+steps = logging.getLogger("turnwise.voice")
 
 Outcome = Literal["spoken", "stopped", "failed"]
 """What became of a text."""
@@ -37,6 +40,9 @@ STOPPED = "it was stopped"
 """The reason why a voice does not speak a text that was stopped before it began."""
 
 OnEnd = Callable[[Delivery, Outcome], object]
+
+OnTurnSpoken = Callable[[Delivery], object]
+"""Called when a whole turn was spoken, with its last delivery."""
 
 Reword = Callable[[str], Awaitable[str]]
 """Rewords a text to be spoken. `Rewording` has a model do so."""
@@ -71,8 +77,13 @@ class SpeechChannel:
 
     `on_end`, a plain function, is called in the engine's event loop with each delivery and what became of it: spoken
     (also if there was nothing to say), stopped, or failed, which is logged. Without `voices` those of the machine are
-    used; each text is tried with one after the other. Raises `ConfigurationError` if there is none, or if `on_end` is a
-    coroutine function.
+    used; each text is tried with one after the other. Raises `ConfigurationError` if there is none, or if a callback is
+    a coroutine function.
+
+    `on_turn_spoken`, a plain function too, is called once for each turn, with its last delivery: when the turn has
+    ended, and everything that was said in it has been spoken to its end. An assistant then opens the window in which it
+    listens for a follow-up question. It is not called if a text was stopped or failed, if the turn was cancelled, or if
+    nothing was said in it.
 
     To display what is spoken, give the engine another channel, such as a `TerminalChannel`.
     """
@@ -83,15 +94,18 @@ class SpeechChannel:
         name: str = "speech",
         into: str | Path | None = None,
         on_end: OnEnd | None = None,
+        on_turn_spoken: OnTurnSpoken | None = None,
         code: str = CODE,
         reword: Reword | None = None,
         voices: Sequence[Voice] | None = None,
     ) -> None:
-        if iscoroutinefunction(on_end):
-            raise ConfigurationError("on_end must be a plain function, because its result is not awaited.")
+        for parameter, callback in (("on_end", on_end), ("on_turn_spoken", on_turn_spoken)):
+            if iscoroutinefunction(callback):
+                raise ConfigurationError(f"{parameter} must be a plain function, because its result is not awaited.")
         self.name = name
         self._into = None if into is None else Path(into)
         self._on_end = on_end
+        self._on_turn_spoken = on_turn_spoken
         self._code = code
         self._reword = reword
         self._voices = find_voices() if voices is None else tuple(voices)
@@ -99,6 +113,7 @@ class SpeechChannel:
         self._queue: deque[_Utterance] = deque()  # the first is being spoken
         self._process: Popen[bytes] | None = None
         self._when_empty: list[Callable[[], None]] = []
+        self._turns = SpokenTurns()
 
     def file_of(self, delivery: Delivery) -> Path | None:
         """The file for this delivery; None if it is spoken aloud. `Pure.`"""
@@ -157,9 +172,24 @@ class SpeechChannel:
             self._when_empty.append(partial(_call_in, asyncio.get_running_loop(), emptied.set))
         await emptied.wait()
 
+    def turn_ended(self, conversation_id: str, ended: TurnEnded) -> None:
+        """Take note that nothing more will be said in this turn. Called by the engine."""
+        self._open_follow_up(self._turns.note_end(conversation_id, ended))
+
     def _end(self, delivery: Delivery, outcome: Outcome) -> None:
-        if self._on_end is not None:
-            self._on_end(delivery, outcome)
+        steps.info("delivery %d of turn %d: %s", delivery.ordinal, delivery.turn, outcome)
+        last = self._turns.note_text(delivery, spoken=outcome == "spoken")
+        try:
+            if self._on_end is not None:
+                self._on_end(delivery, outcome)
+        finally:
+            self._open_follow_up(last)
+
+    def _open_follow_up(self, last: Delivery | None) -> None:
+        if last is not None:
+            steps.info("turn %d was spoken", last.turn)
+            if self._on_turn_spoken is not None:
+                self._on_turn_spoken(last)
 
     async def _try_to_reword(self, reword: Reword, text: str) -> str:
         """The reworded text without markup; empty if there is none in time."""
