@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .effects.clock import Clock
     from .effects.context import EffectContext, History, Progress
     from .effects.dispatcher import Performer
+    from .effects.location.ip_lookup import IpLookup
     from .effects.location.location import Location, LocationSource
     from .effects.mcp.server import McpCrashContract, McpServer, McpTool
     from .effects.model.litellm.llm import LiteLlm
@@ -127,6 +128,7 @@ _HOMES = {
     "effects.clock": ("Clock",),
     "effects.context": ("EffectContext", "History", "Progress"),
     "effects.dispatcher": ("Performer",),
+    "effects.location.ip_lookup": ("IpLookup",),
     "effects.location.location": ("Location", "LocationSource"),
     "effects.mcp.server": ("McpCrashContract", "McpServer", "McpTool"),
     "effects.model.litellm.llm": ("LiteLlm",),
@@ -230,7 +232,7 @@ __all__ += ["Conversation", "ConversationRecord"]
 __all__ += ["DeliveredUpdate", "Delivery", "DeliveryFailedUpdate", "DeliveryUpdate", "Dispatcher", "DispatcherFactory"]
 __all__ += ["Divergence", "DocumentQuery", "DocumentSource"]
 __all__ += ["EffectContext", "Embed", "Empty", "EndedTurn", "Engine", "EngineClosed", "EngineNotOpen", "ErrorDetail"]
-__all__ += ["FailedTurn", "History", "Image", "IncompleteTurn", "InvalidInput"]
+__all__ += ["FailedTurn", "History", "Image", "IncompleteTurn", "InvalidInput", "IpLookup"]
 __all__ += ["Lagged", "Limits", "LiteLlm", "Llm", "LlmFailure", "LoadedConversation", "Location", "LocationSource"]
 __all__ += ["Log", "McpCrashContract", "McpServer", "McpTool", "Message", "MessageUpdate"]
 __all__ += ["ModelAnswer", "ModelCall", "ModelRequest", "ModelSpec"]

@@ -1,1 +1,1 @@
-"""Location: the port by which requests state where the user is, and what fills it."""
+"""Where the user is, as requests state it: the port for it, the lookup of an IP address, and what keeps the answer."""
