@@ -1,21 +1,137 @@
-"""What a host may tune without changing the rules of a conversation. It is not stored and does not affect replay."""
+"""What an operator may tune without changing the program: deadlines, sizes, profiles, MCP servers.
+
+A value comes from the arguments of `Settings`, else from an environment variable `TURNWISE_…`, else from the file
+`turnwise.toml` in the working directory, else from the defaults below. The names are the same everywhere:
+
+    agentic_max_turns = 12
+
+    [profiles.chef]
+    description = "Cooking, recipes and shopping."
+    prompt = "You are a chef."
+
+Settings are not stored and do not affect replay. Those that are rules of a conversation reach it through `reply_flow`.
+"""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from ..effects.mcp.server import McpServer
 from ..effects.tools.result_length import MAX_RESULT, MIN_RESULT
+from ..states.errors import ConfigurationError
+from ..states.policy import presets
+from ..states.policy.policy import Policy, Profile, Recent
+from .setting_sources import Environment, File, FirstOf
+
+FILE = "turnwise.toml"
+PREFIX = "TURNWISE_"
 
 
-class Settings(BaseModel):
-    """Settings of an engine."""
+def _with_names(given: Any) -> Any:
+    """Profiles under their names, as a file writes them, each with its name."""
+    if not isinstance(given, Mapping):
+        return given
+    return {
+        name: {"name": name, **profile} if isinstance(profile, Mapping) else profile for name, profile in given.items()
+    }
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
-    llm_chat_timeout_sec: float = Field(default=120.0, gt=0, allow_inf_nan=False)
+def _named_alike(profiles: Mapping[str, Profile]) -> Mapping[str, Profile]:
+    for name, profile in profiles.items():
+        if profile.name != name:
+            raise ValueError(f"the profile {name} cannot have the name {profile.name}")
+    return profiles
+
+
+def _checked_address(address: str | None) -> str | None:
+    return None if address is None else str(ip_address(address))
+
+
+Deadline = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+"""Seconds, above 0."""
+
+NamedProfiles = Annotated[dict[str, Profile], BeforeValidator(_with_names), AfterValidator(_named_alike)]
+"""Profiles by name. A profile that is written as a dict has no name in it."""
+
+
+class Settings(BaseSettings):
+    """Settings of an engine. Raises `ConfigurationError`, in a sentence that names the setting.
+
+    A dict in an environment variable is written as JSON. A dict from one source replaces that of the sources behind it;
+    they are not merged. Keys of the file and variables that are not settings are passed over; unknown arguments are
+    errors.
+    """
+
+    model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_ignore_empty=True,
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+    )
+
+    refuses_unknown_keys: ClassVar[bool] = False
+    """Whether keys of the file that are not settings are errors. Another program may keep settings of its own there."""
+
+    agentic_max_turns: int = Field(default=8, ge=1)
+    """Model requests that one turn may make, in conversations under `reply_flow`."""
+
+    llm_profile_select_timeout_sec: Deadline = 10.0
+    """Seconds in which a profile is chosen for a turn; then the turn has the first one."""
+
+    llm_tools_timeout_sec: Deadline = 10.0
+    """Seconds in which the model finds the words by which older conversations are searched; then none are searched."""
+
+    llm_embed_timeout_sec: Deadline = 10.0
+    """Seconds that one call of the embedding function may take; then the search goes by keywords alone."""
+
+    llm_chat_timeout_sec: Deadline = 120.0
     """Seconds that one model request may take as a whole, however slowly its pieces come."""
+
+    llm_profile_select_model: str | None = Field(default=None, min_length=1)
+    """The model that chooses the profile; None stands for the first model of the conversation."""
+
+    llm_tools_model: str | None = Field(default=None, min_length=1)
+    """The model that finds the words by which older conversations are searched; None stands for the first model of the
+    conversation."""
+
+    memory_enrichment_max_results: int = Field(default=10, ge=1)
+    """The most texts of older conversations that are recalled for a turn."""
+
+    dialogue_window_sec: Deadline = 300.0
+    """How many seconds back the dialogue of a request reaches, in conversations under `reply_flow`."""
+
+    profiles: NamedProfiles = {}
+    """Profiles by name, beside those given to `Engine.open`, which replace these where the names are the same."""
+
+    profile_allowed_tools: dict[str, tuple[str, ...]] = {}
+    """For each profile the names of the tools that it may use at most; profiles that are not named keep theirs."""
+
+    mcps: dict[str, McpServer] = {}
+    """MCP servers by name, beside those given to `Engine.open`, which replace these where the names are the same."""
+
+    location_enabled: bool = False
+    """Whether requests state where the user is."""
+
+    location_ip_address: Annotated[str | None, AfterValidator(_checked_address)] = None
+    """The IP address whose location is stated."""
+
+    location_auto_detect: bool = False
+    """Whether the address may be found out by asking an outside service, which learns it by that."""
+
+    voice_debug: bool = False
+    """Whether the terminal shows the steps of a turn as labelled lines on stderr."""
+
+    tts_enabled: bool = True
+    """Whether speech channels speak."""
+
+    tool_marker: str = Field(default="TOOL", min_length=1)
+    """Lines of a reply that begin with this word are removed, in conversations under `reply_flow`."""
 
     kept_updates: int = Field(default=1024, ge=1)
     """How many updates of each conversation are kept for those who watch it, live ones included: several long streamed
@@ -24,3 +140,38 @@ class Settings(BaseModel):
     max_result: int = Field(default=MAX_RESULT, ge=MIN_RESULT)
     """The most characters that a model reads of a tool's result, unless the tool has a limit of its own. Of a longer
     one it reads the beginning and the end, and between them how much is left out."""
+
+    if not TYPE_CHECKING:  # a type checker reads the arguments in the fields
+
+        def __init__(self, **arguments: Any) -> None:
+            try:
+                super().__init__(**arguments)
+            except ValidationError as error:
+                raise ConfigurationError(_sentence_of(error, type(self))) from None
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], *_: Any, **sources: Any
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Return where the values come from."""
+        file = File(settings_cls, FILE, keeps_unknown=cls.refuses_unknown_keys)
+        return (FirstOf(settings_cls, sources["init_settings"], Environment(settings_cls), file),)
+
+    def reply_flow(self) -> Policy:
+        """Return the rules of `presets.reply_flow` with the numbers and the marker of these settings."""
+        policy = presets.reply_flow()
+        return policy.replace(
+            limits=policy.limits.replace(requests=self.agentic_max_turns),
+            dialogue=Recent(seconds=self.dialogue_window_sec),
+            marker=self.tool_marker,
+        )
+
+
+def _sentence_of(error: ValidationError, kind: type[Settings]) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    name = ".".join(str(part) for part in first["loc"])
+    if first["type"] != "extra_forbidden":
+        return f"The setting {name} is not valid: {first['msg'].removeprefix('Value error, ')}."
+    own = [name for name in kind.__annotations__ if name in kind.model_fields]
+    known = ", ".join(dict.fromkeys((*own, *kind.model_fields)))
+    return f"There is no setting called {name}." + f" Known: {known}." * (len(first["loc"]) == 1)

@@ -44,16 +44,17 @@ class Providers:
         embed: Embed | None,
         mcps: Mapping[str, McpServer] | None,
     ) -> Providers:
-        """Return what was given. Raises `ConfigurationError` for what cannot be what it is given as."""
+        """Return what was given, with the profiles and the MCP servers of the settings. What is given replaces what
+        the settings have under the same name. Raises `ConfigurationError` for what cannot be what it is given as."""
         if redaction is not None and not isinstance(redaction, Redaction):
             raise ConfigurationError("An engine takes Redaction as its redaction.")
         return cls(
-            _profiles(profiles),
+            _narrowed(_with_profiles_of(settings, _profiles(profiles)), settings.profile_allowed_tools),
             redaction,
             _function("location", location),
             _function("documents", documents),
             _function("embed", embed),
-            _servers(mcps),
+            {**settings.mcps, **_servers(mcps)},
         )
 
 
@@ -67,6 +68,25 @@ def _profiles(given: Any) -> tuple[Profile, ...]:
     if repeated := next((name for name in names if names.count(name) > 1), None):
         raise ConfigurationError(f"Two profiles are called {repeated}.")
     return profiles
+
+
+def _with_profiles_of(settings: Settings, given: tuple[Profile, ...]) -> tuple[Profile, ...]:
+    names = {profile.name for profile in given}
+    return (*given, *(profile for name, profile in settings.profiles.items() if name not in names))
+
+
+def _narrowed(profiles: tuple[Profile, ...], allowed: Mapping[str, tuple[str, ...]]) -> tuple[Profile, ...]:
+    known = {profile.name for profile in profiles}
+    if unknown := next((name for name in allowed if name not in known), None):
+        raise ConfigurationError(f"The setting profile_allowed_tools names the profile {unknown}, which is not known.")
+    return tuple(
+        profile.replace(tools=_allowed(profile.tools, allowed[profile.name])) if profile.name in allowed else profile
+        for profile in profiles
+    )
+
+
+def _allowed(tools: tuple[str, ...] | None, most: tuple[str, ...]) -> tuple[str, ...]:
+    return most if tools is None else tuple(name for name in tools if name in most)
 
 
 def _function(name: str, given: V) -> V:

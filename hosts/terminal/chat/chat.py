@@ -19,7 +19,7 @@ from ..configuration.command_lines import resume_hint
 from ..configuration.conversation_ids import resolve_id
 from ..configuration.databases import open_for_writing
 from ..configuration.model_choice import ModelChoice
-from ..configuration.presets import preset_named
+from ..configuration.presets import preset_of
 from ..configuration.settings import Settings
 from ..configuration.tools import missing_tools, with_required_tools
 from ..output.error_messages import INTERRUPTED
@@ -41,7 +41,7 @@ async def chat(settings: Settings, given_id: str | None, resume: bool, *, model_
     exit code. Raises `TurnwiseError` if the conversation cannot begin.
     """
     if given_id is None and not resume:
-        return await _chat(settings, preset_named(settings.preset))
+        return await _chat(settings, preset_of(settings))
     async with open_for_writing(settings) as store:
         conversation_id = _newest(await store.list(limit=1)) if given_id is None else await resolve_id(store, given_id)
         context = (await store.load(conversation_id)).context

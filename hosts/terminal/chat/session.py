@@ -14,7 +14,7 @@ from ....effects.channels.speech.channel import Outcome, SpeechChannel
 from ....engine.conversation import Conversation
 from ....engine.engine import Engine
 from ....persistence.ports import Store
-from ..configuration.presets import preset_named
+from ..configuration.presets import preset_of
 from ..configuration.settings import Settings
 from ..configuration.tools import tools_named
 from ..output.writer import TerminalWriter
@@ -91,7 +91,8 @@ async def open_engine(
         model=settings.model,
         models=settings.models,
         tools=[*tools, *named],
-        policy=preset_named(settings.preset),
+        policy=preset_of(settings),
+        settings=settings,
         channels=[speech] if speech else [],
     )
     writer.spin("getting ready")

@@ -28,7 +28,7 @@ from ..chat.user_input import (
     UserInput,
 )
 from ..configuration.command_lines import command_line, options_for
-from ..configuration.presets import preset_named
+from ..configuration.presets import preset_of
 from ..configuration.settings import Settings
 from ..configuration.tools import with_required_tools
 from ..demo import check_weather, find_table
@@ -57,7 +57,7 @@ async def demo(settings: Settings, *, keep: bool) -> int:
 
     Returns the exit code. Raises `TurnwiseError` if the conversation cannot begin.
     """
-    tools = with_required_tools(settings.tools, preset_named(settings.preset))
+    tools = with_required_tools(settings.tools, preset_of(settings))
     settings = settings.model_copy(update={"tools": tools})
     with open_writer(settings) as writer, _database(settings, keep) as settings:
         speech = speech_for(settings, writer)

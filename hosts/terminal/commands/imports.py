@@ -21,7 +21,7 @@ from ....states.events import Opened
 from ....states.openai_format.repair import RepairedHistory, repair_history
 from ....states.policy.policy import Policy
 from ..configuration.databases import open_for_writing
-from ..configuration.presets import preset_named
+from ..configuration.presets import preset_of
 from ..configuration.settings import Settings
 from ..output.printable import counted, one_line
 from .openai_files import read_histories
@@ -84,7 +84,7 @@ async def import_messages(settings: Settings, histories: Sequence[RepairedHistor
 
     The conversations have the preset that the settings name, and follow the models of the program that opens them.
     """
-    policy, now = preset_named(settings.preset), datetime.now(UTC)
+    policy, now = preset_of(settings), datetime.now(UTC)
     records = [new_record(str(uuid4()), _opening(history, policy, now)) for history in histories]
     async with open_for_writing(settings, create=True) as store:
         await import_records(store, records)

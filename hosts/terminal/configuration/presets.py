@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ....states.errors import ConfigurationError
 from ....states.policy import presets
 from ....states.policy.policy import Policy
 
+if TYPE_CHECKING:
+    from .settings import Settings
 
-def preset_named(name: str) -> Policy:
-    """Return the policy of this preset; `-` may stand for `_`. Raises `ConfigurationError`, which lists the presets."""
-    known = known_presets()
+
+def preset_of(settings: Settings) -> Policy:
+    """Return the policy of the preset that the settings name, with what they say about it; `-` may stand for `_`.
+
+    Raises `ConfigurationError`, which lists the presets.
+    """
+    known = known_presets() | {"reply_flow": settings.reply_flow}
     try:
-        return known[name.replace("-", "_")]()
+        return known[settings.preset.replace("-", "_")]()
     except KeyError:
-        raise ConfigurationError(f"There is no preset called {name}. Known: {', '.join(known)}.") from None
+        sentence = f"There is no preset called {settings.preset}. Known: {', '.join(known)}."
+        raise ConfigurationError(sentence) from None
 
 
 def known_presets() -> dict[str, Callable[[], Policy]]:

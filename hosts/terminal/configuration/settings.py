@@ -10,30 +10,19 @@ in the working directory, else from the defaults below. The names are the same e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, ValidationError, field_validator
-from pydantic_settings import (
-    BaseSettings,
-    NoDecode,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    SettingsError,
-    TomlConfigSettingsSource,
-)
+from pydantic import Field, field_validator
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
-from ....states.errors import ConfigurationError
-
-FILE = "turnwise.toml"
+from ....engine import settings
+from ....engine.setting_sources import File, FirstOf
 
 
-class Settings(BaseSettings):
-    """The settings of one run. Use `read_settings` to create them."""
+class Settings(settings.Settings):
+    """The settings of one run, with those of its engine. Use `read_settings` to create them."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="TURNWISE_", env_ignore_empty=True, toml_file=FILE, extra="forbid", frozen=True
-    )
+    refuses_unknown_keys: ClassVar[bool] = True
 
     db: str = Field(default="turnwise.db", min_length=1)
     """The database: a path, or a URL like sqlite:///dinner.db."""
@@ -73,20 +62,14 @@ class Settings(BaseSettings):
             return given
         return tuple(part.strip() for name in names for part in name.split(",") if part.strip())
 
-    @classmethod
-    def settings_customise_sources(
-        cls, settings_cls: type[BaseSettings], *_: Any, **sources: Any
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the sources of the settings, those that take precedence first."""
-        return sources["init_settings"], sources["env_settings"], TomlConfigSettingsSource(settings_cls)
-
 
 class _DirectorySettings(Settings):
     @classmethod
     def settings_customise_sources(
         cls, settings_cls: type[BaseSettings], *_: Any, **sources: Any
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return (TomlConfigSettingsSource(settings_cls),)
+        file = File(settings_cls, settings.FILE, keeps_unknown=True)
+        return (FirstOf(settings_cls, file),)
 
 
 def read_settings(**options: object) -> Settings:
@@ -94,7 +77,8 @@ def read_settings(**options: object) -> Settings:
 
     Raises `ConfigurationError`.
     """
-    return _read(Settings, {name: value for name, value in options.items() if value is not None})
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    return Settings(**given)
 
 
 def directory_settings() -> Settings:
@@ -102,18 +86,4 @@ def directory_settings() -> Settings:
 
     Raises `ConfigurationError`.
     """
-    return _read(_DirectorySettings, {})
-
-
-def _read(kind: type[Settings], options: Mapping[str, Any]) -> Settings:
-    try:
-        return kind(**options)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        name = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "extra_forbidden":
-            known = ", ".join(kind.model_fields)
-            raise ConfigurationError(f"There is no setting called {name}. Known: {known}.") from None
-        raise ConfigurationError(f"The setting {name} is not valid: {first['msg']}.") from None
-    except (SettingsError, ValueError, OSError) as error:
-        raise ConfigurationError(f"{FILE} cannot be read: {error}.") from None
+    return _DirectorySettings()

@@ -1,0 +1,215 @@
+"""Settings of an engine: where they come from, and what is said of wrong ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from turnwise import ConfigurationError, Engine, McpServer, Profile, Settings
+from turnwise.effects.tools.result_length import MAX_RESULT
+
+
+class Written(NamedTuple):
+    """A setting as a variable of the environment and as a line of the file hold it, its value, and its default."""
+
+    variable: str
+    line: str
+    value: Any
+    default: Any
+
+
+CHEF = Profile(name="chef", prompt="Cook.", tools=["pantry"])
+SERVER = McpServer(command="serve", args=["--fast"])
+
+SETTINGS = {
+    "agentic_max_turns": Written("3", "= 3", 3, 8),
+    "llm_profile_select_timeout_sec": Written("0.5", "= 0.5", 0.5, 10.0),
+    "llm_tools_timeout_sec": Written("0.5", "= 0.5", 0.5, 10.0),
+    "llm_embed_timeout_sec": Written("0.5", "= 0.5", 0.5, 10.0),
+    "llm_chat_timeout_sec": Written("0.5", "= 0.5", 0.5, 120.0),
+    "llm_profile_select_model": Written("small", '= "small"', "small", None),
+    "llm_tools_model": Written("small", '= "small"', "small", None),
+    "memory_enrichment_max_results": Written("3", "= 3", 3, 10),
+    "dialogue_window_sec": Written("60", "= 60", 60.0, 300.0),
+    "profiles": Written(
+        '{"chef": {"prompt": "Cook.", "tools": ["pantry"]}}',
+        '= {chef = {prompt = "Cook.", tools = ["pantry"]}}',
+        {"chef": CHEF},
+        {},
+    ),
+    "profile_allowed_tools": Written('{"chef": ["pantry"]}', '= {chef = ["pantry"]}', {"chef": ("pantry",)}, {}),
+    "mcps": Written(
+        '{"git": {"command": "serve", "args": ["--fast"]}}',
+        '= {git = {command = "serve", args = ["--fast"]}}',
+        {"git": SERVER},
+        {},
+    ),
+    "location_enabled": Written("true", "= true", True, False),
+    "location_ip_address": Written("192.0.2.1", '= "192.0.2.1"', "192.0.2.1", None),
+    "location_auto_detect": Written("1", "= true", True, False),
+    "voice_debug": Written("yes", "= true", True, False),
+    "tts_enabled": Written("0", "= false", False, True),
+    "tool_marker": Written("CALL", '= "CALL"', "CALL", "TOOL"),
+    "kept_updates": Written("7", "= 7", 7, 1024),
+    "max_result": Written("500", "= 500", 500, MAX_RESULT),
+}
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, without a file of settings."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(directory: Path, text: str) -> None:
+    """Write the file of settings."""
+    (directory / "turnwise.toml").write_text(text, encoding="utf-8")
+
+
+class TestWhereTheyComeFrom:
+    """J19: arguments, then the environment, then turnwise.toml, then the defaults."""
+
+    def test_every_setting_is_tested_here(self) -> None:
+        """No name is added without its line above."""
+        assert list(SETTINGS) == list(Settings.model_fields)
+
+    @pytest.mark.parametrize("name", SETTINGS)
+    def test_each_has_its_default(self, name: str, directory: Path) -> None:
+        """J19: without a file and a variable."""
+        assert getattr(Settings(), name) == SETTINGS[name].default
+
+    @pytest.mark.parametrize("name", SETTINGS)
+    def test_each_is_read_from_the_environment(
+        self, name: str, directory: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """J19: under its name in capitals; the file is not asked then."""
+        monkeypatch.setenv(f"TURNWISE_{name.upper()}", SETTINGS[name].variable)
+        write(directory, f"{name} = 'not this one'")
+
+        assert getattr(Settings(), name) == SETTINGS[name].value
+
+    @pytest.mark.parametrize("name", SETTINGS)
+    def test_each_is_read_from_the_file(self, name: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """J19: an empty variable counts as none."""
+        monkeypatch.setenv(f"TURNWISE_{name.upper()}", "")
+        write(directory, f"{name} {SETTINGS[name].line}")
+
+        assert getattr(Settings(), name) == SETTINGS[name].value
+
+    @pytest.mark.parametrize("name", SETTINGS)
+    def test_each_is_taken_from_an_argument_first(
+        self, name: str, directory: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """J19: whatever the environment and the file say."""
+        monkeypatch.setenv(f"TURNWISE_{name.upper()}", SETTINGS[name].variable)
+        write(directory, f"{name} {SETTINGS[name].line}")
+
+        assert getattr(Settings(**{name: SETTINGS[name].default}), name) == SETTINGS[name].default
+
+    def test_dicts_of_several_sources_are_not_merged(self, directory: Path) -> None:
+        """An application that passes its profiles has these alone."""
+        write(directory, '[profiles.chef]\nprompt = "Cook."')
+
+        assert list(Settings(profiles={"guide": Profile(name="guide")}).profiles) == ["guide"]
+
+    def test_what_is_no_setting_is_passed_over(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The terminal keeps settings of its own in the file, and so may other programs."""
+        monkeypatch.setenv("TURNWISE_DATABASE", "x")
+        write(directory, 'db = "mine.db"\n[web]\nport = 8000')
+
+        assert Settings().agentic_max_turns == 8
+
+    def test_an_engine_reads_them_when_it_is_made_without_settings(self, directory: Path) -> None:
+        """A wrong one is refused before anything is opened."""
+        write(directory, "kept_updates = 0")
+
+        with pytest.raises(ConfigurationError) as caught:
+            Engine.open("sqlite://")
+
+        assert (
+            caught.value.sentence
+            == "The setting kept_updates is not valid: Input should be greater than or equal to 1."
+        )
+
+
+class TestWrongSettings:
+    """J19: one sentence, which names the setting."""
+
+    @pytest.mark.parametrize(
+        ("given", "sentence"),
+        [
+            (
+                {"llm_chat_timeout_sec": 0},
+                "The setting llm_chat_timeout_sec is not valid: Input should be greater than 0.",
+            ),
+            ({"llm_embed_timeout_sec": "inf"}, "The setting llm_embed_timeout_sec is not valid"),
+            ({"agentic_max_turns": "many"}, "The setting agentic_max_turns is not valid"),
+            ({"memory_enrichment_max_results": 0}, "The setting memory_enrichment_max_results is not valid"),
+            ({"tool_marker": ""}, "The setting tool_marker is not valid"),
+            ({"location_ip_address": "home"}, "The setting location_ip_address is not valid: 'home' does not appear"),
+            ({"profiles": ["chef"]}, "The setting profiles is not valid"),
+            ({"profiles": {"chef": 3}}, "The setting profiles.chef is not valid"),
+            ({"profiles": {"chef": {"tool": []}}}, "There is no setting called profiles.chef.tool."),
+            ({"profiles": {"chef": {"name": "cook"}}}, "The setting profiles is not valid: the profile chef cannot"),
+            ({"profiles": {"": {}}}, "The setting profiles..name is not valid"),
+            ({"profile_allowed_tools": {"chef": "pantry"}}, "The setting profile_allowed_tools.chef is not valid"),
+            ({"mcps": {"git": {"comand": "x"}}}, "There is no setting called mcps.git.comand."),
+            ({"agentic_max_turn": 3}, "There is no setting called agentic_max_turn. Known: agentic_max_turns, llm_"),
+        ],
+    )
+    def test_in_arguments(self, given: dict[str, Any], sentence: str, directory: Path) -> None:
+        """Also within the profiles and the servers."""
+        with pytest.raises(ConfigurationError) as caught:
+            Settings(**given)
+
+        assert caught.value.sentence.startswith(sentence)
+
+    @pytest.mark.parametrize("value", ["{", "chef", "\udc80"])
+    def test_a_variable_that_is_no_json(self, value: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Its value is not repeated: it may hold a key."""
+        monkeypatch.setenv("TURNWISE_MCPS", value)
+
+        with pytest.raises(ConfigurationError) as caught:
+            Settings()
+
+        assert caught.value.sentence == "The environment variable TURNWISE_MCPS does not hold valid JSON."
+
+    def test_a_secret_of_a_server_is_not_repeated(self, directory: Path) -> None:
+        """Headers hold keys, so the sentence has the name of the setting only."""
+        write(directory, 'mcps = {git = {url = "ftp://x", headers = {Authorization = "Bearer abc123"}}}')
+
+        with pytest.raises(ConfigurationError) as caught:
+            Settings()
+
+        assert "mcps.git" in caught.value.sentence
+        assert "abc123" not in f"{caught.value}{caught.value.__cause__}"
+
+    @pytest.mark.parametrize("text", ["profiles = ", "[profiles", 'a = "\ud800"'])
+    def test_a_file_that_is_no_toml(self, text: str, directory: Path) -> None:
+        """It is named."""
+        (directory / "turnwise.toml").write_bytes(text.encode(errors="surrogatepass"))
+
+        with pytest.raises(ConfigurationError) as caught:
+            Settings()
+
+        assert caught.value.sentence.startswith("turnwise.toml cannot be read: ")
+
+
+class TestProfilesAndServers:
+    """Those of the settings stand beside those given to `Engine.open`."""
+
+    @pytest.mark.parametrize(
+        ("allowed", "sentence"),
+        [
+            ({"cook": ["pantry"]}, "The setting profile_allowed_tools names the profile cook, which is not known."),
+        ],
+    )
+    def test_unknown_profiles_cannot_be_narrowed(self, allowed: Any, sentence: str, directory: Path) -> None:
+        """A misspelt name would leave a profile with more tools than was meant."""
+        with pytest.raises(ConfigurationError) as caught:
+            Engine.open("sqlite://", profiles=[CHEF], settings=Settings(profile_allowed_tools=allowed))
+
+        assert caught.value.sentence == sentence
