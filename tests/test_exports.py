@@ -22,7 +22,17 @@ EXPORTED = {*turnwise.__all__, *turnwise.states.__all__}
 
 PLAIN = {
     *("Block", "Images", "Instant", "Metadata", "Owner", "RequestText", "Revision", "Seconds", "Text", "Title"),
-    *("ChoiceQuestionSet", "Filled", "GivenMessages", "GivenTools", "Position", "Schema", "WireMessage"),
+    *(
+        "ChoiceQuestionSet",
+        "Deadline",
+        "Filled",
+        "GivenMessages",
+        "GivenTools",
+        "NamedProfiles",
+        "Position",
+        "Schema",
+        "WireMessage",
+    ),
 }
 """Aliases of plain types, most of them with constraints that are checked when a value is made: a program writes `str`,
 `float`, a tuple or a list."""
