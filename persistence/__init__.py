@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .maintenance.imports import Imported, import_records
     from .maintenance.replay import Divergence, ReplayReport, replay, replay_conversation
     from .opening import open_store
-    from .ports import LoadedConversation, Log, RepairableStorage, Store
+    from .ports import LoadedConversation, Log, RepairableStorage, SearchableStore, Store
     from .records.codec import decode, decode_state, encode, from_microseconds, to_microseconds
     from .records.conversation_record import ConversationRecord
     from .records.details import Details, details_row
@@ -49,7 +49,7 @@ _HOMES = {
     ".maintenance.imports": ("Imported", "import_records"),
     ".maintenance.replay": ("Divergence", "ReplayReport", "replay", "replay_conversation"),
     ".opening": ("open_store",),
-    ".ports": ("LoadedConversation", "Log", "RepairableStorage", "Store"),
+    ".ports": ("LoadedConversation", "Log", "RepairableStorage", "SearchableStore", "Store"),
     ".records.codec": ("decode", "decode_state", "encode", "from_microseconds", "to_microseconds"),
     ".records.conversation_record": ("ConversationRecord",),
     ".records.details": ("Details", "details_row"),
@@ -86,6 +86,7 @@ __all__ = [
     "Outgoing",
     "RepairableStorage",
     "ReplayReport",
+    "SearchableStore",
     "SqliteStore",
     "StorageFailed",
     "Store",

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, runtime_checkable
@@ -18,6 +18,7 @@ from ..states.context import Context
 from ..states.events import Event, Opened
 from ..states.states import AnyState
 from ..states.step import Step
+from ..states.values.memory import FoundText, MemoryQuery, MemoryScope
 from .records.conversation_record import ConversationRecord
 from .records.entry import StoredEntry
 from .records.outbox import Undelivered
@@ -192,4 +193,67 @@ class RepairableStorage(Protocol):
 
     async def repair(self, repairs: Iterable[Repair]) -> None:
         """Make these repairs, all of them or none. Raises `StorageFailed`."""
+        ...
+
+
+@runtime_checkable
+class SearchableStore(Protocol):
+    """What a store may offer besides, so that what was said can be found again. An engine needs it for the rules
+    `recall` and `Recent`.
+
+    The texts that may be found are those of `states.projections.said_texts`. A step counts from the moment at which
+    `append` has returned, so whatever index a store has follows the log. Nothing outside the scope is ever returned: of
+    a scope with an owner, what conversations of another owner hold; of a scope without one, what other conversations
+    hold; and what this conversation holds from the scope's turn on. A conversation that is not stored has no texts.
+    Moments must have a time zone. A text that a fork has in common with its original is returned once.
+
+    The methods raise `StorageFailed` and `StoreError` like all others.
+    """
+
+    async def search(self, query: MemoryQuery) -> tuple[FoundText, ...]:
+        """Return the texts that hold at least one of the keywords, the best ones first, at most `query.limit`.
+
+        Keywords are plain text: no character has a special meaning, and what holds neither letters nor digits finds
+        nothing. Case and accents do not count. A keyword of several words finds the texts that hold all of them, and a
+        word finds words that begin with it. Scripts without spaces between words are searched character by character.
+        Of very many or very long keywords only the beginning counts. The cost grows with the number of the owner's
+        texts that hold a keyword, up to a bound, and not with what else is stored.
+        """
+        ...
+
+    async def recent(self, scope: MemoryScope, since: datetime) -> tuple[FoundText, ...]:
+        """Return the texts that were said at `since` or later, oldest first; those of one moment in the order in which
+        they were stored. If there are too many, the newest of them are returned. The cost grows with what is returned.
+        """
+        ...
+
+    # --- vectors: what makes them is the application's
+
+    async def without_vectors(self, scope: MemoryScope, space: str, limit: int) -> tuple[tuple[int, str], ...]:
+        """Return up to `limit` texts that have no vector in this space, the newest first, each with a number for
+        `keep_vectors`. A space is the name of what makes the vectors. No other text ever has the same number."""
+        ...
+
+    async def keep_vectors(self, space: str, vectors: Mapping[int, Sequence[float]]) -> None:
+        """Store the vectors of these texts, in place of those that they have in this space. A text that was deleted in
+        the meantime is passed over. They are deleted with the conversation.
+
+        Raises `InvalidInput` if a vector is empty, or holds anything but finite numbers; nothing is stored then.
+        """
+        ...
+
+    async def nearest(
+        self,
+        scope: MemoryScope,
+        space: str,
+        vector: Sequence[float],
+        since: datetime | None,
+        until: datetime | None,
+        limit: int,
+    ) -> tuple[FoundText, ...]:
+        """Return the texts whose vectors have the smallest angle to `vector`, the nearest first, at most `limit`.
+        `since` and `until` bound the moments, both included. Vectors of another number of dimensions are passed over.
+
+        The cost may grow with the number of the owner's vectors. Raises `InvalidInput` like `keep_vectors`.
+        """
         ...

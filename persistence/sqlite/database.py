@@ -15,6 +15,7 @@ from typing import TypeVar
 from sqlalchemy import Connection
 
 from ...states.errors import StoreError
+from ...states.values.memory import MemoryScope
 from ..errors import TracesLeft
 from ..records.codec import EncodedStep
 from ..records.outbox import Outgoing
@@ -85,6 +86,12 @@ class Database:
         """Return when all receipts that were handed in are stored, or could not be stored for now."""
         if self._writer is not None:
             await self._writer.flush()
+
+    async def index(self, scope: MemoryScope) -> None:
+        """Index what was said in the conversations of a scope, in several transactions, between which others may write.
+        A database that was opened for reading only stays as it is."""
+        while self._writer is not None and await self._writer.index(scope):
+            pass
 
     async def erase(self, work: Callable[[Connection], bool]) -> bool:
         """Do `work`, which deletes something, within a transaction. Returns what `work` returns: whether it did.

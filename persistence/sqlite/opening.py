@@ -12,6 +12,7 @@ from .file.address import Address
 from .file.connection import configured, connect
 from .file.identity import HEAD, READABLE, recognise
 from .file.lock import exclusive_use
+from .search.stand_ins import add_text_views
 from .tables.first_messages import add_views
 from .tables.migrate import migrate
 
@@ -43,10 +44,12 @@ def open_for_reading(address: Address, busy_timeout: float, undo: ExitStack) -> 
     _check_not_a_folder(address, address.path)
     driver = undo.enter_context(closing(connect(address, "ro", busy_timeout)))
     revision = recognise(driver, address)
-    if revision not in READABLE:
+    if revision is None or revision not in READABLE:
         raise StoreError(f"{address.name} is not ready to be read; an engine that opens it once makes it so.")
-    if revision != HEAD:
+    if revision < "0004":
         add_views(driver)
+    if revision != HEAD:
+        add_text_views(driver)
     return undo.enter_context(configured(driver, "ro"))
 
 

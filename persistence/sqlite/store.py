@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from sqlalchemy import Connection
 from ...states.errors import UnknownConversation
 from ...states.events import Opened
 from ...states.step import Step
+from ...states.values.memory import FoundText, MemoryQuery, MemoryScope
 from ..errors import Damaged
 from ..ports import LoadedConversation
 from ..records.codec import encode, from_microseconds
@@ -27,10 +29,14 @@ from ..records.outbox import Undelivered
 from ..records.storage import Repair, StorageFault
 from ..records.summary import Summary
 from .database import BUSY_TIMEOUT, Database
+from .file.transaction import driver_of
 from .log import SqliteLog
 from .reading import read_entries, read_head
+from .search import embeddings, finding, text_index
+from .search.finding import Window
 from .tables import conversation_records, queries, recorder, summaries
 from .tables import repairs as storage
+from .tables.recorder import Head
 from .threads.log_position import LogPosition
 
 
@@ -68,7 +74,11 @@ class SqliteStore:
         row, head = encode(event, step, GENESIS)
         record = ConversationRecord(conversation_id, row.at, head, (row,), event.owner)
         details = Details().after(event)
-        stored = await self.database.write(partial(conversation_records.add_record, record=record, known=details))
+
+        def add(connection: Connection) -> Head:
+            return self._followed(conversation_records.add_record(connection, record, details))
+
+        stored = await self.database.write(add)
         position = LogPosition(stored, row.chain, is_titled=details.first_message is not None)
         return SqliteLog(self.database, conversation_id, position)
 
@@ -95,7 +105,12 @@ class SqliteStore:
         The whole file is rewritten, which takes as long as copying it. Raises `UnknownConversation`, and `TracesLeft`
         if the conversation is gone but the file could not be rewritten.
         """
-        if not await self.database.erase(lambda connection: recorder.remove(connection, conversation_id)):
+
+        def remove(connection: Connection) -> bool:
+            text_index.remove(driver_of(connection), conversation_id)
+            return recorder.remove(connection, conversation_id)
+
+        if not await self.database.erase(remove):
             raise UnknownConversation(conversation_id)
 
     # --- many conversations
@@ -144,6 +159,53 @@ class SqliteStore:
         rows = await self.database.read(lambda connection: queries.undelivered(connection, wanted))
         return tuple(map(_undelivered, rows))
 
+    # --- texts
+
+    async def search(self, query: MemoryQuery) -> tuple[FoundText, ...]:
+        """Return the texts that hold keywords of the query, the best ones first; `SearchableStore.search` says the
+        rest.
+
+        What was stored before this call is indexed first. In a database that was opened for reading only, the texts
+        that an engine has indexed are found. Raises `StoreError` if this SQLite was built without FTS5.
+        """
+        await self.database.index(query.scope)
+        return await self.database.read(lambda connection: finding.search(driver_of(connection), query))
+
+    async def recent(self, scope: MemoryScope, since: datetime) -> tuple[FoundText, ...]:
+        """Return the texts that were said at `since` or later, oldest first, like `search`."""
+        await self.database.index(scope)
+        return await self.database.read(lambda connection: finding.recent(driver_of(connection), scope, since))
+
+    async def without_vectors(self, scope: MemoryScope, space: str, limit: int) -> tuple[tuple[int, str], ...]:
+        """Return texts that have no vector in this space, the newest first, each with its number."""
+        await self.database.index(scope)
+        return await self.database.read(
+            lambda connection: embeddings.without(driver_of(connection), scope, space, limit)
+        )
+
+    async def keep_vectors(self, space: str, vectors: Mapping[int, Sequence[float]]) -> None:
+        """Store the vectors of these texts. Raises `InvalidInput`; then nothing is stored."""
+        encoded = {number: embeddings.encoded(vector) for number, vector in vectors.items()}
+        await self.database.write(lambda connection: embeddings.keep(driver_of(connection), space, encoded))
+
+    async def nearest(
+        self,
+        scope: MemoryScope,
+        space: str,
+        vector: Sequence[float],
+        since: datetime | None,
+        until: datetime | None,
+        limit: int,
+    ) -> tuple[FoundText, ...]:
+        """Return the texts whose vectors have the smallest angle to `vector`, the nearest first; all vectors of the
+        owner are read. Raises `InvalidInput`."""
+        wanted, window = embeddings.encoded(vector), Window.of(since, until)
+
+        def read(connection: Connection) -> tuple[FoundText, ...]:
+            return embeddings.nearest(driver_of(connection), scope, space, wanted, window, limit)
+
+        return await self.database.read(read)
+
     # --- raw records
 
     async def ids(self, prefix: str = "") -> tuple[str, ...]:
@@ -156,12 +218,27 @@ class SqliteStore:
 
     async def write_records(self, records: Iterable[ConversationRecord]) -> None:
         """Store conversations, all of them or none. Raises `StoreConflict` if an id is taken."""
-        await self.database.write(partial(conversation_records.add_records, records=tuple(records)))
+        given = tuple(records)
+
+        def add(connection: Connection) -> None:
+            for record in given:
+                self._followed(conversation_records.add_record(connection, record))
+
+        await self.database.write(add)
 
     async def copy(self, source_id: str, record: ConversationRecord) -> None:
         """Store a conversation that was made from `source_id`, unless that one was deleted. Raises
         `UnknownConversation` and `StoreConflict`."""
-        await self.database.write(partial(conversation_records.add_copy, source_id=source_id, record=record))
+
+        def add(connection: Connection) -> None:
+            self._followed(conversation_records.add_copy(connection, source_id, record))
+
+        await self.database.write(add)
+
+    def _followed(self, stored: Head) -> Head:
+        """Have the texts of a conversation that was stored just now indexed."""
+        self.database.writing.follower.note(stored.key)
+        return stored
 
     async def examine_storage(self) -> tuple[StorageFault, ...]:
         """Return what SQLite finds wrong with the file, and rows that belong to no conversation."""
@@ -197,8 +274,9 @@ def _undelivered(row: queries.UndeliveredRow) -> Undelivered:
 
 
 if TYPE_CHECKING:
-    from ..ports import Log, RepairableStorage, Store
+    from ..ports import Log, RepairableStorage, SearchableStore, Store
 
     _STORE: type[Store] = SqliteStore
     _REPAIRABLE: type[RepairableStorage] = SqliteStore
+    _SEARCHABLE: type[SearchableStore] = SqliteStore
     _LOG: type[Log] = SqliteLog

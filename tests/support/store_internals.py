@@ -57,6 +57,7 @@ def without_repeats(words: list[str]) -> list[str]:
 
 
 _UNDO = {
+    "0005": ("DROP TABLE text_vectors", "DROP TABLE text_positions", "DROP TABLE texts"),
     "0004": (
         "DROP TABLE details",
         "DROP TABLE metadata_entries",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from sqlalchemy import Connection, bindparam, insert, select
 from sqlalchemy.exc import IntegrityError
 
@@ -72,17 +70,11 @@ def read_record(connection: Connection, conversation_id: str) -> ConversationRec
     )
 
 
-def add_records(connection: Connection, records: Iterable[ConversationRecord]) -> None:
-    """Store conversations. Raises `StoreConflict` if an id is taken."""
-    for record in records:
-        add_record(connection, record)
-
-
-def add_copy(connection: Connection, source_id: str, record: ConversationRecord) -> None:
-    """Store a conversation that was made from another one, which must still be there."""
+def add_copy(connection: Connection, source_id: str, record: ConversationRecord) -> Head:
+    """Store a conversation that was made from another one, which must still be there, and return its head."""
     if queries.find(connection, source_id) is None:
         raise UnknownConversation(source_id)
-    add_record(connection, record)
+    return add_record(connection, record)
 
 
 def add_record(connection: Connection, record: ConversationRecord, known: Details | None = None) -> Head:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Integer, Text, bindparam, func, literal_column, select
@@ -116,6 +116,11 @@ def found(connection: Connection, conversation_id: str) -> tuple[int, HeadRow]:
 def steps(connection: Connection, key: int, first: int = 1, last: int = LARGEST) -> tuple[EventRow, ...]:
     """Return the steps of a conversation from `first` to `last`, in order."""
     return tuple(map(EventRow._make, driver_of(connection).execute(_STEPS, (key, first, last))))
+
+
+def each_step(connection: Connection, key: int, first: int) -> Iterator[EventRow]:
+    """Yield the steps of a conversation from `first` on, in order, each read when it is asked for."""
+    yield from map(EventRow._make, driver_of(connection).execute(_STEPS, (key, first, LARGEST)))
 
 
 def link(connection: Connection, key: int, seq: int) -> bytes | None:

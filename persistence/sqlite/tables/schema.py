@@ -140,3 +140,48 @@ outbox = Table(
 """Deliveries that are not acknowledged: one row for each effect that is not awaited and each of its targets, in order
 for each target. The effect itself is stored with the step `seq`. The row is deleted when the delivery is
 acknowledged."""
+
+texts = Table(
+    "texts",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("conversation", Integer, ForeignKey("conversations.key", ondelete="CASCADE"), nullable=False),
+    Column("seq", Integer, nullable=False),
+    Column("part", Integer, nullable=False),
+    Column("scope", BigInteger, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("turn", Integer, nullable=False),
+    Column("by_user", Boolean, nullable=False),
+    Column("source", Integer),
+    Column("path", Text),
+    Column("text", Text),
+    Column("checksum", Integer, nullable=False),
+    sqlite_autoincrement=True,
+)
+"""The texts that may be found again. They follow from the log and are added some time after the steps.
+
+`seq` is the step that added the text, and `part` counts the texts of that step. `scope` is the number of the owner, or
+of the conversation if it has none. The text stands at `path` in the payload of the step `source`; only a text that
+stands in no payload is written out. A number is never given to another text, so it can be a key elsewhere.
+"""
+
+Index("texts_conversation", texts.c.conversation, texts.c.seq)
+Index("texts_scope", texts.c.scope, texts.c.at)
+
+text_positions = Table(
+    "text_positions",
+    metadata,
+    Column("conversation", Integer, ForeignKey("conversations.key", ondelete="CASCADE"), primary_key=True),
+    Column("seq", Integer, nullable=False),
+)
+"""Up to which step the texts of each conversation are in the full-text index. That index is no table of this schema: it
+is made when somebody searches for the first time."""
+
+text_vectors = Table(
+    "text_vectors",
+    metadata,
+    Column("text", Integer, ForeignKey("texts.id", ondelete="CASCADE"), primary_key=True),
+    Column("space", Text, primary_key=True),
+    Column("vector", LargeBinary, nullable=False),
+)
+"""Vectors of texts, of length 1, as 32-bit floating-point numbers. `space` names what made them."""

@@ -20,11 +20,13 @@ from contextlib import suppress
 from queue import Empty
 from typing import Any
 
+from ....states.values.memory import MemoryScope
 from ...errors import StoreConflict
 from ...records.codec import EncodedStep
 from ...records.outbox import Outgoing
 from ..file import transaction
 from ..file.failures import as_storage_failure, is_locked
+from ..search.follower import Follower
 from ..tables import recorder
 from ..tables.recorder import Advance
 from .log_position import Append, LogPosition
@@ -50,21 +52,33 @@ class Writer(Worker):
         self._ahead: deque[Any] = deque()
         """Items that were taken from the queue and are handled next."""
         self._receipts = PendingReceipts(monotonic)
+        self.follower = Follower(monotonic)
+        """What keeps the index of texts behind the logs."""
 
     # --- what comes next
 
     def take(self) -> Any:
-        """Wait for the next item. Receipts that have waited long enough are stored meanwhile."""
+        """Wait for the next item. Receipts that have waited long enough are stored meanwhile, and texts are indexed
+        in idle moments."""
         if self._ahead:
             return self._ahead.popleft()
-        while self._receipts:
-            remaining = self._receipts.remaining
-            if remaining <= 0:
-                self.flush()
-                continue
+        self.follower.postpone()
+        while self._receipts or self.follower:
             with suppress(Empty):
-                return self.queue.get(timeout=remaining)
+                return self.queue.get_nowait()
+            if self._receipts and self._receipts.remaining <= 0:
+                self.flush()
+            elif self.follower and self.follower.remaining <= 0:
+                self._index()
+            else:
+                with suppress(Empty):
+                    return self.queue.get(timeout=self._remaining())
         return self.queue.get()
+
+    def _remaining(self) -> float:
+        """For how many seconds there is nothing to do but to wait for an item."""
+        waits = [each.remaining for each in (self._receipts, self.follower) if each]
+        return max(min(waits), 0.0)
 
     def handle(self, item: Any) -> None:
         """Store a step with all that wait behind it, keep a receipt, or do a job."""
@@ -109,6 +123,7 @@ class Writer(Worker):
         for (append, step), error in zip(steps, self._commit(steps), strict=True):
             if error is None:
                 append.position.move(step)
+                self.follower.note(step.head.key)
             else:
                 append.result.error = as_storage_failure(self.name, error)
         PendingResult.report(append.result for append in batch)
@@ -171,6 +186,16 @@ class Writer(Worker):
         else:
             self._receipts.clear()
 
+    # --- texts
+
+    def _index(self) -> None:
+        """Index some texts. If that fails the index is behind until somebody searches, who is told why."""
+        try:
+            self.follower.follow(self.connection)
+        except Exception as error:
+            logger.warning("What was said could not be indexed: %s", as_storage_failure(self.name, error))
+            self.follower.forget()
+
     @property
     def _driver(self) -> sqlite3.Connection:
         return transaction.driver_of(self.connection)
@@ -207,6 +232,16 @@ class WritingThread(ConnectionThread):
         The operating system takes as long to wake a thread as it takes to encode a step, so the two happen at once.
         """
         self._worker.queue.put(_WAKE)
+
+    async def index(self, scope: MemoryScope) -> bool:
+        """Index some texts of the conversations of a scope. Returns whether there are more to index."""
+        worker = self._worker
+        return bool(await self._done(lambda: worker.follower.follow(worker.connection, scope)))
+
+    @property
+    def follower(self) -> Follower:
+        """What keeps the index behind the logs. To be used in the thread only, within the work that is handed in."""
+        return self._worker.follower
 
     def note(self, receipt: Receipt) -> None:
         """Store a receipt with the next commit, or soon. Returns at once."""

@@ -1,0 +1,121 @@
+"""What people and the assistant said to each other, as texts that may be found again later.
+
+A text of a person counts when a turn takes it up, so a message that was withdrawn never does. Of the assistant only
+that counts which was delivered to the user, whatever the rules of the conversation are: a thought, a text that the
+rules keep from the user, or the result of a sub-agent reached nobody. A question counts together with its answer. The
+results of tools, the mail of agents and the system prompt were said by no one in the dialogue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from ..context import Context
+from ..effects import DeliverToUser, PersistMessage
+from ..events import Event, Opened, UserMessage, UserQuestionResponse
+from ..log import LogEntry
+from ..replies.reply_text import text_of_reply
+from ..values.messages import Heard, Joined, Made, Said
+from .given_messages import given_messages
+
+EventAt = Callable[[int], Event | None]
+"""Returns the event of an earlier step of the same log, or None if it cannot be read."""
+
+
+@dataclass(frozen=True)
+class SaidText:
+    """A text of the dialogue, the turn in which it was said, and the moment. `source` refers to the text of an event
+    that is exactly this one, so that a store need not hold it twice; it is None if there is no such text."""
+
+    turn: int
+    at: datetime
+    role: Literal["user", "assistant"]
+    text: str
+    source: Heard | None = None
+
+
+def said_texts(entry: LogEntry, context: Context, event_at: EventAt) -> tuple[SaidText, ...]:
+    """Return what this step adds to the dialogue, in order. A log gives each text once.
+
+    `context` is the context after the step. A message that waited in the inbox has the moment at which it was sent. The
+    messages of a given history have the moment at which the conversation began, and the turn 0. Blank texts are left
+    out, and so is a text whose event cannot be read. `Pure.`
+    """
+    step = _Step(entry, context, event_at)
+    if context.role == "sub_agent":  # another agent gives it its task
+        return ()
+    found = (*step.given(), *step.messages(), *step.answers(), *step.deliveries())
+    return tuple(text for text in found if text.text.strip())
+
+
+def may_say(entry_type: str, effects: str | None) -> bool:
+    """Whether a step may add to the dialogue or changes how it is read, judged by the type of its event and its effects
+    as JSON: others need not be decoded. `Pure.`"""
+    if entry_type in _TYPES:
+        return True
+    return effects is not None and any(name in effects for name in _EFFECTS)
+
+
+_TYPES = frozenset({"opened", "policy_changed", "user_question_response"})
+_EFFECTS = tuple(f'"{kind.model_fields["type"].default}"' for kind in (PersistMessage, DeliverToUser))
+
+
+class _Step:
+    """One step, and what may be read beside it."""
+
+    def __init__(self, entry: LogEntry, context: Context, event_at: EventAt) -> None:
+        self._entry = entry
+        self._policy = context.policy
+        self._event_at = event_at
+
+    def given(self) -> Iterator[SaidText]:
+        """What people and the assistant said in the history that the conversation was given."""
+        event = self._entry.event
+        if isinstance(event, Opened):
+            for message in given_messages(event.messages, self._entry.seq):
+                if message.role == "user" or message.role == "assistant":
+                    yield SaidText(0, event.at, message.role, message.text)
+
+    def messages(self) -> Iterator[SaidText]:
+        """The messages of people that this step took up."""
+        for effect in self._entry.effects:
+            if isinstance(effect, PersistMessage) and isinstance(effect.said, Heard):
+                event = self._event(effect.said.seq)
+                if isinstance(event, UserMessage):
+                    yield SaidText(self._entry.turn, event.at, "user", event.text, effect.said)
+
+    def answers(self) -> Iterator[SaidText]:
+        """Each question that a person answered, and the answer with its notes."""
+        event, turn = self._entry.event, self._entry.turn
+        if not isinstance(event, UserQuestionResponse):
+            return
+        for question, answer in event.answers.items():
+            yield SaidText(turn, event.at, "assistant", question)
+            chosen = (answer,) if isinstance(answer, str) else answer
+            notes = (event.annotations[question].notes,) if question in event.annotations else ()
+            yield SaidText(turn, event.at, "user", "\n".join(filter(str.strip, (*chosen, *notes))))
+
+    def deliveries(self) -> Iterator[SaidText]:
+        """What was delivered to the user, without what the rules remove from it."""
+        for effect in self._entry.effects:
+            if isinstance(effect, DeliverToUser) and (text := self._words(effect.said)) is not None:
+                shown = text_of_reply(text, self._policy)
+                source = effect.said if isinstance(effect.said, Heard) and shown == text else None
+                yield SaidText(effect.turn, self._entry.event.at, "assistant", shown, source)
+
+    def _words(self, said: Said) -> str | None:
+        match said:
+            case Made(text=text):
+                return text
+            case Joined(parts=parts):
+                texts = [self._words(part) for part in parts]
+                return "\n\n".join(text for text in texts if text is not None)
+            case Heard(seq=seq, index=index):
+                event = self._event(seq)
+                return event.texts[index] if event is not None and 0 <= index < len(event.texts) else None
+
+    def _event(self, seq: int) -> Event | None:
+        return self._entry.event if seq == self._entry.seq else self._event_at(seq)
