@@ -23,6 +23,7 @@ from ....states.values.messages import Message
 from ..output.printable import counted
 from ..output.writer import TerminalWriter
 from .message_lines import CANCELLED, LineKind, call_line, outcome_line, recalled, text_of
+from .reply_header import ReplyHeader
 from .shown_text import ShownText
 
 _WAITING_FOR = {
@@ -47,17 +48,24 @@ class Screen:
 
     With `thoughts` it shows the model's thinking, dimmed. With `echo` it shows the user's messages too, for a user who
     does not type them here. `by_tool` says that the user receives only what the model says by tool: then the model's
-    text counts as thinking, and tool calls are shown with the thoughts only.
+    text counts as thinking, and tool calls are shown with the thoughts only. `header` is written above each reply.
     """
 
     def __init__(
-        self, writer: TerminalWriter, *, thoughts: bool = False, echo: bool = False, by_tool: bool = False
+        self,
+        writer: TerminalWriter,
+        *,
+        thoughts: bool = False,
+        echo: bool = False,
+        by_tool: bool = False,
+        header: ReplyHeader | None = None,
     ) -> None:
         self.writer = writer
+        self._header = header
         self._thoughts = thoughts
         self._echo = echo
         self._by_tool = by_tool
-        self._draft = ShownText(writer, thoughts=thoughts, by_tool=by_tool)
+        self._draft = ShownText(writer, thoughts=thoughts, by_tool=by_tool, header=header)
         self._state: StateView | None = None
         self._last_shown = ""
         self._expected_delivery: str | None = None
@@ -129,18 +137,25 @@ class Screen:
     def _end_turn(self, turn: TurnEndedUpdate) -> None:
         content, shown, self._last_shown = turn.final_content, self._last_shown, ""
         if content and content != shown and not self._by_tool:
-            self._write("assistant", content)
+            self._show_reply(content)
         if turn.truncated:
             self.writer.note("The answer was cut off: it reached the model's limit.")
         if turn.status == "cancelled":
             self.writer.note(CANCELLED)
+        if self._header is not None:
+            self._header.end_turn()
+
+    def _show_reply(self, text: str) -> None:
+        if self._header is not None:
+            self._header.write()
+        self._write("assistant", text)
 
     # --- text
 
     def _show_delivery(self, delivery: DeliveryUpdate) -> None:
         expected, self._expected_delivery = self._expected_delivery, None
         if delivery.text != expected:
-            self._write("assistant", delivery.text)
+            self._show_reply(delivery.text)
             self._last_shown = delivery.text
 
     def _note_failed_delivery(self, failed: DeliveryFailedUpdate) -> None:

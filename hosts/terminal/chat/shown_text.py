@@ -10,6 +10,7 @@ from typing import Literal
 
 from ....engine.projections.updates.live import TokenUpdate
 from ..output.writer import TerminalWriter
+from .reply_header import ReplyHeader
 
 THOUGHT = "dim italic"
 
@@ -19,11 +20,14 @@ Kind = Literal["text", "thinking"]
 class ShownText:
     """Shows the text and the thinking of one answer after the other, as they are streamed.
 
-    `thoughts` and `by_tool` are those of the screen.
+    `thoughts`, `by_tool` and `header` are those of the screen.
     """
 
-    def __init__(self, writer: TerminalWriter, *, thoughts: bool, by_tool: bool) -> None:
+    def __init__(
+        self, writer: TerminalWriter, *, thoughts: bool, by_tool: bool, header: ReplyHeader | None = None
+    ) -> None:
         self._writer = writer
+        self._header = header
         self._thoughts = thoughts
         self._by_tool = by_tool
         self._request = (0, 0)
@@ -44,6 +48,7 @@ class ShownText:
         if is_thought:
             self._writer.stream(text, THOUGHT)
         else:
+            self._begin_answer()
             self._writer.stream_answer(text)
 
     def take_back(self) -> bool:
@@ -65,6 +70,7 @@ class ShownText:
             return
         if shown:
             self._writer.discard_answer()
+        self._begin_answer()
         self._writer.answer(text)
 
     def end_thought(self, text: str, kind: Kind) -> None:
@@ -75,6 +81,10 @@ class ShownText:
     def end(self) -> None:
         """Keep what is shown, and forget it: what follows belongs to another answer."""
         self._shown = {"text": "", "thinking": ""}
+
+    def _begin_answer(self) -> None:
+        if self._header is not None:
+            self._header.write()
 
     def _new_text(self, token: TokenUpdate, is_thought: bool) -> str:
         """Return what is new in a token. One that has everything from the start replaces what is shown."""

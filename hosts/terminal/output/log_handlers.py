@@ -11,12 +11,18 @@ from typing_extensions import override
 
 from .notices import print_notice
 from .printable import one_line
+from .step_lines import LabelledStep, log_steps_to
 
 LAYOUT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
-def configure_logging(debug: bool) -> None:
-    """Attach the handlers of this process. Call it once, before anything is logged."""
+def configure_logging(debug: bool, voice_debug: bool = False) -> None:
+    """Attach the handlers of this process. Call it once, before anything is logged. With `voice_debug` the steps of
+    each turn are written to stderr, each with its label."""
+    if voice_debug:
+        handler = StderrHandler()
+        handler.setFormatter(LabelledStep())
+        log_steps_to(handler)
     if debug:
         logging.basicConfig(level=logging.INFO, format=LAYOUT, handlers=[StderrHandler()])
         logging.getLogger("turnwise").setLevel(logging.DEBUG)

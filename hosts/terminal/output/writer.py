@@ -70,6 +70,13 @@ class TerminalWriter:
         else:
             self._deferred.append(text)
 
+    def step(self, text: str) -> None:
+        """Write a short line on what the program does: above a spinner, which goes on, and like `defer_note` otherwise."""
+        if self._spinner is not None:
+            self._console.print(Text(printable(text), style=DIM), no_wrap=True, overflow="ellipsis")
+        else:
+            self.defer_note(text)
+
     def copyable(self, text: str, style: str = "") -> None:
         """Write a line that users copy. It is not broken between words, so it stays one line when it is copied."""
         self.finish()
