@@ -156,11 +156,17 @@ def _implements(given: object, port: type) -> bool:
 # --- building
 
 
-def build_channels(channels: Iterable[Channel], clock: Clock, tracing: Tracing | None) -> DeliveryDispatcher:
-    """Return the dispatcher of deliveries to these channels. Raises `ConfigurationError`."""
+def build_channels(
+    channels: Iterable[Channel], clock: Clock, tracing: Tracing | None, *, speaks: bool = True
+) -> DeliveryDispatcher:
+    """Return the dispatcher of deliveries to these channels; unless it `speaks`, without speech channels.
+
+    Raises `ConfigurationError`.
+    """
     if not isinstance(channels, Iterable):
         raise ConfigurationError("The channels are given as a list.")
-    return DeliveryDispatcher(wrap("channels", tuple(channels)), clock, None if tracing is None else tracing.attempt)
+    used = tuple(channel for channel in channels if speaks or not getattr(channel, "is_speech", False))
+    return DeliveryDispatcher(wrap("channels", used), clock, None if tracing is None else tracing.attempt)
 
 
 def build_observers(tracing: Tracing | None, deliveries: DeliveryDispatcher) -> tuple[Observer, ...]:

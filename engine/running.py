@@ -75,7 +75,7 @@ class RunningEngine:
         self._settings = settings
         self._clock = clock
         self._tracing = build_tracing(tracer_provider)
-        self._deliveries = build_channels(channels, clock, self._tracing)
+        self._deliveries = build_channels(channels, clock, self._tracing, speaks=settings.tts_enabled)
         self._performers = build_performers(
             models, tools, self._deliveries, clock, settings, providers, performers, self._tracing
         )

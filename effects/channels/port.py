@@ -31,7 +31,11 @@ class Delivery:
 
 @runtime_checkable
 class Channel(Protocol):
-    """A way to the user, with a name and one method."""
+    """A way to the user, with a name and one method.
+
+    A channel that speaks has the attribute `is_speech`, which is true: an engine whose setting `tts_enabled` is false
+    does not use it.
+    """
 
     @property
     def name(self) -> str:

@@ -19,7 +19,7 @@ from functools import partial
 from inspect import iscoroutinefunction
 from pathlib import Path
 from subprocess import Popen
-from typing import Literal
+from typing import ClassVar, Literal
 from urllib.parse import quote
 
 from ....states.errors import ConfigurationError
@@ -87,6 +87,8 @@ class SpeechChannel:
 
     To display what is spoken, give the engine another channel, such as a `TerminalChannel`.
     """
+
+    is_speech: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -19,6 +19,7 @@ from ..configuration.command_lines import resume_hint
 from ..configuration.conversation_ids import resolve_id
 from ..configuration.databases import open_for_writing
 from ..configuration.model_choice import ModelChoice
+from ..configuration.owner import owner_of
 from ..configuration.presets import preset_of
 from ..configuration.settings import Settings
 from ..configuration.tools import missing_tools, with_required_tools
@@ -27,7 +28,7 @@ from ..output.printable import one_line
 from ..output.writer import DIM, TerminalWriter
 from .commands import ChatCommands
 from .dialogue import Dialogue, open_dialogue
-from .session import open_engine, open_writer, screen_for, speech_for
+from .session import open_engine, open_writer, screen_for, speech_for, steps_shown
 from .user_input import CommandEntered, UserInput
 
 FAILED = 1
@@ -65,11 +66,11 @@ async def _chat(settings: Settings, policy: Policy, past: Past | None = None) ->
     tools = with_required_tools(settings.tools, policy)
     model = ModelChoice(settings, past and past.model)
     equipped = settings.model_copy(update={"tools": tools, "models": tuple(model.names)})
-    with open_writer(settings) as writer:
+    with open_writer(settings) as writer, steps_shown(settings, policy, writer):
         speech = speech_for(settings, writer)
         async with open_engine(equipped, writer, speech=speech, store=past and past.store) as engine:
             if past is None:
-                conversation = await engine.create(system=settings.system)
+                conversation = await engine.create(system=settings.system, owner=owner_of(settings, policy))
             else:
                 conversation = await engine.get(past.conversation_id)
             return await Session(conversation, settings, model, tools).hold(writer, speech)

@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from typing import Any
 
 from ....effects.channels.port import Delivery
@@ -14,10 +14,15 @@ from ....effects.channels.speech.channel import Outcome, SpeechChannel
 from ....engine.conversation import Conversation
 from ....engine.engine import Engine
 from ....persistence.ports import Store
+from ....states.policy.policy import Policy, Recent
 from ..configuration.presets import preset_of
+from ..configuration.profiles import with_chosen_profile
 from ..configuration.settings import Settings
 from ..configuration.tools import tools_named
+from ..output.notices import print_notice
+from ..output.step_lines import steps_shown_by
 from ..output.writer import TerminalWriter
+from .reply_header import ReplyHeader
 from .screen import Screen
 
 
@@ -59,7 +64,9 @@ def speech_for(settings: Settings, writer: TerminalWriter) -> SpeechChannel | No
             if len(failed) == 1:
                 writer.defer_note(f"This could not be spoken: no voice works here; {why}.")
 
-    return SpeechChannel(on_end=note_failure) if settings.speak else None
+    if settings.speak and not settings.tts_enabled:
+        print_notice("Nothing is spoken, because the settings say that tts_enabled is false.")
+    return SpeechChannel(on_end=note_failure) if settings.speak and settings.tts_enabled else None
 
 
 def screen_for(conversation: Conversation, settings: Settings, writer: TerminalWriter, *, echo: bool = False) -> Screen:
@@ -67,7 +74,20 @@ def screen_for(conversation: Conversation, settings: Settings, writer: TerminalW
 
     Where the policy keeps the model's text from the user, the user is reached by tool.
     """
-    return Screen(writer, thoughts=settings.thoughts, echo=echo, by_tool=conversation.policy.text != "reply")
+    policy = conversation.policy
+    header = ReplyHeader(writer, lambda: "") if _has_steps(policy) else None
+    return Screen(writer, thoughts=settings.thoughts, echo=echo, by_tool=policy.text != "reply", header=header)
+
+
+def steps_shown(settings: Settings, policy: Policy, writer: TerminalWriter) -> AbstractContextManager[None]:
+    """Return a context in which each step of a turn under this policy is a short line on stdout. With `voice_debug` the
+    steps are written to stderr instead."""
+    return steps_shown_by(writer.step) if _has_steps(policy) and not settings.voice_debug else nullcontext()
+
+
+def _has_steps(policy: Policy) -> bool:
+    """Return whether more happens in a turn than requests and tools. Then a header sets the reply apart."""
+    return policy.route or policy.recall or policy.documents or isinstance(policy.dialogue, Recent)
 
 
 @asynccontextmanager
@@ -80,10 +100,11 @@ async def open_engine(
 ) -> AsyncIterator[Engine]:
     """Open an engine with these settings, and with `tools` before those that the settings name.
 
-    It works over `store` if that is given, which stays open, else over the database of the settings. Checks that its
-    model can be asked. Speech that has begun ends before the engine is closed. Raises `ConfigurationError` and
-    `StoreError`.
+    It works over `store` if that is given, which stays open, else over the database of the settings, which is created
+    only if the engine can do what the preset asks for. Checks that its model can be asked. Speech that has begun ends
+    before the engine is closed. Raises `ConfigurationError` and `StoreError`.
     """
+    settings, policy = with_chosen_profile(settings), preset_of(settings)
     named = [tool for tool in tools_named(settings.tools) if tool not in tools]
     engine = Engine.open(
         settings.db if store is None else None,
@@ -91,11 +112,13 @@ async def open_engine(
         model=settings.model,
         models=settings.models,
         tools=[*tools, *named],
-        policy=preset_of(settings),
+        policy=policy,
         settings=settings,
         channels=[speech] if speech else [],
     )
     writer.spin("getting ready")
+    if store is None:
+        engine.choices.rules(policy, None)
     await engine.check()
     async with engine:
         writer.finish()

@@ -53,20 +53,25 @@ def chat(
     model: options.Model = None,
     tools: options.Tools = None,
     preset: options.Preset = None,
+    profile: options.Profile = None,
+    owner: options.ChatOwner = None,
     system: options.System = None,
     thoughts: options.Thoughts = None,
     speak: options.Speak = None,
     plain: options.Plain = None,
+    voice_debug: options.VoiceDebug = None,
     debug: options.Debug = None,
 ) -> None:
     """Hold a conversation, or resume the one with this ID.
 
     Without a terminal on stdin each line is a message, or the answer to a question.
     """
-    display = {"thoughts": thoughts, "speak": speak, "plain": plain, "debug": debug}
-    settings = _settings(db=db, **_models(model), tools=tools, preset=preset, system=system, **display)
+    display = {"thoughts": thoughts, "speak": speak, "plain": plain, "voice_debug": voice_debug, "debug": debug}
+    beginning = {"preset": preset, "owner": owner, "system": system}
+    settings = _settings(db=db, **_models(model), tools=tools, profile=profile, **beginning, **display)
     if conversation_id is not None or resume:
-        _refuse("--system and --preset are for a new conversation.", system is not None or preset is not None)
+        begins = any(value is not None for value in beginning.values())
+        _refuse("--system, --preset and --owner are for a new conversation.", begins)
     from ..chat.chat import chat
 
     _run(chat(settings, conversation_id, resume, model_given=bool(model)))
@@ -78,14 +83,16 @@ def demo(
     model: options.Model = None,
     tools: options.Tools = None,
     preset: options.Preset = None,
+    profile: options.Profile = None,
     thoughts: options.Thoughts = None,
     speak: options.Speak = None,
     plain: options.Plain = None,
+    voice_debug: options.VoiceDebug = None,
     debug: options.Debug = None,
 ) -> None:
     """Watch a short conversation with tools and a question; needs no key and no network."""
-    display = {"thoughts": thoughts, "speak": speak, "plain": plain, "debug": debug}
-    settings = _settings(db=db, **_models(model), tools=tools, preset=preset, **display)
+    display = {"thoughts": thoughts, "speak": speak, "plain": plain, "voice_debug": voice_debug, "debug": debug}
+    settings = _settings(db=db, **_models(model), tools=tools, preset=preset, profile=profile, **display)
     from .demo import demo
 
     _run(demo(settings, keep=db is not None))
@@ -262,7 +269,7 @@ def _settings(**given: object) -> Settings:
     from ..configuration.settings import read_settings
 
     settings = read_settings(**given)
-    configure_logging(settings.debug)
+    configure_logging(settings.debug, settings.voice_debug)
     return settings
 
 

@@ -16,7 +16,7 @@ from ....states.states import Idle
 from ....states.values.questions import UserQuestion
 from ..chat.dialogue import Dialogue, open_dialogue
 from ..chat.piped_input import question_lines
-from ..chat.session import open_engine, open_writer, screen_for, speech_for
+from ..chat.session import open_engine, open_writer, screen_for, speech_for, steps_shown
 from ..chat.user_input import (
     NO_COMMANDS,
     OWN_WORDS,
@@ -57,9 +57,10 @@ async def demo(settings: Settings, *, keep: bool) -> int:
 
     Returns the exit code. Raises `TurnwiseError` if the conversation cannot begin.
     """
-    tools = with_required_tools(settings.tools, preset_of(settings))
+    policy = preset_of(settings)
+    tools = with_required_tools(settings.tools, policy)
     settings = settings.model_copy(update={"tools": tools})
-    with open_writer(settings) as writer, _database(settings, keep) as settings:
+    with open_writer(settings) as writer, steps_shown(settings, policy, writer), _database(settings, keep) as settings:
         speech = speech_for(settings, writer)
         async with open_engine(settings, writer, [find_table, check_weather, "ask_user_question"], speech) as engine:
             writer.note(f"A conversation with two tools and a question; the model is {settings.model}.\n")
@@ -151,7 +152,7 @@ async def _show_log(conversation: Conversation, writer: TerminalWriter) -> None:
 
 def _suggest(writer: TerminalWriter, settings: Settings) -> None:
     """Write commands to continue with, under the same preset and with the same display."""
-    options = options_for(settings, "preset", "thoughts", "speak")
+    options = options_for(settings, "preset", "profile", "thoughts", "speak")
     openai = command_line("chat", "--model", "openai/gpt-4.1-mini", *options)
     writer.heading("What to do next")
     for description, command in {

@@ -44,10 +44,28 @@ Tools = Annotated[
 Preset = Annotated[
     str | None, typer.Option("--preset", metavar="NAME", help="A ready-made policy.", show_default="assistant")
 ]
+Profile = Annotated[
+    str | None,
+    typer.Option(
+        "--profile", metavar="NAME", help="A profile of turnwise.toml, for all turns.", show_default="chosen each turn"
+    ),
+]
+ChatOwner = Annotated[
+    str | None,
+    typer.Option(
+        "--owner",
+        metavar="NAME",
+        help="Whose conversation it is; older ones of this owner can be recalled.",
+        show_default="with recall, your login name",
+    ),
+]
 System = Annotated[str | None, typer.Option("--system", metavar="TEXT", help="System prompt.")]
 Thoughts = Annotated[bool | None, typer.Option("--thoughts", "--verbose", help="Show what the model thinks.")]
 Speak = Annotated[bool | None, typer.Option("--speak", help="Also speak what is said to you.")]
 Plain = Annotated[bool | None, typer.Option("--plain", help="Show answers as the model wrote them, without Markdown.")]
+VoiceDebug = Annotated[
+    bool | None, typer.Option("--voice-debug", help="Write the steps of each turn to stderr, with their labels.")
+]
 Debug = Annotated[bool | None, typer.Option("--debug", help="Write a log to stderr.")]
 
 Resume = Annotated[bool, typer.Option("--resume", help="Resume the conversation that changed last.")]

@@ -33,7 +33,7 @@ def resume_hint(conversation_id: str, settings: Settings, model: ModelChoice, na
     options = [
         *options_for(settings, "db"),
         *_models(settings, model),
-        *options_for(settings, "tools", "thoughts", "speak", "plain"),
+        *options_for(settings, "tools", "profile", "thoughts", "speak", "plain", "voice_debug"),
     ]
     return f"To resume {name}: {command_line('chat', conversation_id, *options)}"
 
@@ -76,7 +76,7 @@ def options_for(settings: Settings, *names: str) -> list[str]:
 
 def _option(name: str, value: str | bool | tuple[str, ...]) -> Iterator[str]:
     if value is not False:
-        yield f"--{name}"
+        yield f"--{name.replace('_', '-')}"
     if not isinstance(value, bool):
         yield value if isinstance(value, str) else ",".join(value)
 

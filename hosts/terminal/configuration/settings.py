@@ -39,6 +39,12 @@ class Settings(settings.Settings):
     preset: str = "assistant"
     """The name of the preset: a function of `turnwise.states.policy.presets`."""
 
+    profile: str = ""
+    """The name of the profile that a chat has in each turn; without it one of `profiles` is chosen for each turn."""
+
+    owner: str = ""
+    """Whose conversations these are. Recall searches the conversations of their owner, and no others."""
+
     system: str = ""
     """The system prompt of a new conversation."""
 

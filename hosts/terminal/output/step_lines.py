@@ -1,5 +1,5 @@
-"""The steps of a turn around its reply: a profile is chosen, older conversations are searched, requests are planned, the
-reply is spoken.
+"""The steps of a turn around its reply: a profile is chosen, older conversations are searched, requests are planned,
+the reply is spoken.
 
 Each step is a record of one of four loggers, which name and count things and never quote the conversation. A user who
 looks into what happens reads them on stderr, each with its label; otherwise each is a short line on stdout.

@@ -71,7 +71,8 @@ class TerminalWriter:
             self._deferred.append(text)
 
     def step(self, text: str) -> None:
-        """Write a short line on what the program does: above a spinner, which goes on, and like `defer_note` otherwise."""
+        """Write a short line on what the program does. It stands above a spinner, which goes on, or else is a deferred
+        note."""
         if self._spinner is not None:
             self._console.print(Text(printable(text), style=DIM), no_wrap=True, overflow="ellipsis")
         else:

@@ -70,7 +70,7 @@ def test_the_version_is_one_line(in_process: InProcessRun) -> None:
         (["replay"], "Give the ID of a conversation, or --all."),
         (["replay", "one", "--all"], "Give the ID of a conversation, or --all."),
         (["resolve", "one", "perhaps"], "The verdict is one of ran, did_not_run, again."),
-        (["chat", "--resume", "--preset", "talk"], "--system and --preset are for a new conversation."),
+        (["chat", "--resume", "--preset", "talk"], "--system, --preset and --owner are for a new conversation."),
     ],
 )
 def test_options_that_cannot_be_are_one_sentence(arguments: list[str], sentence: str, in_process: InProcessRun) -> None:
