@@ -37,6 +37,8 @@ def location_source(
     `ConfigurationError` for an address that is none.
     """
     lookup = IpLookup(ip_address) if ip_address else IpLookup() if auto_detect else None
+    if given is not None and not enabled:
+        logger.warning("The location is not stated in requests: set location_enabled to have its source asked.")
     return (given or lookup) if enabled else None
 
 

@@ -22,8 +22,6 @@ ToolNames = tuple[str, ...] | None
 """The names of the tools that a conversation may use; None stands for all that the engine has."""
 
 REDACT = "This engine cannot remove secrets from messages (`redact`) yet."
-FRESH_CONTEXT = "This engine cannot state the time and the place in requests (`fresh_context`) yet."
-TRANSCRIPTION_NOTE = "This engine cannot tell the model that messages were spoken (`transcription_note`) yet."
 RECALL = "This engine cannot search older conversations (`recall`): it needs a performer of RecallMemory."
 RECENT = "This engine cannot look up the last minutes (`dialogue=Recent(…)`): it needs a performer of RecallMemory."
 ROUTE = "This engine cannot choose among profiles (`route`): it needs a performer of SelectProfile."
@@ -69,8 +67,6 @@ class RuleChecks:
         is_recent = isinstance(policy.dialogue, Recent)
         conditions = (
             (policy.redact, REDACT),
-            (policy.fresh_context, FRESH_CONTEXT),
-            (policy.transcription_note, TRANSCRIPTION_NOTE),
             (policy.recall and self._lacks(RecallMemory), RECALL),
             (is_recent and self._lacks(RecallMemory), RECENT),
             (policy.route and len(policy.profiles) > 1 and self._lacks(SelectProfile), ROUTE),

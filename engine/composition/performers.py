@@ -8,6 +8,7 @@ from ...effects.channels.delivery_dispatcher import DeliveryDispatcher
 from ...effects.channels.delivery_performer import DeliveryPerformer
 from ...effects.clock import Clock
 from ...effects.dispatcher import InProcessDispatcher, Performer
+from ...effects.location.locator import Locator, location_source
 from ...effects.model.performers.compaction import CompactionPerformer
 from ...effects.model.performers.llm_request import LlmRequestPerformer
 from ...effects.model.performers.model_caller import ModelCaller
@@ -54,7 +55,7 @@ def build_performers(
     if tracing is not None:
         asking = tracing.asking(asking)
     performers: dict[type[Effect], Performer] = {
-        RequestLlm: LlmRequestPerformer(asking, tools, clock),
+        RequestLlm: LlmRequestPerformer(asking, tools, clock, build_locator(settings, providers, clock)),
         VerifyWork: VerificationPerformer(asking, clock),
         SummarizeTurn: SummaryPerformer(asking, clock),
         CompactHistory: CompactionPerformer(asking, clock),
@@ -65,6 +66,17 @@ def build_performers(
         **given,
     }
     return wrap("performers", performers if tracing is None else tracing.performers(performers))
+
+
+def build_locator(settings: Settings, providers: Providers, clock: Clock) -> Locator:
+    """Return what tells where the user is, asking nobody that the settings do not allow."""
+    source = location_source(
+        providers.location,
+        enabled=settings.location_enabled,
+        ip_address=settings.location_ip_address,
+        auto_detect=settings.location_auto_detect,
+    )
+    return Locator(source, clock)
 
 
 def build_choices(

@@ -36,9 +36,13 @@ def recent_texts(texts: Iterable[DatedText], now: datetime, seconds: float) -> t
 def of_turn(messages: Sequence[Message], turn: int) -> Sequence[Message]:
     """The messages from this turn on, with the messages of other agents that stand directly in front of it.
 
-    These arrived while nothing was under way and started no turn; the next turn is the one to see them. `Pure.`
+    These arrived while nothing was under way and started no turn; the next turn is the one to see them. `messages` are
+    in the order of their turns. This takes as long as there are messages to return, however many stand in front of
+    them. `Pure.`
     """
-    start = next((place for place, message in enumerate(messages) if message.turn >= turn), len(messages))
+    start = len(messages)
+    while start > 0 and messages[start - 1].turn >= turn:
+        start -= 1
     while start > 0 and messages[start - 1].audience is not None:
         start -= 1
     return messages[start:]

@@ -21,7 +21,6 @@ from ..events import (
     MemoryRecalled,
     MessageWithdrawn,
     Opened,
-    RecentText,
     RetryRequested,
     ToolAborted,
     ToolApproval,
@@ -80,6 +79,10 @@ class Transcript:
     _round: int = 0
     """The place at which the results of the newest round begin."""
     _condensing: tuple[int, int | None] = (0, None)
+    _kept: list[int] = field(default_factory=list)
+    """The places of the messages that the summary does not replace, among those that were there when it was made."""
+    _condensed_at: int = 0
+    """How many messages were there when the summary was made."""
     _retries: set[int] = field(default_factory=set)
     """The turns that try the turn before them again."""
 
@@ -117,13 +120,14 @@ class Transcript:
     @property
     def current(self) -> list[Message]:
         """The messages that no summary replaces, oldest first."""
-        condensed = self.condensed
-        return self.messages if condensed is None else [one for one in self.messages if not condensed.covers(one)]
+        if self.condensed is None:
+            return self.messages
+        return [*map(self.messages.__getitem__, self._kept), *self.messages[self._condensed_at :]]
 
-    def recent(self, memory: Heard | None) -> tuple[RecentText, ...]:
-        """The texts of the last minutes that the search to which `memory` refers has found. `Pure.`"""
+    def found(self, memory: Heard | None) -> MemoryRecalled | None:
+        """What the search to which `memory` refers has found. `Pure.`"""
         event = None if memory is None else self._heard[memory.seq]
-        return event.recent if isinstance(event, MemoryRecalled) else ()
+        return event if isinstance(event, MemoryRecalled) else None
 
     def first_try(self, turn: int) -> int:
         """The turn that brought the message which this turn answers. It is another turn if that one failed and was
@@ -180,11 +184,16 @@ class Transcript:
                 edited = json.dumps(arguments, ensure_ascii=False)
                 self._calls[call_id] = self._calls[call_id].replace(raw_arguments=edited)
             case HistoryCompacted(summary=summary):
-                self.condensed = Condensed(summary, *self._condensing)
+                self._condense(Condensed(summary, *self._condensing))
             case RetryRequested():
                 self._retries.add(entry.turn)
             case _:
                 pass
+
+    def _condense(self, condensed: Condensed) -> None:
+        self.condensed = condensed
+        self._kept = [place for place, one in enumerate(self.messages) if not condensed.covers(one)]
+        self._condensed_at = len(self.messages)
 
     def _add_message(self, entry: LogEntry, said: Said) -> Message:
         if isinstance(said, Heard) and said.seq in self._waiting:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import logging
+
 from ....states.effects import RequestLlm
 from ....states.events import LlmFailed, LlmResponse
 from ....states.policy.policy import Policy
+from ....states.projections.recent_dialogue import of_turn
+from ....states.projections.transcript import Transcript
 from ....states.values.surrogates import encodable
 from ...clock import Clock
 from ...context import EffectContext
+from ...location.locator import Locator
 from ...text import is_encodable
 from ...tools.registry import ToolRegistry
 from ..port import LlmFailure, ModelAnswer, ModelRequest, Token
 from ..request.context_assembly import assemble_context
+from ..request.fresh_context import with_fresh_context, write_fresh_context
 from ..request.prompt_cache import PromptCache
 from ..request.request_builder import OfferedTools
 from .model_caller import ModelCaller, sentence_of
@@ -19,11 +25,14 @@ from .tool_offers import ToolOffer, ToolOffers
 
 _NO_TOOLS = OfferedTools(())
 
+logger = logging.getLogger("turnwise.planning")
+
 
 class LlmRequestPerformer:
-    """Carries out `RequestLlm`."""
+    """Carries out `RequestLlm`. `locator` tells where the user is, in conversations whose requests state that."""
 
-    def __init__(self, caller: ModelCaller, tools: ToolRegistry, clock: Clock) -> None:
+    def __init__(self, caller: ModelCaller, tools: ToolRegistry, clock: Clock, locator: Locator | None = None) -> None:
+        self._locator = Locator(None, clock) if locator is None else locator
         self._caller = caller
         self._tools = tools
         self._offers = ToolOffers(tools)
@@ -55,10 +64,22 @@ class LlmRequestPerformer:
         return self._response(effect, request.model, digest, answer, context.policy, offer)
 
     async def _request(self, effect: RequestLlm, context: EffectContext, offer: ToolOffer) -> tuple[ModelRequest, str]:
-        """Return the request and its digest. The transcript is released before the model is asked."""
+        """Return the request and its digest, which is that of the request without the fresh context."""
+        request, digest = await self._stored_part(effect, context, offer)
+        if context.policy.fresh_context and not effect.plain:
+            note = write_fresh_context(effect.at, await self._locator.describe())
+            request = with_fresh_context(request, note)
+        return request, digest
+
+    async def _stored_part(
+        self, effect: RequestLlm, context: EffectContext, offer: ToolOffer
+    ) -> tuple[ModelRequest, str]:
+        """Return what follows from the log: the request without the fresh context, and its digest. The transcript is
+        released before anybody is asked for something."""
         transcript = await context.transcript()
-        assembled = assemble_context(effect, context.context, transcript, context.turn, offer.speaking)
         tools = _NO_TOOLS if effect.plain else offer.definitions
+        _log_request(context.turn, transcript, len(tools.definitions))
+        assembled = assemble_context(effect, context.context, transcript, context.turn, offer.speaking, tools.listed)
         prompt = self._prompts.prompt_of(context)
         return prompt.request(effect, assembled.system, assembled.messages, tools, context.turn)
 
@@ -78,3 +99,10 @@ class LlmRequestPerformer:
             model=model,
             digest=digest,
         )
+
+
+def _log_request(turn: int, transcript: Transcript, tools: int) -> None:
+    """Note which request of the turn this is. A request that is sent again has the same number."""
+    if logger.isEnabledFor(logging.INFO):
+        answered = sum(message.role == "assistant" for message in of_turn(transcript.messages, turn))
+        logger.info("Request %d of turn %d, with %d tools.", answered + 1, turn, tools)

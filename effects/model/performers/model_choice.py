@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ....states.policy.models import named_models
 from ....states.policy.policy import ModelSpec, Policy
+from ....states.projections.recent_dialogue import of_turn
 from ....states.projections.transcript import Transcript
 
 
@@ -11,5 +12,6 @@ def model_for(turn: int | None, policy: Policy, transcript: Transcript) -> Model
     """The model that answered last in this turn, if the policy still names it, otherwise the policy's first model.
     `Pure.`"""
     models = {spec.name: spec for spec in named_models(policy)}
-    names = (message.model for message in reversed(transcript.messages) if message.turn == turn)
+    messages = () if turn is None else of_turn(transcript.messages, turn)
+    names = (message.model for message in reversed(messages) if message.turn == turn)
     return next((models[name] for name in names if name in models), policy.models[0])

@@ -13,8 +13,8 @@ from ....states.effects import RequestLlm
 from ...context import EffectContext
 from ...tools.builtin.speaking import respond_to_user, talk
 from ...tools.registry import ToolRegistry
-from ..request.context_assembly import SpeakingTools
 from ..request.request_builder import OfferedTools
+from ..request.system_message import SpeakingTools
 
 KEPT = 256
 """How many choices of tools are kept: more than an application makes, unless it makes one for each conversation."""

@@ -13,15 +13,13 @@ from dataclasses import dataclass
 
 from ....states.context import Context
 from ....states.effects import RequestLlm
+from ....states.events import MemoryRecalled
 from ....states.policy.policy import Recent
-from ....states.policy.texts import Texts
 from ....states.projections.recent_dialogue import of_turn
 from ....states.projections.transcript import Transcript
 from ....states.values.mail import text_for_model
 from ....states.values.messages import Joined, Made, Message
-
-MEMORY_TITLE = "Relevant conversation history:"
-"""The title above what was found in older conversations."""
+from .system_message import NO_SPEAKING_TOOLS, NOTHING_RECALLED, Recalled, SpeakingTools, write_system_message
 
 SUMMARY_TITLE = "Summary of the conversation so far:"
 """The title above the summary that stands in place of condensed messages."""
@@ -36,17 +34,6 @@ class AssembledContext:
     messages: tuple[Message, ...]
 
 
-@dataclass(frozen=True)
-class SpeakingTools:
-    """The names of the tools for speaking to the user, at the end of the turn (`respond`) and at once (`talk`). A name
-    is empty if the tool is not offered."""
-
-    respond: str = ""
-    talk: str = ""
-
-
-NO_SPEAKING_TOOLS = SpeakingTools()
-
 RESPOND_PLACEHOLDER = "respond_to_user"
 """The name by which nudges refer to the tool for speaking at the end of the turn, which may have another name."""
 
@@ -57,46 +44,32 @@ def assemble_context(
     transcript: Transcript,
     turn: int,
     speaking: SpeakingTools = NO_SPEAKING_TOOLS,
+    listed_tools: str = "",
 ) -> AssembledContext:
     """The content of the request that `effect` asks for, in the turn under way.
 
-    The system message says how to use the `speaking` tools. A plain request holds the system prompt and the user's
-    messages of this turn, and nothing else; the caller sends it without tools. `Pure.`
+    The system message says how to use the `speaking` tools and, by the rules, which tools there are (`listed_tools`,
+    written by `list_tools`). A plain request holds the system prompt and the user's messages of this turn, and nothing
+    else; the caller sends it without tools. `Pure.`
     """
+    found = transcript.found(effect.memory)
+    recalled = NOTHING_RECALLED if found is None else Recalled(found.block, found.documents)
     return AssembledContext(
-        system=_system_message(effect, context, transcript, speaking),
-        messages=(*_history(effect, context, transcript, turn), *_nudge(effect, transcript, speaking)),
+        system=write_system_message(effect, context, recalled, speaking, listed_tools),
+        messages=(*_history(effect, context, transcript, turn, found), *_nudge(effect, transcript, speaking)),
     )
 
 
-def _system_message(effect: RequestLlm, context: Context, transcript: Transcript, speaking: SpeakingTools) -> str:
-    """The general instructions, those of the profile, how to reach the user, and what was found in older conversations;
-    empty parts are left out."""
-    profiles = [profile for profile in context.policy.profiles if profile.name == effect.profile]
-    is_guided = not effect.plain and all(profile.guidance for profile in profiles)
-    guidance = _guidance(speaking, context.policy.texts) if is_guided else ()
-    prompts = (profile.prompt for profile in profiles)
-    found = "" if effect.memory is None or effect.plain else transcript.words(effect.memory)
-    memory = f"{MEMORY_TITLE}\n{found}" if found.strip() else ""
-    return "\n\n".join(part for part in (context.system, *prompts, *guidance, memory) if part.strip())
-
-
-def _guidance(speaking: SpeakingTools, texts: Texts) -> Iterator[str]:
-    """How to use each of the speaking tools. It is the same in all requests of a conversation, also where no tool may
-    be called, because providers cache the common beginning of requests."""
-    for text, name in ((texts.how_to_respond, speaking.respond), (texts.how_to_talk, speaking.talk)):
-        if name:
-            yield text.replace("{tool}", name)
-
-
-def _history(effect: RequestLlm, context: Context, transcript: Transcript, turn: int) -> Sequence[Message]:
+def _history(
+    effect: RequestLlm, context: Context, transcript: Transcript, turn: int, found: MemoryRecalled | None
+) -> Sequence[Message]:
     """The messages so far that belong into this request."""
     first = transcript.first_try(turn)
     preface: list[Message] = []
     if effect.plain:
         messages = [message for message in of_turn(transcript.messages, first) if message.role == "user"]
     elif isinstance(context.policy.dialogue, Recent):
-        preface = [Message(role=text.role, text=text.text) for text in transcript.recent(effect.memory)]
+        preface = [Message(role=text.role, text=text.text) for text in (found.recent if found else ())]
         messages = list(of_turn(transcript.messages, first))
     else:
         if transcript.condensed is not None:

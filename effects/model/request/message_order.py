@@ -40,10 +40,16 @@ def arrange(messages: Iterable[WireMessage], model: str, *, are_first: bool = Tr
     for message in _merge(messages):
         if are_first and not previous_role and message["role"] == "assistant" and _USER_FIRST.search(model):
             yield {"role": "user", "content": BEGINNING}
-        if needs_separator and (previous_role, message["role"]) == ("tool", "user"):
-            yield {"role": "assistant", "content": BETWEEN}
+        yield from _separator(previous_role, message["role"]) if needs_separator else ()
         yield message
         previous_role = message["role"]
+
+
+def arrange_behind(previous_role: str, message: WireMessage, model: str) -> tuple[WireMessage, ...]:
+    """The message as it follows one of another role at the end of a request: behind a message of the assistant if the
+    model of this name requires one there. `Pure.`"""
+    separator = _separator(previous_role, message["role"]) if _MISTRAL.search(model) else ()
+    return (*separator, message)
 
 
 def parts_of(content: Content) -> list[WireMessage]:
@@ -51,6 +57,10 @@ def parts_of(content: Content) -> list[WireMessage]:
     if isinstance(content, list):
         return content
     return [] if content is None else text_parts(content)
+
+
+def _separator(previous_role: str, role: str) -> tuple[WireMessage, ...]:
+    return ({"role": "assistant", "content": BETWEEN},) if (previous_role, role) == ("tool", "user") else ()
 
 
 def _merge(messages: Iterable[WireMessage]) -> Iterator[WireMessage]:

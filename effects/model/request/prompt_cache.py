@@ -3,7 +3,11 @@
 Each request holds the whole history, and a history grows only at its end. Writing all of it for every request would
 cost more the longer the conversation is. So the messages of finished turns are written once and kept, and a request
 adds those of the turn under way. The kept beginning is used only if the new request begins in the same way. If it does
-not, because the history was condensed or another model is asked, all messages are written anew.
+not, because the history was condensed, only the last minutes are sent or another model is asked, all messages are
+written anew. The system message may change with each turn, since it holds what was found for the turn; only the digest
+is computed anew then.
+
+So a request costs what it sends, not what is stored: nothing here looks at a message that is not part of the request.
 """
 
 from __future__ import annotations
@@ -28,11 +32,16 @@ class CachedPrompt:
         self._reset("", "")
 
     def _reset(self, model: str, system: str) -> None:
-        self._written_for = (model, system)
+        self._model = model
         self._messages: tuple[Message, ...] = ()
         self._segment = Segment()
         self._call_ids = CallIds()
-        self._digest = RequestDigest(model).add(write_system(system))
+        self._take_system(system)
+
+    def _take_system(self, system: str) -> None:
+        """Put this system message in front of the written messages, which stay as they are."""
+        self._system = system
+        self._digest = RequestDigest(self._model).add(write_system(system)).add(self._segment.messages)
 
     def request(
         self,
@@ -43,8 +52,10 @@ class CachedPrompt:
         turn: int,
     ) -> tuple[ModelRequest, str]:
         """The request that `build_request` would build from the same arguments, and its `request_digest`."""
-        if (effect.model, system) != self._written_for or messages[: len(self._messages)] != self._messages:
+        if effect.model != self._model or not self._is_beginning_of(messages):
             self._reset(effect.model, system)
+        elif system != self._system:
+            self._take_system(system)
         self._keep_turns_before(turn, messages)
         rest = messages[len(self._messages) :]
         segment = write_segment(rest, CallIds(self._call_ids), effect.model, turn, are_first=not self._messages)
@@ -57,6 +68,15 @@ class CachedPrompt:
         request = compose_request(effect, system, segment, tools, self._conversation_id)
         return request, digest.finish(request, tools.canonical)
 
+    def _is_beginning_of(self, messages: tuple[Message, ...]) -> bool:
+        """Whether these messages begin with those that are kept. The newest one is compared first, since it differs
+        wherever a request holds only the last minutes."""
+        count = len(self._messages)
+        if not count:
+            return True
+        is_possible = len(messages) >= count and messages[count - 1] == self._messages[-1]
+        return is_possible and messages[:count] == self._messages
+
     def _keep_turns_before(self, turn: int, messages: tuple[Message, ...]) -> None:
         """Keep what was said in the turns before this one, up to a place at which the rest can be appended. That is
         behind the last message of the model, or in front of it where a given history goes on behind it."""
@@ -68,7 +88,7 @@ class CachedPrompt:
             return
         finished = messages[first : first + count]
         call_ids = CallIds(self._call_ids)
-        segment = write_segment(finished, call_ids, self._written_for[0], turn, are_first=not first)
+        segment = write_segment(finished, call_ids, self._model, turn, are_first=not first)
         if segment.messages and self._can_append(finished, segment):
             self._messages += finished
             self._segment += segment

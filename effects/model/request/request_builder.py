@@ -19,6 +19,7 @@ from ..port import ModelRequest
 from .call_ids import CallIds
 from .message_order import arrange
 from .request_digest import canonical_json
+from .tool_list import list_tools
 
 
 def build_request(
@@ -62,12 +63,13 @@ def write_segment(
 
 
 class OfferedTools:
-    """Definitions of tools that every provider accepts, and their `canonical` JSON, which is empty without tools. Made
-    once for all requests."""
+    """Definitions of tools that every provider accepts, their `canonical` JSON, and their list for the system message;
+    these are empty without tools. Made once for all requests."""
 
     def __init__(self, definitions: Sequence[WireMessage]) -> None:
         self.definitions = tuple(map(_with_legal_name, definitions))
         self.canonical = canonical_json(self.definitions) if self.definitions else ""
+        self.listed = list_tools(self.definitions)
 
 
 def compose_request(

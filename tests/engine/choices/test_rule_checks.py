@@ -47,8 +47,6 @@ REFUSED: list[tuple[Policy, list[Any], str]] = [
     (presets.background(), [], SILENT),
     (presets.explicit_response(), ["respond_to_user"], ENDLESS),
     (Policy(redact=True), [], rule_checks.REDACT),
-    (Policy(fresh_context=True), [], rule_checks.FRESH_CONTEXT),
-    (Policy(transcription_note=True), [], rule_checks.TRANSCRIPTION_NOTE),
     (Policy(recall=True), [], rule_checks.RECALL),
     (Policy(dialogue=Recent()), [], rule_checks.RECENT),
     (Policy(route=True, profiles=PROFILES), [], rule_checks.ROUTE),

@@ -681,9 +681,9 @@ class TestReadingIt:
         conversation.happens(MemoryRecalled, effect_id=conversation.flying(RecallMemory), block="Older.", recent=lately)
         message, memory = (entry.seq for entry in conversation.history.log if entry.event.texts)
 
-        assert conversation.said.recent(Heard(seq=memory)) == lately
-        assert conversation.said.recent(Heard(seq=message)) == ()
-        assert conversation.said.recent(None) == ()
+        assert conversation.said.found(Heard(seq=memory)).recent == lately
+        assert conversation.said.found(Heard(seq=message)) is None
+        assert conversation.said.found(None) is None
 
     def test_a_turn_that_was_tried_again_leads_back_to_its_first_try(self) -> None:
         """P11: `first_try` goes back over any number of retries, and not into the turn before."""

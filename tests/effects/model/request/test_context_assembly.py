@@ -8,8 +8,9 @@ from turnwise.effects.clock import SystemClock
 from turnwise.effects.model.performers.llm_request import LlmRequestPerformer
 from turnwise.effects.model.performers.model_caller import ModelCaller
 from turnwise.effects.model.port import ModelAnswer, ModelRequest
-from turnwise.effects.model.request.context_assembly import MEMORY_TITLE, SUMMARY_TITLE
+from turnwise.effects.model.request.context_assembly import SUMMARY_TITLE
 from turnwise.effects.model.request.request_builder import build_request
+from turnwise.effects.model.request.system_message import MEMORY_TITLE
 from turnwise.effects.tools.registry import ToolRegistry
 from turnwise.states import (
     CompactHistory,
@@ -31,6 +32,7 @@ from ....support.scenarios.agents_and_flows import BUILDER, COOK, GUIDE, Flow, s
 from ....support.servers.openai_server import Body, violations
 
 TEXTS = Texts()
+NOTE = TEXTS.transcription_note
 SYSTEM = "You are kind."
 
 
@@ -73,12 +75,15 @@ class TestTheSystemMessage:
         """J4, J5: the title of the last part is "Relevant conversation history:"."""
         flow = self.begun("You like sushi.")
 
-        assert flow.framed().system == f"{SYSTEM}\n\nYou guide.\n\nRelevant conversation history:\nYou like sushi."
+        assert (
+            flow.framed().system
+            == f"{SYSTEM}\n\nYou guide.\n\n{NOTE}\n\nRelevant conversation history:\nYou like sushi."
+        )
 
     @pytest.mark.parametrize("block", ["", " \n"])
     def test_without_hits_there_is_no_title(self, block: str) -> None:
         """J4: no hits, no block."""
-        assert self.begun(block).framed().system == f"{SYSTEM}\n\nYou guide."
+        assert self.begun(block).framed().system == f"{SYSTEM}\n\nYou guide.\n\n{NOTE}"
 
     def test_after_a_failed_search_there_is_no_title(self) -> None:
         """J4: the extraction fails, no block."""
@@ -91,7 +96,7 @@ class TestTheSystemMessage:
 
     def test_an_unknown_profile_adds_nothing(self) -> None:
         """J2: the first profile is used."""
-        assert self.begun(profile="nobody").framed().system == f"{SYSTEM}\n\nYou cook."
+        assert self.begun(profile="nobody").framed().system == f"{SYSTEM}\n\nYou cook.\n\n{NOTE}"
 
     def test_without_instructions_there_is_no_system_message(self) -> None:
         """A request does not have an empty message in its place."""
@@ -476,6 +481,8 @@ class TestPurity:
             await perform(effect, context)
 
         first, plain = received
-        assert first.messages[0]["content"] == f"{SYSTEM}\n\n{MEMORY_TITLE}\nYou like sushi."
+        listed = f"Tools:\n- search: Search.\n\n{TEXTS.tools_guidance}"
+        parts = (SYSTEM, NOTE, TEXTS.tool_protocol, f"{MEMORY_TITLE}\nYou like sushi.", listed)
+        assert first.messages[0]["content"] == "\n\n".join(parts)
         assert [tool["function"]["name"] for tool in first.tools] == ["search"]
         assert (plain.messages[0]["content"], plain.tools) == (SYSTEM, ())

@@ -1,0 +1,53 @@
+"""States the time and the place in a request.
+
+A model knows neither. A voice assistant is asked about both, and a note from an earlier turn would be wrong by now. So
+each request has exactly one such note, written when it is built and never stored: the transcript has none, and the
+digest of the request is that of the request without it.
+
+The note stands at the end, where it leaves the beginning of the request as it was, since providers cache that. It is
+text of the user's role, which every provider accepts there. If the request ends with a message of the user, the note
+stands in front of that message's own text, because many providers refuse two messages of one role in a row; otherwise,
+behind the results of tools, it is a message of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from ....states.openai_format.writing import WireMessage
+from ..port import ModelRequest
+from .message_order import arrange_behind, parts_of
+
+CONTEXT_TITLE = "Current context:"
+"""The first line of the note."""
+
+DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+"""The names in the note, which are English whatever the locale of the process is."""
+
+
+def write_fresh_context(at: datetime, location: str) -> str:
+    """The note with this time and this location, one line of text. `Pure.`"""
+    moment = at.astimezone(UTC)
+    day = f"{DAYS[moment.weekday()]}, {MONTHS[moment.month - 1]} {moment.day}, {moment.year}"
+    return f"{CONTEXT_TITLE}\n• Time: {day} at {moment:%H:%M} UTC\n• Location: {location}"
+
+
+def with_fresh_context(request: ModelRequest, note: str) -> ModelRequest:
+    """The request with the note at its end. The messages of `request` are not changed. `Pure.`"""
+    *before, last = request.messages or ({"role": "system", "content": ""},)
+    if last["role"] == "user":
+        return replace(request, messages=(*before, _in_front(note, last)))
+    own = arrange_behind(last["role"], {"role": "user", "content": note}, request.model)
+    return replace(request, messages=(*request.messages, *own))
+
+
+def _in_front(note: str, message: WireMessage) -> WireMessage:
+    """The message with the note in front of its own content."""
+    content = message["content"]
+    together = [*parts_of(note), *content] if isinstance(content, list) else f"{note}\n\n{content}"
+    return {**message, "content": together}
