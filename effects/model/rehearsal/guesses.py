@@ -42,6 +42,17 @@ def find_first_mention(tool: dict[str, Any], said: str) -> int | None:
     return next((index for index, word in enumerate(_stems(said)) if word and word in keywords), None)
 
 
+def count_mentions(description: str, said: str) -> int:
+    """How many different words of `said` also stand in the description. `Pure.`"""
+    return len({word for word in _stems(said) if word} & set(_stems(description)))
+
+
+def find_keywords(said: str) -> list[str]:
+    """The words that say what a text is about, as they stand in it, each once. `Pure.`"""
+    words = {word.lower(): word for word in _WORD.findall(said) if len(word) > 2}
+    return [word for lower, word in words.items() if lower not in _STOP_WORDS]
+
+
 def _stems(text: str) -> list[str]:
     """The words of the text without their plural endings; stop words are empty."""
     words = [word.lower() for word in _WORD.findall(text)]

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from ....states.values.messages import Usage
 from ....states.values.surrogates import encodable
 from ..port import ModelAnswer, ModelCall, ModelRequest, Purpose, Token
+from .preparation import choose_profile, search_terms
 from .rules import CONDENSED, Reply, reply_to
 
 REHEARSAL = "rehearsal"
@@ -31,6 +32,11 @@ SUMMARY = "Something was done; a rehearsal cannot tell what."
 """The answer to a request to summarize a turn."""
 
 _ANSWERS: dict[Purpose, str] = {"check": VERDICT, "summarize": SUMMARY, "condense": CONDENSED}
+
+_PREPARATIONS: dict[Purpose, Callable[[Sequence[dict[str, Any]]], str]] = {
+    "route": choose_profile,
+    "enrich": search_terms,
+}
 
 
 class RehearsalLlm:
@@ -65,6 +71,8 @@ class RehearsalLlm:
 
 
 def _reply_to(request: ModelRequest) -> Reply:
+    if request.purpose in _PREPARATIONS:
+        return Reply(_PREPARATIONS[request.purpose](request.messages))
     if request.purpose in _ANSWERS:
         return Reply(_ANSWERS[request.purpose])
     return reply_to(request.messages, request.tools if request.tool_choice == "auto" else ())

@@ -13,9 +13,10 @@ from typing import Any
 
 from ....states.openai_format.writing import RESULT_IMAGES
 from ....states.policy.texts import Texts
-from ..request.context_assembly import SUMMARY_TITLE
+from ..request.context_assembly import MEMORY_TITLE, SUMMARY_TITLE
 from .guesses import choice_in, fill_parameters, find_first_mention, list_unfilled, options_in
 
+CONTEXT_TITLE = "Current context:"
 ASK = "ask_user_question"
 INTRODUCTION = (
     "This is a rehearsal: a few fixed rules answer, not a language model. "
@@ -30,6 +31,12 @@ _CONDENSED_MESSAGE = f"{SUMMARY_TITLE}\n{CONDENSED}"
 
 _IMAGE_NOTE = re.compile(r"\s*\(\d+ images?: see below\.\)\Z")
 """The note that the request builder puts under a tool result whose images follow."""
+
+_CONTEXT_NOTE = re.compile(rf"\A{CONTEXT_TITLE}\n• Time: [^\n]*\n• Location: [^\n]*(?:\n\n|\Z)")
+"""The note on the time and the place, which stands in front of the user's text."""
+
+_RECALLED_TEXT = re.compile(r"^\S+ \S+ UTC, user:\n((?:  [^\n]*\n?)+)", re.MULTILINE)
+"""A text of a user under the title of what was recalled: who said it and when, and indented below it the text."""
 
 TALK, RESPOND, COMPLETE = "talk", ("respond_to_user", "speak_to_user"), "mark_work_complete"
 SPEAKING_TOOLS = (TALK, *RESPOND, COMPLETE)
@@ -70,12 +77,14 @@ class Dialogue:
 
     `said` is the user's last message, `results` are the tool results since then as pairs of tool name and text, and
     `tools` are the offered functions by name. `is_new` says that the model has not answered in this conversation yet.
+    `recalled` is what the user said in an older conversation, if something was recalled.
     """
 
     said: str
     results: tuple[tuple[str, str], ...]
     tools: dict[str, dict[str, Any]]
     is_new: bool
+    recalled: str = ""
 
 
 # --- the rules
@@ -133,6 +142,13 @@ def request_details(dialogue: Dialogue) -> Reply | None:
     return None
 
 
+def remember(dialogue: Dialogue) -> Reply | None:
+    """Answer a question with what the user said in an older conversation."""
+    if not dialogue.recalled or not dialogue.said.rstrip().endswith("?"):
+        return None
+    return Reply(f"You said earlier: “{dialogue.recalled}”")
+
+
 def repeat(dialogue: Dialogue) -> Reply:
     """Repeat the user's message, and name the tools that would do more."""
     names = " or ".join(name for name in dialogue.tools if name != ASK)
@@ -140,7 +156,9 @@ def repeat(dialogue: Dialogue) -> Reply:
     return Reply(f"You said: “{dialogue.said}” {hint}")
 
 
-RULES: tuple[Callable[[Dialogue], Reply | None], ...] = (use_tools, ask_to_choose, report, request_details, repeat)
+RULES: tuple[Callable[[Dialogue], Reply | None], ...] = (
+    *(use_tools, ask_to_choose, report, remember, request_details, repeat),
+)
 
 
 def reply_to(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> Reply:
@@ -166,9 +184,14 @@ def _speak_by_tool(reply: Reply, offered: Collection[str]) -> Reply:
 
 def _has_just_spoken(messages: Sequence[dict[str, Any]]) -> bool:
     """Whether the newest message apart from results calls speaking tools and no others."""
-    newest = next((message for message in reversed(messages) if message["role"] not in ("tool", "system")), None)
+    newest = next((message for message in reversed(messages) if _speaks(message)), None)
     calls = (newest or {}).get("tool_calls") or ()
     return bool(calls) and all(call["function"]["name"] in SPEAKING_TOOLS for call in calls)
+
+
+def _speaks(message: dict[str, Any]) -> bool:
+    """Whether a message is of the model or of the user, and not only a note on the time and the place."""
+    return message["role"] == "assistant" or (message["role"] == "user" and _text_of(message) != "")
 
 
 # --- reading a request
@@ -187,6 +210,7 @@ def _read(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -
             if message["role"] == "tool" and names[message["tool_call_id"]] not in SPEAKING_TOOLS
         ),
         tools={function["name"]: function for function in functions if function["name"] not in SPEAKING_TOOLS},
+        recalled=_recalled_in(messages),
         is_new=not said.startswith(_CONDENSED_MESSAGE) and all(message["role"] != "assistant" for message in messages),
     )
 
@@ -206,8 +230,16 @@ def _text_of(message: dict[str, Any]) -> str:
         if part["type"] != "text":
             texts += ["[image]"] * is_own
         elif is_own := not part["text"].startswith(RESULT_IMAGES):
-            texts.append(part["text"])
-    return " ".join(texts)
+            texts.append(_CONTEXT_NOTE.sub("", part["text"]))
+    return " ".join(filter(None, texts))
+
+
+def _recalled_in(messages: Sequence[dict[str, Any]]) -> str:
+    """The first text of a user among those that were recalled for this turn."""
+    system = next((message["content"] for message in messages if message["role"] == "system"), "")
+    _, _, recalled = str(system).partition(MEMORY_TITLE)
+    found = _RECALLED_TEXT.search(recalled)
+    return "" if found is None else " ".join(found[1].split())
 
 
 def _topic(tool: str) -> str:
