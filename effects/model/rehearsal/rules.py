@@ -13,10 +13,11 @@ from typing import Any
 
 from ....states.openai_format.writing import RESULT_IMAGES
 from ....states.policy.texts import Texts
-from ..request.context_assembly import MEMORY_TITLE, SUMMARY_TITLE
+from ..request.context_assembly import SUMMARY_TITLE
+from ..request.fresh_context import CONTEXT_TITLE
+from ..request.system_message import MEMORY_TITLE
 from .guesses import choice_in, fill_parameters, find_first_mention, list_unfilled, options_in
 
-CONTEXT_TITLE = "Current context:"
 ASK = "ask_user_question"
 INTRODUCTION = (
     "This is a rehearsal: a few fixed rules answer, not a language model. "
