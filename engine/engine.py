@@ -20,7 +20,7 @@ from ..states.policy import presets
 from ..states.policy.policy import ModelSpec, Policy, Profile
 from .bootstrap import DispatcherFactory, Source, checked_dispatcher, checked_performers
 from .choices.models import Models
-from .composition.providers import Providers
+from .composition.providers import Providers, models_named
 from .ports import Dispatcher
 from .running import RunningEngine
 
@@ -134,22 +134,23 @@ class Engine(RunningEngine):
         for given, kind in ((settings, Settings), (policy, Policy), (clock, Clock)):
             if not isinstance(given, kind):
                 raise ConfigurationError(f"An engine takes {kind.__name__} as its {kind.__name__.lower()}.")
+        providers = Providers.of(
+            settings,
+            profiles=profiles,
+            redaction=redaction,
+            location=location,
+            documents=documents,
+            embed=embed,
+            mcps=mcps,
+        )
         return cls(
             Source(url, store),
-            Models.of(model, fallback_models, models),
+            Models.of(model, fallback_models, models).with_named(models_named(settings, providers.profiles)),
             ToolRegistry(tools),
             channels=channels,
             policy=policy,
             settings=settings,
-            providers=Providers.of(
-                settings,
-                profiles=profiles,
-                redaction=redaction,
-                location=location,
-                documents=documents,
-                embed=embed,
-                mcps=mcps,
-            ),
+            providers=providers,
             clock=clock,
             performers=checked_performers(performers),
             dispatcher=checked_dispatcher(dispatcher),

@@ -41,7 +41,7 @@ from ..states.log import LogEntry
 from ..states.machine import transition
 from ..states.states import AnyState, Closed, Failed, Idle, pending
 from ..states.step import Step
-from .choices.adoption import ModelAdoption
+from .choices.adoption import Adoption
 from .follower import Follower
 from .mailbox import Mailbox
 from .outbox import OutboxTargets
@@ -80,7 +80,7 @@ class Loop:
         dispatcher: Dispatcher,
         outbox: OutboxTargets,
         clock: Clock,
-        adoption: ModelAdoption,
+        adoption: Adoption,
         owner: LoopOwner,
         observers: Sequence[Observer] = (),
         kept_updates: int | None = None,
@@ -179,7 +179,7 @@ class Loop:
         if handled := self.recent_requests.find_remembered(request, filled):
             return self._ignored(handled)
         try:
-            await self._adopt_models(request, filled)
+            await self._adopt_choices(request, filled)
             step = await self._step(request)
         except (Refused, StoreConflict):
             if handled := await self.recent_requests.find(request, filled):
@@ -190,8 +190,8 @@ class Loop:
             return self._ignored(handled or self.recent_requests.note_no_op(request, filled))
         return Outcome(step, self.recent_requests.find_remembered(request, filled))
 
-    async def _adopt_models(self, request: Request, filled: Filled) -> None:
-        """The engine may have been opened with other models than before: at rest the conversation changes to them."""
+    async def _adopt_choices(self, request: Request, filled: Filled) -> None:
+        """At rest the conversation changes to the models and profiles of its engine, where it follows these."""
         begins = isinstance(request, UserMessage | AgentMessage | CompactionRequested)
         rests = isinstance(self.state, Failed) or (begins and isinstance(self.state, Idle))
         if not rests or not (begins or isinstance(request, RetryRequested)):

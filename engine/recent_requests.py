@@ -32,6 +32,9 @@ request is compared with the one that was handled."""
 MODELS = "policy.models"
 """The models of a policy, where the engine filled them in."""
 
+PROFILES = "policy.profiles"
+"""The profiles of a policy, where the engine filled them in."""
+
 _ANY_JSON = ("metadata", "arguments")
 """Fields of requests that hold any JSON. They are compared as JSON, too: to Python, 1 equals True."""
 
@@ -117,9 +120,9 @@ def _is_same(request: Request, filled: Filled, handled: Request) -> bool:
     """Whether the caller that sent `request` asks for what `handled` asked for."""
     if type(request) is not type(handled):
         return False
-    taken: dict[str, Any] = {name: getattr(handled, name) for name in {"at", *filled} - {"event_id", MODELS}}
+    taken: dict[str, Any] = {name: getattr(handled, name) for name in {"at", *filled} - {"event_id", MODELS, PROFILES}}
     if isinstance(request, PolicyChanged) and isinstance(handled, PolicyChanged):
-        if not _are_same_rules(request.policy, MODELS in filled, handled.policy):
+        if not _are_same_rules(request.policy, filled, handled.policy):
             return False
         taken["policy"] = handled.policy
     return request.model_copy(update=taken) == handled and all(
@@ -127,10 +130,13 @@ def _is_same(request: Request, filled: Filled, handled: Request) -> bool:
     )
 
 
-def _are_same_rules(policy: Policy, filled_models: bool, handled: Policy) -> bool:
+def _are_same_rules(policy: Policy, filled: Filled, handled: Policy) -> bool:
     """Whether the rules are those that were handled. Windows that are not given are filled in, by an engine that may
     know other ones by now, so windows do not count."""
-    given = policy.replace(models=handled.models) if filled_models else policy
+    given = policy.replace(
+        models=handled.models if MODELS in filled else policy.models,
+        profiles=handled.profiles if PROFILES in filled else policy.profiles,
+    )
     return _without_windows(given) == _without_windows(handled)
 
 

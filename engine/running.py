@@ -22,8 +22,9 @@ from ..states.machine import begin
 from ..states.policy.policy import Policy
 from .answering import AnswerIntake
 from .bootstrap import DispatcherFactory, Source, build_channels, build_observers, build_tracing, wrap
-from .choices.adoption import ModelAdoption
+from .choices.adoption import Adoption
 from .choices.choices import Choices, GivenTools
+from .choices.defaults import Defaults
 from .choices.given_history import GivenMessages, log_repairs, read_history
 from .choices.models import Models
 from .choices.opening import opening_of
@@ -74,21 +75,22 @@ class RunningEngine:
         self._policy = policy.model_copy(update={"models": Policy().models})
         self._settings = settings
         self._clock = clock
+        defaults = Defaults(models, models.with_windows(Policy(profiles=providers.profiles)).profiles)
         self._tracing = build_tracing(tracer_provider)
         self._deliveries = build_channels(channels, clock, self._tracing, speaks=settings.tts_enabled)
         self._performers = build_performers(
             models, tools, self._deliveries, clock, settings, providers, performers, self._tracing
         )
         self._dispatcher: Dispatcher = wrap("dispatcher", dispatcher(self._performers, clock, self.answer))
-        self._choices = build_choices(models, tools, self._performers, performers, dispatcher)
-        self._stored_faults = StoredFaults(self._choices.checks)
+        self._choices = build_choices(defaults, tools, self._performers, performers, dispatcher)
+        self._stored_faults = StoredFaults(self._choices)
         self._take_over = TakeOver(self._deliveries)
         self._registry = ConversationRegistry(self._load, lambda loop: self._take_over.loop(self.store, loop))
         self._loops = LoopFactory(
             self._dispatcher,
             OutboxTargets(self._performers),
             clock,
-            ModelAdoption(models),
+            Adoption(defaults),
             self._registry,
             build_observers(self._tracing, self._deliveries),
             settings.kept_updates,

@@ -1,4 +1,5 @@
-"""Which models a conversation asks when a turn begins: its engine may have been opened with others than before."""
+"""Which models and profiles a conversation has when a turn begins: its engine may have been opened with others than
+before."""
 
 from __future__ import annotations
 
@@ -9,34 +10,37 @@ from ...effects.clock import Clock
 from ...states.context import Context
 from ...states.events import PolicyChanged
 from ...states.policy.policy import Profile
-from .models import Models
+from .defaults import Defaults
 
 
 @dataclass(frozen=True)
-class ModelAdoption:
-    """Has the conversations of an engine adopt its models."""
+class Adoption:
+    """Has the conversations of an engine adopt its models and its profiles."""
 
-    models: Models
+    defaults: Defaults
 
     def change(self, context: Context, clock: Clock) -> PolicyChanged | None:
         """The event by which a conversation at rest changes its rules, or None if it goes on under those that it has.
 
-        One that follows its engine asks the engine's models. One that chose its models keeps them as long as the engine
-        has all of them; otherwise it follows the engine from then on. A profile loses a model that the engine lacks.
+        One that follows its engine has the engine's models and profiles. One that chose its models keeps them as long
+        as the engine has all of them; otherwise it follows the engine from then on. Chosen profiles are kept, but a
+        profile loses a model that the engine lacks.
         """
         policy = context.policy
-        chose_models = context.chose_models and self.models.know(policy.models)
-        models = policy.models if chose_models else self.models.chain
-        lost = [profile for profile in policy.profiles if self._lacks_model_of(profile)]
-        if models == policy.models and not lost:
+        chose_models, chose_profiles = self.defaults.keeps_models(context), self.defaults.keeps_profiles(context)
+        models = policy.models if chose_models else self.defaults.models.chain
+        profiles = policy.profiles if chose_profiles else self.defaults.profiles
+        profiles = tuple(map(self._with_known_model, profiles))
+        if (models, profiles) == (policy.models, policy.profiles):
             return None
-        profiles = tuple(profile.replace(model=None) if profile in lost else profile for profile in policy.profiles)
         return PolicyChanged(
             event_id=str(uuid.uuid4()),
             at=clock.now(),
             policy=policy.model_copy(update={"models": models, "profiles": profiles}),
             chose_models=chose_models,
+            chose_profiles=chose_profiles,
         )
 
-    def _lacks_model_of(self, profile: Profile) -> bool:
-        return profile.model is not None and not self.models.know([profile.model])
+    def _with_known_model(self, profile: Profile) -> Profile:
+        lacks = profile.model is not None and not self.defaults.models.know([profile.model])
+        return profile.replace(model=None) if lacks else profile

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...states.context import Context
@@ -11,6 +11,7 @@ from ...states.errors import ConfigurationError
 from ...states.policy.policy import Policy
 from ..requests import checked_policy
 from .chosen_rules import ChosenRules
+from .defaults import Defaults
 from .models import Models
 from .rule_checks import RuleChecks, ToolNames
 
@@ -27,6 +28,7 @@ class Choices:
     """
 
     checks: RuleChecks
+    defaults: Defaults
 
     @property
     def models(self) -> Models:
@@ -37,28 +39,42 @@ class Choices:
         """Return the rules of a new conversation with these tools. `model` is asked first, in place of the models of
         the policy. Raises `InvalidInput` for what is not a policy."""
         policy = checked_policy(policy)
-        names_models = "models" in policy.model_fields_set
+        names_models = model is not None or "models" in policy.model_fields_set
+        names_profiles = "profiles" in policy.model_fields_set
         if model is not None:
             policy = policy.replace(models=self.models.beginning_with(model))
         elif not names_models:
             policy = policy.replace(models=self.models.chain)
-        chose_models = model is not None or names_models
-        return self._checked(ChosenRules(policy, chose_models, not chose_models), tools)
+        if not names_profiles:
+            policy = policy.replace(profiles=self.defaults.profiles)
+        rules = ChosenRules(policy, names_models, names_profiles, not names_models, not names_profiles)
+        return self._checked(rules, tools)
 
     def rules_after(self, context: Context, policy: Policy) -> ChosenRules:
         """Return the rules to which a conversation changes. Without other models than it has, it keeps those that it
-        chose, or follows those of the engine. Raises `InvalidInput` for what is not a policy."""
-        policy = checked_policy(policy)
-        names_models = "models" in policy.model_fields_set and policy.models != context.policy.models
-        keeps_models = not names_models and context.chose_models and self.models.know(context.policy.models)
+        chose, or follows those of the engine; the same holds for its profiles. Raises `InvalidInput` for what is not a
+        policy."""
+        policy, present = checked_policy(policy), context.policy
+        names_models = "models" in policy.model_fields_set and policy.models != present.models
+        names_profiles = "profiles" in policy.model_fields_set and policy.profiles != present.profiles
+        keeps_models = not names_models and self.defaults.keeps_models(context)
+        keeps_profiles = not names_profiles and self.defaults.keeps_profiles(context)
         if not names_models:
-            policy = policy.replace(models=context.policy.models if keeps_models else self.models.chain)
-        rules = ChosenRules(policy, names_models or keeps_models, filled_models=not names_models)
+            policy = policy.replace(models=present.models if keeps_models else self.models.chain)
+        if not names_profiles:
+            policy = policy.replace(profiles=present.profiles if keeps_profiles else self.defaults.profiles)
+        rules = ChosenRules(
+            policy,
+            chose_models=names_models or keeps_models,
+            chose_profiles=names_profiles or keeps_profiles,
+            filled_models=not names_models,
+            filled_profiles=not names_profiles,
+        )
         return self._checked(rules, tools_of_next_turn(context))
 
     def _checked(self, rules: ChosenRules, tools: ToolNames) -> ChosenRules:
         _raise_first(self.checks.faults(rules.policy, tools))
-        return ChosenRules(self.models.with_windows(rules.policy), rules.chose_models, rules.filled_models)
+        return replace(rules, policy=self.models.with_windows(rules.policy))
 
     def tools(self, given: GivenTools | None) -> ToolNames:
         """Return the names of the tools that a conversation chooses; None stands for all that the engine has."""

@@ -52,6 +52,13 @@ class Models:
             specs[spec.name] = spec
         return cls(by_name, specs, tuple(specs.values())[: len(chain)])
 
+    def with_named(self, named: Iterable[ModelSpec]) -> Models:
+        """Return these models, and those that profiles and settings name, made from their names where they are not
+        among these. Raises `ConfigurationError`."""
+        new = {spec.name: _model_of(spec) for spec in named if spec.name not in self.by_name}
+        specs = {name: _spec_of(model) for name, model in new.items()}
+        return Models({**self.by_name, **new}, {**self.specs, **specs}, self.chain)
+
     def find(self, name: str) -> Llm:
         """The model of this name. A conversation that waited for a person while the engine was opened with other
         models ends its turn with the model that it began with, which is made from its name."""

@@ -37,6 +37,7 @@ def opening_of(
         system=history.system,
         policy=rules.policy,
         chose_models=rules.chose_models,
+        chose_profiles=rules.chose_profiles,
         tools=names,
         owner=owner,
         title=title,

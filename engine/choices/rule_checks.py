@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from ...effects.tools.registry import ToolRegistry
-from ...states.effects import Effect, RecallMemory, SelectProfile
+from ...states.effects import Effect, RecallMemory
 from ...states.policy.models import named_models
 from ...states.policy.policy import Policy, Profile, Recent
 from ...states.replies.delivery_rules import may_show_text
@@ -24,7 +24,6 @@ ToolNames = tuple[str, ...] | None
 REDACT = "This engine cannot remove secrets from messages (`redact`) yet."
 RECALL = "This engine cannot search older conversations (`recall`): it needs a performer of RecallMemory."
 RECENT = "This engine cannot look up the last minutes (`dialogue=Recent(…)`): it needs a performer of RecallMemory."
-ROUTE = "This engine cannot choose among profiles (`route`): it needs a performer of SelectProfile."
 SILENT = (
     "Under this policy the user hears only what is said by a tool, and none of the tools{of} speaks: add `talk`, or "
     "one of your own."
@@ -69,7 +68,6 @@ class RuleChecks:
             (policy.redact, REDACT),
             (policy.recall and self._lacks(RecallMemory), RECALL),
             (is_recent and self._lacks(RecallMemory), RECENT),
-            (policy.route and len(policy.profiles) > 1 and self._lacks(SelectProfile), ROUTE),
         )
         yield from (sentence for is_fault, sentence in conditions if is_fault)
 

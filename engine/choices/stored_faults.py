@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 
 from ...states.context import Context
-from .choices import tools_of_next_turn
-from .rule_checks import RuleChecks
+from .choices import Choices, tools_of_next_turn
 
 logger = logging.getLogger("turnwise.engine")
 
@@ -14,15 +13,19 @@ logger = logging.getLogger("turnwise.engine")
 class StoredFaults:
     """Logs what `RuleChecks` finds in conversations that are loaded, each sentence once."""
 
-    def __init__(self, checks: RuleChecks) -> None:
-        self._checks = checks
+    def __init__(self, choices: Choices) -> None:
+        self._checks = choices.checks
+        self._defaults = choices.defaults
         self._logged: set[str] = set()
 
     def log(self, conversation_id: str, context: Context) -> None:
-        """Log which rules of a conversation cannot be carried out. A conversation that follows its engine's models asks
-        these from its next turn on."""
-        models = context.policy.models if context.chose_models else self._checks.models.chain
-        policy = context.policy.model_copy(update={"models": models})
+        """Log which rules of a conversation cannot be carried out. A conversation that follows its engine has the
+        engine's models and profiles from its next turn on."""
+        policy = context.policy
+        if not context.chose_models:
+            policy = policy.model_copy(update={"models": self._defaults.models.chain})
+        if not self._defaults.keeps_profiles(context):
+            policy = policy.model_copy(update={"profiles": self._defaults.profiles})
         for sentence in self._checks.faults(policy, tools_of_next_turn(context)):
             if sentence not in self._logged:
                 self._logged.add(sentence)

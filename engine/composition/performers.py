@@ -12,6 +12,7 @@ from ...effects.location.locator import Locator, location_source
 from ...effects.model.performers.compaction import CompactionPerformer
 from ...effects.model.performers.llm_request import LlmRequestPerformer
 from ...effects.model.performers.model_caller import ModelCaller
+from ...effects.model.performers.profile_selection import ProfileSelectionPerformer
 from ...effects.model.performers.summary import SummaryPerformer
 from ...effects.model.performers.verification import VerificationPerformer
 from ...effects.timers import TimerPerformer
@@ -25,12 +26,14 @@ from ...states.effects import (
     ExecuteTool,
     ReconcileTool,
     RequestLlm,
+    SelectProfile,
     StartTimer,
     SummarizeTurn,
     VerifyWork,
 )
 from ..bootstrap import DispatcherFactory, Performers, wrap
 from ..choices.choices import Choices
+from ..choices.defaults import Defaults
 from ..choices.models import Models
 from ..choices.rule_checks import RuleChecks
 from .providers import Providers
@@ -51,10 +54,16 @@ def build_performers(
     tracing: Tracing | None = None,
 ) -> Performers:
     """Return the performer of each kind of effect: `given` adds to the built-in ones, or replaces them."""
-    asking = ModelCaller(models.find, settings.llm_chat_timeout_sec)
-    if tracing is not None:
-        asking = tracing.asking(asking)
+
+    def caller(deadline: float) -> ModelCaller:
+        asking = ModelCaller(models.find, deadline)
+        return asking if tracing is None else tracing.asking(asking)
+
+    asking = caller(settings.llm_chat_timeout_sec)
     performers: dict[type[Effect], Performer] = {
+        SelectProfile: ProfileSelectionPerformer(
+            caller(settings.llm_profile_select_timeout_sec), clock, settings.llm_profile_select_model
+        ),
         RequestLlm: LlmRequestPerformer(asking, tools, clock, build_locator(settings, providers, clock)),
         VerifyWork: VerificationPerformer(asking, clock),
         SummarizeTurn: SummaryPerformer(asking, clock),
@@ -80,10 +89,11 @@ def build_locator(settings: Settings, providers: Providers, clock: Clock) -> Loc
 
 
 def build_choices(
-    models: Models, tools: ToolRegistry, performers: Performers, given: Performers, dispatcher: DispatcherFactory
+    defaults: Defaults, tools: ToolRegistry, performers: Performers, given: Performers, dispatcher: DispatcherFactory
 ) -> Choices:
     """Return what conversations may choose. A dispatcher of the application may carry out any effect, and where the
     application asks the models itself, by a performer that it has `given`, it may offer them other tools."""
     is_built_in = dispatcher is InProcessDispatcher
     performed = performers.keys() if is_built_in else None
-    return Choices(RuleChecks(models, tools, performed, offers_tools=is_built_in and RequestLlm not in given))
+    offers_tools = is_built_in and RequestLlm not in given
+    return Choices(RuleChecks(defaults.models, tools, performed, offers_tools), defaults)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from inspect import isclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,7 +13,7 @@ from ...effects.recall.documents import DocumentSource
 from ...effects.recall.vectors import Embed
 from ...effects.redaction.redaction import Redaction
 from ...states.errors import ConfigurationError
-from ...states.policy.policy import Profile
+from ...states.policy.policy import ModelSpec, Profile
 
 if TYPE_CHECKING:
     from ..settings import Settings
@@ -56,6 +56,14 @@ class Providers:
             _function("embed", embed),
             {**settings.mcps, **_servers(mcps)},
         )
+
+
+def models_named(settings: Settings, profiles: Iterable[Profile]) -> Iterator[ModelSpec]:
+    """Yield the models that profiles and settings name."""
+    yield from (profile.model for profile in profiles if profile.model is not None)
+    for name in (settings.llm_profile_select_model, settings.llm_tools_model):
+        if name is not None:
+            yield ModelSpec(name=name)
 
 
 def _profiles(given: Any) -> tuple[Profile, ...]:

@@ -13,7 +13,7 @@ from ...states.context import Context
 from ...states.events import Opened
 from ...states.log import LogEntry
 from ...states.step import Step
-from ..choices.adoption import ModelAdoption
+from ..choices.adoption import Adoption
 from ..loop import Loop
 from ..outbox import OutboxTargets
 from ..ports import Dispatcher, LoopOwner, Observer
@@ -28,7 +28,7 @@ class LoopFactory:
     dispatcher: Dispatcher
     outbox: OutboxTargets
     clock: Clock
-    adoption: ModelAdoption
+    adoption: Adoption
     owner: LoopOwner
     observers: Sequence[Observer]
     kept_updates: int

@@ -10,7 +10,7 @@ from ...states.events import CloseRequested, CompactionRequested, DetailsChanged
 from ...states.policy.policy import Policy
 from ...states.step import Step
 from ..choices.choices import GivenTools
-from ..recent_requests import MODELS
+from ..recent_requests import MODELS, PROFILES
 from ..requests import checked, checked_policy
 from .compaction import asked_for, failure_of, goes_on
 from .handle import Handle
@@ -23,8 +23,8 @@ class ConversationRequests(Handle):
     """The requests of a conversation that change it, or end it."""
 
     async def set_policy(self, policy: Policy, *, request_id: str | None = None) -> None:
-        """Change the policy from the next turn on. Without `models` of its own it leaves the conversation those that it
-        has.
+        """Change the policy from the next turn on. Without `models` or `profiles` of its own it leaves the
+        conversation those that it has.
 
         Raises `ConfigurationError` for a model or a tool that the engine does not have and for a rule that it cannot
         carry out, `InvalidInput`, and `Refused` with `busy` during a turn.
@@ -33,12 +33,20 @@ class ConversationRequests(Handle):
             rules = self._host.choices.rules_after(self._loop.projection.context, policy)
         except ConfigurationError:
             meant = checked_policy(policy)
-            filled = {"chose_models"} if "models" in meant.model_fields_set else {"chose_models", MODELS}
-            if await self._was_handled(PolicyChanged, request_id, filled, policy=meant, chose_models=False):
+            named = meant.model_fields_set
+            filled = _filled(models="models" not in named, profiles="profiles" not in named)
+            if await self._was_handled(PolicyChanged, request_id, filled, policy=meant):
                 return
             raise
-        filled = {"chose_models", MODELS} if rules.filled_models else {"chose_models"}
-        await self._request(PolicyChanged, request_id, filled, policy=rules.policy, chose_models=rules.chose_models)
+        filled = _filled(models=rules.filled_models, profiles=rules.filled_profiles)
+        await self._request(
+            PolicyChanged,
+            request_id,
+            filled,
+            policy=rules.policy,
+            chose_models=rules.chose_models,
+            chose_profiles=rules.chose_profiles,
+        )
 
     async def set_tools(self, tools: GivenTools | None, *, request_id: str | None = None) -> None:
         """Let the conversation use these tools of the engine, and no others, from its next turn on; a turn under way
@@ -99,3 +107,8 @@ class ConversationRequests(Handle):
         """Submit an event, and return the step that it led to; an ignored one if it is a request that was handled
         before. Raises `InvalidInput` and `Refused`."""
         return (await self._ask(checked(event))).step
+
+
+def _filled(*, models: bool, profiles: bool) -> set[str]:
+    """What was filled in for the caller of `set_policy`."""
+    return {"chose_models", "chose_profiles", *[MODELS] * models, *[PROFILES] * profiles}

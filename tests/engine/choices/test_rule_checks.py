@@ -10,7 +10,7 @@ import pytest
 from turnwise import ConfigurationError, Engine, Limits, ModelSpec, Policy, Profile, Recent, Speech, presets, tool
 from turnwise.effects.dispatcher import InProcessDispatcher
 from turnwise.engine.choices import rule_checks
-from turnwise.states import RecallMemory, RequestLlm, SelectProfile
+from turnwise.states import RecallMemory, RequestLlm
 from turnwise.testing import ScriptedLlm
 
 SILENT = rule_checks.SILENT.format(of="")
@@ -49,7 +49,6 @@ REFUSED: list[tuple[Policy, list[Any], str]] = [
     (Policy(redact=True), [], rule_checks.REDACT),
     (Policy(recall=True), [], rule_checks.RECALL),
     (Policy(dialogue=Recent()), [], rule_checks.RECENT),
-    (Policy(route=True, profiles=PROFILES), [], rule_checks.ROUTE),
     (presets.reply_flow(), [], rule_checks.REDACT),
     (
         presets.talk().replace(profiles=(Profile(name="mute", tools=()),)),
@@ -74,7 +73,7 @@ CARRIED_OUT: list[tuple[Policy, list[Any]]] = [
     (presets.talk(), [announce]),
     (presets.talk().replace(silent="fallback"), []),
     (presets.explicit_response(), ["mark_work_complete"]),
-    (Policy(route=True, profiles=PROFILES[:1]), []),
+    (Policy(route=True, profiles=PROFILES), []),
     (
         Policy(profiles=(Profile(name="cook", tools=("speak_to_user",), model=ModelSpec(name="scripted")),)),
         ["respond_to_user"],
@@ -138,11 +137,6 @@ class TestWhatTheApplicationBrings:
         """It searches older conversations, and looks up the last minutes."""
         async with Engine.open("sqlite://", performers={RecallMemory: nothing}) as engine:
             await engine.create(policy=policy)
-
-    async def test_a_performer_that_chooses_profiles(self) -> None:
-        """Then there may be several."""
-        async with Engine.open("sqlite://", performers={SelectProfile: nothing}) as engine:
-            await engine.create(policy=Policy(route=True, profiles=PROFILES))
 
     async def test_a_performer_of_requests_may_offer_tools_of_its_own(self) -> None:
         """Nothing is known of these tools, nor of the prices of its models."""

@@ -349,7 +349,7 @@ class TestAnotherEngine:
                 conversation.set_tools(["fly"], request_id="tools"),
                 conversation.set_tools(None, request_id="tools"),
                 conversation.set_policy(chosen, request_id="named"),
-                conversation.set_policy(named, request_id="chosen"),
+                conversation.set_policy(named.replace(models=named.models[::-1]), request_id="chosen"),
                 conversation.set_policy(chosen.replace(nudges=7), request_id="chosen"),
             ):
                 with pytest.raises(Refused, match="under this id"):

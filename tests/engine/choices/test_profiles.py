@@ -1,0 +1,236 @@
+"""Which profiles a conversation has: its own, or those of its engine."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turnwise import ConfigurationError, Conversation, Engine, ModelRequest, ModelSpec, Policy, Profile, Settings, tool
+from turnwise.persistence.opening import open_store
+from turnwise.states import Opened, PolicyChanged, begin
+from turnwise.testing import FunctionLlm, reply
+
+CHEF = Profile(name="chef", prompt="You are a chef.")
+CLERK = Profile(name="clerk", prompt="You are a clerk.")
+GUIDE = Profile(name="guide", prompt="You are a guide.")
+
+
+def prompt(request: ModelRequest) -> Any:
+    """Reply with the system prompt."""
+    first = request.messages[0]
+    return reply(first["content"] if first["role"] == "system" else "no prompt")
+
+
+def opened(database: Any, **options: Any) -> Engine:
+    """Open an engine whose model replies with its prompt."""
+    return Engine.open(database, model=FunctionLlm(prompt, name="a"), **options)
+
+
+def names(conversation: Conversation) -> list[str]:
+    """Return the names of the profiles of a conversation."""
+    return [profile.name for profile in conversation.policy.profiles]
+
+
+@tool
+async def wok(dish: str) -> str:
+    """Cook."""
+    return dish
+
+
+@tool
+async def oven(dish: str) -> str:
+    """Bake."""
+    return dish
+
+
+class TestCreating:
+    """`Engine.open(profiles=…)` and `Policy.profiles`."""
+
+    async def test_a_policy_without_profiles_has_those_of_the_engine(self) -> None:
+        """The first is the default; the log says that they were not chosen."""
+        async with opened("sqlite://", profiles=[CHEF, CLERK]) as engine:
+            conversation = await engine.create(policy=Policy(parallel=2))
+            turn = await conversation.send("Hi")
+            first, *_ = await conversation.events()
+
+        assert names(conversation) == ["chef", "clerk"]
+        assert turn.reply == "You are a chef."
+        assert isinstance(first.event, Opened) and not first.event.chose_profiles
+
+    async def test_a_policy_with_profiles_keeps_them(self) -> None:
+        """The engine need not know them: they are data."""
+        async with opened("sqlite://", profiles=[CHEF]) as engine:
+            conversation = await engine.create(policy=Policy(profiles=(GUIDE,)))
+            turn = await conversation.send("Hi")
+            first, *_ = await conversation.events()
+
+        assert turn.reply == "You are a guide."
+        assert isinstance(first.event, Opened) and first.event.chose_profiles
+
+    async def test_the_settings_may_bring_them(self) -> None:
+        """J9: behind those of the code, which replace them by name."""
+        settings = Settings(profiles={"clerk": {"prompt": "Not this one."}, "guide": {"prompt": "You guide."}})
+        async with opened("sqlite://", profiles=[CHEF, CLERK], settings=settings) as engine:
+            conversation = await engine.create()
+
+        assert conversation.policy.profiles == (CHEF, CLERK, Profile(name="guide", prompt="You guide."))
+
+    async def test_the_file_may_bring_them(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """J19: `[profiles.NAME]`; the first one in the file is the default."""
+        monkeypatch.chdir(tmp_path)
+        text = '[profiles.clerk]\nprompt = "You are a clerk."\n[profiles.chef]\nprompt = "You are a chef."\n'
+        (tmp_path / "turnwise.toml").write_text(text, encoding="utf-8")
+        async with opened("sqlite://") as engine:
+            turn = await (await engine.create()).send("Hi")
+
+        assert turn.reply == "You are a clerk."
+
+    async def test_models_that_profiles_name_are_models_of_the_engine(self) -> None:
+        """With their windows; nobody has to register them."""
+        profile = CHEF.replace(model=ModelSpec(name="openai/x", window=900))
+        async with opened("sqlite://", profiles=[profile]) as engine:
+            conversation = await engine.create()
+            specs = engine.choices.models.specs
+
+        assert conversation.policy.profiles == (profile,)
+        assert specs["openai/x"].window == 900
+
+    async def test_a_tool_that_the_engine_lacks_is_refused(self) -> None:
+        """Where a conversation would have the profile."""
+        async with opened("sqlite://", profiles=[CHEF.replace(tools=("wok",))]) as engine:
+            with pytest.raises(ConfigurationError, match=r"There is no tool called wok\."):
+                await engine.create()
+
+    @pytest.mark.parametrize(
+        ("given", "sentence"),
+        [
+            (CHEF, "Profiles are given as a list."),
+            ("chef", "Profiles are given as a list."),
+            ({"chef": CHEF}, "Profiles are given as a list."),
+            (5, "Profiles are given as a list."),
+            (["chef"], "A profile is a Profile."),
+            ([CHEF, CLERK, CHEF], "Two profiles are called chef."),
+        ],
+    )
+    def test_what_cannot_be_profiles_is_refused(self, given: Any, sentence: str) -> None:
+        """At once, before anything is opened."""
+        with pytest.raises(ConfigurationError) as caught:
+            opened("sqlite://", profiles=given)
+
+        assert caught.value.sentence == sentence
+
+
+class TestAllowedTools:
+    """J19: `profile_allowed_tools` narrows the tools of profiles."""
+
+    @pytest.mark.parametrize(
+        ("own", "allowed", "left"),
+        [
+            (None, ["wok"], ("wok",)),
+            (("oven", "wok"), ["wok", "gone"], ("wok",)),
+            (("oven",), ["wok"], ()),
+            (("oven",), [], ()),
+        ],
+    )
+    async def test_a_profile_has_at_most_these(self, own: Any, allowed: list[str], left: tuple[str, ...]) -> None:
+        """J9, J19: another one is not offered; profiles that are not named keep theirs."""
+        offered: list[list[str]] = []
+
+        def note(request: ModelRequest) -> Any:
+            offered.append([one["function"]["name"] for one in request.tools])
+            return reply("Done.")
+
+        settings = Settings(profile_allowed_tools={"chef": allowed})
+        options: dict[str, Any] = {"tools": [wok, oven], "profiles": [CHEF.replace(tools=own), CLERK]}
+        async with Engine.open("sqlite://", model=FunctionLlm(note), settings=settings, **options) as engine:
+            conversation = await engine.create()
+            await conversation.send("Hi")
+
+        assert offered == [[name for name in ("wok", "oven") if name in left]]
+        assert [profile.tools for profile in conversation.policy.profiles] == [left, None]
+
+
+class TestChanging:
+    """`set_policy` leaves the profiles alone, unless it names others."""
+
+    @pytest.mark.parametrize("own", [(), (GUIDE,)])
+    async def test_another_rule_chooses_no_profiles(self, own: tuple[Profile, ...]) -> None:
+        """Neither a preset nor the rules of the conversation with one of them replaced."""
+        async with opened("sqlite://", profiles=[CHEF]) as engine:
+            conversation = await engine.create(policy=Policy(profiles=own))
+            for policy in (Policy(parallel=2), conversation.policy.replace(parallel=3)):
+                await conversation.set_policy(policy)
+                *_, changed = await conversation.events()
+
+                assert names(conversation) == (["guide"] if own else ["chef"])
+                assert isinstance(changed.event, PolicyChanged)
+                assert changed.event.chose_profiles is bool(own)
+
+    async def test_other_profiles_are_chosen(self) -> None:
+        """From the next turn on."""
+        async with opened("sqlite://", profiles=[CHEF]) as engine:
+            conversation = await engine.create()
+            await conversation.set_policy(Policy(profiles=(GUIDE,)))
+
+            assert (await conversation.send("Hi")).reply == "You are a guide."
+
+
+class TestAdoption:
+    """An engine may be opened with other profiles than before."""
+
+    async def test_a_conversation_that_chose_none_follows_the_engine(self, database: Path) -> None:
+        """When it begins a turn, however often; nothing is noted while the profiles are the same."""
+        engines = [[CHEF], [CHEF], [CLERK, GUIDE], []]
+        replies, lengths = [], []
+        known = ""
+        for profiles in engines:
+            async with opened(database, profiles=profiles) as engine:
+                conversation = await (engine.get(known) if known else engine.create())
+                known = conversation.id
+                replies.append((await conversation.send("Hi")).reply)
+                lengths.append(len(await conversation.events()))
+                assert (await conversation.replay()).divergence is None
+
+        assert replies == ["You are a chef.", "You are a chef.", "You are a clerk.", "no prompt"]
+        assert lengths == [3, 5, 8, 11]
+
+    async def test_one_that_chose_keeps_its_profiles(self, database: Path) -> None:
+        """Whatever the engine has."""
+        async with opened(database, profiles=[CHEF]) as engine:
+            begun = (await engine.create(policy=Policy(profiles=(GUIDE,)))).id
+        async with opened(database, profiles=[CLERK]) as engine:
+            turn = await (await engine.get(begun)).send("Hi")
+
+        assert turn.reply == "You are a guide."
+
+    async def test_a_profile_loses_a_model_that_a_later_engine_lacks(self, database: Path) -> None:
+        """The models of the conversation are asked instead."""
+        cook = GUIDE.replace(model=ModelSpec(name="b"))
+        options: dict[str, Any] = {"models": [FunctionLlm(prompt, name="b")]}
+        async with opened(database, **options) as engine:
+            begun = (await engine.create(policy=Policy(profiles=(cook,)))).id
+        async with opened(database) as engine:
+            conversation = await engine.get(begun)
+            turn = await conversation.send("Hi")
+
+        assert turn.reply == "You are a guide."
+        assert conversation.policy.profiles == (GUIDE,)
+
+    @pytest.mark.parametrize(("own", "expected"), [((GUIDE,), "You are a guide."), ((), "You are a chef.")])
+    async def test_a_log_that_began_before_choices_were_noted(
+        self, own: tuple[Profile, ...], expected: str, database: Path
+    ) -> None:
+        """It keeps the profiles that it has; without any it follows the engine."""
+        first = Opened(event_id="1", at=datetime(2026, 1, 1, tzinfo=UTC), policy=Policy(profiles=own), revision=2)
+        store = await open_store(database)
+        await store.create("c", first, begin(first))
+        await store.close()
+        async with opened(database, profiles=[CHEF]) as engine:
+            conversation = await engine.get("c")
+            turn = await conversation.send("Hi")
+
+            assert turn.reply == expected
+            assert (await conversation.replay()).divergence is None
