@@ -13,6 +13,7 @@ from ...states.errors import ConfigurationError
 from ...states.values.failures import NO_FAULT_OF_A_MODEL, FailureKind
 from ...states.values.messages import Usage
 from ...states.values.value import MAX_QUOTED, shortened
+from .answer_content import UnreadableContent, read_content
 
 Purpose = Literal["converse", "check", "summarize", "condense", "reword", "route", "enrich"]
 """What a request is for: the next answer in the conversation, the check of a claim that the work is complete, the
@@ -49,7 +50,11 @@ class ModelCall:
 
 @dataclass(frozen=True)
 class ModelAnswer:
-    """The answer of a model. `opaque` are sealed thinking blocks, which are sent back unchanged."""
+    """The answer of a model. `opaque` are sealed thinking blocks, which are sent back unchanged.
+
+    A `content` that a provider wrote as a list of parts, or as None, may be given as it is: it becomes the text in it,
+    and thinking among the parts is added to `thinking`. Raises `LlmFailure` for content of any other shape.
+    """
 
     content: str = ""
     thinking: str = ""
@@ -58,6 +63,18 @@ class ModelAnswer:
     finish_reason: str = "stop"
     usage: Usage = field(default_factory=Usage)
     model: str = ""
+
+    def __post_init__(self) -> None:
+        content: Any = self.content
+        thinking: Any = self.thinking
+        if isinstance(content, str) and isinstance(thinking, str):
+            return
+        try:
+            (text, thought), (more, other) = read_content(content), read_content(thinking)
+        except (UnreadableContent, RecursionError):
+            raise LlmFailure("malformed_response", "The answer has content that is neither text nor parts.") from None
+        object.__setattr__(self, "content", text)
+        object.__setattr__(self, "thinking", f"{more}{other}{thought}")
 
 
 @dataclass(frozen=True)

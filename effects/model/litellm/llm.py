@@ -157,7 +157,7 @@ class LiteLlm:
             raise make_failure("content_filter", self.name, "the answer was withheld")
         message = choice.message
         return ModelAnswer(
-            content=message.content or "",
+            content=message.content,
             thinking=getattr(message, "reasoning_content", None) or "",
             opaque=assembler.thinking_blocks(),
             tool_calls=assembler.tool_calls(),

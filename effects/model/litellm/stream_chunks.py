@@ -12,10 +12,7 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-_TEXTS = ("text", "output_text", "refusal")
-"""The types of parts that hold text for the user. A part may hold the text under the name of its type."""
-
-_THOUGHTS = ("thinking", "reasoning", "reasoning_content")
+from ..answer_content import UnreadableContent, read_content
 
 
 class MalformedChunk(Exception):
@@ -60,7 +57,10 @@ def _normalize(delta: Any) -> None:
     """Rewrite content as text and arguments as JSON, in place. Raises `MalformedChunk`."""
     content = getattr(delta, "content", None)
     if content is not None and not isinstance(content, str):
-        text, thinking = read_parts(content)
+        try:
+            text, thinking = read_content(content)
+        except (UnreadableContent, RecursionError):
+            raise MalformedChunk from None
         delta.content = text
         if thinking:
             delta.reasoning_content = thinking
@@ -76,33 +76,6 @@ def _normalize_call(call: Any) -> None:
         function.arguments = json.dumps(function.arguments, ensure_ascii=False)
     if not isinstance(function.arguments, str | None) or not isinstance(getattr(function, "name", None), str | None):
         raise MalformedChunk
-
-
-def read_parts(content: object) -> tuple[str, str]:
-    """The text and the thinking in content that is not a plain string: a part, or a list of parts and strings.
-
-    Parts of other types, such as references, are left out. Raises `MalformedChunk`. `Pure.`
-    """
-    text, thinking = "", ""
-    for part in [content] if isinstance(content, Mapping) else _list_of(content):
-        if isinstance(part, str):
-            text += part
-            continue
-        if not isinstance(part, Mapping):
-            raise MalformedChunk
-        kind = part.get("type", "text")
-        if kind in _TEXTS:
-            text += _text_in(part.get("text", part.get(kind)))
-        elif kind in _THOUGHTS:
-            thinking += _text_in(part.get(kind, part.get("text")))
-    return text, thinking
-
-
-def _text_in(value: object) -> str:
-    """The text of a part, which may itself be a list of parts."""
-    if isinstance(value, str):
-        return value
-    return "".join(read_parts(value))
 
 
 def _list_of(value: object) -> list[Any]:

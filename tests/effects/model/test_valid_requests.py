@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 
 from turnwise import Engine, Image, LiteLlm, Policy, Retry, Texts, tool
+from turnwise.effects.model.answer_content import read_content
 from turnwise.effects.model.litellm.loading import load_litellm
-from turnwise.effects.model.litellm.stream_chunks import read_parts
 from turnwise.effects.model.port import ModelRequest
 from turnwise.effects.model.request.message_order import BETWEEN
 from turnwise.states import Message, RetryDue
@@ -582,7 +582,7 @@ class TestContentOfEveryShape:
         """In order; a refusal counts as text."""
         parts = [{"type": "reasoning", "text": "a"}, "b", {"type": "refusal", "refusal": "c"}, {"type": "image_url"}]
 
-        assert read_parts(parts) == ("bc", "a")
+        assert read_content(parts) == ("bc", "a")
 
 
 # --- P9
