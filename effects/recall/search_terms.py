@@ -1,0 +1,74 @@
+"""What to search for in older conversations, as a model has written it down.
+
+A model may write anything. So the answer is read leniently, because a search by half of the terms is better than none,
+and everything in it is bounded, because it goes on to a store.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ...states.values.surrogates import encodable
+from ..model.json_objects import json_objects
+from .moments import Bounds, bounds_of, read_span
+
+MOST_KEYWORDS = 16
+"""How many keywords are searched for: twice as many as the model is asked for."""
+
+MOST_CHARACTERS = 100
+"""The most characters of a keyword: more than the longest words and names have."""
+
+_SEPARATORS = re.compile(r"[,;\n，、；]")
+"""What stands between keywords that a model has written as one text."""
+
+
+@dataclass(frozen=True)
+class SearchTerms:
+    """The keywords of a search, none for no search, and the bounds of time."""
+
+    keywords: tuple[str, ...] = ()
+    bounds: Bounds = Bounds()
+
+
+NOTHING = SearchTerms()
+
+
+def read_search_terms(text: str) -> SearchTerms:
+    """The terms in the answer of a model: those of the last JSON object in it that has keywords. `Pure.`"""
+    answers = list(json_objects(text, "keywords"))
+    if not answers:
+        return NOTHING
+    answer = json.loads(answers[-1])
+    bounds = bounds_of(read_span(answer.get("from")), read_span(answer.get("to")))
+    return SearchTerms(read_keywords(answer["keywords"]), bounds)
+
+
+def read_keywords(given: Any) -> tuple[str, ...]:
+    """The keywords in a list of texts, or in one text with separators; what is neither text nor number is passed over.
+    Each stands once, whatever its case. `Pure.`"""
+    if isinstance(given, str):
+        given = _SEPARATORS.split(given[: MOST_KEYWORDS * MOST_CHARACTERS])
+    if not isinstance(given, list | tuple):
+        return ()
+    keywords: dict[str, str] = {}
+    for keyword in _texts(given):
+        if len(keywords) == MOST_KEYWORDS:
+            break
+        keywords.setdefault(keyword.casefold(), keyword)
+    return tuple(keywords.values())
+
+
+def _texts(given: Iterable[Any]) -> Iterable[str]:
+    for one in given:
+        if isinstance(one, str | int | float) and not isinstance(one, bool):
+            text = one if isinstance(one, str) else f"{one:g}" if isinstance(one, float) else _digits(one)
+            if text := " ".join(encodable(text[: 2 * MOST_CHARACTERS]).split())[:MOST_CHARACTERS].strip():
+                yield text
+
+
+def _digits(number: int) -> str:
+    return str(number) if abs(number) < 10**MOST_CHARACTERS else ""
