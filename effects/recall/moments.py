@@ -33,6 +33,9 @@ class Bounds:
     until: datetime | None = None
 
 
+ANY_TIME = Bounds()
+
+
 def read_span(given: object) -> Span | None:
     """The span that a text stands for, or None if it stands for none. A moment without a time zone is in UTC.
     `Pure.`"""

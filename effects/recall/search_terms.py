@@ -14,7 +14,7 @@ from typing import Any
 
 from ...states.values.surrogates import encodable
 from ..model.json_objects import json_objects
-from .moments import Bounds, bounds_of, read_span
+from .moments import ANY_TIME, Bounds, bounds_of, read_span
 
 MOST_KEYWORDS = 16
 """How many keywords are searched for: twice as many as the model is asked for."""
@@ -22,7 +22,7 @@ MOST_KEYWORDS = 16
 MOST_CHARACTERS = 100
 """The most characters of a keyword: more than the longest words and names have."""
 
-_SEPARATORS = re.compile(r"[,;\n，、；]")
+_SEPARATORS = re.compile(r"[,;\n\uff0c\u3001\uff1b]")
 """What stands between keywords that a model has written as one text."""
 
 
@@ -31,7 +31,7 @@ class SearchTerms:
     """The keywords of a search, none for no search, and the bounds of time."""
 
     keywords: tuple[str, ...] = ()
-    bounds: Bounds = Bounds()
+    bounds: Bounds = ANY_TIME
 
 
 NOTHING = SearchTerms()

@@ -1,0 +1,43 @@
+"""Asks the application's document source, which may fail, hang or return anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import islice
+
+from ...states.values.surrogates import encodable
+from ..application_functions import Raised, call_within
+from .documents import DocumentQuery, DocumentSource
+from .parts import PartFailed
+from .records import MOST_BYTES, MOST_CHUNKS
+
+
+class DocumentReader:
+    """Reads from a document source, for at most `seconds`."""
+
+    def __init__(self, source: DocumentSource, seconds: float) -> None:
+        self._source = source
+        self._seconds = seconds
+
+    async def read(self, query: DocumentQuery) -> tuple[str, ...]:
+        """Return the parts of documents that belong to the query. Raises `PartFailed`."""
+        outcome = await call_within(self._seconds, "document source", self._source, query)
+        if outcome is None:
+            raise PartFailed(f"no answer within {self._seconds:g} s")
+        if isinstance(outcome, Raised):
+            raise PartFailed(type(outcome.error).__name__) from outcome.error
+        return _chunks(outcome.value)
+
+
+def _chunks(value: object) -> tuple[str, ...]:
+    """The parts that a source has returned: one text, several, or None. Raises `PartFailed` for anything else."""
+    given = () if value is None else (value,) if isinstance(value, str) else value
+    if not isinstance(given, Iterable) or isinstance(given, Mapping | bytes):
+        raise PartFailed("it returned no list of texts")
+    try:
+        chunks = tuple(islice(given, MOST_CHUNKS))  # a generator of the application runs here
+    except Exception as error:
+        raise PartFailed(type(error).__name__) from error
+    if not all(isinstance(chunk, str) for chunk in chunks):
+        raise PartFailed("it returned something that is no text")
+    return tuple(encodable(chunk[:MOST_BYTES]) for chunk in chunks if chunk.strip())

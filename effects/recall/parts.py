@@ -1,0 +1,50 @@
+"""The parts of a recall, each of which may fail without harm: a turn goes on without what could not be found."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+logger = logging.getLogger("turnwise.memory")
+
+STORE_SECONDS = 5.0
+"""Seconds that one search of the store may take. Chosen to be far more than any search of an index takes, and less than
+a user waits."""
+
+
+class PartFailed(Exception):
+    """A part could not be had. The message says why in a few words, without content."""
+
+
+async def within(seconds: float, part: Coroutine[Any, Any, T]) -> T:
+    """Return what the part returns. Raises `PartFailed` if it fails or does not end within so many seconds."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await part
+    except PartFailed:
+        raise
+    except TimeoutError:
+        raise PartFailed(f"no answer within {seconds:g} s") from None
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise PartFailed("CancelledError") from None  # one that a library has let out; nobody cancelled this task
+    except Exception as error:
+        raise PartFailed(type(error).__name__) from error
+
+
+async def or_else(otherwise: T, name: str, part: Coroutine[Any, Any, T]) -> T:
+    """Return what the part returns, or `otherwise` if it raises `PartFailed`. The log then names the part and says why,
+    and at the level DEBUG it has the error itself, which may hold content."""
+    try:
+        return await part
+    except PartFailed as failed:
+        logger.warning("%s left out: %s", name, failed)
+        if failed.__cause__ is not None:
+            logger.debug("%s failed", name, exc_info=failed.__cause__)
+        return otherwise

@@ -1,0 +1,47 @@
+"""Searches older conversations by keywords, and by vectors where the application has an embedding function."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from ...states.values.memory import FoundText, MemoryQuery, MemoryScope
+from .fusion import fuse
+from .moments import Bounds
+from .parts import STORE_SECONDS, or_else, within
+from .port import Memory
+from .vector_search import VectorSearch
+
+
+class ConversationSearch:
+    """Searches a memory for at most `limit` texts. Without `vectors`, or if they fail, the keywords alone decide."""
+
+    def __init__(self, memory: Memory, limit: int, vectors: VectorSearch | None = None) -> None:
+        self._memory = memory
+        self._limit = limit
+        self._vectors = vectors
+
+    async def find(
+        self, scope: MemoryScope, keywords: Sequence[str], bounds: Bounds, meaning: str, known: Sequence[str] = ()
+    ) -> tuple[FoundText, ...]:
+        """Return the texts that hold keywords or mean the same as `meaning`, the best first, without those that are
+        `known`. Without keywords nothing is found. Raises `PartFailed` if the keywords cannot be searched for."""
+        if not keywords:
+            return ()
+        limit = self._limit + len(known)
+        query = MemoryQuery(scope, tuple(keywords), bounds.since, bounds.until, limit)
+        rankings = await asyncio.gather(
+            within(STORE_SECONDS, self._memory.search(query)), self._by_vectors(scope, meaning, bounds, limit)
+        )
+        unknown = (found for found in fuse(*rankings) if found.text not in known)
+        return tuple(unknown)[: self._limit]
+
+    async def _by_vectors(self, scope: MemoryScope, meaning: str, bounds: Bounds, limit: int) -> tuple[FoundText, ...]:
+        if self._vectors is None or not meaning.strip():
+            return ()
+        return await or_else((), "vectors", self._vectors.search(scope, meaning, bounds, limit))
+
+    async def close(self) -> None:
+        """Stop what runs in the background. To be called before the memory is closed."""
+        if self._vectors is not None:
+            await self._vectors.close()
