@@ -20,31 +20,32 @@ class PartFailed(Exception):
     """A part could not be had. The message says why in a few words, without content."""
 
 
-async def within(seconds: float, part: Coroutine[Any, Any, T]) -> T:
-    """Return what the part returns. Raises `PartFailed` if it fails or does not end within so many seconds."""
+async def within(seconds: float | None, part: Coroutine[Any, Any, T]) -> T:
+    """Return what the part returns. Raises `PartFailed` if it fails, or does not end within so many seconds."""
+    deadline = asyncio.timeout(seconds)
     try:
-        async with asyncio.timeout(seconds):
+        async with deadline:
             return await part
     except PartFailed:
         raise
-    except TimeoutError:
-        raise PartFailed(f"no answer within {seconds:g} s") from None
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
         raise PartFailed("CancelledError") from None  # one that a library has let out; nobody cancelled this task
     except Exception as error:
+        if deadline.expired():
+            raise PartFailed(f"no answer within {seconds:g} s") from None
         raise PartFailed(type(error).__name__) from error
 
 
 async def or_else(otherwise: T, name: str, part: Coroutine[Any, Any, T]) -> T:
-    """Return what the part returns, or `otherwise` if it raises `PartFailed`. The log then names the part and says why,
-    and at the level DEBUG it has the error itself, which may hold content."""
+    """Return what the part returns, or `otherwise` if it fails. The log then names the part and says why; at the level
+    DEBUG it has the error itself, which may hold content."""
     try:
-        return await part
+        return await within(None, part)
     except PartFailed as failed:
-        logger.warning("%s left out: %s", name, failed)
+        logger.warning("left out: %s (%s)", name, failed)
         if failed.__cause__ is not None:
             logger.debug("%s failed", name, exc_info=failed.__cause__)
         return otherwise

@@ -30,10 +30,13 @@ class ConversationSearch:
             return ()
         limit = self._limit + len(known)
         query = MemoryQuery(scope, tuple(keywords), bounds.since, bounds.until, limit)
-        rankings = await asyncio.gather(
-            within(STORE_SECONDS, self._memory.search(query)), self._by_vectors(scope, meaning, bounds, limit)
-        )
-        unknown = (found for found in fuse(*rankings) if found.text not in known)
+        by_vectors = asyncio.ensure_future(self._by_vectors(scope, meaning, bounds, limit))
+        try:
+            by_keywords = await within(STORE_SECONDS, self._memory.search(query))
+            ranked = fuse(by_keywords, await by_vectors)
+        finally:
+            by_vectors.cancel()
+        unknown = (found for found in ranked if found.text not in known)
         return tuple(unknown)[: self._limit]
 
     async def _by_vectors(self, scope: MemoryScope, meaning: str, bounds: Bounds, limit: int) -> tuple[FoundText, ...]:

@@ -1,0 +1,153 @@
+"""Recalls what belongs to a turn: the dialogue of the last minutes, older conversations, and documents.
+
+Each part may fail, hang or find nothing. The turn then goes on without that part, so a recall always ends in an answer,
+unless the conversation itself cannot be read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from copy import deepcopy
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+
+from ...states.effects import RecallMemory
+from ...states.events import MemoryRecalled, RecentText
+from ...states.projections.recent_dialogue import DatedText, of_turn, recent_texts
+from ...states.projections.transcript import Transcript
+from ...states.values.memory import FoundText, MemoryScope
+from ...states.values.messages import Usage
+from ..clock import Clock
+from ..context import EffectContext
+from ..passages import shorten
+from .document_reader import DocumentReader
+from .documents import DocumentQuery
+from .enrichment import Enrichment
+from .parts import STORE_SECONDS, or_else, within
+from .port import Memory
+from .records import write_documents, write_found
+from .scope import is_empty, scope_of
+from .search import ConversationSearch
+from .search_terms import NOTHING
+
+logger = logging.getLogger("turnwise.memory")
+
+MOST_BYTES_OF_RECENT = 100_000
+"""Bytes that the dialogue of the last minutes has at most; of more, the newest texts are kept."""
+
+_NOTHING_FOUND: tuple[tuple[FoundText, ...], int, Usage] = ((), 0, Usage())
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """The turn under way: the user's messages of it, whose texts may be found for it, and whether there can be any."""
+
+    text: str
+    scope: MemoryScope
+    is_first: bool
+
+    @classmethod
+    def of(cls, context: EffectContext, transcript: Transcript) -> _Turn:
+        messages = of_turn(transcript.messages, transcript.first_try(context.turn))
+        texts = (message.text for message in messages if message.role == "user" and message.text.strip())
+        scope = scope_of(context, transcript)
+        return cls("\n\n".join(texts), scope, is_empty(scope, transcript))
+
+
+class RecallPerformer:
+    """Carries out `RecallMemory`. Without `documents` the application has no document source."""
+
+    def __init__(
+        self,
+        memory: Memory,
+        search: ConversationSearch,
+        enrichment: Enrichment,
+        clock: Clock,
+        documents: DocumentReader | None = None,
+    ) -> None:
+        self._memory = memory
+        self._search = search
+        self._enrichment = enrichment
+        self._clock = clock
+        self._documents = documents
+
+    async def __call__(self, effect: RecallMemory, context: EffectContext) -> MemoryRecalled:
+        """Look for all parts at once, and answer with what was found."""
+        turn = _Turn.of(context, await context.transcript())
+        recent = asyncio.ensure_future(self._recent(effect, turn))
+        try:
+            (found, keywords, usage), chunks = await asyncio.gather(
+                self._find(effect, context, turn, recent), self._read_documents(effect, context, turn)
+            )
+            texts = await recent
+        finally:
+            recent.cancel()
+        logger.info(
+            "%d texts found by %d keywords, %d recent texts, %d parts of documents",
+            len(found), keywords, len(texts), len(chunks),
+        )  # fmt: skip
+        return MemoryRecalled(
+            effect_id=effect.effect_id,
+            at=self._clock.now(),
+            block=write_found(found),
+            recent=texts,
+            documents=write_documents(chunks),
+            usage=usage,
+        )
+
+    # --- older conversations
+
+    async def _find(
+        self, effect: RecallMemory, context: EffectContext, turn: _Turn, recent: asyncio.Future[tuple[RecentText, ...]]
+    ) -> tuple[tuple[FoundText, ...], int, Usage]:
+        """Return the texts found that are not among the recent ones, the number of keywords, and what it has used."""
+        if not effect.search or turn.is_first or not turn.text:
+            return _NOTHING_FOUND
+        asked = self._enrichment.search_terms(turn.text, context)
+        terms, usage = await or_else((NOTHING, Usage()), "search terms", asked)
+        known = [text.text for text in await asyncio.shield(recent)]
+        search = self._search.find(turn.scope, terms.keywords, terms.bounds, turn.text, known)
+        found = await or_else((), "older conversations", search)
+        return found, len(terms.keywords), usage
+
+    # --- the dialogue of the last minutes
+
+    async def _recent(self, effect: RecallMemory, turn: _Turn) -> tuple[RecentText, ...]:
+        if effect.recent is None or turn.is_first:
+            return ()
+        now = self._clock.now()
+        look_up = self._memory.recent(turn.scope, _earlier(now, effect.recent))
+        found = await or_else((), "recent dialogue", within(STORE_SECONDS, look_up))
+        dated = [DatedText(one.at, RecentText(role=one.role, text=one.text)) for one in found if one.text.strip()]
+        return _newest(recent_texts(dated, now, effect.recent))
+
+    # --- documents
+
+    async def _read_documents(self, effect: RecallMemory, context: EffectContext, turn: _Turn) -> tuple[str, ...]:
+        if not effect.documents or self._documents is None:
+            return ()
+        metadata = MappingProxyType(deepcopy(context.context.metadata))
+        query = DocumentQuery(turn.text, context.context.owner, context.conversation_id, metadata)
+        return await or_else((), "documents", self._documents.read(query))
+
+
+def _newest(texts: tuple[RecentText, ...]) -> tuple[RecentText, ...]:
+    """The newest texts that are within the limit; the oldest of these is shortened to what is left."""
+    kept: list[RecentText] = []
+    room = MOST_BYTES_OF_RECENT
+    for text in reversed(texts):
+        shortened = shorten(text.text, room)
+        kept.append(text if shortened == text.text else text.replace(text=shortened))
+        room -= len(shortened.encode())
+        if room < MOST_BYTES_OF_RECENT // 100:
+            break
+    return tuple(reversed(kept))
+
+
+def _earlier(now: datetime, seconds: float) -> datetime:
+    try:
+        return now - timedelta(seconds=seconds)
+    except OverflowError:
+        return datetime.min.replace(tzinfo=UTC)
