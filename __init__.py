@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .effects.model.litellm.llm import LiteLlm
     from .effects.model.port import Llm, LlmFailure, ModelAnswer, ModelCall, ModelRequest, Purpose, Token
     from .effects.model.rewording import Rewording
+    from .effects.recall.conversation_memory import ConversationMemory
     from .effects.recall.documents import DocumentQuery, DocumentSource
     from .effects.recall.vectors import Embed
     from .effects.receipts import Receipts
@@ -134,6 +135,7 @@ _HOMES = {
     "effects.model.litellm.llm": ("LiteLlm",),
     "effects.model.port": ("Llm", "LlmFailure", "ModelAnswer", "ModelCall", "ModelRequest", "Purpose", "Token"),
     "effects.model.rewording": ("Rewording",),
+    "effects.recall.conversation_memory": ("ConversationMemory",),
     "effects.recall.documents": ("DocumentQuery", "DocumentSource"),
     "effects.recall.vectors": ("Embed",),
     "effects.receipts": ("Receipts",),
@@ -228,7 +230,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = ["AgentMail", "AnyTool", "Approval", "Arguments", "BlockingConversation", "BlockingEngine"]
 __all__ += ["Cancelled", "CancelledTurn", "Channel", "Clock", "CompactionFailed", "CompletedTurn", "ConfigurationError"]
-__all__ += ["Conversation", "ConversationRecord"]
+__all__ += ["Conversation", "ConversationMemory", "ConversationRecord"]
 __all__ += ["DeliveredUpdate", "Delivery", "DeliveryFailedUpdate", "DeliveryUpdate", "Dispatcher", "DispatcherFactory"]
 __all__ += ["Divergence", "DocumentQuery", "DocumentSource"]
 __all__ += ["EffectContext", "Embed", "Empty", "EndedTurn", "Engine", "EngineClosed", "EngineNotOpen", "ErrorDetail"]

@@ -94,7 +94,7 @@ class Source:
     def __post_init__(self) -> None:
         if (self.url is None) == (self.store is None):
             raise ConfigurationError("An engine takes either the URL of a database or an open store.")
-        if self.store is not None and not _implements(self.store, Store):
+        if self.store is not None and not implements(self.store, Store):
             raise ConfigurationError("A store is an object that implements the port `Store`.")
 
     async def open(self) -> Store:
@@ -134,12 +134,12 @@ def checked_dispatcher(dispatcher: Dispatcher | DispatcherFactory | None) -> Dis
     if dispatcher is None:
         return InProcessDispatcher
     given: Any = dispatcher
-    if not _implements(given, Dispatcher) and not callable(given):
+    if not implements(given, Dispatcher) and not callable(given):
         raise ConfigurationError(NOT_A_DISPATCHER)
 
     def make(performers: Performers, clock: Clock, answer: Callable[[str, Answer], None]) -> Dispatcher:
-        made = given if _implements(given, Dispatcher) else given(performers, clock, answer)
-        if not _implements(made, Dispatcher):
+        made = given if implements(given, Dispatcher) else given(performers, clock, answer)
+        if not implements(made, Dispatcher):
             raise ConfigurationError(NOT_A_DISPATCHER)
         dispatcher: Dispatcher = made
         return dispatcher
@@ -147,7 +147,7 @@ def checked_dispatcher(dispatcher: Dispatcher | DispatcherFactory | None) -> Dis
     return make
 
 
-def _implements(given: object, port: type) -> bool:
+def implements(given: object, port: type) -> bool:
     """Whether an object has every method of a port. Methods that it gets by delegation count."""
     methods = (name for name, member in vars(port).items() if callable(member) and not name.startswith("_"))
     return not isclass(given) and all(callable(getattr(given, name, None)) for name in methods)

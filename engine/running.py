@@ -30,6 +30,7 @@ from .choices.models import Models
 from .choices.opening import opening_of
 from .choices.selection import checked_selection
 from .choices.stored_faults import StoredFaults
+from .composition.memory import EngineMemory
 from .composition.performers import build_choices, build_performers
 from .composition.providers import Providers
 from .conversation import Conversation
@@ -78,11 +79,12 @@ class RunningEngine:
         defaults = Defaults(models, models.with_windows(Policy(profiles=providers.profiles)).profiles)
         self._tracing = build_tracing(tracer_provider)
         self._deliveries = build_channels(channels, clock, self._tracing, speaks=settings.tts_enabled)
+        self._memory = EngineMemory(lambda: self.store, settings, providers, clock)
         self._performers = build_performers(
-            models, tools, self._deliveries, clock, settings, providers, performers, self._tracing
+            models, tools, self._deliveries, clock, settings, providers, self._memory, performers, self._tracing
         )
         self._dispatcher: Dispatcher = wrap("dispatcher", dispatcher(self._performers, clock, self.answer))
-        self._choices = build_choices(defaults, tools, self._performers, performers, dispatcher)
+        self._choices = build_choices(defaults, tools, performers, dispatcher, self._memory)
         self._stored_faults = StoredFaults(self._choices)
         self._take_over = TakeOver(self._deliveries)
         self._registry = ConversationRegistry(self._load, lambda loop: self._take_over.loop(self.store, loop))
@@ -146,6 +148,7 @@ class RunningEngine:
             await self._registry.close(EngineClosed())
             await self._deliveries.close()
             await self._answers.wait()
+            await self._memory.close()
             if self._tracing is not None:
                 self._tracing.close()
         finally:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
+from ...states.errors import StoreError, TurnwiseError
 from ...states.values.memory import FoundText
 from ..context import EffectContext
 from .moments import Bounds
+from .parts import PartFailed
 from .scope import scope_of
 from .search import ConversationSearch
 from .search_terms import read_keywords
+
+FAILED = "Older conversations cannot be searched now."
 
 
 class ConversationMemory:
@@ -24,10 +28,17 @@ class ConversationMemory:
         self, keywords: Sequence[str], since: datetime | None = None, until: datetime | None = None
     ) -> tuple[FoundText, ...]:
         """Return the texts that hold keywords, the best first, as many as the setting `memory_enrichment_max_results`
-        allows. `since` and `until`, with a time zone, bound the moments at which they were said; both are included.
-
-        Raises `PartFailed` if they cannot be searched, and `StoreError` if the conversation cannot be read.
+        allows. `since` and `until` bound the moments at which they were said; both are included, and in UTC if they
+        have no time zone. Raises `StoreError` if older conversations cannot be searched now.
         """
         scope = scope_of(self._context, await self._context.transcript())
         known = read_keywords(list(keywords))
-        return await self._search.find(scope, known, Bounds(since, until), " ".join(known))
+        try:
+            return await self._search.find(scope, known, Bounds(_in_utc(since), _in_utc(until)), " ".join(known))
+        except PartFailed as failed:
+            cause = failed.__cause__
+            raise StoreError(cause.sentence if isinstance(cause, TurnwiseError) else FAILED) from None
+
+
+def _in_utc(moment: datetime | None) -> datetime | None:
+    return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment

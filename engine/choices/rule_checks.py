@@ -7,12 +7,11 @@ on as well as it can.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
 from ...effects.tools.registry import ToolRegistry
-from ...states.effects import Effect, RecallMemory
 from ...states.policy.models import named_models
 from ...states.policy.policy import Policy, Profile, Recent
 from ...states.replies.delivery_rules import may_show_text
@@ -22,8 +21,8 @@ ToolNames = tuple[str, ...] | None
 """The names of the tools that a conversation may use; None stands for all that the engine has."""
 
 REDACT = "This engine cannot remove secrets from messages (`redact`) yet."
-RECALL = "This engine cannot search older conversations (`recall`): it needs a performer of RecallMemory."
-RECENT = "This engine cannot look up the last minutes (`dialogue=Recent(…)`): it needs a performer of RecallMemory."
+RECALL = "This engine cannot search older conversations (`recall`): it needs a store that can search."
+RECENT = "This engine cannot look up the last minutes (`dialogue=Recent(…)`): it needs a store that can search."
 SILENT = (
     "Under this policy the user hears only what is said by a tool, and none of the tools{of} speaks: add `talk`, or "
     "one of your own."
@@ -38,15 +37,15 @@ ENDLESS = (
 class RuleChecks:
     """Checks rules against what an engine has.
 
-    `performed` are the types of effect that it carries out, or None if a dispatcher of the application decides that.
     `offers_tools` is true if the engine itself asks the models and offers them its tools. Otherwise nothing is known of
-    tools and prices, so the rules about these are not checked.
+    tools and prices, so the rules about these are not checked. `can_recall` tells whether older texts can be found,
+    which depends on the store; it is called once the engine is open.
     """
 
     models: Models
     tools: ToolRegistry
-    performed: Collection[type[Effect]] | None
     offers_tools: bool
+    can_recall: Callable[[], bool]
 
     def faults(self, policy: Policy, tools: ToolNames) -> Iterator[str]:
         """Yield a sentence for each rule that cannot be carried out in a conversation with these tools."""
@@ -66,13 +65,10 @@ class RuleChecks:
         is_recent = isinstance(policy.dialogue, Recent)
         conditions = (
             (policy.redact, REDACT),
-            (policy.recall and self._lacks(RecallMemory), RECALL),
-            (is_recent and self._lacks(RecallMemory), RECENT),
+            (policy.recall and not self.can_recall(), RECALL),
+            (is_recent and not self.can_recall(), RECENT),
         )
         yield from (sentence for is_fault, sentence in conditions if is_fault)
-
-    def _lacks(self, effect: type[Effect]) -> bool:
-        return self.performed is not None and effect not in self.performed
 
     def _faults_of_models(self, policy: Policy) -> Iterator[str]:
         for spec in named_models(policy):

@@ -24,6 +24,7 @@ from ...states.effects import (
     DeliverToUser,
     Effect,
     ExecuteTool,
+    RecallMemory,
     ReconcileTool,
     RequestLlm,
     SelectProfile,
@@ -36,6 +37,7 @@ from ..choices.choices import Choices
 from ..choices.defaults import Defaults
 from ..choices.models import Models
 from ..choices.rule_checks import RuleChecks
+from .memory import EngineMemory
 from .providers import Providers
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ def build_performers(
     clock: Clock,
     settings: Settings,
     providers: Providers,
+    memory: EngineMemory,
     given: Performers,
     tracing: Tracing | None = None,
 ) -> Performers:
@@ -64,11 +67,12 @@ def build_performers(
         SelectProfile: ProfileSelectionPerformer(
             caller(settings.llm_profile_select_timeout_sec), clock, settings.llm_profile_select_model
         ),
+        RecallMemory: memory.performer(caller(settings.llm_tools_timeout_sec)),
         RequestLlm: LlmRequestPerformer(asking, tools, clock, build_locator(settings, providers, clock)),
         VerifyWork: VerificationPerformer(asking, clock),
         SummarizeTurn: SummaryPerformer(asking, clock),
         CompactHistory: CompactionPerformer(asking, clock),
-        ExecuteTool: ToolPerformer(tools, clock, settings.max_result),
+        ExecuteTool: ToolPerformer(tools, clock, settings.max_result, memory.search),
         ReconcileTool: ReconciliationPerformer(tools, clock, settings.max_result),
         StartTimer: TimerPerformer(clock),
         DeliverToUser: DeliveryPerformer(deliveries),
@@ -89,11 +93,16 @@ def build_locator(settings: Settings, providers: Providers, clock: Clock) -> Loc
 
 
 def build_choices(
-    defaults: Defaults, tools: ToolRegistry, performers: Performers, given: Performers, dispatcher: DispatcherFactory
+    defaults: Defaults,
+    tools: ToolRegistry,
+    given: Performers,
+    dispatcher: DispatcherFactory,
+    memory: EngineMemory,
 ) -> Choices:
     """Return what conversations may choose. A dispatcher of the application may carry out any effect, and where the
     application asks the models itself, by a performer that it has `given`, it may offer them other tools."""
     is_built_in = dispatcher is InProcessDispatcher
-    performed = performers.keys() if is_built_in else None
     offers_tools = is_built_in and RequestLlm not in given
-    return Choices(RuleChecks(defaults.models, tools, performed, offers_tools), defaults)
+    needs_store = is_built_in and RecallMemory not in given
+    can_recall = (lambda: memory.store.is_searchable) if needs_store else (lambda: True)
+    return Choices(RuleChecks(defaults.models, tools, offers_tools, can_recall), defaults)
