@@ -120,7 +120,11 @@ class RecallPerformer:
         now = self._clock.now()
         look_up = self._memory.recent(turn.scope, _earlier(now, effect.recent))
         found = await or_else((), "recent dialogue", within(STORE_SECONDS, look_up))
-        dated = [DatedText(one.at, RecentText(role=one.role, text=one.text)) for one in found if one.text.strip()]
+        dated = [
+            DatedText(one.at, RecentText(role=one.role, text=one.text))
+            for one in found
+            if one.turn and one.text.strip()  # nobody knows when a message of a given history was said
+        ]
         return _newest(recent_texts(dated, now, effect.recent))
 
     # --- documents
