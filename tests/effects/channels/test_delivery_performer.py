@@ -22,7 +22,7 @@ from turnwise import (
     tool,
 )
 from turnwise.effects.channels import attempt
-from turnwise.states import RecallMemory, SelectProfile, Texts, ToolResult
+from turnwise.states import SelectProfile, Texts, ToolResult
 from turnwise.testing import RecordingChannel, ScriptedLlm, call, calls, reply
 
 from ...support.engine_scenarios import Gate, Watcher, results, talk
@@ -272,14 +272,14 @@ async def nothing(effect: Any, context: Any) -> Any:
 class TestWithoutAPerformer:
     """An effect without a performer is answered by a typed failure that the machine handles."""
 
-    async def test_without_router_and_memory_the_first_profile_answers(
+    async def test_without_router_the_first_profile_answers(
         self, database: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """J2, J4: a conversation that an engine with both has begun goes on with the fallback profile, and without
-        recalled texts; the log says so."""
+        """J2: a conversation that an engine with a router has begun goes on with the fallback profile; the log says
+        so."""
         profiles = (Profile(name="home", prompt="You are at home."), Profile(name="work"))
-        policy = Policy(route=True, profiles=profiles, recall=True)
-        async with Engine.open(database, performers=dict.fromkeys((SelectProfile, RecallMemory), nothing)) as engine:
+        policy = Policy(route=True, profiles=profiles)
+        async with Engine.open(database, performers={SelectProfile: nothing}) as engine:
             begun = await engine.create(policy=policy)
 
         async with Engine.open(database, model=ScriptedLlm([reply("Hello.")])) as engine:
@@ -288,7 +288,7 @@ class TestWithoutAPerformer:
             request = next(e for entry in await conversation.events() for e in entry.effects if e.type == "request_llm")
 
         assert turn.reply == "Hello."
-        assert (request.profile, request.memory) == ("home", None)
+        assert request.profile == "home"
         assert f"In the conversation {begun.id}: This engine cannot choose among profiles" in caplog.text
 
     async def test_without_sub_agents_the_call_has_an_error_result(self, database: Path) -> None:

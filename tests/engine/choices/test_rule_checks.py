@@ -10,8 +10,11 @@ import pytest
 from turnwise import ConfigurationError, Engine, Limits, ModelSpec, Policy, Profile, Recent, Speech, presets, tool
 from turnwise.effects.dispatcher import InProcessDispatcher
 from turnwise.engine.choices import rule_checks
+from turnwise.persistence.opening import open_store
 from turnwise.states import RecallMemory, RequestLlm
 from turnwise.testing import ScriptedLlm
+
+from ...support.unsearchable_store import UnsearchableStore
 
 SILENT = rule_checks.SILENT.format(of="")
 ENDLESS = rule_checks.ENDLESS.format(of="")
@@ -47,8 +50,6 @@ REFUSED: list[tuple[Policy, list[Any], str]] = [
     (presets.background(), [], SILENT),
     (presets.explicit_response(), ["respond_to_user"], ENDLESS),
     (Policy(redact=True), [], rule_checks.REDACT),
-    (Policy(recall=True), [], rule_checks.RECALL),
-    (Policy(dialogue=Recent()), [], rule_checks.RECENT),
     (presets.reply_flow(), [], rule_checks.REDACT),
     (
         presets.talk().replace(profiles=(Profile(name="mute", tools=()),)),
@@ -79,6 +80,7 @@ CARRIED_OUT: list[tuple[Policy, list[Any]]] = [
         ["respond_to_user"],
     ),
     (Policy(limits=Limits(cost=1.0)), []),
+    (Policy(recall=True, documents=True, dialogue=Recent()), []),
 ]
 
 
@@ -154,6 +156,32 @@ class TestWhatTheApplicationBrings:
                 await engine.create(policy=Policy(redact=True))
 
 
+class TestStores:
+    """A store of the application need not be able to search."""
+
+    @pytest.mark.parametrize(
+        ("policy", "sentence"),
+        [(Policy(recall=True), rule_checks.RECALL), (Policy(dialogue=Recent()), rule_checks.RECENT)],
+    )
+    async def test_without_a_search_nothing_is_recalled(self, database: Path, policy: Policy, sentence: str) -> None:
+        """J3, J4: the rule is refused in a sentence; documents come from elsewhere."""
+        store: Any = UnsearchableStore(await open_store(database))
+        async with Engine.open(store=store) as engine:
+            with pytest.raises(ConfigurationError) as caught:
+                await engine.create(policy=policy)
+            await engine.create(policy=Policy(documents=True))
+        await store.close()
+
+        assert caught.value.sentence == sentence
+
+    async def test_a_performer_of_the_application_may_search_elsewhere(self, database: Path) -> None:
+        """Then the store need not."""
+        store: Any = UnsearchableStore(await open_store(database))
+        async with Engine.open(store=store, performers={RecallMemory: nothing}) as engine:
+            await engine.create(policy=Policy(recall=True, dialogue=Recent()))
+        await store.close()
+
+
 class TestCosts:
     """A limit on the cost of a turn needs the prices of all models that the turn may ask."""
 
@@ -205,13 +233,15 @@ class TestStoredConversations:
         self, database: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         """Once for each rule, however often conversations with it are read."""
-        async with Engine.open(database, tools=["talk"], performers={RecallMemory: nothing}) as engine:
+        async with Engine.open(database, tools=["talk"]) as engine:
             begun = [await engine.create(policy=presets.talk().replace(recall=True)) for _ in range(2)]
 
-        async with Engine.open(database, model=ScriptedLlm(["Hm.", "Hm."])) as engine:
+        store: Any = UnsearchableStore(await open_store(database))
+        async with Engine.open(store=store, model=ScriptedLlm(["Hm.", "Hm."])) as engine:
             for conversation in begun:
                 turn = await (await engine.get(conversation.id)).send("Hi")
                 assert turn.status == "completed"
+        await store.close()
 
         logged = [record.message for record in caplog.records if record.name == "turnwise.engine"]
         assert logged == [f"In the conversation {begun[0].id}: {fault}" for fault in (rule_checks.RECALL, SILENT)]
