@@ -13,8 +13,6 @@ from turnwise import (
     Delivery,
     Engine,
     NotTaken,
-    Policy,
-    Profile,
     Speech,
     SubAgents,
     WorkComplete,
@@ -22,7 +20,7 @@ from turnwise import (
     tool,
 )
 from turnwise.effects.channels import attempt
-from turnwise.states import SelectProfile, Texts, ToolResult
+from turnwise.states import Texts, ToolResult
 from turnwise.testing import RecordingChannel, ScriptedLlm, call, calls, reply
 
 from ...support.engine_scenarios import Gate, Watcher, results, talk
@@ -271,25 +269,6 @@ async def nothing(effect: Any, context: Any) -> Any:
 
 class TestWithoutAPerformer:
     """An effect without a performer is answered by a typed failure that the machine handles."""
-
-    async def test_without_router_the_first_profile_answers(
-        self, database: Path, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        """J2: a conversation that an engine with a router has begun goes on with the fallback profile; the log says
-        so."""
-        profiles = (Profile(name="home", prompt="You are at home."), Profile(name="work"))
-        policy = Policy(route=True, profiles=profiles)
-        async with Engine.open(database, performers={SelectProfile: nothing}) as engine:
-            begun = await engine.create(policy=policy)
-
-        async with Engine.open(database, model=ScriptedLlm([reply("Hello.")])) as engine:
-            conversation = await engine.get(begun.id)
-            turn = await conversation.send("Hi")
-            request = next(e for entry in await conversation.events() for e in entry.effects if e.type == "request_llm")
-
-        assert turn.reply == "Hello."
-        assert request.profile == "home"
-        assert f"In the conversation {begun.id}: This engine cannot choose among profiles" in caplog.text
 
     async def test_without_sub_agents_the_call_has_an_error_result(self, database: Path) -> None:
         """P24: the model learns that no sub-agent could be started, and the turn goes on."""
