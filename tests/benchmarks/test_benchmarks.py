@@ -13,6 +13,7 @@ import pytest
 BENCHMARKS = Path(__file__).parent.parent.parent / "benchmarks"
 DURABLE_TURN, STARTUP = BENCHMARKS / "durable_turn.py", BENCHMARKS / "startup.py"
 TRANSITION = BENCHMARKS / "transition.py"
+LONG_DIALOGUE = BENCHMARKS / "long_dialogue.py"
 
 
 def figures(benchmark: Path, *arguments: str) -> list[str]:
@@ -69,3 +70,16 @@ def test_a_part_that_does_not_exist(benchmark: Path) -> None:
 
     assert ran.returncode == 2
     assert ran.stderr.splitlines()[-1].endswith("there is no part called speed")
+
+
+def test_a_long_dialogue_compares_its_ends() -> None:
+    """Under each of the rules, and what is sent stands beside what it costs."""
+    lines = figures(LONG_DIALOGUE)
+
+    assert [line.split(":")[0].strip() for line in lines if "messages sent" in line] == [
+        "last minutes",
+        "recalled",
+        "whole",
+    ]
+    assert len([line for line in lines if "at most" in line]) == 4
+    assert "23, 23" in lines[0]

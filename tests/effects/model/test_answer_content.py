@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from turnwise import Engine, LlmFailure, ModelAnswer, ModelRequest, Rewording, Token
+from turnwise import Engine, LlmFailure, ModelAnswer, ModelRequest, Rewording, Texts, Token
 from turnwise.testing import FunctionLlm
 
 ALIKE: list[Any] = [
@@ -86,5 +86,4 @@ async def test_an_answer_of_null_is_an_empty_answer() -> None:
     async with Engine.open("sqlite://", model=FunctionLlm(lambda request: ModelAnswer(content=None))) as engine:  # type: ignore[arg-type]
         turn = await (await engine.create()).send("Hi")
 
-    assert (turn.failure, turn.final_content) != ("", "None")
-    assert turn.status == "incomplete"
+    assert (turn.status, turn.reply) == ("incomplete", Texts().ending)
