@@ -179,7 +179,7 @@ class SpeechChannel:
         self._open_follow_up(self._turns.note_end(conversation_id, ended))
 
     def _end(self, delivery: Delivery, outcome: Outcome) -> None:
-        steps.info("delivery %d of turn %d: %s", delivery.ordinal, delivery.turn, outcome)
+        steps.info("Delivery %d of turn %d: %s.", delivery.ordinal, delivery.turn, outcome)
         last = self._turns.note_text(delivery, spoken=outcome == "spoken")
         try:
             if self._on_end is not None:
@@ -189,7 +189,7 @@ class SpeechChannel:
 
     def _open_follow_up(self, last: Delivery | None) -> None:
         if last is not None:
-            steps.info("turn %d was spoken", last.turn)
+            steps.info("Turn %d was spoken.", last.turn)
             if self._on_turn_spoken is not None:
                 self._on_turn_spoken(last)
 

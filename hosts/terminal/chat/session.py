@@ -118,7 +118,8 @@ async def open_engine(
     )
     writer.spin("getting ready")
     if store is None:
-        engine.choices.rules(policy, None)
+        # Whether older texts can be found is known when the store is open; that of the terminal can find them.
+        engine.choices.rules(policy.replace(recall=False, dialogue="transcript"), None)
     await engine.check()
     async with engine:
         writer.finish()

@@ -145,7 +145,7 @@ class TestAfterATurn:
 
         await one_turn(database, tmp_path, Window(), [reply("Sunny.")], [WRITES])
 
-        assert caplog.messages == ["delivery 1 of turn 1: spoken", "turn 1 was spoken"]
+        assert caplog.messages == ["Delivery 1 of turn 1: spoken.", "Turn 1 was spoken."]
 
     async def test_an_error_of_the_callback_ends_nothing(
         self, database: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -38,9 +38,9 @@ class TestLabels:
 
         done = run("chat", "--speak", "--voice-debug", cwd=tmp_path, lines=["hello"], **environment)
 
-        assert "[voice] delivery 1 of turn 1: spoken\n[voice] turn 1 was spoken\n" in done.stderr
+        assert "[voice] Delivery 1 of turn 1: spoken.\n[voice] Turn 1 was spoken.\n" in done.stderr
         assert all(line.startswith(("[voice] ", "[planning] ")) for line in done.stderr.splitlines())
-        assert "hello" not in done.stderr and "turn 1" not in done.stdout
+        assert "hello" not in done.stderr and "Turn 1" not in done.stdout
         assert done.stdout.splitlines()[0].endswith("--speak --voice-debug")
 
     def test_a_record_is_one_line(self) -> None:
