@@ -177,6 +177,12 @@ class BlockingConversation(_Blocking[Conversation]):
         return tools
 
     @property
+    def profile(self) -> str:
+        """The name of the profile of the newest turn, or an empty text; see `Conversation.profile`."""
+        profile: str = self._portal.call(lambda: self._target.profile)
+        return profile
+
+    @property
     def owner(self) -> str | None:
         """Whom the conversation belongs to, as its application said when it created it."""
         return self._target.owner

@@ -300,6 +300,7 @@ class RunningEngine:
     async def _load(self, conversation_id: str) -> Loop:
         store = self.store
         loaded = await store.load(conversation_id)
+        loop = await self._loops.loaded(store, conversation_id, loaded)
         self._lifetime.check_not_closed()
         self._stored_faults.log(conversation_id, loaded.context)
-        return self._loops.loaded(store, conversation_id, loaded)
+        return loop

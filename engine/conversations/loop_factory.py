@@ -18,6 +18,7 @@ from ..loop import Loop
 from ..outbox import OutboxTargets
 from ..ports import Dispatcher, LoopOwner, Observer
 from ..projections.history import ConversationHistory
+from ..projections.newest_profile import profile_of_last_turn
 from ..projections.projection import ConversationProjection, ReadEntries
 
 
@@ -41,10 +42,11 @@ class LoopFactory:
         projection = ConversationProjection(step.state, Context().after(opened), read, entries)
         return self._loop(conversation_id, projection, log, read)
 
-    def loaded(self, store: Store, conversation_id: str, loaded: LoadedConversation) -> Loop:
-        """Return the loop of a conversation whose head was read from the store."""
+    async def loaded(self, store: Store, conversation_id: str, loaded: LoadedConversation) -> Loop:
+        """Return the loop of a conversation whose head was read from the store. Raises `StoreError`."""
         read = partial(store.entries, conversation_id)
-        projection = ConversationProjection(loaded.state, loaded.context, read)
+        last_profile = await profile_of_last_turn(loaded.state, loaded.context, read)
+        projection = ConversationProjection(loaded.state, loaded.context, read, last_profile=last_profile)
         return self._loop(conversation_id, projection, loaded.log, read)
 
     def _loop(self, conversation_id: str, projection: ConversationProjection, log: Log, read: ReadEntries) -> Loop:

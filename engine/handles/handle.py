@@ -76,6 +76,12 @@ class Handle:
         return self._loop.projection.context.tools_in(self._loop.state.book.turn + 1)
 
     @property
+    def profile(self) -> str:
+        """The name of the profile of the newest turn, also of one that is under way; "" before the first turn, and in a
+        turn without profiles. While a profile is being chosen, this is the first one."""
+        return self._loop.projection.profile
+
+    @property
     def owner(self) -> str | None:
         """Whom the conversation belongs to, as its application said when it created it."""
         return self._loop.projection.context.owner

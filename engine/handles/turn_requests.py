@@ -72,7 +72,7 @@ class TurnRequests(Handle):
             return self._note_seen(await self._loop.turns.now(message.event_id))
         if is_queued(message.event_id, step.state):
             return QueuedTurn()
-        return self._note_seen(RunningTurn(number=step.state.book.turn))
+        return self._note_seen(RunningTurn(number=step.state.book.turn, profile=step.state.turn.profile))
 
     def _message(
         self,

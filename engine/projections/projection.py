@@ -19,7 +19,7 @@ from ...states.context import CHANGES_CONTEXT, Context
 from ...states.errors import Refused, StoreError
 from ...states.log import LogEntry
 from ...states.projections.transcript import Transcript
-from ...states.states import AnyState, Closed, Failed, State
+from ...states.states import AnyState, Closed, Failed, InTurn, State
 from .turn import EndedTurn
 from .turn_builder import ended_turn
 from .updates.step_updates import updates_of
@@ -39,12 +39,19 @@ class ConversationProjection:
     """The state and the context of a conversation, and on request what was said in it."""
 
     def __init__(
-        self, state: AnyState, context: Context, read_entries: ReadEntries, entries: Sequence[LogEntry] = ()
+        self,
+        state: AnyState,
+        context: Context,
+        read_entries: ReadEntries,
+        entries: Sequence[LogEntry] = (),
+        last_profile: str = "",
     ) -> None:
-        """`entries` is the whole log, for one that need not be read from the store."""
+        """`entries` is the whole log, for one that need not be read from the store. `last_profile` is the profile of
+        the turn that ended last."""
         self.state = state
         self.context = context
         self.read_entries = read_entries
+        self._last_profile = last_profile
         self._reading: asyncio.Task[None] | None = None
         self._contents = _Contents.of(entries) if entries else None
 
@@ -52,6 +59,11 @@ class ConversationProjection:
     def seq(self) -> int:
         """The newest step."""
         return self.state.book.seq
+
+    @property
+    def profile(self) -> str:
+        """The profile of the newest turn; "" before the first one, and in a turn without profiles."""
+        return self.state.turn.profile if isinstance(self.state, InTurn) else self._last_profile
 
     @property
     def is_read(self) -> bool:
@@ -109,6 +121,8 @@ class ConversationProjection:
         if isinstance(entry.event, CHANGES_CONTEXT):
             self.context = context.after(entry.event)
         self.state = state
+        if entry.ended is not None:
+            self._last_profile = entry.ended.profile
         if self._contents is None:
             return None
         self._contents.unshare()

@@ -41,7 +41,7 @@ class BaseTurn:
     `questions`, and the `call_id` of the call that asks them, are set while the turn waits for an answer; `call_id` and
     `call` while it waits for somebody to approve that call, or to say whether it ran. `failure` is one sentence if the
     turn failed or its work was not verified. `limit` names the limit of the policy that ended the turn, if one did.
-    `truncated`: the provider cut the text off.
+    `truncated`: the provider cut the text off. `profile` is the name of the turn's profile, or "" if it has none.
     """
 
     number: int
@@ -58,6 +58,7 @@ class BaseTurn:
     failure: str | None = None
     limit: LimitKind | None = None
     usage: Usage = field(default_factory=Usage)
+    profile: str = ""
 
 
 # --- turns that have ended

@@ -37,6 +37,7 @@ def ended_turn(ended: TurnEnded, transcript: Transcript, policy: Policy) -> Ende
         "failure": ended.failure.sentence if ended.failure else None,
         "limit": ended.limit,
         "usage": ended.usage,
+        "profile": ended.profile,
     }
     match ended.status:
         case "completed":
@@ -57,6 +58,7 @@ def waiting_turn(state: AwaitingPerson | InDoubt, transcript: Transcript, policy
         "call_id": state.call.call_id,
         **_received_texts(spoken, state.turn.deliveries, transcript, policy),
         "usage": state.turn.usage,
+        "profile": state.turn.profile,
     }
     if isinstance(state, AwaitingUserResponse):
         return WaitsForAnswer(questions=state.questions, **described)

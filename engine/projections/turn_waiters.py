@@ -86,7 +86,7 @@ class TurnWaiters:
         number = self._projection.turn_of(message_id)
         if number is None:
             return QueuedTurn()
-        return self._of_turn(number) or RunningTurn(number=number)
+        return self._of_turn(number) or RunningTurn(number=number, profile=self._projection.profile)
 
     def notify(self) -> None:
         """The conversation has moved on: return the turns that can be returned now."""

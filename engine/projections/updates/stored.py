@@ -118,6 +118,7 @@ class TurnEndedUpdate(StoredUpdate):
     failure: str | None
     limit: LimitKind | None
     usage: Usage
+    profile: str
 
     @classmethod
     def of(cls, position: Position, turn: EndedTurn) -> TurnEndedUpdate:
@@ -136,6 +137,7 @@ class TurnEndedUpdate(StoredUpdate):
             failure=turn.failure,
             limit=turn.limit,
             usage=turn.usage,
+            profile=turn.profile,
         )
 
     @property
