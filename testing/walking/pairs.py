@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ...states.grammar import Junction, Row, Same, Target
+from ...states.grammar import Entry, Junction, Row, Same, Target
 from ...states.states import State
 from ...states.table import TABLE
 
@@ -33,6 +33,14 @@ class TakenRow(NamedTuple):
 
 Pair = tuple[TakenRow | None, TakenRow]
 """A row, and the one taken directly before it: None where a walk begins."""
+
+
+_PLACES = {(source, id(entry)): place for source, entries in TABLE.items() for place, entry in enumerate(entries)}
+
+
+def place_of(source: type[State], entry: Entry) -> int:
+    """The place of an entry among those of its state. `Pure.`"""
+    return _PLACES[source, id(entry)]
 
 
 def rows() -> Iterator[TakenRow]:

@@ -13,11 +13,10 @@ from ...states.events import Event
 from ...states.grammar import Row
 from ...states.machine import begin, entry_for, transition
 from ...states.states import State
-from ...states.table import TABLE
 from ..generation.events import candidates
 from ..generation.values import NOON
 from .opening import generator_of, opening_of
-from .pairs import Coverage, Pair, TakenRow
+from .pairs import Coverage, Pair, TakenRow, place_of
 
 LENGTH = 60
 """The most steps of a walk: enough for a few turns."""
@@ -101,4 +100,4 @@ def _ways(events: Sequence[Event], state: State, context: Context) -> Iterator[t
     for event in events:
         entry = entry_for(state, event, context)
         if isinstance(entry, Row):
-            yield event, TakenRow(type(state), TABLE[type(state)].index(entry))
+            yield event, TakenRow(type(state), place_of(type(state), entry))

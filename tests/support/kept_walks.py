@@ -14,7 +14,6 @@ from turnwise.states import Closed, Event, State, Verifying
 from turnwise.states.grammar import Junction
 from turnwise.states.machine import branches_for, entry_for
 from turnwise.states.states import Busy
-from turnwise.states.table import TABLE
 from turnwise.states.values.inbox import MAX_INBOX, Waiting
 from turnwise.testing.generation.chance import Chance
 from turnwise.testing.generation.events import candidates, every_request
@@ -23,6 +22,7 @@ from turnwise.testing.strategies import NOON
 from turnwise.testing.walking import Coverage, Pair, RecordedChoices, read_walks, walk
 from turnwise.testing.walking.corpus import Kept
 from turnwise.testing.walking.opening import generator_of
+from turnwise.testing.walking.pairs import place_of
 from turnwise.testing.walking.walk import WalkStep
 
 WALKS = Path(__file__).parent.parent / "fixtures" / "walks.txt"
@@ -45,8 +45,8 @@ class Survey:
     """Each branch that some step took, by the name of its junction and its place there."""
 
     def take(self, kept: Kept) -> None:
-        """Take a walk. At every tenth step, offer the state whatever else could happen: as it is, with a full inbox,
-        and when the conversation is closed."""
+        """Take a walk. At every thirtieth step, offer the state whatever else could happen: as it is, with a full
+        inbox, and when the conversation is closed."""
         seed, choices = kept
         pairs, checked = self.pairs.setdefault(kept, []), False
         generator = generator_of(seed)
@@ -56,7 +56,7 @@ class Survey:
             checked = checked or isinstance(step.state, Verifying)
             self._meet(step, step.state, step.event)
             self._branch(step)
-            if place % 10 == 0:
+            if place % 30 == 0:
                 self._meet_everything(step, generator)
         if checked:
             self.checked.append(kept)
@@ -70,7 +70,7 @@ class Survey:
     def _meet(self, step: WalkStep, state: State, event: Event) -> None:
         entry = entry_for(state, event, step.context)
         if entry is not None:
-            self.entries.add((type(state), TABLE[type(state)].index(entry)))
+            self.entries.add((type(state), place_of(type(state), entry)))
 
     def _branch(self, step: WalkStep) -> None:
         target = step.pair[1].row.to
