@@ -75,7 +75,7 @@ def screen_for(conversation: Conversation, settings: Settings, writer: TerminalW
     Where the policy keeps the model's text from the user, the user is reached by tool.
     """
     policy = conversation.policy
-    header = ReplyHeader(writer, lambda: "") if _has_steps(policy) else None
+    header = ReplyHeader(writer, lambda: conversation.profile) if _has_steps(policy) else None
     return Screen(writer, thoughts=settings.thoughts, echo=echo, by_tool=policy.text != "reply", header=header)
 
 
