@@ -115,7 +115,7 @@ def figures(rules: str, turns: int) -> Iterator[Figure]:
     costs, seconds = asyncio.run(talk(RULES[rules], turns))
     fifth = max(1, turns // 5)
     first, last = costs[: 2 * fifth], costs[-2 * fifth :]
-    early, late = (statistics.median(cost for cost, _ in part) for part in (first, last))
+    early, late = (statistics.mean(cost for cost, _ in part) for part in (first, last))
     sent = tuple(statistics.mean(count for _, count in part) for part in (first, last))
     yield Figure(f"{rules}: messages sent, first fifth, last", f"{sent[0]:.0f}, {sent[1]:.0f}")
     yield Figure("  to build a request", f"{early * 1e6:.0f} µs, {late * 1e6:.0f} µs")
