@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ....effects.channels.speech.channel import SpeechChannel
+from ....effects.tools.registry import ToolRegistry
 from ....engine.conversation import Conversation
 from ....persistence.ports import Store
 from ....persistence.records.details import details_of
@@ -73,7 +74,8 @@ async def _chat(settings: Settings, policy: Policy, past: Past | None = None) ->
                 conversation = await engine.create(system=settings.system, owner=owner_of(settings, policy))
             else:
                 conversation = await engine.get(past.conversation_id)
-            return await Session(conversation, settings, model, tools).hold(writer, speech)
+            session = Session(conversation, settings, model, engine.choices.checks.tools)
+            return await session.hold(writer, speech)
 
 
 def _newest(summaries: Iterable[Summary]) -> str:
@@ -84,12 +86,13 @@ def _newest(summaries: Iterable[Summary]) -> str:
 
 @dataclass(frozen=True)
 class Session:
-    """One run of a chat: the conversation, the settings, the models to choose from, and the names of its tools."""
+    """One run of a chat: the conversation, the settings, the models to choose from, and the tools of the engine, among
+    them those of MCP servers."""
 
     conversation: Conversation
     settings: Settings
     model: ModelChoice
-    tools: tuple[str, ...]
+    tools: ToolRegistry
 
     async def hold(self, writer: TerminalWriter, speech: SpeechChannel | None) -> int:
         """Hold the conversation until the user leaves, and return the exit code."""
@@ -98,7 +101,7 @@ class Session:
             writer.copyable(self._hint(), DIM)
         elif messages:
             writer.line(one_line(details_of(await self.conversation.events()).title), "bold")
-        if missing := missing_tools(self.tools, messages):
+        if missing := missing_tools(self.tools, self.settings.mcps, messages):
             names = ", ".join(missing)
             writer.note(f"Tools that this conversation used are missing now: {names}. Name them with --tools.")
         user_input = self._user_input(writer, messages, speech)
@@ -141,7 +144,7 @@ class Session:
 class Chat:
     """Handles what the user enters, until there is no more: messages, answers and commands."""
 
-    def __init__(self, dialogue: Dialogue, settings: Settings, model: ModelChoice, tools: tuple[str, ...]) -> None:
+    def __init__(self, dialogue: Dialogue, settings: Settings, model: ModelChoice, tools: ToolRegistry) -> None:
         self._dialogue = dialogue
         self._conversation = dialogue.conversation
         self._writer = dialogue.screen.writer

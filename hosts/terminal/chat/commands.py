@@ -15,7 +15,6 @@ from ....states.values.messages import Usage
 from ..configuration.command_lines import resume_hint
 from ..configuration.model_choice import ModelChoice
 from ..configuration.settings import Settings
-from ..configuration.tools import tools_named
 from ..output.event_lines import event_lines
 from ..output.printable import counted, one_line
 from ..output.writer import DIM
@@ -38,12 +37,12 @@ class Command(NamedTuple):
 class ChatCommands:
     """Executes the commands that a user enters. `user_quits` says whether one of them was to leave."""
 
-    def __init__(self, dialogue: Dialogue, settings: Settings, model: ModelChoice, tools: tuple[str, ...]) -> None:
+    def __init__(self, dialogue: Dialogue, settings: Settings, model: ModelChoice, tools: ToolRegistry) -> None:
         self.user_quits = False
         self._dialogue = dialogue
         self._settings = settings
         self._model_choice = model
-        self._tool_names = tools
+        self._tool_registry = tools
         self._conversation = dialogue.conversation
         self._writer = dialogue.screen.writer
         self._commands = {
@@ -132,7 +131,7 @@ class ChatCommands:
         self._writer.line(f"The model is {one_line(name)} from the next turn on.")
 
     async def _tools(self, _: str) -> None:
-        definitions = ToolRegistry(tools_named(self._tool_names)).definitions()
+        definitions = self._tool_registry.definitions()
         for tool in definitions:
             summary = str(tool["function"].get("description", "")).partition("\n")[0]
             self._writer.row(f"{tool['function']['name']}  {summary}")

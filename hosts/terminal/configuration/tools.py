@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
@@ -28,14 +28,11 @@ def tools_named(names: Iterable[str]) -> list[Any]:
     return [_import(name) if ":" in name else name for name in names]
 
 
-def missing_tools(names: Iterable[str], messages: Iterable[Message]) -> list[str]:
-    """Return the names of the tools that the messages call and that are not among those named.
-
-    Raises `ConfigurationError`.
-    """
-    registry = ToolRegistry(tools_named(names))
+def missing_tools(registry: ToolRegistry, servers: Container[str], messages: Iterable[Message]) -> list[str]:
+    """Return the names of the tools that the messages call and that are not in the registry. A tool of one of the MCP
+    `servers` is not missing: it may come back."""
     called = dict.fromkeys(call.name for message in messages for call in message.tool_calls if call.fault is None)
-    return [name for name in called if registry.find(name) is None]
+    return [name for name in called if registry.find(name) is None and name.partition(":")[0] not in servers]
 
 
 def with_required_tools(names: tuple[str, ...], policy: Policy) -> tuple[str, ...]:
