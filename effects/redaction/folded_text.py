@@ -14,7 +14,7 @@ import unicodedata
 from bisect import bisect_right
 
 LABEL_MARK = "\ue000"
-"""Stands for a label or a file in a folded text. It is in private use, so it means nothing in any text, and is not a letter."""
+"""Stands for a label or a file in a folded text. It is for private use, so it means nothing in any text."""
 
 _CYRILLIC = ("асԁеһіјӏорԛѕухѵԝАВСЕНІЈКМОРЅТХУԚԜ", "acdehijlopqsyxvwABCEHIJKMOPSTXYQW")
 _GREEK = ("οινΑΒΕΖΗΙΚΜΝΟΡΤΥΧ", "oivABEZHIKMNOPTYX")

@@ -11,8 +11,8 @@ import logging
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
 from importlib.util import find_spec
+from itertools import accumulate
 from types import MappingProxyType
 from typing import Any
 

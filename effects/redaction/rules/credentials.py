@@ -54,7 +54,10 @@ _LONGEST_BEFORE = 16
 _ASSIGNMENT = re.compile(
     r"""(?:[_ -](?:access[_ -])?key)?(?:[_-]?(?:id|value|hash|prod|dev|test|live))?(?:ni|si|mme)?[0-9_]{0,3}+
     (?:(?!'s[ ])\\{0,2}["'`*\])]){0,3}+
-    [ \t]{0,3}(?::=|=>|==?|[:>]|[ \t]-[ \t]|(?P<verb>(?:(?:(?:has[ ]been|was)[ ])?(?:changed|set|reset|updated)[ ]to|\b(?:is|was|on|ist|lautet|est|es|är|er|é|это))\b|'s[ ]|是|为|為|は)[ \t]?:?
+    [ \t]{0,3}
+    (?::=|=>|==?|[:>]|[ \t]-[ \t]
+    |(?P<verb>(?:(?:(?:has[ ]been|was)[ ])?(?:changed|set|reset|updated)[ ]to
+        |\b(?:is|was|on|ist|lautet|est|es|är|er|é|это))\b|'s[ ]|是|为|為|は)[ \t]?:?
     |(?P<nothing>[ ]))
     [ \t]{0,3}(?:\n[ \t]{0,8}(?=\S+[ \t]*(?:\n|$)))?
     (?:\\{1,2}"(?P<escaped>[^"\\\n\ue000]{1,500}+)
@@ -64,16 +67,19 @@ _ASSIGNMENT = re.compile(
 )
 """What follows a name: the rest of the name, a sign or a verb, and the value."""
 
-_NO_VALUE = frozenset(
-    """none null nil true false yes no not str string int bool text optional required undefined unknown empty hidden
-    masked redacted removed omitted missing wrong incorrect invalid correct valid right ok fine good bad weak strong short
-    long safe secure secret private public the a an in on at to for with by what which where when how why here below above
-    attached same too very now still also only never always already different different. new old default plain important
-    mandatory forgotten lost stolen known unsafe insecure temporary permanent unique easy hard simple complex blank
-    password passwort token secret key set input value todo tbd placeholder changeme_ todo xxx n/a na self your my our
-    their it its this that these those one you he she we they i if then else and or but as be from get is are was
-    """.split()
-)
+_NO_VALUE = frozenset({
+    *("none", "null", "nil", "true", "false", "yes", "no", "not", "str", "string", "int", "bool", "text", "optional"),
+    *("required", "undefined", "unknown", "empty", "hidden", "masked", "redacted", "removed", "omitted", "missing"),
+    *("wrong", "incorrect", "invalid", "correct", "valid", "right", "ok", "fine", "good", "bad", "weak", "strong"),
+    *("short", "long", "safe", "secure", "secret", "private", "public", "the", "a", "an", "in", "on", "at", "to"),
+    *("for", "by", "what", "which", "where", "when", "how", "why", "here", "below", "above", "attached", "same"),
+    *("too", "now", "still", "also", "only", "never", "always", "already", "different", "new", "old", "default"),
+    *("plain", "important", "mandatory", "forgotten", "lost", "stolen", "known", "unsafe", "insecure", "temporary"),
+    *("with", "very", "permanent", "unique", "easy", "hard", "simple", "complex", "blank", "password", "passwort", "token", "key"),
+    *("set", "input", "value", "todo", "tbd", "placeholder", "xxx", "n/a", "na", "self", "your", "my", "our", "their"),
+    *("it", "its", "this", "that", "these", "those", "one", "you", "he", "she", "we", "they", "i", "if", "then"),
+    *("else", "and", "or", "but", "as", "be", "from", "get", "is", "are", "was"),
+})  # fmt: skip
 """Words that follow a name without being its value."""
 
 _CODE = re.compile(
@@ -102,8 +108,9 @@ _ALGORITHM = re.compile(
 )
 
 _COMMAND = re.compile(
-    r"""\b(?:(?:mysql|mysqldump|mysqladmin|mariadb|sshpass)\b[^\n|;\ue000]{0,100}?\s-p\s?(?P<quote>["'])?(?P<secret>[^\s"'\ue000|;]{3,100}+)
-    |curl\b[^\n|;\ue000]{0,200}?\s(?:-u|--user)[\s=]["']?[^\s:"'\ue000]{1,64}+:(?P<other>[^\s"'\ue000]{1,100}+))""",
+    r"""\b(?:(?:mysql|mysqldump|mysqladmin|mariadb|sshpass)\b[^\n|;\ue000]{0,100}?\s-p\s?["']?
+        (?P<password>[^\s"'\ue000|;]{3,100}+)
+    |curl\b[^\n|;\ue000]{0,200}?\s(?:-u|--user)[\s=]["']?[^\s:"'\ue000]{1,64}+:(?P<of_user>[^\s"'\ue000]{1,100}+))""",
     re.VERBOSE,
 )
 """Passwords among the arguments of programs."""
@@ -128,14 +135,14 @@ class CredentialRule:
         """Yield the passwords, keys and tokens in a text, without their names."""
         lower = lowered(text)
         for command in _COMMAND.finditer(text):
-            yield SecretSpan(*command.span("secret" if command["secret"] else "other"), "PASSWORD")
+            yield SecretSpan(*command.span(command.lastgroup or 0), "PASSWORD")
         for name in _NAME.finditer(lower):
             is_strong = _is_strong(lower, name)
             if is_strong is None:
                 continue
-            if is_strong and (before := _BEFORE.search(text, max(0, name.start() - 100), name.start())):
-                if _is_random(before["value"]):
-                    yield SecretSpan(*before.span("value"), "PASSWORD")
+            before = _BEFORE.search(text, max(0, name.start() - 100), name.start())
+            if is_strong and before is not None and _is_random(before["value"]):
+                yield SecretSpan(*before.span("value"), "PASSWORD")
             if (match := _ASSIGNMENT.match(text, name.end())) is None:
                 continue
             group = "escaped" if match["escaped"] else "quoted" if match["quoted"] else "plain"
@@ -191,10 +198,14 @@ def _is_value(value: str, match: re.Match[str], rest: str, *, is_quoted: bool, i
         return False
     if not is_strong and not _is_random(value) and not _is_assigned_to_pass(value, match):
         return False
-    if match["verb"] is not None and not is_quoted and value[0] > _LAST_LETTER:
+    return is_quoted or _is_unquoted_value(value, match, rest)
+
+
+def _is_unquoted_value(value: str, match: re.Match[str], rest: str) -> bool:
+    if match["verb"] is not None and value[0] > _LAST_LETTER:
         return False
-    if is_quoted or not _PLAIN_WORD.fullmatch(value):
-        return is_quoted or match["verb"] is None or not _is_measure(value, rest)
+    if not _PLAIN_WORD.fullmatch(value):
+        return match["verb"] is None or not _is_measure(value, rest)
     if match["verb"] is None and "=" in match[0]:
         return not _OPERATOR.match(rest)
     return not _ENDING.search(value) and _CLAUSE_END.match(rest) is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ..folded_text import fold, lowered
 from ..rule import SecretSpan
@@ -21,46 +21,21 @@ _BEARER = re.compile(r"\bbearer[ \t:]{1,3}\n?(?P<secret>[\w.~+/=-]{8,}+)", re.IG
 _BASIC = re.compile(r"\bbasic[ \t:]{1,3}(?P<secret>[A-Za-z0-9+/]{6,}+={0,2})", re.IGNORECASE)
 
 _COOKIE = re.compile(
-    r"\bcookie\b\\{0,2}[\"']?\s?:\s?\\{0,2}[\"']?(?P<secret>[\w.-]{1,100}+=[^\n\"'\\\ue000]{1,4000}+)", re.IGNORECASE
+    r"""\bcookie\b\\{0,2}["']?\s?:\s?\\{0,2}["']?(?P<secret>[\w.-]{1,100}+=[^\n"'\\\ue000]{1,4000}+)""", re.IGNORECASE
 )
 
-_WORDS = frozenset(
-    "required needed missing optional invalid none null header headers failed bearer basic token".split()
-)
-
+_WORDS = frozenset({
+    *("required", "needed", "missing", "optional", "invalid", "none", "null", "header", "headers", "failed", "bearer"),
+    *("basic", "token"),
+})  # fmt: skip
+"""What follows the name of a header where no credential does."""
 
 _SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "x-auth", "x-authorization"})
 _COOKIE_HEADERS = frozenset({"cookie", "set-cookie", "cookies"})
 
 
-class HeaderRule:
-    """Finds credentials in headers of HTTP that stand in a text, and in those that are members of a JSON object."""
-
-    def __call__(self, text: str) -> Iterator[SecretSpan]:
-        """Yield the credentials in a text, without the names of the headers and of the schemes."""
-        lower = lowered(text)
-        if "authorization" in lower:
-            for match in _HEADER.finditer(text):
-                if match["secret"].casefold() not in _WORDS:
-                    yield SecretSpan(*match.span("secret"), "TOKEN")
-        if "bearer" in lower:
-            for match in _BEARER.finditer(text):
-                if _is_token(match["secret"]):
-                    yield SecretSpan(*match.span("secret"), "TOKEN")
-        if "basic" in lower:
-            for match in _BASIC.finditer(text):
-                if _is_pair(match["secret"]):
-                    yield SecretSpan(*match.span("secret"), "TOKEN")
-        if "cookie" in lower:
-            yield from (SecretSpan(*match.span("secret"), "TOKEN") for match in _COOKIE.finditer(text))
-
-    def label_of(self, name: str, value: str) -> str | None:
-        """Return the label for the value of a member of a JSON object, or None if it is no credential."""
-        header = fold(name).casefold()
-        if header in _COOKIE_HEADERS:
-            return "TOKEN" if "=" in value else None
-        is_secret = header in _SECRET_HEADERS and value.strip().casefold() not in _WORDS
-        return "TOKEN" if is_secret and (" " in value.strip() or _is_token(value)) else None
+def _is_no_word(text: str) -> bool:
+    return text.casefold() not in _WORDS
 
 
 def _is_token(text: str) -> bool:
@@ -73,3 +48,33 @@ def _is_pair(text: str) -> bool:
         return b":" in b64decode(text + "=" * (-len(text) % 4))
     except ValueError:
         return False
+
+
+_SCHEMES: tuple[tuple[str, re.Pattern[str], Callable[[str], bool]], ...] = (
+    ("authorization", _HEADER, _is_no_word),
+    ("bearer", _BEARER, _is_token),
+    ("basic", _BASIC, _is_pair),
+    ("cookie", _COOKIE, bool),
+)
+"""A word in lower case, the pattern to look for in texts with this word, and a check of what it finds."""
+
+
+class HeaderRule:
+    """Finds credentials in headers of HTTP that stand in a text, and in those that are members of a JSON object."""
+
+    def __call__(self, text: str) -> Iterator[SecretSpan]:
+        """Yield the credentials in a text, without the names of the headers and of the schemes."""
+        lower = lowered(text)
+        for hint, pattern, is_secret in _SCHEMES:
+            if hint in lower:
+                for match in pattern.finditer(text):
+                    if is_secret(match["secret"]):
+                        yield SecretSpan(*match.span("secret"), "TOKEN")
+
+    def label_of(self, name: str, value: str) -> str | None:
+        """Return the label for the value of a member of a JSON object, or None if it is no credential."""
+        header = fold(name).casefold()
+        if header in _COOKIE_HEADERS:
+            return "TOKEN" if "=" in value else None
+        is_secret = header in _SECRET_HEADERS and _is_no_word(value.strip())
+        return "TOKEN" if is_secret and (" " in value.strip() or _is_token(value)) else None

@@ -13,12 +13,15 @@ _AMERICAN = re.compile(
     r"(?<![\w.$€£-])(?<!\d[ ,])(?:1[ .-])?(?:\([2-9]\d\d\) ?|[2-9]\d\d[ .-])[2-9]\d\d[ .-]\d{4}(?![\w-]|[.,]\d| ?%)"
 )
 _NAMED = re.compile(
-    r"""\b(?:(?:tele)?phones?|tel|mobile|mob|cell(?:phone)?|puh(?:elin)?|puhelinnumero\w*|gsm|fax|whatsapp|signal|handy|telefon\w*|rufnummer
-    |telefono|teléfono|téléphone|móvil|celular|mobil|tlf|tfn|numero\w*|soita|ring|call|text|dial|sms|(?:phone[ ])?number|电话|手机|電話)
-    [.:)]{0,2}[\s:]{0,3}(?:(?:me|us|him|her|them|is|at|on|no\.?|nr\.?|number|numerosta|numeroon|to|the|my|office|home|work)[ :]{1,2}){0,4}+
+    r"""\b(?:(?:tele)?phones?|tel|mobile|mob|cell(?:phone)?|gsm|fax|whatsapp|signal|handy|telefon\w*|rufnummer|telefono
+    |teléfono|téléphone|móvil|celular|mobil|tlf|tfn|puh(?:elin)?|puhelinnumero\w*|numero\w*|soita|ring|call|text|dial|sms
+    |(?:phone[ ])?number|电话|手机|電話)[.:)]{0,2}[\s:]{0,3}
+    (?:(?:me|us|him|her|them|is|at|on|no\.?|nr\.?|number|numerosta|numeroon|to|the|my|office|home|work)[ :]{1,2}){0,4}+
     (?P<secret>\(?\d[\d ()./-]{5,18}\d)(?![\w-]|[.,]\d)""",
     re.VERBOSE | re.IGNORECASE,
 )
+"""A number behind a word for telephones, perhaps with a few words between them."""
+
 _DATE = re.compile(r"\d{4}[-./]\d\d?[-./]\d\d?|\d\d?[-./]\d\d?[-./]\d{4}")
 
 
