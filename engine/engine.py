@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec
 
 from ..effects.clock import Clock, SystemClock
 from ..effects.dispatcher import Performer
+from ..effects.mcp.servers import McpServers
 from ..effects.tools.registry import ToolRegistry
 from ..states.effects import Effect
 from ..states.errors import ConfigurationError
@@ -116,6 +117,10 @@ class Engine(RunningEngine):
         tool and attempt to deliver is a span; the global one, `opentelemetry.trace.get_tracer_provider()`, is used only
         if you pass it.
 
+        `mcps` are MCP servers by name, whose tools are offered as `<name>:<tool>`. The engine opens although a server
+        is down, and tries it again; a conversation has their tools as it has those of `tools`, and may choose them by
+        name (`files:read`, `files:*` for all) before their server is there.
+
         Instead of a URL you may give an open `store`, an object of the `Store` port. It stays yours: close it after the
         engine. `performers` maps types of effect to what carries them out, in addition to the built-in performers or in
         place of them. A `dispatcher` replaces the one that runs performers as tasks of the event loop. It is an object
@@ -143,14 +148,16 @@ class Engine(RunningEngine):
             embed=embed,
             mcps=mcps,
         )
+        servers = McpServers(providers.mcps)
         return cls(
             Source(url, store),
             Models.of(model, fallback_models, models).with_named(models_named(settings, providers.profiles)),
-            ToolRegistry(tools),
+            ToolRegistry(tools, [servers]),
             channels=channels,
             policy=policy,
             settings=settings,
             providers=providers,
+            servers=servers,
             clock=clock,
             performers=checked_performers(performers),
             dispatcher=checked_dispatcher(dispatcher),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ..effects.clock import Clock
 from ..effects.dispatcher import Performer
+from ..effects.mcp.servers import McpServers
 from ..effects.tools.registry import ToolRegistry
 from ..states.effects import Effect
 from ..states.errors import EngineClosed, UnknownConversation
@@ -66,6 +67,7 @@ class RunningEngine:
         policy: Policy,
         settings: Settings,
         providers: Providers,
+        servers: McpServers,
         clock: Clock,
         performers: Mapping[type[Effect], Performer],
         dispatcher: DispatcherFactory,
@@ -75,6 +77,7 @@ class RunningEngine:
         self._models = models
         self._policy = policy.model_copy(update={"models": Policy().models})
         self._settings = settings
+        self._servers = servers
         self._clock = clock
         defaults = Defaults(models, models.with_windows(Policy(profiles=providers.profiles)).profiles)
         self._tracing = build_tracing(tracer_provider)
@@ -110,6 +113,7 @@ class RunningEngine:
     async def _open(self) -> None:
         self._lifetime.store = await self._source.open()
         self._models.warm_in_background()
+        await self._servers.open()  # before the calls that a crash interrupted run again
         await self._take_over.everything(self.store, self._registry)
 
     async def __aexit__(
@@ -142,6 +146,7 @@ class RunningEngine:
     async def _close(self) -> None:
         if self._lifetime.is_opening:
             self._registry.stop_loading(EngineClosed())
+            await self._servers.close()
             await self._lifetime.finish_opening()  # a lock half taken could not be given back
         store = self._lifetime.take_store()
         try:
@@ -149,6 +154,7 @@ class RunningEngine:
             await self._deliveries.close()
             await self._answers.wait()
             await self._memory.close()
+            await self._servers.close()
             if self._tracing is not None:
                 self._tracing.close()
         finally:
@@ -156,9 +162,11 @@ class RunningEngine:
                 await self._source.close(store, self._take_over.claimed)
 
     async def check(self) -> None:
-        """Make sure that the models can be asked at all. Raises `ConfigurationError` for a name that litellm does not
-        know, or a provider without a key. Sends no request; the first call loads litellm, which takes seconds."""
+        """Make sure that the models can be asked at all, and that the MCP servers can be reached. Raises
+        `ConfigurationError` for a name that litellm does not know, a provider without a key, or a server that cannot
+        be reached. Asks no model; the first call loads litellm, which takes seconds."""
         await asyncio.to_thread(self._models.check)
+        await self._servers.check()
 
     @property
     def store(self) -> Store:

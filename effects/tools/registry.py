@@ -2,14 +2,20 @@
 
 A transition looks nothing up. Whether a tool exists, whether the arguments fit, and how the tool may run is found out
 when the response arrives, and stored on the call. So a log replays without the tools.
+
+The tools that an engine was opened with stay the same. Those of a `ToolSource` come and go: what is known of them is
+computed again when the version of a source changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
 
 from ...states.errors import ConfigurationError
+from ...states.openai_format.writing import legal_name
 from ...states.policy.policy import Policy
 from ...states.values.acts import ActKind
 from ...states.values.messages import ToolCall
@@ -22,6 +28,8 @@ from .builtin.catalogue import BUILT_IN, bare_name, names_of
 from .declaration import make_tool
 from .tool import AnyTool, Tool
 
+_LOGGER = logging.getLogger("turnwise.tools")
+
 _POLICY = Policy()
 
 _MAX_NAME = 100
@@ -33,61 +41,123 @@ Allowed: TypeAlias = Collection[str] | None
 """The names of some of the tools; None stands for all of them."""
 
 
+_EVERY = "*"
+"""Stands for every tool of a server, behind its prefix: `files:*`."""
+
+
+class ToolSource(Protocol):
+    """Tools whose names begin with the name of their server and a colon, as in `files:read`.
+
+    `version` changes whenever the tools do, and never goes back to an earlier value. All is called by the thread of
+    the event loop.
+    """
+
+    @property
+    def version(self) -> int:
+        """A number that changes whenever the tools do."""
+        ...
+
+    def tools(self) -> Iterable[AnyTool]:
+        """Return the tools that there are now, each with a name of its own."""
+        ...
+
+    def owns(self, name: str) -> bool:
+        """Whether a tool of this name, if there is one, is a tool of this source."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The tools as of one version of the sources: by their names, which of them come from sources, as they are offered,
+    and by the names under which providers accept them."""
+
+    version: tuple[int, ...]
+    tools: Mapping[str, AnyTool]
+    of_sources: frozenset[str]
+    definitions: Mapping[str, dict[str, Any]]
+    names: Mapping[str, str]
+
+
 class ToolRegistry:
     """Tools by name. Each is given as a `Tool`, as a function to make one of, or as the name of a built-in tool.
 
-    Raises ConfigurationError for a name that is unknown or given twice, and for a function that cannot be a tool.
+    `sources` have further tools. Raises ConfigurationError for a name that is unknown or given twice, and for a
+    function that cannot be a tool.
     """
 
-    def __init__(self, tools: Iterable[AnyTool | Callable[..., Any] | str] = ()) -> None:
+    def __init__(
+        self, tools: Iterable[AnyTool | Callable[..., Any] | str] = (), sources: Iterable[ToolSource] = ()
+    ) -> None:
         if isinstance(tools, Mapping):
             raise ConfigurationError("Tools must be given as a list, not as a dict.")
         if isinstance(tools, str) or not isinstance(tools, Iterable):
             raise ConfigurationError("Tools must be given as a list.")
-        self._tools: dict[str, AnyTool] = {}
+        self._given: dict[str, AnyTool] = {}
         for given in tools:
             tool = _tool(given)
-            if tool.name in self._tools:
+            if tool.name in self._given:
                 raise ConfigurationError(f"There are two tools called {tool.name}.")
-            self._tools[tool.name] = tool
-        self._definitions = {name: tool.definition() for name, tool in self._tools.items()}
+            self._given[tool.name] = tool
+        self._sources = tuple(sources)
+        self._known = _known(self._given, self._sources)
+
+    @property
+    def version(self) -> tuple[int, ...]:
+        """A value that changes whenever the tools do."""
+        return tuple(source.version for source in self._sources)
 
     def find(self, name: str, allowed: Allowed = None) -> AnyTool | None:
         """The tool that this name means, or None: a call in an older log may name a tool that no longer exists.
 
-        A tool is found by its own name first. A built-in tool is also found by its other names, and by each of these
-        behind the name of a server, as in `x:respond_to_user`.
+        A tool is found by its own name first, then by the name under which providers accept it. A built-in tool is also
+        found by its other names, and by each of these behind the name of a server, as in `x:respond_to_user`, unless
+        that is a server of the application.
         """
-        known = self._names(allowed)
-        return next((self._tools[name] for name in (name, *names_of(name)) if name in known), None)
+        tools, names = self._current.tools, self._names(allowed)
+        others = () if self.comes_from_source(name) else names_of(name)
+        meant = (name, self._current.names.get(name, name), *others)
+        return next((tools[each] for each in meant if each in names), None)
+
+    def comes_from_source(self, name: str) -> bool:
+        """Whether a tool of this name, if there is one, comes from a source. There may be one later."""
+        return any(source.owns(name) for source in self._sources)
 
     def find_given(self, given: str | Callable[..., Any]) -> AnyTool | None:
         """The tool that an application means by a name, by the tool, or by the function that it was made of."""
         if isinstance(given, str):
             return self.find(given)
         function = given.function if isinstance(given, Tool) else given
-        return next((tool for tool in self._tools.values() if tool is given or tool.function == function), None)
+        tools = self._current.tools.values()
+        return next((tool for tool in tools if tool is given or tool.function == function), None)
 
-    def allowed(self, *choices: Iterable[str] | None) -> frozenset[str]:
-        """The names of the tools that each of these choices contains; a choice that is None contains all of them. A
-        name that means no tool is left out."""
-        chosen = [{tool.name for name in names if (tool := self.find(name))} for names in choices if names is not None]
-        return frozenset(self._tools).intersection(*chosen)
+    def allowed(self, chosen: Iterable[str] | None, of_profile: Iterable[str] | None = None) -> frozenset[str]:
+        """The names of the tools that a conversation chose and that its profile allows; None stands for all of them. A
+        name that means no tool is left out.
+
+        `files:*` chooses every tool of the server `files`. The tools of sources are allowed for every profile.
+        """
+        known = self._current
+        names = frozenset(known.tools)
+        if chosen is not None:
+            names = names.intersection(self._expanded(chosen))
+        if of_profile is not None:
+            names = names.intersection(known.of_sources.union(self._expanded(of_profile)))
+        return names
 
     def name_of(self, tool: AnyTool, allowed: Allowed = None) -> str:
         """The name under which this tool is offered, which may be another of its names; empty if it is not offered. A
         tool of the application that has the same name is another tool."""
-        offered = (self._tools[name] for name in self._names(allowed))
+        offered = (self._current.tools[name] for name in self._names(allowed))
         return next((one.name for one in offered if one.function is tool.function), "")
 
     def acts_of(self, allowed: Allowed = None) -> frozenset[ActKind]:
         """The kinds of act that these tools declare."""
-        return frozenset(act for name in self._names(allowed) for act in self._tools[name].acts)
+        return frozenset(act for name in self._names(allowed) for act in self._current.tools[name].acts)
 
     def definitions(self, allowed: Allowed = None) -> tuple[dict[str, Any], ...]:
         """These tools as they are offered to a model, in the order in which they were given. Always the same objects:
         do not change them."""
-        return tuple(self._definitions[name] for name in self._names(allowed))
+        return tuple(self._current.definitions[name] for name in self._names(allowed))
 
     def resolve_calls(
         self, effect_id: int, calls: Sequence[ModelCall], policy: Policy = _POLICY, allowed: Allowed = None
@@ -106,13 +176,30 @@ class ToolRegistry:
     def describe_unknown(self, name: str, allowed: Allowed = None) -> str:
         """The sentence that says that there is no tool of this name, or that it is not allowed, and which tools are."""
         given, known = shortened(name, _MAX_NAME) or "(no name)", ", ".join(self._names(allowed))
+        if self.find(name) is None and self.comes_from_source(name):
+            return f"{given} is not available now: its server is not connected, or no longer offers it."
         if self.find(name) is None:
             return shortened(f"There is no tool called {given}. {f'Known: {known}.' if known else _NO_TOOLS}")
         return shortened(f"{given} is not available here. {f'Available: {known}.' if known else _NO_TOOLS}")
 
+    @property
+    def _current(self) -> _Known:
+        if self._known.version != self.version:
+            self._known = _known(self._given, self._sources)
+        return self._known
+
     def _names(self, allowed: Allowed) -> Collection[str]:
         """The names of these tools, in the order in which they were given."""
-        return self._tools if allowed is None else [name for name in self._tools if name in allowed]
+        tools = self._current.tools
+        return tools if allowed is None else [name for name in tools if name in allowed]
+
+    def _expanded(self, chosen: Iterable[str]) -> Iterator[str]:
+        """The names of the tools that these names mean."""
+        for name in chosen:
+            if name.endswith(f":{_EVERY}") and self.comes_from_source(name):
+                yield from (each for each in self._current.of_sources if each.startswith(name.removesuffix(_EVERY)))
+            elif (tool := self.find(name)) is not None:
+                yield tool.name
 
     def _resolve(self, call_id: str, call: ModelCall, policy: Policy, allowed: Allowed) -> ToolCall:
         name = encodable(call.name)
@@ -144,6 +231,21 @@ class ToolRegistry:
         except InvalidArguments as invalid:
             return stored, invalid.sentence
         return stored, None
+
+
+def _known(given: Mapping[str, AnyTool], sources: Sequence[ToolSource]) -> _Known:
+    """What is known of the tools now. A tool of a source that providers could not tell from another one is left out."""
+    version = tuple(source.version for source in sources)
+    tools = dict(given)
+    names = {legal_name(name): name for name in given}
+    for tool in (tool for source in sources for tool in source.tools()):
+        if (legal := legal_name(tool.name)) in names:
+            _LOGGER.warning("%s is left out: providers could not tell it from %s", tool.name, names[legal])
+            continue
+        names[legal] = tool.name
+        tools[tool.name] = tool
+    definitions = {name: tool.definition() for name, tool in tools.items()}
+    return _Known(version, tools, frozenset(tools.keys() - given.keys()), definitions, names)
 
 
 def _tool(given: AnyTool | Callable[..., Any] | str) -> AnyTool:

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from types import MethodType
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, get_args, overload
+from typing import Any, ClassVar, Concatenate, Generic, Literal, ParamSpec, TypeVar, get_args, overload
 
 from ...states.errors import ConfigurationError
 from ...states.policy.policy import Policy
@@ -67,6 +67,9 @@ class Tool(Generic[P, R]):
     errors: ErrorDetail = "type"
     max_result: int | None = None
     receives: Receiver | None = None
+
+    names: ClassVar[re.Pattern[str]] = _LEGAL_NAME
+    """The names that such tools may have."""
 
     def __post_init__(self) -> None:
         for holds, sentence in self._conditions():
@@ -122,7 +125,7 @@ class Tool(Generic[P, R]):
     def _conditions(self) -> Iterable[tuple[bool, str]]:
         contracts, kinds = get_args(CrashContract), get_args(ActKind)
         yield (
-            _is_legal(self.name),
+            self._is_legal(self.name),
             f"{self.name} cannot be the name of a tool: it takes up to 64 letters, digits, _ and -, no digit first.",
         )
         yield isinstance(self.description, str), f"The description of {self.name} must be a text."
@@ -143,6 +146,9 @@ class Tool(Generic[P, R]):
             f"The max_result of {self.name} must be a number of characters, at least {MIN_RESULT}.",
         )
 
+    def _is_legal(self, name: object) -> bool:
+        return isinstance(name, str) and self.names.fullmatch(name) is not None
+
     def _copy_attributes_of_function(self) -> None:
         """Do what functools.wraps does, through the dictionary, since a frozen dataclass refuses attributes."""
         plain = definition_of(self.function)
@@ -157,10 +163,6 @@ AnyTool = Tool[..., Any]
 
 def _bound(function: Callable[..., Any], receiver: object) -> Callable[..., Any]:
     return MethodType(function, receiver) if is_unbound_method(function) else function
-
-
-def _is_legal(name: object) -> bool:
-    return isinstance(name, str) and _LEGAL_NAME.fullmatch(name) is not None
 
 
 def _is_timeout(seconds: object) -> bool:

@@ -99,10 +99,13 @@ class Choices:
         return tuple(dict.fromkeys(map(self._name_meant, given)))
 
     def _name_of(self, given: str | Callable[..., Any]) -> str:
-        tool = self.checks.tools.find_given(given)
-        if tool is None:
-            raise ConfigurationError(self.checks.tools.describe_unknown(self._name_meant(given)))
-        return tool.name
+        tools = self.checks.tools
+        tool = tools.find_given(given)
+        if tool is not None:
+            return tool.name
+        if isinstance(given, str) and tools.comes_from_source(given):
+            return given
+        raise ConfigurationError(tools.describe_unknown(self._name_meant(given)))
 
     def _name_meant(self, given: str | Callable[..., Any]) -> str:
         tool = self.checks.tools.find_given(given)

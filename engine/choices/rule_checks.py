@@ -84,7 +84,7 @@ class RuleChecks:
         """Yield the faults of turns with this profile, or of a policy without profiles."""
         chosen, of = (None, "") if profile is None else (profile.tools, f" of the profile {profile.name}")
         for name in chosen or ():
-            if self.tools.find(name) is None:
+            if self.tools.find(name) is None and not self.tools.comes_from_source(name):
                 yield self.tools.describe_unknown(name)
         acts = self.tools.acts_of(self.tools.allowed(tools, chosen))
         if not may_show_text(policy) and "speech" not in acts:

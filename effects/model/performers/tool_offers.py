@@ -1,7 +1,8 @@
 """Which tools a request offers: those that the conversation may use in the turn and that the turn's profile allows.
 
 A request is built for every answer of a model, while the tools of a conversation seldom change and are mostly the same
-in all conversations. So what is offered is written once for each choice of tools and kept.
+in all conversations. So what is offered is written once for each choice of tools and kept, until a source of tools
+changes.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ class ToolOffers:
         self._offer = lru_cache(KEPT)(self._make_offer)
 
     def offer_for(self, effect: RequestLlm, context: EffectContext) -> ToolOffer:
-        """What this request offers. It stays the same within a turn, also after a crash: tools that are changed during
-        a turn are those of the next one."""
+        """What this request offers. It stays the same within a turn, also after a crash: tools that a conversation
+        chooses during a turn are those of the next one. Only the tools of sources come and go within a turn."""
         profiles = (profile.tools for profile in context.policy.profiles if profile.name == effect.profile)
-        return self._offer(context.context.tools_in(context.turn), next(profiles, None))
+        return self._offer(self._tools.version, context.context.tools_in(context.turn), next(profiles, None))
 
-    def _make_offer(self, chosen: Names, of_profile: Names) -> ToolOffer:
+    def _make_offer(self, version: tuple[int, ...], chosen: Names, of_profile: Names) -> ToolOffer:
         allowed = self._tools.allowed(chosen, of_profile)
         names = (self._tools.name_of(tool, allowed) for tool in (respond_to_user, talk))
         return ToolOffer(allowed, OfferedTools(self._tools.definitions(allowed)), SpeakingTools(*names))

@@ -34,16 +34,22 @@ class SchemaArguments(Arguments):
     """The arguments that a JSON schema describes. `schema` is equal to the one given, and in the same order.
 
     `names` are local names that the function's types may use besides those of its module: a parameter of the type
-    ToolContext is filled by the engine. Raises ConfigurationError for a schema that is invalid, does not describe an
-    object or refers to another document, and for a function that cannot take what it describes.
+    ToolContext is filled by the engine. With `checks_patterns=False` no regular expression of the schema is applied.
+    Raises ConfigurationError for a schema that is invalid, does not describe an object or refers to another document,
+    and for a function that cannot take what it describes.
     """
 
     def __init__(
-        self, function: Callable[..., Any], schema: Mapping[str, Any], names: Mapping[str, object] | None = None
+        self,
+        function: Callable[..., Any],
+        schema: Mapping[str, Any],
+        names: Mapping[str, object] | None = None,
+        *,
+        checks_patterns: bool = True,
     ) -> None:
         name = name_of(function)
         own = _own_copy(schema, name)
-        self._validator: Validator = validator_of(own, name)
+        self._validator: Validator = validator_of(own, name, checks_patterns=checks_patterns)
         self._taken = _Taken(function, names or {})
         declared = own.get("properties", {})
         self._taken.check(declared, is_complete=not _COMPOSED & own.keys())

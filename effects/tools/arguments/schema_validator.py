@@ -7,12 +7,14 @@ first tool that has a schema.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any, Protocol
 
 from ....states.errors import ConfigurationError
 from ....states.values.value import MAX_QUOTED, shortened
 from .arguments import Schema
+from .patterns import without_patterns
 from .unique_items import with_fast_unique_items
 
 _DEFAULT = "https://json-schema.org/draft/2020-12/schema"
@@ -49,9 +51,10 @@ class Validator(Protocol):
         ...
 
 
-def validator_of(schema: Schema, name: str) -> Validator:
-    """The validator for the arguments of the tool `name`. Raises ConfigurationError for a schema that is invalid, that
-    does not describe an object, or that refers to something outside of it."""
+def validator_of(schema: Schema, name: str, *, checks_patterns: bool = True) -> Validator:
+    """The validator for the arguments of the tool `name`; it applies no regular expression of the schema unless it
+    `checks_patterns`. Raises ConfigurationError for a schema that is invalid, that does not describe an object, or that
+    refers to something outside of it."""
     from referencing import Registry  # like jsonschema, which needs it: only for tools with a schema
 
     dialect = _dialect_of(schema, name)
@@ -60,7 +63,10 @@ def validator_of(schema: Schema, name: str) -> Validator:
         raise ConfigurationError(f'The schema of {name} must describe an object: its "type" must be "object".')
     _check_references(dialect, schema, name)
     nothing_else: Registry[Any] = Registry()  # the registry that is used without it downloads what a schema refers to
-    validator: Validator = with_fast_unique_items(dialect)(schema, registry=nothing_else)
+    checking = with_fast_unique_items(dialect)
+    if not checks_patterns:
+        checking = without_patterns(checking, json.dumps(schema))
+    validator: Validator = checking(schema, registry=nothing_else)
     try:
         list(validator.iter_errors({}))
     except RecursionError as error:

@@ -17,7 +17,7 @@ class TestSettings:
         """A server needs nothing but a command; its tools then run at most once and need no approval."""
         server = McpServer(command="uvx", args=["mcp-server-git"])
 
-        assert (server.timeout, server.connect_timeout, server.approval) == (60.0, 10.0, False)
+        assert (server.timeout, server.connect_timeout, server.approval) == (60.0, 30.0, False)
         assert (server.crash, server.trusted, server.elicitation, dict(server.tools)) == (None, False, True, {})
 
     def test_tools_are_read_from_plain_data(self) -> None:

@@ -1,0 +1,229 @@
+"""The connection to one server: opened in the background, kept up, and opened again when the server vanished.
+
+The SDK wants a connection to be left by the task that entered it, so one task owns it from beginning to end. Calls are
+made by the tasks of their effects, each over the connection that there is at that moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import Any
+
+import anyio
+import mcp_types
+from mcp import Client
+from mcp.client import ClientRequestContext, IncomingMessage
+from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitRequestParams, ElicitResult, ToolListChangedNotification
+
+from ...states.values.messages import ToolResult
+from ..tools.context import ToolContext
+from ..tools.tool_error import ToolError
+from .call import ConnectionLost, McpCall
+from .elicitation import Asker
+from .listing import list_tools
+from .offered_tools import ServerTool, tools_of
+from .reasons import reason_of
+from .server import McpServer
+from .transport import Callbacks, connected
+
+FIRST_DELAY, LONGEST_DELAY = 0.5, 60.0
+"""Seconds until a server that vanished is tried again; each delay is twice the one before."""
+
+STABLE = 60.0
+"""Seconds after which a connection that was lost is opened again as soon as the first time."""
+
+REFRESH = 60.0
+"""Seconds after which the tools of an HTTP server are listed again, since such a server may vanish unnoticed."""
+
+PAUSE = 0.05
+"""Seconds in which several changes are taken together."""
+
+CLOSING = 8.0
+"""Seconds that a server gets to end, which includes those after which it is killed."""
+
+_LOGGER = logging.getLogger("turnwise.mcp")
+
+_ASKER: ContextVar[Asker | None] = ContextVar("turnwise-mcp-asker", default=None)
+"""Who asks for the call that a message from the server belongs to, where the transport tells."""
+
+
+class McpConnection:
+    """One server of an engine. `changed` is called whenever its tools are others than before.
+
+    `start` it and wait until it `has_been_tried`; `close` it in the end.
+    """
+
+    def __init__(self, name: str, server: McpServer, changed: Callable[[], None]) -> None:
+        self.tools: tuple[ServerTool, ...] = ()
+        self.failure = "it has not been tried"
+        self.has_been_tried = asyncio.Event()
+        self._name = name
+        self._server = server
+        self._changed = changed
+        self._scope = anyio.CancelScope()
+        self._task: asyncio.Task[None] | None = None
+        self._client: Client | None = None
+        self._listed: list[mcp_types.Tool] = []
+        self._has_ended = False
+        self._wake = asyncio.Event()
+        self._askers: set[Asker] = set()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection now."""
+        return self._client is not None
+
+    def start(self) -> None:
+        """Begin to connect, and stay connected until it is closed."""
+        self._task = asyncio.create_task(self._stay_connected(), name=f"MCP server {self._name}")
+
+    async def close(self) -> None:
+        """End the connection, and the program of the server."""
+        if self._task is None:
+            return
+        self._scope.cancel()
+        done, _ = await asyncio.wait({self._task}, timeout=CLOSING)
+        if not done:
+            _LOGGER.warning("%s did not end within %g s", self._name, CLOSING)
+            self._task.cancel()
+
+    # --- calls
+
+    async def call(
+        self, listed: mcp_types.Tool, may_ask: bool, arguments: dict[str, Any], context: ToolContext
+    ) -> ToolResult:
+        """Call a tool, and return its result. Raises `ToolError` if there is no connection."""
+        if self._client is None:
+            raise ToolError(f"The server {self._name} is not connected now.")
+        tool = next((tool for tool in self.tools if tool.name == f"{self._name}:{listed.name}"), None)
+        key = context.key if tool is not None and tool.crash == "idempotent" else None
+        with self._asker(context, may_ask) as asker:
+            try:
+                return await McpCall(self._client, listed, asker, context, key).run(arguments)
+            except ConnectionLost:
+                self._wake.set()
+                sentence = f"The connection to {self._name} was lost, so it is not known whether the call ran."
+                return ToolResult(text=sentence, error=True)
+
+    @contextlib.contextmanager
+    def _asker(self, context: ToolContext, may_ask: bool) -> Iterator[Asker]:
+        asker = Asker(self._name, context, may_ask)
+        self._askers.add(asker)
+        token = _ASKER.set(asker)
+        try:
+            yield asker
+        finally:
+            _ASKER.reset(token)
+            self._askers.discard(asker)
+            asker.close()
+
+    async def _elicit(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+        """Ask the user of the call that the server asks for.
+
+        Older versions of the protocol do not say which call that is. HTTP tells it; a program with several calls under
+        way cannot be told apart, and its question must not reach the wrong user.
+        """
+        asker = _ASKER.get()
+        if asker is None and len(self._askers) == 1:
+            (asker,) = self._askers
+        if asker is None:
+            _LOGGER.warning("%s asks, and it cannot be told which user it means; nobody is asked", self._name)
+            return ElicitResult(action="cancel")
+        return await asker.ask(params)
+
+    # --- the connection
+
+    async def _stay_connected(self) -> None:
+        with self._scope:
+            delay = FIRST_DELAY
+            while True:
+                began = anyio.current_time()
+                try:
+                    await self._connect()
+                    _LOGGER.warning("The connection to %s was lost", self._name)
+                except Exception as error:
+                    self._note(reason_of(error, self._server))
+                    _LOGGER.debug("%s failed: %s", self._name, type(error).__name__)
+                finally:
+                    self.has_been_tried.set()
+                if anyio.current_time() - began > STABLE:
+                    delay = FIRST_DELAY
+                await anyio.sleep(delay)
+                delay = min(2 * delay, LONGEST_DELAY)
+
+    def _note(self, failure: str) -> None:
+        if failure != self.failure:
+            _LOGGER.warning("The MCP server %s cannot be reached: %s", self._name, failure)
+        self.failure = failure
+
+    async def _connect(self) -> None:
+        """Connect, and return when the connection has ended. Raises if there is none, or the server stops answering."""
+        self._has_ended = False
+        callbacks = Callbacks(self._end, self._take_message, self._elicit)
+        with anyio.CancelScope(deadline=anyio.current_time() + self._server.connect_timeout) as limit:
+            async with connected(self._name, self._server, callbacks) as client:
+                listed = await list_tools(client)
+                limit.deadline = math.inf
+                try:
+                    self._publish(client, listed)
+                    await self._follow(client)
+                finally:
+                    self._publish(None, [])
+        if limit.cancelled_caught:
+            raise TimeoutError
+
+    def _publish(self, client: Client | None, listed: list[mcp_types.Tool]) -> None:
+        """Offer the listed tools, for as long as there is a client to call them with."""
+        if client is not None and self._client is None:
+            _LOGGER.info("%s is connected: %d tools", self._name, len(listed))
+            self.failure = ""
+            self.has_been_tried.set()
+        self._client = client
+        if listed != self._listed:
+            self._listed = listed
+            self.tools = tools_of(self._name, self._server, listed, self.call)
+            self._changed()
+
+    async def _follow(self, client: Client) -> None:
+        """Offer the tools as they change. Returns when the connection has ended; raises if the server stops
+        answering."""
+        async with anyio.create_task_group() as listening:
+            listening.start_soon(self._listen, client)
+            while not self._has_ended:
+                with anyio.move_on_after(math.inf if self._server.url is None else REFRESH):
+                    await self._wake.wait()
+                await anyio.sleep(PAUSE)
+                self._wake.clear()
+                if not self._has_ended:
+                    with anyio.fail_after(self._server.connect_timeout):
+                        self._publish(client, await list_tools(client))
+            listening.cancel_scope.cancel()
+
+    async def _listen(self, client: Client) -> None:
+        """Wake the owner whenever the server tells that its tools changed, as newer versions of the protocol do."""
+        while True:
+            try:
+                async with client.listen(tools_list_changed=True) as changes:
+                    self._wake.set()  # there may have been a change before
+                    async for _ in changes:
+                        self._wake.set()
+            except (ListenNotSupportedError, MCPError):
+                return
+            except SubscriptionLost:
+                self._wake.set()
+            await anyio.sleep(FIRST_DELAY)
+
+    async def _take_message(self, message: IncomingMessage) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            self._wake.set()
+
+    def _end(self) -> None:
+        self._has_ended = True
+        self._wake.set()

@@ -1,0 +1,104 @@
+"""Makes tools for a model of what a server lists.
+
+A server may list anything: thousands of tools, descriptions of a megabyte, schemas that are not valid. What cannot be
+offered is left out, and the log says why; the other tools are offered all the same.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from functools import partial
+from typing import Any, ClassVar
+
+import mcp_types
+
+from ...states.errors import ConfigurationError
+from ...states.values.messages import CrashContract, ToolResult
+from ...states.values.surrogates import encodable
+from ...states.values.value import shortened
+from ..tools.tool import Tool
+from .arguments import McpArguments
+from .server import McpServer, McpTool
+
+MAX_TOOLS = 1_000
+"""The most tools of a server that are offered. Chosen to be more than any provider takes in one request."""
+
+MAX_NAME = 128
+"""The most characters of a tool's name, as the protocol recommends."""
+
+MAX_DESCRIPTION = 4_000
+"""The most characters of a description; a longer one is cut."""
+
+MAX_SCHEMA = 100_000
+"""The most characters of a schema as JSON. A longer one would cost more in each request than a conversation."""
+
+_LOGGER = logging.getLogger("turnwise.mcp")
+
+Call = Callable[..., Awaitable[ToolResult]]
+"""Calls a tool: takes its listed form, whether it may ask the user, the arguments and the context of the call."""
+
+
+class ServerTool(Tool[..., Any]):
+    """A tool of a server, whose name begins with that of the server and a colon. Providers get another name for it."""
+
+    names: ClassVar[re.Pattern[str]] = re.compile(rf"[A-Za-z0-9_-]+:[^\x00-\x1f\x7f]{{1,{MAX_NAME}}}")
+
+
+def tools_of(name: str, server: McpServer, listed: Iterable[mcp_types.Tool], call: Call) -> tuple[ServerTool, ...]:
+    """The tools that the server called `name` offers. A warning in the log tells which are left out."""
+    made: dict[str, ServerTool] = {}
+    for one in _enabled(server, listed):
+        if len(made) == MAX_TOOLS:
+            _LOGGER.warning("%s has more than %d tools; the others are left out", name, MAX_TOOLS)
+            break
+        try:
+            tool = _tool_of(name, server, one, call)
+        except ConfigurationError as error:
+            _LOGGER.warning("A tool of %s is left out: %s", name, error.sentence)
+        else:
+            if made.setdefault(tool.name, tool) is not tool:
+                _LOGGER.warning("%s lists the tool %s twice; the second one is left out", name, tool.name)
+    return tuple(made.values())
+
+
+def _enabled(server: McpServer, listed: Iterable[mcp_types.Tool]) -> Iterator[mcp_types.Tool]:
+    return (one for one in listed if server.tools.get(one.name, McpTool()).enabled)
+
+
+def _tool_of(name: str, server: McpServer, listed: mcp_types.Tool, call: Call) -> ServerTool:
+    """Raises ConfigurationError for what cannot be offered."""
+    own = server.tools.get(listed.name, McpTool())
+    full_name = f"{name}:{encodable(listed.name)}"
+    if _length_of(listed.input_schema) > MAX_SCHEMA:
+        raise ConfigurationError(f"The schema of {shortened(full_name)} has more than {MAX_SCHEMA:,} characters.")
+    exclusive = server.elicitation if own.exclusive is None else own.exclusive
+    return ServerTool(
+        name=full_name,
+        description=shortened(encodable(listed.description or listed.title or ""), MAX_DESCRIPTION),
+        arguments=McpArguments(shortened(full_name), listed.input_schema, checks_patterns=server.trusted),
+        function=partial(call, listed, server.elicitation and exclusive),
+        crash=own.crash or server.crash or _hinted_contract(server, listed),
+        approval=server.approval if own.approval is None else own.approval,
+        exclusive=exclusive,
+        timeout=own.timeout or server.timeout,
+    )
+
+
+def _hinted_contract(server: McpServer, listed: mcp_types.Tool) -> CrashContract:
+    """What the hints of the server say of a call that a crash interrupted. Those of other servers do not count."""
+    hints = listed.annotations
+    if hints is None or not server.trusted:
+        return "at_most_once"
+    if hints.read_only_hint:
+        return "pure"
+    return "idempotent" if hints.idempotent_hint else "at_most_once"
+
+
+def _length_of(schema: dict[str, Any]) -> int:
+    try:
+        return len(json.dumps(schema))
+    except RecursionError:
+        return MAX_SCHEMA + 1

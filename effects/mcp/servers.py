@@ -1,0 +1,105 @@
+"""The MCP servers of an engine: the source of their tools, opened and closed with the engine.
+
+An engine opens although a server is down. The server is logged, its tools are not offered, and it is tried again until
+it is there. The SDK takes a second to import, so it is imported by a thread, when an engine with a server opens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from ...states.errors import ConfigurationError
+from ...states.values.value import MAX_QUOTED, shortened
+from ..tools.tool import AnyTool
+from .server import McpServer
+
+if TYPE_CHECKING:
+    from .connection import McpConnection
+
+MAX_OPENING = 10.0
+"""The most seconds that an engine waits for its servers when it opens. Slower ones are connected in the background."""
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
+
+
+class McpServers:
+    """The servers of an engine by their names. It is a `ToolSource`.
+
+    Raises ConfigurationError for a name that cannot be that of a server, and if the package `mcp` is missing.
+    """
+
+    def __init__(self, servers: Mapping[str, McpServer]) -> None:
+        for name in servers:
+            if not _NAME.fullmatch(name):
+                raise ConfigurationError(
+                    f"{shortened(name, MAX_QUOTED)} cannot be the name of an MCP server: it takes up to 40 letters, "
+                    "digits, _ and -."
+                )
+        if servers and find_spec("mcp") is None:
+            raise ConfigurationError("MCP servers need the package mcp: install turnwise[mcp].")
+        self.version = 0
+        self._servers = dict(servers)
+        self._connections: dict[str, McpConnection] = {}
+        self._is_closed = False
+
+    def tools(self) -> Iterable[AnyTool]:
+        """Return the tools of the servers that are connected now."""
+        return [tool for connection in self._connections.values() for tool in connection.tools]
+
+    def owns(self, name: str) -> bool:
+        """Whether this is the name of one of the servers, and of a tool behind it."""
+        server, colon, _ = name.partition(":")
+        return bool(colon) and server in self._servers
+
+    async def open(self) -> None:
+        """Begin to connect, and return when every server was tried, or after `MAX_OPENING` seconds."""
+        if not self._servers or self._connections:
+            return
+        module = await asyncio.to_thread(import_module, f"{__package__}.connection")
+        if self._is_closed:
+            return
+        for name, server in self._servers.items():
+            self._connections[name] = module.McpConnection(name, server, self._change)
+            self._connections[name].start()
+        await self._tried(MAX_OPENING)
+
+    async def close(self) -> None:
+        """End all connections, and the programs of their servers. Takes seconds if a server does not end by itself."""
+        self._is_closed = True
+        connections, self._connections = self._connections, {}
+        await asyncio.gather(*(connection.close() for connection in connections.values()))
+
+    async def check(self) -> None:
+        """Make sure that each server can be reached. Raises ConfigurationError."""
+        checked = self if self._connections else McpServers(self._servers)
+        await checked.open()
+        try:
+            await checked._tried(max((server.connect_timeout for server in self._servers.values()), default=0))
+            for sentence in checked._failures():
+                raise ConfigurationError(sentence)
+        finally:
+            if checked is not self:
+                await checked.close()
+
+    def _failures(self) -> Iterator[str]:
+        for name, connection in self._connections.items():
+            if not connection.is_connected:
+                yield f"The MCP server {name} cannot be reached: {connection.failure}."
+
+    async def _tried(self, seconds: float) -> None:
+        tries = [asyncio.ensure_future(connection.has_been_tried.wait()) for connection in self._connections.values()]
+        if not tries:
+            return
+        try:
+            await asyncio.wait(tries, timeout=seconds)
+        finally:
+            for each in tries:
+                each.cancel()
+
+    def _change(self) -> None:
+        self.version += 1

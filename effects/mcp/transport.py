@@ -1,0 +1,129 @@
+"""Opens the connection to a server: starts its program, or makes a client for its address, and agrees on a version."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+import httpx2
+from mcp import Client, StdioServerParameters
+from mcp.client.session import ElicitationFnT, MessageHandlerFnT
+from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import Implementation
+
+from .server import McpServer
+from .stderr_log import stderr_of
+
+MAX_EVENT = 64_000_000
+"""The most bytes of one message from an HTTP server. Chosen to be more than the largest result with images."""
+
+_WRITE_TIMEOUT = 30.0
+"""Seconds to connect to an HTTP server, and to send it a request. How long an answer may take is up to the caller."""
+
+
+@dataclass(frozen=True)
+class Callbacks:
+    """What is told of a connection: that it has `ended`, which `message` came, and what the server wants to ask."""
+
+    ended: Callable[[], None]
+    message: MessageHandlerFnT
+    elicit: ElicitationFnT
+
+
+@asynccontextmanager
+async def connected(name: str, server: McpServer, callbacks: Callbacks) -> AsyncIterator[Client]:
+    """The connected client of a server. The context must be left by the task that entered it; a program is ended then.
+
+    Raises what the SDK raises if there is no such server, and `TimeoutError` never: the caller limits the time.
+    """
+    async with AsyncExitStack() as stack:
+        if server.url is None:
+            streams = stdio_client(_program(server), await stack.enter_async_context(stderr_of(name)))
+        else:
+            timeout = httpx2.Timeout(_WRITE_TIMEOUT, read=None)
+            http_client = httpx2.AsyncClient(headers=dict(server.headers), timeout=timeout)
+            await stack.enter_async_context(http_client)
+            streams = streamable_http_client(server.url, http_client=http_client, max_sse_event_size=MAX_EVENT)
+        client = Client(
+            _observed(streams, callbacks.ended),
+            mode=server.protocol,
+            cache=None,
+            client_info=Implementation(name="turnwise", version=_own_version()),
+            message_handler=callbacks.message,
+            elicitation_callback=callbacks.elicit if server.elicitation else None,
+        )
+        yield await stack.enter_async_context(client)
+
+
+def _program(server: McpServer) -> StdioServerParameters:
+    assert server.command is not None
+    return StdioServerParameters(
+        command=server.command,
+        args=list(server.args),
+        env=dict(server.env),
+        cwd=server.cwd,
+        encoding_error_handler="replace",
+    )
+
+
+def _own_version() -> str:
+    try:
+        return version("turnwise")
+    except PackageNotFoundError:  # in a source tree that is not installed
+        return "0"
+
+
+@asynccontextmanager
+async def _observed(
+    streams: AbstractAsyncContextManager[tuple[Any, Any]], ended: Callable[[], None]
+) -> AsyncIterator[Any]:
+    """The same streams, of which the end is told."""
+    async with streams as (reading, writing):
+        yield _Incoming(reading, ended), writing
+
+
+class _Incoming:
+    """The stream of messages from a server, which tells when it ends. The SDK itself tells only those who wait for an
+    answer."""
+
+    def __init__(self, stream: Any, ended: Callable[[], None]) -> None:
+        self._stream = stream
+        self._ended = ended
+
+    @property
+    def last_context(self) -> Any:
+        """The context variables of the task that received the last message, where the stream knows them."""
+        return getattr(self._stream, "last_context", None)
+
+    async def receive(self) -> Any:
+        """Return the next message."""
+        return await self._stream.receive()
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        await self._stream.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self._stream.__anext__()
+        except (StopAsyncIteration, anyio.ClosedResourceError):
+            self._ended()
+            raise
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Any:
+        return await self._stream.__aexit__(kind, error, trace)

@@ -1,0 +1,145 @@
+"""The connection to a server: kept in the background, opened again, and closed without leaving a process behind."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from turnwise.effects.mcp.server import McpServer
+from turnwise.effects.mcp.servers import McpServers
+from turnwise.effects.tools.registry import ToolRegistry
+from turnwise.states.errors import ConfigurationError
+
+from ...support.mcp_programs import Program, call, is_alive, opened, until
+
+
+def names(registry: ToolRegistry) -> list[str]:
+    """Return the names of the tools that are offered now."""
+    return [definition["function"]["name"] for definition in registry.definitions()]
+
+
+class TestOpening:
+    """An engine opens with the servers that are there, and without those that are not."""
+
+    async def test_the_tools_of_a_server_are_offered_when_it_is_open(self, tmp_path: Path) -> None:
+        """Each is called by the name of the server, a colon and its own name."""
+        async with opened(files=Program(tmp_path).server()) as registry:
+            assert names(registry) == ["files:echo", "files:pid"]
+            assert (await call(registry, "files:echo", path="ä")).text == '{"path": "ä"}'
+
+    async def test_a_server_that_is_missing_keeps_nobody_up(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """It is logged, and the others are offered."""
+        missing = McpServer(command="/no/such/program")
+        refused = McpServer(url="http://127.0.0.1:9/mcp")
+
+        async with opened(missing=missing, refused=refused, files=Program(tmp_path, ["echo"]).server()) as registry:
+            assert names(registry) == ["files:echo"]
+
+        assert "The MCP server missing cannot be reached: there is no program called /no/such/program" in caplog.text
+        assert "The MCP server refused cannot be reached: " in caplog.text
+
+    async def test_a_server_that_never_answers_is_given_up(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Its program is ended."""
+        program = Program(tmp_path)
+        program.mark("silent")
+
+        async with opened(files=program.server(connect_timeout=0.3)) as registry:
+            assert names(registry) == []
+
+        assert "The MCP server files cannot be reached: it did not answer within 0.3 s" in caplog.text
+
+
+class TestFollowing:
+    """The tools of a server come and go while the engine is open."""
+
+    async def test_a_server_changes_its_tools(self, tmp_path: Path) -> None:
+        """The version of the registry tells it."""
+        program = Program(tmp_path, ["echo"])
+        async with opened(files=program.server()) as registry:
+            before = registry.version
+            program.offer("pid")
+            await call(registry, "files:echo")
+            await until(lambda: registry.version != before)
+
+            assert names(registry) == ["files:pid"]
+
+    async def test_a_server_vanishes_and_comes_back(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        """J17: its tools are no longer offered; when it is back, they are again, by another process."""
+        async with opened(files=Program(tmp_path, ["pid", "die"]).server()) as registry:
+            first = (await call(registry, "files:pid")).text
+            lost = await call(registry, "files:die")
+            await until(lambda: names(registry) == [])
+            await until(lambda: names(registry) != [])
+            second = (await call(registry, "files:pid")).text
+
+        assert lost.error
+        assert lost.text == "The connection to files was lost, so it is not known whether the call ran."
+        assert first != second
+        assert "The connection to files was lost" in caplog.text
+
+    async def test_a_call_while_the_server_is_away(self, tmp_path: Path) -> None:
+        """A call that was checked before, and runs now, is an error result."""
+        async with opened(files=Program(tmp_path, ["echo", "die"]).server()) as registry:
+            echo = registry.find("files:echo")
+            await call(registry, "files:die")
+            await until(lambda: registry.find("files:echo") is None)
+
+            assert echo is not None
+            sentence = registry.describe_unknown("files:echo")
+
+        assert sentence == "files:echo is not available now: its server is not connected, or no longer offers it."
+
+
+class TestClosing:
+    """A closed engine leaves no process behind."""
+
+    @pytest.mark.parametrize("marks", [(), ("lingering",)])
+    async def test_the_program_is_gone(self, tmp_path: Path, marks: tuple[str, ...]) -> None:
+        """Also one that does not end when its standard input does."""
+        program = Program(tmp_path)
+        for mark in marks:
+            program.mark(mark)
+
+        async with opened(files=program.server()) as registry:
+            pid = int((await call(registry, "files:pid")).text)
+            assert is_alive(pid)
+
+        assert not is_alive(pid)
+
+    async def test_closing_while_it_connects(self, tmp_path: Path) -> None:
+        """The program that does not answer is ended, too."""
+        program = Program(tmp_path)
+        program.mark("silent")
+        servers = McpServers({"files": program.server()})
+        opening = asyncio.create_task(servers.open())
+        await asyncio.sleep(0.3)
+
+        await servers.close()
+        await opening
+
+        assert list(servers.tools()) == []
+
+
+class TestCheck:
+    """`engine.check()` tells which servers cannot be reached."""
+
+    async def test_it_passes_if_all_are_there(self, tmp_path: Path) -> None:
+        """It starts them for the check alone, and ends them again."""
+        await McpServers({"files": Program(tmp_path).server()}).check()
+
+    async def test_it_names_the_one_that_is_not(self, tmp_path: Path) -> None:
+        """In one sentence."""
+        servers = McpServers({"files": Program(tmp_path).server(), "git": McpServer(command="/no/such/program")})
+
+        with pytest.raises(ConfigurationError) as failed:
+            await servers.check()
+
+        assert failed.value.sentence == (
+            "The MCP server git cannot be reached: there is no program called /no/such/program."
+        )
