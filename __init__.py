@@ -98,6 +98,7 @@ if TYPE_CHECKING:
         UnknownConversation,
     )
     from .states.policy import presets
+    from .states.policy.model_settings import ModelSettings
     from .states.policy.policy import (
         Empty,
         Limits,
@@ -206,6 +207,7 @@ _HOMES = {
         "TurnwiseError",
         "UnknownConversation",
     ),
+    "states.policy.model_settings": ("ModelSettings",),
     "states.policy.policy": (
         "Empty",
         "Limits",
@@ -237,7 +239,7 @@ __all__ += ["EffectContext", "Embed", "Empty", "EndedTurn", "Engine", "EngineClo
 __all__ += ["FailedTurn", "History", "Image", "IncompleteTurn", "InvalidInput", "IpLookup"]
 __all__ += ["Lagged", "Limits", "LiteLlm", "Llm", "LlmFailure", "LoadedConversation", "Location", "LocationSource"]
 __all__ += ["Log", "McpCrashContract", "McpServer", "McpTool", "Message", "MessageUpdate"]
-__all__ += ["ModelAnswer", "ModelCall", "ModelRequest", "ModelSpec"]
+__all__ += ["ModelAnswer", "ModelCall", "ModelRequest", "ModelSettings", "ModelSpec"]
 __all__ += ["NotAwaited", "NotTaken", "Origin", "Performer", "Policy", "Profile", "Progress", "Purpose"]
 __all__ += ["Question", "QuestionOption", "Questions", "QueuedTurn"]
 __all__ += ["Receipts", "Receiver", "Recent", "Recovery", "Redaction", "RedactionRule", "Refused", "Repeats"]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 from ...states.errors import ConfigurationError
+from ...states.policy.model_settings import DEFAULT_SETTINGS, ModelSettings
 from ...states.values.failures import NO_FAULT_OF_A_MODEL, FailureKind
 from ...states.values.messages import Usage
 from ...states.values.value import MAX_QUOTED, shortened
@@ -28,6 +29,7 @@ class ModelRequest:
     `tool_choice="none"` lists the tools but allows no call. Later requests share the dicts, so do not change them;
     change copies. `purpose` and `conversation_id` are not sent to the provider; they tell an `Llm` what the request is
     for, and which conversation it belongs to; the id is empty if the application calls a `Rewording` without one.
+    `settings` are parameters such as the temperature, from the profile of the turn; those that are None are not sent.
     """
 
     model: str
@@ -36,6 +38,7 @@ class ModelRequest:
     tool_choice: Literal["auto", "none"] = "auto"
     purpose: Purpose = "converse"
     conversation_id: str = ""
+    settings: ModelSettings = DEFAULT_SETTINGS
 
 
 @dataclass(frozen=True)

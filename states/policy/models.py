@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .model_settings import DEFAULT_SETTINGS, ModelSettings
 from .policy import ModelSpec, Policy
 
 
@@ -14,6 +15,11 @@ def models_of(policy: Policy, profile: str) -> tuple[ModelSpec, ...]:
     same = next((model for model in policy.models if model.name == own.name), own)
     first = same if own.window is None else own
     return (first, *(model for model in policy.models if model.name != own.name))
+
+
+def settings_of(policy: Policy, profile: str) -> ModelSettings:
+    """Return the parameters of model requests in turns with this profile. `Pure.`"""
+    return next((one.settings for one in policy.profiles if one.name == profile), DEFAULT_SETTINGS)
 
 
 def named_models(policy: Policy) -> tuple[ModelSpec, ...]:

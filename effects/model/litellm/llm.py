@@ -1,8 +1,9 @@
 """A model of any of a hundred providers, asked through litellm.
 
 litellm translates between the providers' protocols; everything else is decided by the machine. So litellm has one job
-here: one request, one answer or one typed failure. It never retries, never falls back to another model, and prints
-nothing. Importing it takes seconds, which happens at the first request, or earlier with `warm`.
+here: one request, one answer or one typed failure. It never retries, except for a request that was refused because of
+its settings, never falls back to another model, and prints nothing. Importing it takes seconds, which happens at the
+first request, or earlier with `warm`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from .error_kinds import failure_of
 from .loading import load_litellm
 from .missing_keys import missing_keys
 from .model_list import PRICES, listed_model
+from .request_settings import RequestSettings
 from .stream_assembler import StreamAssembler
 from .stream_chunks import NormalizedChunks
 from .usage import read_usage
@@ -52,6 +54,7 @@ class LiteLlm:
         self.name = name
         self._window = window
         self._options = options
+        self._settings = RequestSettings(name)
         self._litellm: Any = None
         self._can_be_asked = False
 
@@ -111,7 +114,9 @@ class LiteLlm:
         return None
 
     async def _ask(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
-        stream = await self._litellm.acompletion(**self._arguments(request))
+        stream = await self._settings.send(
+            request.settings, lambda settings: self._litellm.acompletion(**{**self._arguments(request), **settings})
+        )
         chunks = NormalizedChunks(stream.completion_stream)
         if chunks.is_readable:  # some providers send nothing before the stream is read, and only litellm can read it
             stream.completion_stream = chunks

@@ -6,6 +6,7 @@ import logging
 
 from ....states.effects import RequestLlm
 from ....states.events import LlmFailed, LlmResponse
+from ....states.policy.models import settings_of
 from ....states.policy.policy import Policy
 from ....states.projections.recent_dialogue import of_turn
 from ....states.projections.transcript import Transcript
@@ -81,7 +82,8 @@ class LlmRequestPerformer:
         _log_request(context.turn, transcript, len(tools.definitions))
         assembled = assemble_context(effect, context.context, transcript, context.turn, offer.speaking, tools.listed)
         prompt = self._prompts.prompt_of(context)
-        return prompt.request(effect, assembled.system, assembled.messages, tools, context.turn)
+        settings = settings_of(context.policy, effect.profile)
+        return prompt.request(effect, assembled.system, assembled.messages, tools, context.turn, settings)
 
     def _response(
         self, effect: RequestLlm, model: str, digest: str, answer: ModelAnswer, policy: Policy, offer: ToolOffer

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from weakref import finalize
 
 from ....states.effects import RequestLlm
+from ....states.policy.model_settings import DEFAULT_SETTINGS, ModelSettings
 from ....states.values.messages import Message
 from ...context import EffectContext
 from ..port import ModelRequest
@@ -50,8 +51,10 @@ class CachedPrompt:
         messages: tuple[Message, ...],
         tools: OfferedTools,
         turn: int,
+        settings: ModelSettings = DEFAULT_SETTINGS,
     ) -> tuple[ModelRequest, str]:
-        """The request that `build_request` would build from the same arguments, and its `request_digest`."""
+        """The request that `build_request` would build from the same arguments, with these settings, and its
+        `request_digest`."""
         if effect.model != self._model or not self._is_beginning_of(messages):
             self._reset(effect.model, system)
         elif system != self._system:
@@ -65,7 +68,7 @@ class CachedPrompt:
         else:
             segment = write_segment(messages, CallIds(), effect.model, turn)
             digest = RequestDigest(effect.model).add((*write_system(system), *segment.messages))
-        request = compose_request(effect, system, segment, tools, self._conversation_id)
+        request = compose_request(effect, system, segment, tools, self._conversation_id, settings)
         return request, digest.finish(request, tools.canonical)
 
     def _is_beginning_of(self, messages: tuple[Message, ...]) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ....states.effects import RequestLlm
 from ....states.openai_format.writing import MessageWithResults, WireMessage, legal_name, pair_results, write
+from ....states.policy.model_settings import DEFAULT_SETTINGS, ModelSettings
 from ....states.values.messages import Message
 from ..port import ModelRequest
 from .call_ids import CallIds
@@ -73,7 +74,12 @@ class OfferedTools:
 
 
 def compose_request(
-    effect: RequestLlm, system: str, segment: Segment, tools: OfferedTools, conversation_id: str = ""
+    effect: RequestLlm,
+    system: str,
+    segment: Segment,
+    tools: OfferedTools,
+    conversation_id: str = "",
+    settings: ModelSettings = DEFAULT_SETTINGS,
 ) -> ModelRequest:
     """The request that `effect` asks for in this conversation, from a segment with all its messages. `Pure.`"""
     return ModelRequest(
@@ -82,6 +88,7 @@ def compose_request(
         tools=tools.definitions or tuple(map(_removed_tool, segment.called)),
         tool_choice=effect.tool_choice if tools.definitions or not segment.called else "none",
         conversation_id=conversation_id,
+        settings=settings,
     )
 
 

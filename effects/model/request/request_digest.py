@@ -11,6 +11,7 @@ from copy import copy
 from hashlib import blake2b
 
 from ....states.openai_format.writing import WireMessage
+from ....states.policy.model_settings import DEFAULT_SETTINGS
 from ..port import ModelRequest
 
 canonical_json = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
@@ -43,4 +44,6 @@ class RequestDigest:
         is already written. `Pure.`"""
         complete = self._hash.copy()
         complete.update(f"],{tools or canonical_json(request.tools)},{canonical_json(request.tool_choice)}]".encode())
+        if request.settings != DEFAULT_SETTINGS:  # a request without settings has the digest that it always had
+            complete.update(canonical_json(request.settings.model_dump(exclude_none=True)).encode())
         return complete.hexdigest()
