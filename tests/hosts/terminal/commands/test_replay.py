@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
+import subprocess
+import sys
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
-from turnwise import Engine
-from turnwise.testing import FunctionLlm, reply
+from turnwise import Engine, ModelRequest, Profile, presets
+from turnwise.states import MemoryRecalled, ProfileSelected
+from turnwise.testing import FunctionLlm, ManualClock, call, reply
 
-from ....support.terminal import InProcessRun, database_with, diverging_walk, run
+from ....support.terminal import ENVIRONMENT, InProcessRun, database_with, diverging_walk, run
 from ....support.walks import Walk
 
 
@@ -102,3 +108,83 @@ class TestReplay:
             "expected",
             "actual",
         ]
+
+
+ASKS_NOBODY = """
+import sys
+from turnwise.hosts.terminal import main
+from turnwise.persistence.sqlite.store import SqliteStore
+
+def refuse(*arguments, **options):
+    raise AssertionError("the index was asked")
+
+for name in ("search", "recent", "without_vectors", "keep_vectors", "nearest"):
+    setattr(SqliteStore, name, refuse)
+
+def watch(event, arguments):
+    if event in ("socket.connect", "socket.bind", "socket.getaddrinfo", "subprocess.Popen"):
+        raise AssertionError(event)
+
+sys.addaudithook(watch)
+sys.argv[1:] = ["replay", "--all"]
+main()
+"""
+"""The command in a process that opens no connection, starts no other process, and has a store that cannot search."""
+
+
+class TestReplayOfReplyFlows:
+    """What was routed, recalled and found once stands in the log."""
+
+    async def record(self, database: Path) -> int:
+        """Have two conversations with routing, recall, documents and vectors. Return how many requests they took."""
+
+        def answer(request: ModelRequest) -> Any:
+            match request.purpose:
+                case "route":
+                    return json.dumps({"profile": "vet"})
+                case "enrich":
+                    return json.dumps({"keywords": ["cat"]})
+            needs_tool = "again" in str(request.messages) and all(one["role"] != "tool" for one in request.messages)
+            return call("recall_conversation", keywords=["cat"]) if needs_tool else "Yes."
+
+        async def embed(texts: Sequence[str]) -> list[list[float]]:
+            return [[1.0, float(len(text))] for text in texts]
+
+        policy = presets.reply_flow().replace(redact=False)
+        model, clock = FunctionLlm(answer), ManualClock()
+        profiles = [Profile(name="friend", description="Talks."), Profile(name="vet", description="Knows cats.")]
+        async with Engine.open(
+            database,
+            model=model,
+            clock=clock,
+            profiles=profiles,
+            tools=["recall_conversation"],
+            documents=lambda query: ["Cats purr."],
+            embed=embed,
+        ) as engine:
+            for text in ("My cat is called Miuku.", "What is my cat called?"):
+                await clock.advance(3_600)
+                conversation = await engine.create(owner="anna", policy=policy)
+                await conversation.send(text)
+                await conversation.send(f"{text} Tell me again.")
+            events = [entry.event for entry in await conversation.events()]
+        recalled = [event for event in events if isinstance(event, MemoryRecalled)]
+        assert all(event.documents and event.block for event in recalled) and recalled[-1].recent
+        assert any(isinstance(event, ProfileSelected) for event in events)
+        return len(model.requests)
+
+    async def test_no_model_server_or_index_is_asked_again(self, tmp_path: Path) -> None:
+        """J2, J3, J4, J22: `replay --all` needs the log alone."""
+        assert await self.record(tmp_path / "turnwise.db") > 8
+
+        done = subprocess.run(
+            [sys.executable, "-c", ASKS_NOBODY],
+            cwd=tmp_path,
+            env=ENVIRONMENT,
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.count("no divergence") == 2
