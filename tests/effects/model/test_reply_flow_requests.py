@@ -11,12 +11,26 @@ from typing import Any
 
 import pytest
 
-from turnwise import Conversation, Engine, Image, Location, ModelAnswer, ModelRequest, Policy, Settings, presets, tool
+from turnwise import (
+    Conversation,
+    Engine,
+    Image,
+    LiteLlm,
+    Location,
+    ModelAnswer,
+    ModelRequest,
+    Policy,
+    Profile,
+    Settings,
+    presets,
+    tool,
+)
 from turnwise.effects.model.request.fresh_context import CONTEXT_TITLE
 from turnwise.states import Texts
 from turnwise.testing import FunctionLlm, ManualClock, ScriptedLlm, call, failure, reply
 
 from ...support.pictures import GIF
+from ...support.servers.openai_server import OpenAiServer, calls, says, violations
 
 AT = datetime(2025, 9, 15, 17, 53, tzinfo=UTC)
 NOTE = (
@@ -26,6 +40,7 @@ NOTE = (
 )
 UNKNOWN = "Current context:\n• Time: Monday, September 15, 2025 at 17:53 UTC\n• Location: Unknown"
 SAN_FRANCISCO = Location("San Francisco", "CA", "United States", "America/Los_Angeles")
+WHOLE = presets.reply_flow().model_copy(update={"redact": False})
 FLOW = presets.reply_flow().model_copy(
     update={"redact": False, "recall": False, "documents": False, "route": False, "dialogue": "transcript"}
 )
@@ -309,3 +324,77 @@ async def test_replay_needs_no_location(database: Path) -> None:
         report = await conversation.replay()
 
     assert (report.divergence, asked) == (None, ["?"])
+
+
+class TestTheWholeFlow:
+    """The preset with all of its rules: two conversations of one owner, a document source and a tool."""
+
+    async def requests(self, texts: list[str]) -> list[ModelRequest]:
+        """Say one text in a first conversation and the others in a second one; return the requests of the second, but
+        for those that prepare a turn."""
+        llm = FunctionLlm(self.answer)
+        async with Engine.open(
+            "sqlite://",
+            model=llm,
+            policy=WHOLE,
+            tools=[web_search],
+            settings=Settings(location_enabled=True),
+            location=lambda: SAN_FRANCISCO,
+            documents=lambda query: ["Opening hours: 9 to 5."],
+            profiles=[Profile(name="guide", prompt="You show people the city.")],
+            clock=(clock := ManualClock(AT)),
+        ) as engine:
+            first = await engine.create(owner="ada")
+            await first.send("My favourite dish is sushi.")
+            await clock.advance(3600)
+            second = await engine.create(owner="ada", system="You are kind.")
+            for text in texts:
+                await second.send(text)
+        return [one for one in llm.requests if one.purpose == "converse" and one.conversation_id == second.id]
+
+    def answer(self, request: ModelRequest) -> Any:
+        """Name words to search for, call a tool once in each turn, then answer."""
+        if request.purpose == "enrich":
+            return '{"keywords": ["sushi"], "from": null, "to": null}'
+        has_result = any(message["role"] == "tool" for message in request.messages)
+        return "There is." if has_result else call("web_search", query="sushi")
+
+    async def test_everything_stands_in_order(self) -> None:
+        """J4, J5, J22: instructions, profile, note, protocol, what was recalled, documents, tools."""
+        (first, second) = await self.requests(["Where is my favourite dish served?"])
+        system = first.messages[0]["content"]
+
+        texts = Texts()
+        parts = ("You are kind.", "You show people the city.", texts.transcription_note, texts.tool_protocol)
+        titles = ("Relevant conversation history:", "Relevant documents:", "Tools:\n- web_search: Search the web.")
+        places = [system.find(f"{part}\n") for part in (*parts, *titles)] + [system.find(texts.tools_guidance)]
+        assert -1 not in places
+        assert places == sorted(places)
+        assert [system.count(title) for title in titles] == [1, 1, 1]
+        assert "My favourite dish is sushi." in system
+        assert "Opening hours: 9 to 5." in system
+        assert second.messages[0] == first.messages[0]
+
+    async def test_no_note_piles_up(self) -> None:
+        """J6: with the texts of the last minutes, in every request of three turns; each ends with the newest text or
+        the note, and the dialogue before it has none."""
+        requests = await self.requests(["One", "Two", "Three"])
+
+        assert len(requests) == 6
+        assert [len(notes(request)) for request in requests] == [1] * 6
+        assert [str(request.messages).count(CONTEXT_TITLE) for request in requests] == [1] * 6
+        assert [message["content"] for message in requests[4].messages[1:]][:2] == ["One", "There is."]
+
+
+@pytest.mark.parametrize("name", ["openai/test", "mistral/mistral-small"])
+async def test_providers_take_the_requests(name: str) -> None:
+    """J6: through litellm and a real socket, which checks what it is sent."""
+    script = [calls(("web_search", {"query": "a"})), says(""), says("18.")]
+    async with OpenAiServer(script) as server:
+        model = LiteLlm(name, api_base=server.url, api_key="test")
+        async with Engine.open("sqlite://", model=model, policy=FLOW, tools=[web_search]) as engine:
+            turn = await (await engine.create(system="You are kind.")).send("What is it like?")
+
+    assert turn.reply == "18."
+    assert [violations(body) for body in server.requests] == [[], [], []]
+    assert [str(body["messages"]).count(CONTEXT_TITLE) for body in server.requests] == [1, 1, 1]

@@ -1,6 +1,8 @@
 """What a request holds of the past if it looks back only some minutes."""
 
 from datetime import UTC, datetime, timedelta, timezone
+from itertools import accumulate
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -100,3 +102,17 @@ class TestATurnByItself:
         history = [message.replace(audience="agent", turn=0) for message in self.HISTORY[:1]] + [*self.HISTORY[1:]]
 
         assert list(of_turn(history, 1)) == history
+
+    @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([None, None, "agent"]))), st.integers(0, 12))
+    def test_it_is_what_a_walk_from_the_beginning_finds(self, said: list[tuple[int, Any]], turn: int) -> None:
+        """It begins at the first message of the turn or of a later one, or at the notes in front of that."""
+        turns = accumulate(after for after, _ in said)
+        history = [
+            Message(role="user", turn=of, audience=audience) for of, (_, audience) in zip(turns, said, strict=True)
+        ]
+
+        start = next((place for place, message in enumerate(history) if message.turn >= turn), len(history))
+        while start > 0 and history[start - 1].audience is not None:
+            start -= 1
+
+        assert of_turn(history, turn) == history[start:]

@@ -37,11 +37,21 @@ def digests(entries: Sequence[LogEntry]) -> Iterator[str]:
     for entry in entries:
         context = context.after(entry.event)
         transcript.add(entry)
+        check_what_is_sent(transcript)
         for effect in (one for one in entry.effects if isinstance(one, RequestLlm)):
             speaking = SpeakingTools("respond_to_user", "talk")
             assembled = assemble_context(effect, context, transcript, entry.turn, speaking)
             tools: list[dict[str, Any]] = [] if effect.plain else OFFERED
             yield request_digest(build_request(effect, assembled.system, assembled.messages, tools, entry.turn))
+
+
+def check_what_is_sent(transcript: Transcript) -> None:
+    """The messages of a request are found from the end of the transcript and beside its summary; both must be what a
+    walk through all messages finds."""
+    turns = [message.turn for message in transcript.messages]
+    condensed = transcript.condensed
+    assert turns == sorted(turns)
+    assert transcript.current == [one for one in transcript.messages if condensed is None or not condensed.covers(one)]
 
 
 async def digests_of(database: Path) -> dict[str, str]:
