@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from turnwise import ConfigurationError, Delivery, Engine, Policy, SpeechChannel, presets
+from turnwise import ConfigurationError, Delivery, Engine, Policy, Settings, SpeechChannel, presets
 from turnwise.effects.channels.speech.spoken_turns import KEPT, SpokenTurns
 from turnwise.effects.channels.speech.voices import Voice
 from turnwise.states import Delivered, Made, TurnEnded
-from turnwise.testing import ScriptedLlm, call, calls, reply
+from turnwise.testing import RecordingChannel, ScriptedLlm, call, calls, reply
 
 from ....support.engine_scenarios import said, talk, until
 from ....support.speech.voices import BREAKS, HANGS, WRITES, program
@@ -136,6 +136,26 @@ class TestAfterATurn:
 
         assert turn is not None and turn.status == "cancelled"
         assert window.opened == []
+
+    async def test_speech_that_is_switched_off_is_never_called(
+        self, database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """J14, J19: the setting `tts_enabled`; other channels go on, and nothing waits in the outbox."""
+        monkeypatch.setenv("TURNWISE_TTS_ENABLED", "false")
+        window, shown = Window(), RecordingChannel()
+        speech = SpeechChannel(into=tmp_path / "spoken", on_turn_spoken=window.open, voices=[WRITES])
+
+        engine = Engine.open(
+            database, model=ScriptedLlm([reply("Sunny.")]), channels=[speech, shown], settings=Settings()
+        )
+        async with engine:
+            conversation = await engine.create()
+            await conversation.send("Hi")
+            await engine.delivered()
+            assert not await engine.store.outbox([conversation.id])
+
+        assert [delivery.text for delivery in shown.deliveries] == ["Sunny."]
+        assert not (tmp_path / "spoken").exists() and window.opened == []
 
     async def test_the_steps_are_logged_without_content(
         self, database: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
