@@ -36,6 +36,8 @@ _IMAGE_NOTE = re.compile(r"\s*\(\d+ images?: see below\.\)\Z")
 _CONTEXT_NOTE = re.compile(rf"\A{CONTEXT_TITLE}\n• Time: [^\n]*\n• Location: [^\n]*(?:\n\n|\Z)")
 """The note on the time and the place, which stands in front of the user's text."""
 
+_FINGERPRINT = re.compile(r"_[0-9a-f]{8}\Z")
+
 _RECALLED_TEXT = re.compile(r"^\S+ \S+ UTC, user:\n((?:  [^\n]*\n?)+)", re.MULTILINE)
 """A text of a user under the title of what was recalled: who said it and when, and indented below it the text."""
 
@@ -103,7 +105,7 @@ def use_tools(dialogue: Dialogue) -> Reply | None:
         if mentions[name] is not None
         and (arguments := fill_parameters(ordinary[name].get("parameters") or {}, dialogue.said)) is not None
     ][:MOST_CALLS]
-    return Reply(f"Let me use {' and '.join(call.name for call in calls)}.", tuple(calls)) if calls else None
+    return Reply(f"Let me use {' and '.join(_readable(call.name) for call in calls)}.", tuple(calls)) if calls else None
 
 
 def ask_to_choose(dialogue: Dialogue) -> Reply | None:
@@ -139,7 +141,9 @@ def request_details(dialogue: Dialogue) -> Reply | None:
     for name, tool in dialogue.tools.items():
         if name != ASK and find_first_mention(tool, dialogue.said) is not None:
             unfilled = " and ".join(list_unfilled(tool.get("parameters") or {}, dialogue.said))
-            return Reply(f"To use {name} I also need to know: {unfilled}. Say it all in one message, please.")
+            return Reply(
+                f"To use {_readable(name)} I also need to know: {unfilled}. Say it all in one message, please."
+            )
     return None
 
 
@@ -152,7 +156,7 @@ def remember(dialogue: Dialogue) -> Reply | None:
 
 def repeat(dialogue: Dialogue) -> Reply:
     """Repeat the user's message, and name the tools that would do more."""
-    names = " or ".join(name for name in dialogue.tools if name != ASK)
+    names = " or ".join(_readable(name) for name in dialogue.tools if name != ASK)
     hint = f"Say something that {names} is good for, and I will use it." if names else "There is no tool I could use."
     return Reply(f"You said: “{dialogue.said}” {hint}")
 
@@ -244,7 +248,13 @@ def _recalled_in(messages: Sequence[dict[str, Any]]) -> str:
 
 
 def _topic(tool: str) -> str:
-    return tool.split("_")[-1]
+    return _readable(tool).split("_")[-1]
+
+
+def _readable(tool: str) -> str:
+    """The name of a tool as a person would write it. A name that providers do not accept, such as that of an MCP
+    server's tool, is offered with a fingerprint behind it."""
+    return _FINGERPRINT.sub("", tool)
 
 
 def _one_line(text: str) -> str:

@@ -26,6 +26,9 @@ DINNER = "A table for two tonight, somewhere Japanese, and will I need an umbrel
 TABLES = '["Sakura, 6:30 PM", "Koi, 8:00 PM"]'
 
 
+SERVER_FORECAST = tool("weather_forecast_cbf1ea3f", "Look up the weather.", place=TEXT)
+
+
 class Talk:
     """A conversation with the rehearsal model, kept as a provider would see it."""
 
@@ -68,6 +71,16 @@ def calls_of(reply: Reply) -> list[tuple[str, Any]]:
 
 class TestADinner:
     """Two tools, a question, an answer, a reply: the first conversation of a new user."""
+
+    def test_the_tool_of_a_server_is_called_by_its_name_without_the_fingerprint(self) -> None:
+        """J17: in what the model writes; the call has the name that was offered."""
+        talk = Talk(SERVER_FORECAST)
+
+        called, told = talk.say("The weather in Turku?"), talk.give("Rain.")
+
+        assert called.text.endswith("Let me use weather_forecast.")
+        assert called.calls[0].name == "weather_forecast_cbf1ea3f"
+        assert told.text == "Forecast: Rain."
 
     def test_it_calls_the_tools_that_the_user_mentions(self) -> None:
         """Both in one response, in the order in which they were mentioned."""
