@@ -14,8 +14,8 @@ Subclass `StoreContract`, say how your store is opened, and let pytest run it; n
             finally:
                 await store.close()
 
-The tests are the docstrings of `turnwise.persistence.Store` and `Log`, one by one. Two things cannot be tested from
-outside: that a stored step survives a power cut, and that damage of the storage is found.
+The tests are the docstrings of `turnwise.persistence.Store`, `Log` and `SearchableStore`, one by one. Two things cannot
+be tested from outside: that a stored step survives a power cut, and that damage of the storage is found.
 """
 
 from .appending import AppendingContract
@@ -27,6 +27,7 @@ from .lists import ListContract
 from .outbox import OutboxContract
 from .records import RecordContract
 from .story import NOON, SOON, Story, deliveries_of, plain
+from .texts import TextContract
 
 
 class StoreContract(
@@ -38,6 +39,7 @@ class StoreContract(
     OutboxContract,
     RecordContract,
     FailureContract,
+    TextContract,
 ):
     """All tests of a store. A subclass says how its store is opened; pytest runs it if its name begins with `Test`."""
 

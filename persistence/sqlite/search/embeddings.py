@@ -18,7 +18,7 @@ from operator import mul
 
 from ....states.errors import InvalidInput
 from ....states.values.memory import FoundText, MemoryScope
-from .finding import IN_GROUP, IS_OWNED, MOST_FOUND, Window, by_numbers
+from .finding import IN_GROUP, MOST_FOUND, Window, texts_of
 from .scopes import group_of
 from .text_index import TEXT
 
@@ -27,7 +27,7 @@ _BATCH = 2000
 
 _WITHOUT = f"""
 SELECT texts.id, {TEXT} FROM texts JOIN conversations ON key = texts.conversation
-WHERE {IN_GROUP} AND {IS_OWNED}
+WHERE {IN_GROUP} AND conversations.owner IS :owner
 AND NOT EXISTS (SELECT 1 FROM text_vectors WHERE text_vectors.text = texts.id AND space = :space)
 ORDER BY texts.at DESC, texts.id DESC
 """
@@ -83,7 +83,7 @@ def nearest(
     scored: list[tuple[float, int]] = []
     while batch := rows.fetchmany(_BATCH):
         scored = nlargest(2 * most, (*scored, *_scores(vector, batch)))  # forks have texts in common
-    return by_numbers(driver, group, (number for _, number in scored), most)
+    return texts_of(driver, group, (number for _, number in scored), most)
 
 
 def _scores(vector: bytes, stored: Vectors) -> Iterator[tuple[float, int]]:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 from datetime import datetime
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ....states.values.memory import FoundText, MemoryQuery, MemoryScope
 from ...records.codec import from_microseconds, to_microseconds
 from . import text_index
+from .expressions import expression
 from .scopes import Group, group_of
 from .text_index import NAME, TEXT
-from .words import expression
 
 MOST_RANKED = 5000
 """How many of the texts that hold a keyword are ranked: the newest. Chosen so that a word that almost every text holds
@@ -27,30 +27,29 @@ MOST_FOUND = 1000
 MOST_RECENT = 200
 """How many of the texts of the last minutes are returned: more than people say in that time."""
 
-SMALLEST, LARGEST = -(2**63), 2**63 - 1
-
 IN_GROUP = """texts.scope = :number AND (:only IS NULL OR texts.conversation = :only)
 AND (texts.conversation IS NOT :current OR texts.turn < :turn)"""
-"""The condition that a text is in the scope. `IS_OWNED` compares the owner itself."""
+"""The condition that a text is in the scope. `_TEXT` compares the owner itself, too."""
 
-IS_OWNED = "conversations.owner IS :owner"
-
-_RESULT = f"conversations.id, texts.turn, texts.at, texts.by_user, {TEXT}"
-_SEARCH = f"""
-SELECT {_RESULT} FROM (
-    SELECT texts.id AS hit, bm25({NAME}) AS score FROM {NAME} CROSS JOIN texts ON texts.id = {NAME}.rowid
-    WHERE {NAME} MATCH :expression AND {IN_GROUP} AND texts.at BETWEEN :since AND :until
-    ORDER BY {NAME}.rowid DESC LIMIT {MOST_RANKED}
-) CROSS JOIN texts ON texts.id = hit JOIN conversations ON key = texts.conversation
-WHERE {IS_OWNED} ORDER BY score, texts.at DESC, texts.id DESC
+_HITS = f"SELECT {NAME}.rowid AS id, bm25({NAME}) AS score FROM {NAME}"
+_NEWEST = f"ORDER BY {NAME}.rowid DESC LIMIT {MOST_RANKED}"
+_BEST = "ORDER BY score, id DESC"
+_SEARCH = f"SELECT id FROM ({_HITS} WHERE {NAME} MATCH :expression {_NEWEST}) {_BEST}"
+_SEARCH_WITHIN = f"""
+SELECT id FROM (
+    {_HITS} CROSS JOIN texts ON texts.id = {NAME}.rowid
+    WHERE {NAME} MATCH :expression AND {IN_GROUP} AND texts.at BETWEEN :since AND :until {_NEWEST}
+) {_BEST}
 """
 _RECENT = f"""
-SELECT {_RESULT} FROM texts JOIN conversations ON key = texts.conversation
-WHERE {IN_GROUP} AND {IS_OWNED} AND texts.at >= :since ORDER BY texts.at DESC, texts.id DESC LIMIT {MOST_RECENT}
+SELECT id FROM texts WHERE {IN_GROUP} AND texts.at >= :since ORDER BY texts.at DESC, texts.id DESC LIMIT {MOST_RECENT}
 """
-_BY_NUMBER = f"""
-SELECT {_RESULT} FROM texts JOIN conversations ON key = texts.conversation WHERE texts.id = :id AND {IS_OWNED}
+_TEXT = f"""
+SELECT conversations.id, texts.turn, texts.at, texts.by_user, {TEXT}
+FROM texts JOIN conversations ON key = texts.conversation
+WHERE texts.id = :id AND {IN_GROUP} AND conversations.owner IS :owner
 """
+"""Texts are read one by one, until there are enough, since to read one takes longer than to rank it."""
 
 
 class Window(NamedTuple):
@@ -63,21 +62,27 @@ class Window(NamedTuple):
     def of(cls, since: datetime | None, until: datetime | None) -> Window:
         """Return the window between two moments, of which None is no bound."""
         return cls(
-            SMALLEST if since is None else to_microseconds(since), LARGEST if until is None else to_microseconds(until)
+            ALWAYS.since if since is None else to_microseconds(since),
+            ALWAYS.until if until is None else to_microseconds(until),
         )
+
+
+ALWAYS = Window(-(2**63), 2**63 - 1)
+"""The window without bounds."""
 
 
 def search(driver: sqlite3.Connection, query: MemoryQuery) -> tuple[FoundText, ...]:
     """Return the texts that hold keywords of the query, the best ones first."""
     group = group_of(driver, query.scope)
-    if group is None or query.limit <= 0 or not text_index.exists(driver):
+    if group is None or not text_index.exists(driver):
         return ()
     found = expression(group.number, query.keywords)
     if found is None:
         return ()
     window = Window.of(query.since, query.until)
-    rows = driver.execute(_SEARCH, {**group._asdict(), **window._asdict(), "expression": found})
-    return different(rows, query.limit)
+    statement = _SEARCH if window == ALWAYS else _SEARCH_WITHIN
+    rows = driver.execute(statement, {**group._asdict(), **window._asdict(), "expression": found})
+    return texts_of(driver, group, (number for (number,) in rows), query.limit)
 
 
 def recent(driver: sqlite3.Connection, scope: MemoryScope, since: datetime) -> tuple[FoundText, ...]:
@@ -86,25 +91,24 @@ def recent(driver: sqlite3.Connection, scope: MemoryScope, since: datetime) -> t
     if group is None:
         return ()
     rows = driver.execute(_RECENT, {**group._asdict(), "since": to_microseconds(since)}).fetchall()
-    return different(reversed(rows), MOST_RECENT)
+    return texts_of(driver, group, (number for (number,) in reversed(rows)), MOST_RECENT)
 
 
-def by_numbers(driver: sqlite3.Connection, group: Group, numbers: Iterable[int], limit: int) -> tuple[FoundText, ...]:
-    """Return the texts with these numbers, in their order."""
-    found = (driver.execute(_BY_NUMBER, {"id": number, "owner": group.owner}).fetchone() for number in numbers)
-    return different((row for row in found if row is not None), limit)
+def texts_of(driver: sqlite3.Connection, group: Group, numbers: Iterable[int], limit: int) -> tuple[FoundText, ...]:
+    """Return the texts with these numbers, in their order, until there are enough.
 
-
-def different(rows: Iterable[tuple[str, int, int, bool, object]], limit: int) -> tuple[FoundText, ...]:
-    """Return the texts in these rows, until there are enough. A text that a fork has in common with its original is
-    returned once, and one that damage has made unreadable is passed over."""
+    A text that a fork has in common with its original is returned once. One that is not in the group, or that damage
+    has made unreadable, is passed over.
+    """
     found: dict[tuple[int, bool, str], FoundText] = {}
-    for conversation_id, turn, at, by_user, text in rows:
-        if type(text) is str and (at, by_user, text) not in found:
-            moment = from_microseconds(at)
-            found[at, by_user, text] = FoundText(
-                conversation_id, turn, moment, "user" if by_user else "assistant", text
-            )
-            if len(found) >= min(limit, MOST_FOUND):
-                break
+    most, given = min(limit, MOST_FOUND), group._asdict()
+    for number in numbers if most > 0 else ():
+        row = driver.execute(_TEXT, {**given, "id": number}).fetchone()
+        if row is None or type(row[-1]) is not str:
+            continue
+        conversation_id, turn, at, by_user, text = row
+        role: Literal["user", "assistant"] = "user" if by_user else "assistant"
+        found.setdefault((at, by_user, text), FoundText(conversation_id, turn, from_microseconds(at), role, text))
+        if len(found) >= most:
+            break
     return tuple(found.values())

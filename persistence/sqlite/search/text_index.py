@@ -19,7 +19,7 @@ from ....states.errors import StoreError
 from ....states.events import AgentMessage, Event, LlmResponse, ToolComplete, UserMessage
 from ....states.projections.said_texts import SaidText
 from ....states.values.acts import with_indexes
-from .words import scoped, words_of
+from .expressions import indexed_words
 
 NAME = "text_index_1"
 """The name of the index. The number is that of the rules by which texts are chosen and split into words; an index with
@@ -126,11 +126,6 @@ def remove(driver: sqlite3.Connection, conversation_id: str) -> None:
         driver.execute(f"INSERT INTO {NAME} ({NAME}) VALUES ('optimize')")
     except (TextChanged, sqlite3.DatabaseError):
         drop(driver)
-
-
-def indexed_words(scope: int, text: str) -> str:
-    """Return what the index holds of a text. `Pure.`"""
-    return " ".join(scoped(scope, words_of(text)))
 
 
 def checksum_of(text: str) -> int:
