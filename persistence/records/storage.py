@@ -48,7 +48,12 @@ class DropOrphanedDeliveries:
     """Remove the deliveries that belong to no conversation."""
 
 
-Repair: TypeAlias = ReplaceHead | ReplaceDetails | DropDelivery | ResetDelivery | DropOrphanedDeliveries
+@dataclass(frozen=True)
+class RebuildIndex:
+    """Build the index of what was said again, from the logs."""
+
+
+Repair: TypeAlias = ReplaceHead | ReplaceDetails | DropDelivery | ResetDelivery | DropOrphanedDeliveries | RebuildIndex
 """What a store can be told to repair."""
 
 

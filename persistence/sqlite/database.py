@@ -87,9 +87,9 @@ class Database:
         if self._writer is not None:
             await self._writer.flush()
 
-    async def index(self, scope: MemoryScope) -> None:
-        """Index what was said in the conversations of a scope, in several transactions, between which others may write.
-        A database that was opened for reading only stays as it is."""
+    async def index(self, scope: MemoryScope | None = None) -> None:
+        """Index what was said in the conversations of a scope, or in all of them, in several transactions, between
+        which others may write. A database that was opened for reading only stays as it is."""
         while self._writer is not None and await self._writer.index(scope):
             pass
 

@@ -26,13 +26,13 @@ from ..records.entry import StoredEntry
 from ..records.metadata import metadata_entry, read_metadata
 from ..records.origin import Origin
 from ..records.outbox import Undelivered
-from ..records.storage import Repair, StorageFault
+from ..records.storage import RebuildIndex, Repair, ReplaceDetails, StorageFault
 from ..records.summary import Summary
 from .database import BUSY_TIMEOUT, Database
 from .file.transaction import driver_of
 from .log import SqliteLog
 from .reading import read_entries, read_head
-from .search import embeddings, finding, text_index
+from .search import embeddings, examination, finding, text_index
 from .search.finding import Window
 from .tables import conversation_records, queries, recorder, summaries
 from .tables import repairs as storage
@@ -107,7 +107,7 @@ class SqliteStore:
         """
 
         def remove(connection: Connection) -> bool:
-            text_index.remove(driver_of(connection), conversation_id)
+            self._forget_texts(connection, conversation_id)
             return recorder.remove(connection, conversation_id)
 
         if not await self.database.erase(remove):
@@ -241,12 +241,35 @@ class SqliteStore:
         return stored
 
     async def examine_storage(self) -> tuple[StorageFault, ...]:
-        """Return what SQLite finds wrong with the file, and rows that belong to no conversation."""
-        return await self.database.read(storage.faults)
+        """Return what SQLite finds wrong with the file, rows that belong to no conversation, and whether the index of
+        texts agrees with the logs."""
+        return await self.database.read(
+            lambda connection: (*storage.faults(connection), *examination.faults(connection))
+        )
 
     async def repair(self, repairs: Iterable[Repair]) -> None:
-        """Make these repairs in one transaction. Raises `StorageFailed`; then nothing was repaired."""
-        await self.database.write(partial(storage.repair, repairs=tuple(repairs)))
+        """Make these repairs in one transaction. Raises `StorageFailed`; then nothing was repaired. An index that must
+        be built again is dropped in that transaction and built behind it."""
+        wanted = tuple(repairs)
+        rebuilds = any(isinstance(each, RebuildIndex) for each in wanted)
+
+        def make(connection: Connection) -> None:
+            for each in wanted:
+                if isinstance(each, ReplaceDetails):  # its owner may change, and with it the words of the index
+                    self._forget_texts(connection, each.conversation_id)
+            if rebuilds:
+                text_index.drop(driver_of(connection))
+            storage.repair(connection, wanted)
+            self.database.writing.follower.forget()
+
+        await self.database.write(make)
+        if rebuilds:
+            await self.database.index()
+
+    def _forget_texts(self, connection: Connection, conversation_id: str) -> None:
+        """Have the index forget a conversation, which is deleted then, or indexed again. In the thread that writes."""
+        if not text_index.remove(driver_of(connection), conversation_id):
+            self.database.writing.follower.forget()
 
     async def close(self) -> None:
         """Finish what was handed in, close the file and release the lock. A second call does nothing."""

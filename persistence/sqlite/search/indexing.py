@@ -6,7 +6,7 @@ conversation whose row is deleted takes its position with it, so another one und
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
@@ -16,7 +16,7 @@ from ....states.events import Event
 from ....states.log import LogEntry
 from ....states.projections.said_texts import may_say, said_texts
 from ...errors import Damaged
-from ...records.codec import decode, to_microseconds
+from ...records.codec import decode
 from ...records.given_messages import without_given_messages
 from ...records.rows import EventRow
 from ..file.transaction import driver_of
@@ -30,7 +30,6 @@ SELECT conversations.seq, owner, coalesce(text_positions.seq, 0)
 FROM conversations LEFT JOIN text_positions ON conversation = key WHERE key = ?
 """
 _MOVE = "INSERT INTO text_positions (conversation, seq) VALUES (?, ?) ON CONFLICT DO UPDATE SET seq = excluded.seq"
-_KNOWN = "SELECT seq, part, id, checksum FROM texts WHERE conversation = ? AND seq BETWEEN ? AND ?"
 _POLICY = """
 SELECT max(seq) FROM events WHERE conversation = ? AND type = 'policy_changed' AND seq <= ?
 """
@@ -62,12 +61,18 @@ def index_conversation(connection: Connection, key: int, budget: Budget) -> bool
     log = _LogPart(connection, key, position)
     rows = log.read(budget)
     last = rows[-1].seq if rows and budget.is_spent else head
-    texts = log.texts(rows, number_of(owner, key))
-    known = {(seq, part): tuple(rest) for seq, part, *rest in driver.execute(_KNOWN, (key, position + 1, last))}
-    text_index.add(driver, texts, known)
-    driver.executemany("DELETE FROM texts WHERE id = ?", [(number,) for number, _ in known.values()])
+    is_end = bool(last >= head)
+    known = text_index.known_rows(driver, key, position + 1, queries.LARGEST if is_end else last)
+    text_index.add(driver, log.texts(rows, number_of(owner, key)), known)
+    driver.executemany("DELETE FROM texts WHERE id = ?", [(row.number,) for row in known.values()])
     driver.execute(_MOVE, (key, last))
-    return bool(last >= head)
+    return is_end
+
+
+def texts_of_log(connection: Connection, key: int, owner: str | None, position: int) -> Iterator[TextRow]:
+    """The texts of a conversation up to the step `position`, as its log says today."""
+    log = _LogPart(connection, key, 0)
+    return log.texts(queries.steps(connection, key, 1, position), number_of(owner, key))
 
 
 class _LogPart:
@@ -90,7 +95,7 @@ class _LogPart:
                 break
         return rows
 
-    def texts(self, rows: list[EventRow], scope: int) -> Iterator[TextRow]:
+    def texts(self, rows: Iterable[EventRow], scope: int) -> Iterator[TextRow]:
         """The texts that these steps add."""
         context = self._context()
         for row in rows:
@@ -100,8 +105,7 @@ class _LogPart:
             context = context.after(entry.event)
             for part, said in enumerate(said_texts(entry, context, self.event)):
                 event = None if said.source is None else self.event(said.source.seq)
-                at = to_microseconds(said.at)
-                yield TextRow(self._key, scope, entry.seq, part, at, said, source_of(said, event))
+                yield TextRow(self._key, scope, entry.seq, part, said, source_of(said, event))
 
     def event(self, seq: int) -> Event | None:
         """The event of a step, or None if it cannot be read."""

@@ -19,6 +19,7 @@ from ....states.errors import StoreError
 from ....states.events import AgentMessage, Event, LlmResponse, ToolComplete, UserMessage
 from ....states.projections.said_texts import SaidText
 from ....states.values.acts import with_indexes
+from ...records.codec import to_microseconds
 from .expressions import indexed_words
 
 NAME = "text_index_1"
@@ -33,10 +34,9 @@ TEXT = """coalesce(texts.text, (
 
 _CREATE = f"CREATE VIRTUAL TABLE {NAME} USING fts5(words, content='', tokenize='ascii')"
 _INDEXES = "SELECT name FROM sqlite_master WHERE sql LIKE 'CREATE VIRTUAL TABLE text!_index!_%' ESCAPE '!'"
-_ADD_TEXT = (
-    "INSERT INTO texts (conversation, seq, part, scope, at, turn, by_user, source, path, text, checksum)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
+_COLUMNS = "conversation, seq, part, scope, at, turn, by_user, source, path, text, checksum"
+_ADD_TEXT = f"INSERT INTO texts ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_KNOWN = f"SELECT id, {_COLUMNS} FROM texts WHERE conversation = ? AND seq BETWEEN ? AND ?"
 _ADD_WORDS = f"INSERT INTO {NAME} (rowid, words) VALUES (?, ?)"
 _REMOVE_WORDS = f"INSERT INTO {NAME} ({NAME}, rowid, words) VALUES ('delete', ?, ?)"
 _INDEXED = f"""
@@ -61,9 +61,23 @@ class TextRow(NamedTuple):
     scope: int
     seq: int
     part: int
-    at: int
     said: SaidText
     source: Source | None
+
+    @property
+    def columns(self) -> tuple[object, ...]:
+        """The row of `texts`, without its number."""
+        said = self.said
+        place = (None, None, said.text) if self.source is None else (*self.source, None)
+        moment = (to_microseconds(said.at), said.turn, int(said.role == "user"))
+        return (self.conversation, self.seq, self.part, self.scope, *moment, *place, checksum_of(said.text))
+
+
+class KnownRow(NamedTuple):
+    """A row of `texts`: its number, and the rest."""
+
+    number: int
+    columns: tuple[object, ...]
 
 
 class TextChanged(Exception):
@@ -90,33 +104,54 @@ def prepare(driver: sqlite3.Connection) -> None:
 
 
 def drop(driver: sqlite3.Connection) -> None:
-    """Forget all words, and what was indexed. The rows of `texts` and their vectors stay, and are used again."""
+    """Forget all words, and what was indexed. The rows of `texts` and their vectors stay, and are used again, apart
+    from those that belong to no conversation."""
     for (name,) in driver.execute(_INDEXES).fetchall():
-        driver.execute(f"DROP TABLE {name}")
+        try:
+            driver.execute(f"DROP TABLE {name}")
+        except sqlite3.DatabaseError:
+            _drop_torn(driver, name)
     driver.execute("DELETE FROM text_positions")
+    driver.execute("DELETE FROM texts WHERE conversation NOT IN (SELECT key FROM conversations)")
 
 
-def add(driver: sqlite3.Connection, rows: Iterable[TextRow], known: dict[tuple[int, int], tuple[int, int]]) -> None:
-    """Add texts. `known` are the id and the checksum of the rows of `texts` that may stand there already, by step and
-    part; the rows that are used again are removed from it."""
+def _drop_torn(driver: sqlite3.Connection, name: str) -> None:
+    """Remove an index that FTS5 cannot open, because parts of it are missing: its tables one by one, then its name."""
+    for (part,) in driver.execute("SELECT name FROM sqlite_master WHERE name GLOB ?", (f"{name}_*",)).fetchall():
+        driver.execute(f"DROP TABLE {part}")
+    driver.execute("PRAGMA writable_schema = ON")
+    driver.execute("DELETE FROM sqlite_master WHERE name = ?", (name,))
+    driver.execute("PRAGMA writable_schema = RESET")
+
+
+def known_rows(driver: sqlite3.Connection, key: int, first: int, last: int) -> dict[tuple[int, int], KnownRow]:
+    """Return the texts of a conversation that are stored for these steps, by step and part."""
+    rows = driver.execute(_KNOWN, (key, first, last))
+    return {(seq, part): KnownRow(number, (key, seq, part, *rest)) for number, key, seq, part, *rest in rows}
+
+
+def add(driver: sqlite3.Connection, rows: Iterable[TextRow], known: dict[tuple[int, int], KnownRow]) -> None:
+    """Add texts. `known` are the rows of `texts` that stand there already, by step and part; those that are used again
+    are removed from it."""
     for row in rows:
-        text, checksum = row.said.text, checksum_of(row.said.text)
-        number, stored = known.get((row.seq, row.part), (0, None))
-        if stored == checksum:
+        stored = known.get((row.seq, row.part))
+        if stored is not None and stored.columns == row.columns:
+            number = stored.number
             del known[row.seq, row.part]
         else:
-            place = (None, None, text) if row.source is None else (*row.source, None)
-            position = (row.conversation, row.seq, row.part, row.scope, row.at, row.said.turn, row.said.role == "user")
-            number = driver.execute(_ADD_TEXT, (*position, *place, checksum)).lastrowid or 0
-        driver.execute(_ADD_WORDS, (number, indexed_words(row.scope, text)))
+            number = driver.execute(_ADD_TEXT, row.columns).lastrowid or 0
+        driver.execute(_ADD_WORDS, (number, indexed_words(row.scope, row.said.text)))
 
 
-def remove(driver: sqlite3.Connection, conversation_id: str) -> None:
-    """Forget the words of a conversation that is about to be deleted, so that no trace of them is left in the index.
-    This takes as long as reading the index."""
+def remove(driver: sqlite3.Connection, conversation_id: str) -> bool:
+    """Forget the words of a conversation, so that no trace of them is left in the index. This takes as long as reading
+    the index. Returns False if that was not possible and the whole index was dropped instead.
+
+    The caller deletes the conversation, or has its texts indexed again.
+    """
     found = driver.execute(_POSITIONED, (conversation_id,)).fetchone()
-    if found is None or not exists(driver):
-        return
+    if found is None:
+        return True
     try:
         for number, scope, text, checksum in driver.execute(_INDEXED, found).fetchall():
             if type(text) is not str or checksum_of(text) != checksum:
@@ -124,8 +159,11 @@ def remove(driver: sqlite3.Connection, conversation_id: str) -> None:
             driver.execute(_REMOVE_WORDS, (number, indexed_words(scope, text)))
         # Until they are merged, FTS5 only notes beside the words of older rows that these are gone.
         driver.execute(f"INSERT INTO {NAME} ({NAME}) VALUES ('optimize')")
+        driver.execute("DELETE FROM text_positions WHERE conversation = ?", found)
     except (TextChanged, sqlite3.DatabaseError):
         drop(driver)
+        return False
+    return True
 
 
 def checksum_of(text: str) -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from sqlalchemy import ColumnElement, Connection, Executable, Table, bindparam, delete, select, update
 
 from ...records.storage import (
     DropDelivery,
     DropOrphanedDeliveries,
+    RebuildIndex,
     Repair,
     ReplaceDetails,
     ReplaceHead,
@@ -17,7 +19,7 @@ from ...records.storage import (
 )
 from ..file.transaction import driver_of
 from . import details_recorder, queries
-from .schema import conversations, details, events, forks, metadata_entries, outbox
+from .schema import conversations, details, events, forks, metadata_entries, outbox, text_positions, texts
 
 _FINDINGS_OF_SQLITE = 20
 """How many faults SQLite reports at most: enough to show what kind of damage it is."""
@@ -30,7 +32,16 @@ _ROWS = (
     (forks, "origins"),
     (details, "titles"),
     (metadata_entries, "entries of metadata"),
+    (texts, "texts"),
+    (text_positions, "positions of the index"),
 )
+_REPAIRS: dict[Table, Repair] = {
+    outbox: DropOrphanedDeliveries(),
+    texts: RebuildIndex(),
+    text_positions: RebuildIndex(),
+}
+TableRepair: TypeAlias = ReplaceHead | ReplaceDetails | DropDelivery | ResetDelivery | DropOrphanedDeliveries
+
 _KEY = select(conversations.c.key).where(conversations.c.id == bindparam("conversation_id")).scalar_subquery()
 _IS_DELIVERY = (
     outbox.c.conversation == _KEY,
@@ -54,14 +65,15 @@ def faults(connection: Connection) -> tuple[StorageFault, ...]:
     for table, what in _ROWS:
         count = len(connection.execute(select(table.c.conversation).where(_is_orphan(table))).all())
         if count:
-            repair = DropOrphanedDeliveries() if table is outbox else None
-            found.append(StorageFault(f"There are {what} of no conversation: {count}.", repair))
+            found.append(StorageFault(f"There are {what} of no conversation: {count}.", _REPAIRS.get(table)))
     return tuple(found)
 
 
 def repair(connection: Connection, repairs: Iterable[Repair]) -> None:
-    """Make the repairs."""
+    """Make the repairs of tables; the index of texts is none."""
     for each in repairs:
+        if isinstance(each, RebuildIndex):
+            continue
         statement, parameters = _statement(each)
         connection.execute(statement, parameters)
         if isinstance(each, ReplaceDetails):
@@ -69,7 +81,7 @@ def repair(connection: Connection, repairs: Iterable[Repair]) -> None:
             details_recorder.replace(driver_of(connection), key, each.details)
 
 
-def _statement(repair: Repair) -> tuple[Executable, dict[str, object]]:
+def _statement(repair: TableRepair) -> tuple[Executable, dict[str, object]]:
     match repair:
         case ReplaceHead(conversation_id, head):
             return _REPLACE_HEAD.values(**head._asdict()), {"conversation_id": conversation_id}

@@ -233,8 +233,8 @@ class WritingThread(ConnectionThread):
         """
         self._worker.queue.put(_WAKE)
 
-    async def index(self, scope: MemoryScope) -> bool:
-        """Index some texts of the conversations of a scope. Returns whether there are more to index."""
+    async def index(self, scope: MemoryScope | None) -> bool:
+        """Index some texts of the conversations of a scope, or of all. Returns whether there are more to index."""
         worker = self._worker
         return bool(await self._done(lambda: worker.follower.follow(worker.connection, scope)))
 
