@@ -28,6 +28,7 @@ from .outbox import OutboxContract
 from .records import RecordContract
 from .story import NOON, SOON, Story, deliveries_of, plain
 from .texts import TextContract
+from .vectors import VectorContract
 
 
 class StoreContract(
@@ -40,6 +41,7 @@ class StoreContract(
     RecordContract,
     FailureContract,
     TextContract,
+    VectorContract,
 ):
     """All tests of a store. A subclass says how its store is opened; pytest runs it if its name begins with `Test`."""
 

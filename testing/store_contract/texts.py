@@ -1,42 +1,25 @@
-"""Texts that are found again: by words, by the moment at which they were said, and by vectors.
+"""Texts that are found again: by words, and by the moment at which they were said.
 
 A store that is no `SearchableStore` skips these tests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
-
-import pytest
+from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from ...persistence.maintenance.fork import fork
-from ...persistence.ports import SearchableStore
-from ...persistence.records.codec import encode
-from ...persistence.records.conversation_record import ConversationRecord
-from ...persistence.records.digests import GENESIS
-from ...persistence.records.rows import EventRow, HeadRow
-from ...states.errors import InvalidInput
 from ...states.events import LlmResponse, ToolComplete
 from ...states.states import pending
 from ...states.values.history import HistoryMessage
 from ...states.values.memory import FoundText, MemoryQuery, MemoryScope
 from ...states.values.messages import ToolCall, ToolResult
-from .opening import OpenedStore, on_a_store
+from .dialogues import ANNA, LATER, dialogue, found, on_a_searchable_store, texts_of
+from .opening import OpenedStore
 from .story import NOON, Story
 
 if TYPE_CHECKING:
-    from ...persistence.ports import Store
-
-    class _SearchedStore(Store, SearchableStore, Protocol):
-        """What these tests need: a store that is searchable, too."""
-
-
-LATER = NOON + timedelta(days=1)
-ANNA = MemoryScope("elsewhere", "anna", 0)
-"""All conversations of this owner."""
+    from .dialogues import SearchedStore
 
 HOSTILE = (
     *("", " ", "\0", "*", '"', "'", "foo-bar", "col:val", "words:x", "AND", "OR", "NOT", "NEAR(a b, 2)", "^a", "a*b"),
@@ -58,59 +41,14 @@ HOSTILE = (
     *("x" * 1_000_000, "x " * 500_000, "寿" * 1_000_000, '"' * 1_000_000),
 )
 
-T = TypeVar("T", bound=OpenedStore)
-
-
-def on_a_searchable_store(test: Callable[[T, _SearchedStore], Awaitable[None]]) -> Callable[[T, Path], None]:
-    """Turn a test of a store that can be searched into one that pytest runs; it is skipped for any other store."""
-
-    async def run(self: T, store: Store) -> None:
-        if not isinstance(store, SearchableStore):
-            pytest.skip("this store cannot be searched")
-        await test(self, cast("_SearchedStore", store))
-
-    run.__name__, run.__qualname__, run.__doc__ = test.__name__, test.__qualname__, test.__doc__
-    return on_a_store(run)
-
-
-async def found(
-    store: SearchableStore,
-    *keywords: str,
-    scope: MemoryScope = ANNA,
-    since: datetime | None = None,
-    until: datetime | None = None,
-    limit: int = 100,
-) -> list[str]:
-    """Search, and return the texts."""
-    return texts_of(await store.search(MemoryQuery(scope, keywords, since, until, limit)))
-
-
-def texts_of(found: tuple[FoundText, ...]) -> list[str]:
-    """Return the texts alone."""
-    return [one.text for one in found]
-
-
-async def dialogue(store: Store, name: str, *texts: str, at: datetime = NOON, **opened_with: Any) -> Story:
-    """Store a conversation of turns with these messages, each of which is answered by a number; in one transaction,
-    since they may be many."""
-    story = Story(at=at, **{"owner": "anna", **opened_with})
-    for number, text in enumerate(texts, start=1):
-        story.say(text).answer(f"{number}.")
-    encoded: list[tuple[EventRow, HeadRow]] = []
-    for event, step in story.steps:
-        encoded.append(encode(event, step, encoded[-1][0].chain if encoded else GENESIS))
-    rows, head = tuple(row for row, _ in encoded), encoded[-1][1]
-    await store.write_records([ConversationRecord(name, rows[0].at, head, rows, opened_with.get("owner", "anna"))])
-    return story
-
 
 class TextContract(OpenedStore):
-    """`search`, `recent`, and vectors."""
+    """`search` and `recent`."""
 
     # --- what is found
 
     @on_a_searchable_store
-    async def test_what_was_said_is_found(self, store: _SearchedStore) -> None:
+    async def test_what_was_said_is_found(self, store: SearchedStore) -> None:
         """With its conversation, its turn, its moment and its role."""
         story = Story(owner="anna").say("hello").answer("Good day.").say("A table?").answer("Which table?")
         await story.into(store)
@@ -124,7 +62,7 @@ class TextContract(OpenedStore):
         ]
 
     @on_a_searchable_store
-    async def test_only_the_dialogue_is_found(self, store: _SearchedStore) -> None:
+    async def test_only_the_dialogue_is_found(self, store: SearchedStore) -> None:
         """Neither a system prompt nor a thought, neither the call of a tool nor its result."""
         call = ToolCall(call_id="call", name="look", raw_arguments='{"sushi": "sushi"}')
         story = Story("sushi", owner="anna").say("hello")
@@ -140,7 +78,7 @@ class TextContract(OpenedStore):
         assert await found(store, "nothing") == ["Nothing."]
 
     @on_a_searchable_store
-    async def test_a_step_is_found_once_it_is_stored(self, store: _SearchedStore) -> None:
+    async def test_a_step_is_found_once_it_is_stored(self, store: SearchedStore) -> None:
         """However often the store was searched before."""
         story = Story(owner="anna")
         log = await story.into(store)
@@ -152,7 +90,7 @@ class TextContract(OpenedStore):
         assert len(await found(store, "number")) == len(await found(store, "yes")) - 4 + 4 == 5
 
     @on_a_searchable_store
-    async def test_a_long_log_is_found(self, store: _SearchedStore) -> None:
+    async def test_a_long_log_is_found(self, store: SearchedStore) -> None:
         """To its last step, and to the last word of a long text."""
         await dialogue(store, "long", *(f"Guest {number}" for number in range(300)), "word " * 50_000 + "last")
 
@@ -160,7 +98,7 @@ class TextContract(OpenedStore):
         assert len(await found(store, "last")) == 1
 
     @on_a_searchable_store
-    async def test_a_given_history_is_found(self, store: _SearchedStore) -> None:
+    async def test_a_given_history_is_found(self, store: SearchedStore) -> None:
         """What its people and its assistant said, as of the moment at which the conversation began."""
         given = [("system", "sushi 0"), ("user", "sushi 1"), ("assistant", "sushi 2")]
         messages = tuple(HistoryMessage(role=role, content=text) for role, text in given)
@@ -177,7 +115,7 @@ class TextContract(OpenedStore):
     # --- words
 
     @on_a_searchable_store
-    async def test_words_are_found_in_every_script(self, store: _SearchedStore) -> None:
+    async def test_words_are_found_in_every_script(self, store: SearchedStore) -> None:
         """Chinese words of one character or more, Finnish words with other endings, without regard to case and accents;
         no other texts."""
         texts = {
@@ -196,7 +134,7 @@ class TextContract(OpenedStore):
                 assert await found(store, keyword) == [text], keyword
 
     @on_a_searchable_store
-    async def test_a_keyword_of_several_words_needs_all_of_them(self, store: _SearchedStore) -> None:
+    async def test_a_keyword_of_several_words_needs_all_of_them(self, store: SearchedStore) -> None:
         """In any order; of several keywords one is enough."""
         await dialogue(store, "words", "A green table", "A table that is green", "A green chair", "A red table")
 
@@ -205,7 +143,7 @@ class TextContract(OpenedStore):
         assert await found(store, "green sofa", "blue") == []
 
     @on_a_searchable_store
-    async def test_the_best_come_first(self, store: _SearchedStore) -> None:
+    async def test_the_best_come_first(self, store: SearchedStore) -> None:
         """A text that holds more of the keywords is better; at most so many as were asked for are returned."""
         await dialogue(store, "a", *["A table"] * 5, "A quiet table near Sakura", *["A table"] * 5)
 
@@ -217,7 +155,7 @@ class TextContract(OpenedStore):
         assert len(await found(store, "table", limit=10**30)) == 11
 
     @on_a_searchable_store
-    async def test_no_keyword_breaks_a_search(self, store: _SearchedStore) -> None:
+    async def test_no_keyword_breaks_a_search(self, store: SearchedStore) -> None:
         """Whatever characters it holds, however long it is, and however many there are."""
         await dialogue(store, "a", "foo bar", "foo-bar", "a b c")
 
@@ -230,7 +168,7 @@ class TextContract(OpenedStore):
     # --- the scope
 
     @on_a_searchable_store
-    async def test_owners_do_not_see_each_other(self, store: _SearchedStore) -> None:
+    async def test_owners_do_not_see_each_other(self, store: SearchedStore) -> None:
         """And a conversation without an owner sees itself only."""
         await dialogue(store, "a 1", "sushi one")
         await dialogue(store, "a 2", "sushi two")
@@ -253,7 +191,7 @@ class TextContract(OpenedStore):
             assert sorted(text for _, text in await store.without_vectors(scope, "s", 9) if "sushi" in text) == texts
 
     @on_a_searchable_store
-    async def test_the_current_turn_is_left_out(self, store: _SearchedStore) -> None:
+    async def test_the_current_turn_is_left_out(self, store: SearchedStore) -> None:
         """And so is every later one, of this conversation alone."""
         await dialogue(store, "here", "sushi 1", "sushi 2", "sushi 3")
         await dialogue(store, "there", "sushi 4", "sushi 5", "sushi 6")
@@ -268,7 +206,7 @@ class TextContract(OpenedStore):
     # --- time
 
     @on_a_searchable_store
-    async def test_a_window_includes_its_bounds(self, store: _SearchedStore) -> None:
+    async def test_a_window_includes_its_bounds(self, store: SearchedStore) -> None:
         """To the microsecond."""
         story = await dialogue(store, "a", "sushi 1", "sushi 2", "sushi 3")
         first, second, third = (story.steps[place][0].at for place in (1, 3, 5))
@@ -285,8 +223,8 @@ class TextContract(OpenedStore):
             assert sorted(await found(store, "sushi", since=since, until=until)) == texts
 
     @on_a_searchable_store
-    async def test_the_last_minutes_include_their_beginning(self, store: _SearchedStore) -> None:
-        """J3: of texts that are 299, 300 and 301 s old, the last 300 s hold the first two, whatever their
+    async def test_the_last_minutes_include_their_beginning(self, store: SearchedStore) -> None:
+        """Of texts that are 299, 300 and 301 s old, the last 300 s hold the first two, whatever their
         conversation."""
         for age in (299, 300, 301):
             await dialogue(store, str(age), f"{age} s", at=LATER - timedelta(seconds=age + 1))
@@ -296,7 +234,7 @@ class TextContract(OpenedStore):
         assert [text.text for text in texts if text.role == "user"] == ["300 s", "299 s"]
 
     @on_a_searchable_store
-    async def test_the_last_minutes_are_in_order(self, store: _SearchedStore) -> None:
+    async def test_the_last_minutes_are_in_order(self, store: SearchedStore) -> None:
         """Oldest first, from all conversations; of very many texts the newest."""
         await dialogue(store, "a", "one", "three", at=NOON)
         await dialogue(store, "b", "two", "four", at=NOON + timedelta(milliseconds=1))
@@ -311,7 +249,7 @@ class TextContract(OpenedStore):
     # --- copies and deletions
 
     @on_a_searchable_store
-    async def test_copies_are_found(self, store: _SearchedStore) -> None:
+    async def test_copies_are_found(self, store: SearchedStore) -> None:
         """What a fork has in common with its original once, as long as one of them is stored; what was imported like
         everything else."""
         await dialogue(store, "a", "sushi")
@@ -328,7 +266,7 @@ class TextContract(OpenedStore):
         assert await found(store, "sushi") == ["sushi"]
 
     @on_a_searchable_store
-    async def test_a_deleted_conversation_is_not_found(self, store: _SearchedStore) -> None:
+    async def test_a_deleted_conversation_is_not_found(self, store: SearchedStore) -> None:
         """Another one under its id, or of another owner, is found by its own words only."""
         await dialogue(store, "a", "sushi")
         await dialogue(store, "b", "sushi with ramen")
@@ -343,76 +281,3 @@ class TextContract(OpenedStore):
         assert await found(store, "ramen") == await found(store, "pizza") == []
         assert await found(store, "pasta", scope=MemoryScope("b", "bert", 9)) == ["pasta"]
         assert await found(store, "soup") == ["soup"]
-
-    # --- vectors
-
-    @on_a_searchable_store
-    async def test_texts_without_vectors_are_named(self, store: _SearchedStore) -> None:
-        """The newest first, each until it has a vector in this space."""
-        await dialogue(store, "a", "one", "two")
-
-        without = await store.without_vectors(ANNA, "space", 3)
-        assert [text for _, text in without] == ["2.", "two", "1."]
-        await store.keep_vectors("space", {number: [1.0, 0.0] for number, _ in without})
-
-        assert [text for _, text in await store.without_vectors(ANNA, "space", 9)] == ["one"]
-        assert len(await store.without_vectors(ANNA, "another space", 9)) == 4
-        assert await store.without_vectors(ANNA, "space", 0) == ()
-
-    @on_a_searchable_store
-    async def test_the_nearest_come_first(self, store: _SearchedStore) -> None:
-        """By the angle, whatever the lengths; within the window, and of this space and this number of dimensions."""
-        story = await dialogue(store, "a", "north", "north east", "east", "south")
-        directions: dict[str, list[float]] = {
-            "north": [0, 9],
-            "north east": [0.5, 0.5],
-            "east": [1e30, 0],
-            "south": [0, -1],
-            "1.": [1, 1, 1],
-        }
-        without = await store.without_vectors(ANNA, "space", 99)
-        await store.keep_vectors("space", {number: directions[text] for number, text in without if text in directions})
-        await store.keep_vectors("another", {number: [0.0, 1.0] for number, _ in without})
-
-        async def nearest(vector: list[float], limit: int = 9, **window: datetime) -> list[str]:
-            bounds = {"since": None, "until": None, **window}
-            return texts_of(await store.nearest(ANNA, "space", vector, limit=limit, **bounds))
-
-        assert await nearest([0.1, 1]) == ["north", "north east", "east", "south"]
-        assert await nearest([7, 0.1], limit=2) == ["east", "north east"]
-        assert await nearest([0, 1], since=story.steps[3][0].at, until=story.steps[5][0].at) == ["north east", "east"]
-        assert await nearest([0, 1, 0]) == ["1."]
-        assert await nearest([0, 1], limit=0) == []
-
-    @on_a_searchable_store
-    async def test_vectors_stay_in_their_scope(self, store: _SearchedStore) -> None:
-        """Those of other owners are not compared, those of a deleted conversation are gone, and a vector for a text
-        that is gone is passed over."""
-        await dialogue(store, "a", "sushi")
-        await dialogue(store, "b", "ramen", owner="bert")
-        bert = MemoryScope("b", "bert", 9)
-        anna, without = await store.without_vectors(ANNA, "space", 9), await store.without_vectors(bert, "space", 9)
-        await store.keep_vectors("space", {number: [1.0] for number, _ in (*anna, *without)})
-
-        assert "ramen" not in texts_of(await store.nearest(ANNA, "space", [1.0], None, None, 9))
-        assert await store.nearest(MemoryScope("a", "anna", 1), "space", [1.0], None, None, 9) == ()
-        await store.delete("b")
-        await dialogue(store, "c", "pizza", owner="bert")
-        await store.keep_vectors("space", {number: [1.0] for number, _ in without})
-        assert await store.nearest(bert, "space", [1.0], None, None, 9) == ()
-        assert len(await store.without_vectors(bert, "space", 9)) == 2
-
-    @on_a_searchable_store
-    async def test_what_is_no_vector_is_refused(self, store: _SearchedStore) -> None:
-        """Nothing of what was given with it is stored."""
-        await dialogue(store, "a", "sushi")
-        (first, _), (second, _) = await store.without_vectors(ANNA, "space", 9)
-
-        wrong: list[Any] = [[], [float("nan")], [float("inf"), 1.0], ["x"], [None], 7]
-        for vector in wrong:
-            with pytest.raises(InvalidInput):
-                await store.keep_vectors("space", {first: [1.0], second: vector})
-            with pytest.raises(InvalidInput):
-                await store.nearest(ANNA, "space", vector, None, None, 9)
-
-        assert len(await store.without_vectors(ANNA, "space", 9)) == 2
