@@ -39,18 +39,20 @@ agree on most names, so that another one can often be asked without any code."""
 class IpLookup:
     """A `LocationSource` that looks up an IP address: `address`, or the one from which the service is asked.
 
-    The service gets a GET request for `url` with the address appended, and returns JSON with city, region, country and
-    time zone. Raises `ConfigurationError` for what is not an IP address, and for a URL that is not one of HTTP.
+    The service gets a GET request for `url`, by default `SERVICE`, with the address appended, and returns JSON with
+    city, region, country and time zone. Raises `ConfigurationError` for what is not an IP address, and for a URL that
+    is not one of HTTP.
     """
 
-    def __init__(self, address: str | None = None, *, url: str = SERVICE) -> None:
+    def __init__(self, address: str | None = None, *, url: str | None = None) -> None:
         try:
             looked_up = "" if address is None else str(ip_address(address.strip()))
         except (ValueError, AttributeError):
             raise ConfigurationError("The IP address of the location is not an IP address.") from None
-        if not str(url).startswith(("https://", "http://")):
+        service = SERVICE if url is None else url
+        if not str(service).startswith(("https://", "http://")):
             raise ConfigurationError("The URL of a service for locations begins with https:// or http://.")
-        self.asks = f"{url}{looked_up}"
+        self.asks = f"{service}{looked_up}"
         """The URL that is asked for."""
 
     def __call__(self) -> Location | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,14 @@ from turnwise import (
     presets,
     tool,
 )
+from turnwise.effects.location import ip_lookup, locator
 from turnwise.effects.model.request.fresh_context import CONTEXT_TITLE
-from turnwise.states import Texts
+from turnwise.effects.model.request.request_digest import request_digest
+from turnwise.states import LlmResponse, Texts
 from turnwise.testing import FunctionLlm, ManualClock, ScriptedLlm, call, failure, reply
 
 from ...support.pictures import GIF
+from ...support.servers.json_server import body, serving
 from ...support.servers.openai_server import OpenAiServer, calls, says, violations
 
 AT = datetime(2025, 9, 15, 17, 53, tzinfo=UTC)
@@ -141,6 +145,23 @@ class TestFreshContext:
         assert b"Current context" not in stored
         assert b"at home" not in stored
 
+    async def test_the_digest_is_that_of_the_request_without_it(self) -> None:
+        """J6: so a replay that builds the request again finds the same one, wherever and whenever that is."""
+        places = ["at home", "abroad"]
+        async with Flow(reply("Yes."), reply("Yes."), location=lambda: places.pop(0)) as flow:
+            await flow.conversation.send("Hi")
+            await flow.clock.advance(3600)
+            other = await flow.engine.create(system="You are kind.")
+            await other.send("Hi")
+            logs = [await flow.conversation.events(), await other.events()]
+
+        assert ["home" in str(request.messages) for request in flow.llm.requests] == [True, False]
+        responses = (entry.event for log in logs for entry in log)
+        first, second = (event.digest for event in responses if isinstance(event, LlmResponse))
+        request = flow.llm.requests[0]
+        without = replace(request, messages=(request.messages[0], {"role": "user", "content": "Hi"}))
+        assert first == second == request_digest(without)
+
     async def test_the_beginning_of_later_requests_is_the_same(self) -> None:
         """J6: what a provider has cached stays valid up to the newest message."""
         async with Flow(reply("Yes."), call("web_search", query="a"), reply("No."), reply("Bye.")) as flow:
@@ -194,6 +215,29 @@ class TestLocation:
         assert notes(flow.llm.requests[0]) == [f"{UNKNOWN}\n\nHi"]
         assert asked == []
         assert "set location_enabled" in caplog.text
+
+    @pytest.mark.parametrize(
+        ("settings", "asked"),
+        [
+            ({"location_ip_address": "203.0.113.7"}, "/203.0.113.7"),
+            ({"location_auto_detect": True}, "/"),
+            ({"location_ip_address": "203.0.113.7", "location_auto_detect": True}, "/203.0.113.7"),
+        ],
+    )
+    async def test_a_service_is_asked_as_the_settings_say(
+        self, settings: dict[str, Any], asked: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """J6, J19 (location_ip_address, location_auto_detect): once, over a real socket."""
+        monkeypatch.setattr(locator, "WAIT", 60)
+        with serving(body(b'{"city": "Espoo", "country": "Finland"}')) as server:
+            monkeypatch.setattr(ip_lookup, "SERVICE", server.url)
+            chosen = Settings(location_enabled=True, **settings)
+            async with Flow(reply("Yes."), reply("No."), settings=chosen, location=None) as flow:
+                await flow.conversation.send("Hi")
+                await flow.conversation.send("Again")
+
+        assert server.paths == [asked]
+        assert [str(request.messages).count("• Location: Espoo, Finland") for request in flow.llm.requests] == [1, 1]
 
     async def test_a_function_that_raises_does_not_break_a_turn(self) -> None:
         """J6: context raising, the turn still runs."""
@@ -396,5 +440,5 @@ async def test_providers_take_the_requests(name: str) -> None:
             turn = await (await engine.create(system="You are kind.")).send("What is it like?")
 
     assert turn.reply == "18."
-    assert [violations(body) for body in server.requests] == [[], [], []]
-    assert [str(body["messages"]).count(CONTEXT_TITLE) for body in server.requests] == [1, 1, 1]
+    assert [violations(sent) for sent in server.requests] == [[], [], []]
+    assert [str(sent["messages"]).count(CONTEXT_TITLE) for sent in server.requests] == [1, 1, 1]
