@@ -46,7 +46,7 @@ def open_writer(settings: Settings) -> Iterator[TerminalWriter]:
 
 def _renders_markdown(settings: Settings) -> bool:
     """Return whether to render Markdown. A log on the same terminal would be written between what is drawn again."""
-    logs_here = settings.debug and sys.stderr is not None and sys.stderr.isatty()
+    logs_here = (settings.debug or settings.voice_debug) and sys.stderr is not None and sys.stderr.isatty()
     return not settings.plain and not logs_here
 
 
