@@ -22,7 +22,8 @@ KEPT_UNKNOWN = timedelta(minutes=1)
 """How long an unknown location is used, so that a service that is gone is not asked for each request."""
 
 WAIT = 1.0
-"""Seconds that a request waits for a location. One that arrives later is used by the next request."""
+"""Seconds that requests wait for a location, together: one that has not arrived by then delays no further request, and
+is used once it is there."""
 
 logger = logging.getLogger("turnwise.location")
 
@@ -50,18 +51,21 @@ class Locator:
         self._clock = clock
         self._lookup: asyncio.Task[str] | None = None
         self._asked: datetime | None = None
+        self._waited_for_until = 0.0
 
     async def describe(self) -> str:
         """Return the location as one line, and `UNKNOWN` if it is not known within `WAIT`. Raises nothing but
         CancelledError, when the caller's task is cancelled."""
         if self._source is None:
             return UNKNOWN
+        time = asyncio.get_running_loop().time
         if self._lookup is None or self._is_old(self._lookup):
             self._asked = self._clock.now()
             self._lookup = asyncio.create_task(self._ask(self._source))
-        lookup = self._lookup
-        if not lookup.done():
-            await asyncio.wait({lookup}, timeout=WAIT)
+            self._waited_for_until = time() + WAIT
+        lookup, remaining = self._lookup, self._waited_for_until - time()
+        if not lookup.done() and remaining > 0:
+            await asyncio.wait({lookup}, timeout=remaining)
         return _result_of(lookup)
 
     def _is_old(self, lookup: asyncio.Task[str]) -> bool:
