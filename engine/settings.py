@@ -85,7 +85,8 @@ class Settings(BaseSettings):
     """Seconds in which a profile is chosen for a turn; then the turn has the first one."""
 
     llm_tools_timeout_sec: Deadline = 10.0
-    """Seconds in which the model finds the words by which older conversations are searched; then none are searched."""
+    """Seconds in which the model finds the words by which older conversations are searched, and in which the document
+    source answers; then the turn goes on without."""
 
     llm_embed_timeout_sec: Deadline = 10.0
     """Seconds that one call of the embedding function may take; then the search goes by keywords alone."""
