@@ -80,13 +80,16 @@ class TestAfterATurn:
         assert outcome == ("completed", "Sunny.")
         assert window.opened == []
 
-    async def test_a_turn_without_a_text_opens_no_window(self, database: Path, tmp_path: Path) -> None:
+    async def test_a_turn_without_a_text_opens_no_window(
+        self, database: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
         """There is nothing that the user could ask about."""
         window = Window()
 
         await one_turn(database, tmp_path, window, [reply("Thinking.")], [WRITES], policy=Policy(text="thought"))
 
         assert window.opened == []
+        assert caplog.messages == []
 
     async def test_interrupted_speech_opens_no_window(self, database: Path, tmp_path: Path) -> None:
         """J14: nor does what is spoken of the same turn afterwards. The next turn opens it."""
@@ -219,6 +222,15 @@ class TestAnyOrder:
         ]
 
         assert [delivery and delivery.text for delivery in told] == [None, None, "text 2"]
+
+    def test_a_text_that_comes_twice_completes_the_turn_once(self) -> None:
+        """J14: a delivery may be repeated."""
+        turns = SpokenTurns()
+        turns.note_end("c", ended(1, 1))
+
+        told = [turns.note_text(said("a"), spoken=True) for _ in range(2)]
+
+        assert [delivery and delivery.text for delivery in told] == ["a", None]
 
     def test_turns_that_never_end_are_forgotten(self) -> None:
         """A turn that ended in an earlier process leaves nothing behind for ever."""
