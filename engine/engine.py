@@ -121,6 +121,9 @@ class Engine(RunningEngine):
         is down, and tries it again; a conversation has their tools as it has those of `tools`, and may choose them by
         name (`files:read`, `files:*` for all) before their server is there.
 
+        `location` is a function that returns where the user is, for conversations whose requests state it
+        (`Policy.fresh_context`). It is asked only if the setting `location_enabled` is on.
+
         Instead of a URL you may give an open `store`, an object of the `Store` port. It stays yours: close it after the
         engine. `performers` maps types of effect to what carries them out, in addition to the built-in performers or in
         place of them. A `dispatcher` replaces the one that runs performers as tasks of the event loop. It is an object
