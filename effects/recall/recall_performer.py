@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 
@@ -37,23 +37,30 @@ logger = logging.getLogger("turnwise.memory")
 MOST_BYTES_OF_RECENT = 100_000
 """Bytes that the dialogue of the last minutes has at most; of more, the newest texts are kept."""
 
-_NOTHING_FOUND: tuple[tuple[FoundText, ...], int, Usage] = ((), 0, Usage())
-
 
 @dataclass(frozen=True)
 class _Turn:
-    """The turn under way: the user's messages of it, whose texts may be found for it, and whether there can be any."""
+    """The turn under way: the user's messages of it, whose texts may be found for it, and whether there may be any."""
 
     text: str
     scope: MemoryScope
-    is_first: bool
+    has_past: bool
 
     @classmethod
     def of(cls, context: EffectContext, transcript: Transcript) -> _Turn:
         messages = of_turn(transcript.messages, transcript.first_try(context.turn))
         texts = (message.text for message in messages if message.role == "user" and message.text.strip())
         scope = scope_of(context, transcript)
-        return cls("\n\n".join(texts), scope, is_empty(scope, transcript))
+        return cls("\n\n".join(texts), scope, not is_empty(scope, transcript))
+
+
+@dataclass(frozen=True)
+class _Findings:
+    """What a search has found, by how many keywords, and what it has used."""
+
+    texts: tuple[FoundText, ...] = ()
+    keywords: int = 0
+    usage: Usage = field(default_factory=Usage)
 
 
 class RecallPerformer:
@@ -76,46 +83,41 @@ class RecallPerformer:
     async def __call__(self, effect: RecallMemory, context: EffectContext) -> MemoryRecalled:
         """Look for all parts at once, and answer with what was found."""
         turn = _Turn.of(context, await context.transcript())
-        recent = asyncio.ensure_future(self._recent(effect, turn))
-        try:
-            (found, keywords, usage), chunks = await asyncio.gather(
-                self._find(effect, context, turn, recent), self._read_documents(effect, context, turn)
-            )
-            texts = await recent
-        finally:
-            recent.cancel()
-        logger.info(
-            "%d texts found by %d keywords, %d recent texts, %d parts of documents",
-            len(found), keywords, len(texts), len(chunks),
-        )  # fmt: skip
+        async with asyncio.TaskGroup() as parts:
+            recent = parts.create_task(self._recent(effect, turn))
+            documents = parts.create_task(self._read_documents(effect, context, turn))
+            search = parts.create_task(self._find(effect, context, turn, recent))
+        found, texts, chunks = search.result(), recent.result(), documents.result()
+        counts = (found.keywords, len(found.texts), len(texts), len(chunks))
+        logger.info("keywords: %d, found: %d, recent: %d, documents: %d", *counts)
         return MemoryRecalled(
             effect_id=effect.effect_id,
             at=self._clock.now(),
-            block=write_found(found),
+            block=write_found(found.texts),
             recent=texts,
             documents=write_documents(chunks),
-            usage=usage,
+            usage=found.usage,
         )
 
     # --- older conversations
 
     async def _find(
-        self, effect: RecallMemory, context: EffectContext, turn: _Turn, recent: asyncio.Future[tuple[RecentText, ...]]
-    ) -> tuple[tuple[FoundText, ...], int, Usage]:
-        """Return the texts found that are not among the recent ones, the number of keywords, and what it has used."""
-        if not effect.search or turn.is_first or not turn.text:
-            return _NOTHING_FOUND
+        self, effect: RecallMemory, context: EffectContext, turn: _Turn, recent: asyncio.Task[tuple[RecentText, ...]]
+    ) -> _Findings:
+        """Search for what a model names, without the texts that are among the recent ones."""
+        if not (effect.search and turn.has_past and turn.text):
+            return _Findings()
         asked = self._enrichment.search_terms(turn.text, context)
         terms, usage = await or_else((NOTHING, Usage()), "search terms", asked)
-        known = [text.text for text in await asyncio.shield(recent)]
+        known = [text.text for text in await recent]
         search = self._search.find(turn.scope, terms.keywords, terms.bounds, turn.text, known)
         found = await or_else((), "older conversations", search)
-        return found, len(terms.keywords), usage
+        return _Findings(found, len(terms.keywords), usage)
 
     # --- the dialogue of the last minutes
 
     async def _recent(self, effect: RecallMemory, turn: _Turn) -> tuple[RecentText, ...]:
-        if effect.recent is None or turn.is_first:
+        if effect.recent is None or not turn.has_past:
             return ()
         now = self._clock.now()
         look_up = self._memory.recent(turn.scope, _earlier(now, effect.recent))

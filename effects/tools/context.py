@@ -21,8 +21,8 @@ class ToolContext:
     acts on the world passes it on as its idempotency key. If a person decides that a call in doubt is to run again,
     that run has a key of its own. `progress` shows a line to everybody who watches the conversation; it may be called
     from any thread. `metadata` is what the application noted about the conversation, as of the step that asked for the
-    call; it cannot be changed here. `memory` searches older conversations of the same owner; it is None in a context
-    that no engine has made.
+    call; it cannot be changed here. `memory` searches older conversations of the same owner; it is None where there is
+    no such search.
     """
 
     conversation_id: str

@@ -350,7 +350,7 @@ class TestTheStep:
         await Recalling(memory_of(said("sushi"), said("recent", 9)), documents=lambda query: ["a", "b"]).recall()
 
         assert [(one.name, one.levelname, one.getMessage()) for one in caplog.records] == [
-            ("turnwise.memory", "INFO", "1 texts found by 1 keywords, 1 recent texts, 2 parts of documents")
+            ("turnwise.memory", "INFO", "keywords: 1, found: 1, recent: 1, documents: 2")
         ]
 
     async def test_a_recall_that_is_cancelled_ends(self) -> None:
