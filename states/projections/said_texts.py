@@ -47,8 +47,9 @@ def said_texts(entry: LogEntry, context: Context, event_at: EventAt) -> tuple[Sa
     step = _Step(entry, context, event_at)
     if context.role == "sub_agent":  # another agent gives it its task
         return ()
-    found = (*step.given(), *step.messages(), *step.answers(), *step.deliveries())
-    return tuple(text for text in found if text.text.strip())
+    found = (*step.given(), *step.answers(), *step.effects())
+    # In the step that ends a turn and begins the next one, the message of the next one comes behind the reply.
+    return tuple(sorted((text for text in found if text.text.strip()), key=lambda text: text.turn))
 
 
 def may_say(entry_type: str, effects: str | None) -> bool:
@@ -79,14 +80,6 @@ class _Step:
                 if message.role == "user" or message.role == "assistant":
                     yield SaidText(0, event.at, message.role, message.text)
 
-    def messages(self) -> Iterator[SaidText]:
-        """The messages of people that this step took up."""
-        for effect in self._entry.effects:
-            if isinstance(effect, PersistMessage) and isinstance(effect.said, Heard):
-                event = self._event(effect.said.seq)
-                if isinstance(event, UserMessage):
-                    yield SaidText(self._entry.turn, event.at, "user", event.text, effect.said)
-
     def answers(self) -> Iterator[SaidText]:
         """Each question that a person answered, and the answer with its notes."""
         event, turn = self._entry.event, self._entry.turn
@@ -98,13 +91,26 @@ class _Step:
             notes = (event.annotations[question].notes,) if question in event.annotations else ()
             yield SaidText(turn, event.at, "user", "\n".join(filter(str.strip, (*chosen, *notes))))
 
-    def deliveries(self) -> Iterator[SaidText]:
-        """What was delivered to the user, without what the rules remove from it."""
+    def effects(self) -> Iterator[SaidText]:
+        """The messages of people that this step took up, and what it delivered to the user."""
         for effect in self._entry.effects:
-            if isinstance(effect, DeliverToUser) and (text := self._words(effect.said)) is not None:
-                shown = text_of_reply(text, self._policy)
-                source = effect.said if isinstance(effect.said, Heard) and shown == text else None
-                yield SaidText(effect.turn, self._entry.event.at, "assistant", shown, source)
+            match effect:
+                case PersistMessage(said=Heard(seq=seq) as said):
+                    event = self._event(seq)
+                    if isinstance(event, UserMessage):
+                        yield SaidText(self._entry.turn, event.at, "user", event.text, said)
+                case DeliverToUser(said=said, turn=turn):
+                    yield from self._delivered(said, turn)
+                case _:
+                    pass
+
+    def _delivered(self, said: Said, turn: int) -> Iterator[SaidText]:
+        """A text that was delivered, without what the rules remove from it."""
+        text = self._words(said)
+        if text is not None:
+            shown = text_of_reply(text, self._policy)
+            source = said if isinstance(said, Heard) and shown == text else None
+            yield SaidText(turn, self._entry.event.at, "assistant", shown, source)
 
     def _words(self, said: Said) -> str | None:
         match said:
