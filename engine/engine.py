@@ -122,7 +122,10 @@ class Engine(RunningEngine):
         name (`files:read`, `files:*` for all) before their server is there.
 
         `location` is a function that returns where the user is, for conversations whose requests state it
-        (`Policy.fresh_context`). It is asked only if the setting `location_enabled` is on.
+        (`Policy.fresh_context`). It is asked only if the setting `location_enabled` is on. `documents` is a function
+        that returns the parts of documents that belong to a user's message, for conversations that want them
+        (`Policy.documents`). With `embed`, a coroutine function that returns a vector for each text, searches of older
+        conversations also find what means the same in other words.
 
         Instead of a URL you may give an open `store`, an object of the `Store` port. It stays yours: close it after the
         engine. `performers` maps types of effect to what carries them out, in addition to the built-in performers or in

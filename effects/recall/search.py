@@ -24,11 +24,12 @@ class ConversationSearch:
     async def find(
         self, scope: MemoryScope, keywords: Sequence[str], bounds: Bounds, meaning: str, known: Sequence[str] = ()
     ) -> tuple[FoundText, ...]:
-        """Return the texts that hold keywords or mean the same as `meaning`, the best first, without those that are
-        `known`. Without keywords nothing is found. Raises `PartFailed` if the keywords cannot be searched for."""
+        """Return the texts that hold keywords or mean the same as `meaning`, the best first, each once and without
+        those that are `known`. Without keywords nothing is found. Raises `PartFailed` if the keywords cannot be
+        searched for."""
         if not keywords:
             return ()
-        limit = self._limit + len(known)
+        limit = 2 * self._limit + len(known)  # some texts were said several times
         query = MemoryQuery(scope, tuple(keywords), bounds.since, bounds.until, limit)
         by_vectors = asyncio.ensure_future(self._by_vectors(scope, meaning, bounds, limit))
         try:
@@ -36,8 +37,8 @@ class ConversationSearch:
             ranked = fuse(by_keywords, await by_vectors)
         finally:
             by_vectors.cancel()
-        unknown = (found for found in ranked if found.text not in known)
-        return tuple(unknown)[: self._limit]
+        first = {found.text: found for found in reversed(ranked) if found.text not in known}
+        return tuple(found for found in ranked if first.get(found.text) is found)[: self._limit]
 
     async def _by_vectors(self, scope: MemoryScope, meaning: str, bounds: Bounds, limit: int) -> tuple[FoundText, ...]:
         if self._vectors is None or not meaning.strip():

@@ -70,6 +70,12 @@ class TestKeywords:
 
         assert await texts_of(searching(memory, limit=2), "sushi") == ["sushi 0", "sushi 1"]
 
+    async def test_a_text_that_was_said_again_and_again_is_found_once(self) -> None:
+        """It would take the place of others."""
+        memory = memory_of(said("sushi", 3), said("sushi bar", 2), said("sushi", 1))
+
+        assert await texts_of(searching(memory), "sushi") == ["sushi", "sushi bar"]
+
     async def test_without_keywords_nothing_is_searched(self) -> None:
         """J4: neither the keywords nor the vectors."""
         memory = memory_of(said("sushi"))
