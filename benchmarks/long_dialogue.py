@@ -110,13 +110,18 @@ async def talk(policy: Policy, turns: int) -> tuple[list[tuple[float, int]], lis
     return model.costs, seconds
 
 
+def per_request(costs: list[tuple[float, int]]) -> list[float]:
+    """Return for each turn the mean of its two requests, of which the first has more to do."""
+    return [(first + second) / 2 for (first, _), (second, _) in zip(costs[::2], costs[1::2], strict=True)]
+
+
 def figures(rules: str, turns: int) -> Iterator[Figure]:
     """Talk under these rules, and compare the ends of the dialogue."""
     costs, seconds = asyncio.run(talk(RULES[rules], turns))
     fifth = max(1, turns // 5)
-    first, last = costs[: 2 * fifth], costs[-2 * fifth :]
-    early, late = (statistics.mean(cost for cost, _ in part) for part in (first, last))
-    sent = tuple(statistics.mean(count for _, count in part) for part in (first, last))
+    ends = costs[: 2 * fifth], costs[-2 * fifth :]
+    early, late = (statistics.median(per_request(part)) for part in ends)
+    sent = tuple(statistics.mean(count for _, count in part) for part in ends)
     yield Figure(f"{rules}: messages sent, first fifth, last", f"{sent[0]:.0f}, {sent[1]:.0f}")
     yield Figure("  to build a request", f"{early * 1e6:.0f} µs, {late * 1e6:.0f} µs")
     if rules == "last minutes":
