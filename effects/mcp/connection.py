@@ -170,25 +170,32 @@ class McpConnection:
         with anyio.CancelScope(deadline=anyio.current_time() + self._server.connect_timeout) as limit:
             async with connected(self._name, self._server, callbacks) as client:
                 listed = await list_tools(client)
-                limit.deadline = math.inf
                 try:
-                    self._publish(client, listed)
+                    await self._offer(client, listed)
+                    limit.deadline = math.inf
                     await self._follow(client)
                 finally:
-                    self._publish(None, [])
+                    self._withdraw()
         if limit.cancelled_caught:
             raise TimeoutError
 
-    def _publish(self, client: Client | None, listed: list[mcp_types.Tool]) -> None:
-        """Offer the listed tools, for as long as there is a client to call them with."""
-        if client is not None and self._client is None:
-            _LOGGER.info("%s is connected: %d tools", self._name, len(listed))
+    async def _offer(self, client: Client, listed: list[mcp_types.Tool]) -> None:
+        """Offer the listed tools. Their schemas are checked by a thread, since many take seconds."""
+        if listed != self._listed:
+            self.tools = await asyncio.to_thread(tools_of, self._name, self._server, listed, self.call)
+            self._listed = listed
+            self._changed()
+        if self._client is None:
+            _LOGGER.info("%s is connected: %d tools", self._name, len(self.tools))
+            self._client = client
             self.failure = ""
             self.has_been_tried.set()
-        self._client = client
-        if listed != self._listed:
-            self._listed = listed
-            self.tools = tools_of(self._name, self._server, listed, self.call)
+
+    def _withdraw(self) -> None:
+        """Offer nothing, since there is no connection."""
+        self._client = None
+        if self._listed:
+            self.tools, self._listed = (), []
             self._changed()
 
     async def _follow(self, client: Client) -> None:
@@ -203,7 +210,8 @@ class McpConnection:
                 self._wake.clear()
                 if not self._has_ended:
                     with anyio.fail_after(self._server.connect_timeout):
-                        self._publish(client, await list_tools(client))
+                        listed = await list_tools(client)
+                    await self._offer(client, listed)
             listening.cancel_scope.cancel()
 
     async def _listen(self, client: Client) -> None:

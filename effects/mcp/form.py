@@ -8,6 +8,7 @@ the server's schema. The server's patterns are not applied; the server checks th
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -104,8 +105,10 @@ class Field:
             match self.schema.get("type"):
                 case "integer":
                     return int(text)
+                case "number" if math.isfinite(number := float(text)):
+                    return number
                 case "number":
-                    return float(text)
+                    raise ValueError(text)
                 case _:
                     return text
         except ValueError:

@@ -23,7 +23,7 @@ from ..tools.tool import Tool
 from .arguments import McpArguments
 from .server import McpServer, McpTool
 
-MAX_TOOLS = 1_000
+MAX_TOOLS = 500
 """The most tools of a server that are offered. Chosen to be more than any provider takes in one request."""
 
 MAX_NAME = 128

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from ...states.errors import ConfigurationError
 from ...states.values.value import MAX_QUOTED, shortened
 from ..tools.tool import AnyTool
+from .sdk_logs import keep_sdk_quiet
 from .server import McpServer
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class McpServers:
         module = await asyncio.to_thread(import_module, f"{__package__}.connection")
         if self._is_closed:
             return
+        keep_sdk_quiet()
         for name, server in self._servers.items():
             self._connections[name] = module.McpConnection(name, server, self._change)
             self._connections[name].start()

@@ -5,19 +5,29 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
+import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Literal
 
 from turnwise.effects.mcp.server import McpServer
 from turnwise.effects.mcp.servers import McpServers
+from turnwise.effects.tools.context import ToolContext
 from turnwise.effects.tools.execution import execute
 from turnwise.effects.tools.registry import ToolRegistry
 from turnwise.states.values.messages import ToolResult
+from turnwise.states.values.questions import UserQuestion
 
 from .tools import tool_context
+
+EVERYTHING = Path(__file__).parent.parent / "fixtures" / "mcp"
+"""The folder of the SDK's example server that has a tool for each feature of the protocol."""
 
 PROGRAM = Path(__file__).parent / "servers" / "mcp_server.py"
 
@@ -69,12 +79,16 @@ async def opened(**servers: McpServer) -> AsyncIterator[ToolRegistry]:
 
 
 async def call(
-    registry: ToolRegistry, name: str, show: Callable[[str], None] = lambda line: None, **arguments: Any
+    registry: ToolRegistry,
+    name: str,
+    show: Callable[[str], None] = lambda line: None,
+    context: ToolContext | None = None,
+    **arguments: Any,
 ) -> ToolResult:
     """Call a tool, and return its result."""
     tool = registry.find(name)
     assert tool is not None, name
-    result = await execute(tool, json.dumps(arguments), tool_context(show))
+    result = await execute(tool, json.dumps(arguments), tool_context(show) if context is None else context)
     assert isinstance(result, ToolResult)
     return result
 
@@ -93,3 +107,58 @@ def is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def free_port() -> int:
+    """Return a port of 127.0.0.1 that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def everything_over_http(port: int) -> Iterator[str]:
+    """The address of the SDK's example server, while it runs at this port of 127.0.0.1."""
+    command = [sys.executable, str(EVERYTHING / "everything_server.py"), "--port", str(port), "--log-level", "ERROR"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        while True:
+            assert process.poll() is None, "the example server ended"
+            with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
+                break
+            time.sleep(0.02)
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def everything_over_stdio(**settings: Any) -> McpServer:
+    """Return the settings to start the SDK's example server as a program."""
+    program = "from everything_server import mcp; mcp.run()"
+    return McpServer(command=sys.executable, args=["-c", program], cwd=EVERYTHING, **settings)
+
+
+@dataclass(frozen=True)
+class AnsweringContext(ToolContext):
+    """The context of a call whose user answers at once. `replies` gives the answer to a question by its text; without
+    one the user does what `otherwise` says."""
+
+    replies: Callable[[str], str | list[str]] | None = None
+    otherwise: Literal["declined", "unanswered"] = "declined"
+    asked: list[UserQuestion] = field(default_factory=list)
+
+    async def ask(self, questions: Iterable[UserQuestion | Mapping[str, Any]]) -> Any:
+        """Note the questions, and return the answers."""
+        texts = [question.question for question in questions if isinstance(question, UserQuestion)]
+        self.asked.extend(question for question in questions if isinstance(question, UserQuestion))
+        if self.replies is None:
+            return SimpleNamespace(action=self.otherwise, answers={}, annotations={})
+        answers = {text: self.replies(text) for text in texts}
+        return SimpleNamespace(action="answered", answers=answers, annotations={})
+
+
+def answering(replies: Callable[[str], str | list[str]] | None, **more: Any) -> AnsweringContext:
+    """Return the context of a call whose user answers so."""
+    return AnsweringContext("c", "c/3", "call_2_0", lambda line: None, replies=replies, **more)
