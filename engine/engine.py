@@ -112,10 +112,15 @@ class Engine(RunningEngine):
         `tools` are functions, `@tool` functions, or names of built-in tools; a conversation has all of them, unless it
         chooses some when it is created. Everything that is said to the user goes out through each of the `channels`,
         objects of the `Channel` port. `policy` is for conversations created without one; its models are replaced by
-        those given here. `clock` tells the time and waits: by default the clock of the operating system, in tests a
-        `turnwise.testing.ManualClock`. With a `tracer_provider` of OpenTelemetry, each turn, model request, run of a
-        tool and attempt to deliver is a span; the global one, `opentelemetry.trace.get_tracer_provider()`, is used only
-        if you pass it.
+        those given here. `profiles` are for conversations whose policy names none; the first one is the default.
+        `settings` are read from the environment and from `turnwise.toml` if they are not given. `clock` tells the time
+        and waits: by default the clock of the operating system, in tests a `turnwise.testing.ManualClock`. With a
+        `tracer_provider` of OpenTelemetry, each turn, model request, run of a tool and attempt to deliver is a span;
+        the global one, `opentelemetry.trace.get_tracer_provider()`, is used only if you pass it.
+
+        What rules may need: `redaction` says what counts as a secret, `location` tells where the user is, `documents`
+        returns parts of documents for a message, and `embed` returns vectors, by which older texts are found that mean
+        the same in other words. The first two may be plain or coroutine functions; `embed` is a coroutine function.
 
         `mcps` are MCP servers by name, whose tools are offered as `<name>:<tool>`. The engine opens although a server
         is down, and tries it again; a conversation has their tools as it has those of `tools`, and may choose them by

@@ -13,6 +13,7 @@ from turnwise.hosts.diagrams.mermaid import mermaid
 from .machine_page import markdown
 from .overview import overview
 from .rules_page import rules, sets_of_rules
+from .settings_page import settings
 from .updates_page import updates
 
 ROOT = Path(__file__).parent.parent.parent
@@ -23,14 +24,21 @@ PAGES = (ROOT / "docs" / "machine.md", ROOT / "docs" / "host.md", ROOT / "README
 PICTURE = "<!-- drawn from states/table.py by `make docs` -->"
 RULES = "<!-- made from states/policy/policy.py by `make docs` -->"
 PRESETS = "<!-- made from states/policy/presets.py by `make docs` -->"
+SETTINGS = "<!-- made from engine/settings.py by `make docs` -->"
 UPDATES = "<!-- made from engine/projections/updates by `make docs` -->"
-"""The markers in front of the overview and of the tables of rules, presets and updates."""
+"""The markers in front of the overview and of the tables of rules, presets, settings and updates."""
 
 
 def generated(page: Path) -> str:
     """Return what the page should say: its own text around the generated parts, or `docs/machine.md` if it has none."""
     text = page.read_text(encoding="utf-8", errors="replace") if page.is_file() else ""
-    parts = {PICTURE: f"```mermaid\n{overview()}```\n", RULES: rules(), PRESETS: sets_of_rules(), UPDATES: updates()}
+    parts = {
+        PICTURE: f"```mermaid\n{overview()}```\n",
+        RULES: rules(),
+        PRESETS: sets_of_rules(),
+        SETTINGS: settings(),
+        UPDATES: updates(),
+    }
     if not any(marker in text for marker in parts):
         return markdown(mermaid())
     for marker, part in parts.items():

@@ -1,20 +1,19 @@
 """Writes the tables of rules and presets in docs/host.md.
 
-The meaning of a rule is written once, below its field in `policy`. Python does not keep such texts, so they are read
-from the source, here only: a program that uses the rules does not pay for it.
+The meaning of a rule is written once, below its field in `policy`.
 """
 
 from __future__ import annotations
 
-import ast
 import inspect
-import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, get_args
 
 from turnwise.states.policy import model_settings, policy, presets
 from turnwise.states.policy.policy import Policy
 from turnwise.states.values.value import Value
+
+from .field_texts import field_texts, in_a_line
 
 LISTED = (policy.__name__, model_settings.__name__)
 """The modules whose classes have rows of their own. The texts of the machine are too long for a table."""
@@ -30,7 +29,7 @@ def sets_of_rules() -> str:
     """Return the table of all presets: what each is for, and which rules it changes."""
     rows = ["| preset | for | the rules that it changes |", "| --- | --- | --- |"]
     for preset in filter(inspect.isfunction, vars(presets).values()):
-        meant = _in_a_line((preset.__doc__ or "").partition("\n\n")[0]).removesuffix(" `Pure.`")
+        meant = in_a_line((preset.__doc__ or "").partition("\n\n")[0]).removesuffix(" `Pure.`")
         changed = ", ".join(f"`{one}`" for one in _changed(preset())) or "none"
         rows.append(f"| `{preset.__name__}()` | {meant} | {changed} |")
     return "\n".join(rows) + "\n"
@@ -41,7 +40,7 @@ def sets_of_rules() -> str:
 
 def _rows(kind: type[Value], before: str = "") -> Iterator[str]:
     """One row for each field, and behind it the fields of the values that it may hold."""
-    meant = _docstrings(kind)
+    meant = field_texts(kind)
     for name, field in kind.model_fields.items():
         parts = [part for part in _parts(field.annotation) if getattr(part, "__module__", "") in LISTED]
         default = "" if field.is_required() else f"`{_written(field.default)}`"
@@ -50,20 +49,6 @@ def _rows(kind: type[Value], before: str = "") -> Iterator[str]:
         yield f"| `{before}{name}` | {default} | {', '.join(others)} | {meant[name]} |"
         for part in parts:
             yield from _rows(part, f"{part.__name__}.")
-
-
-def _docstrings(kind: type[Value]) -> Mapping[str, str]:
-    """The texts below the fields, each in one line."""
-    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
-    assert isinstance(definition, ast.ClassDef)
-    said: dict[str, str] = {}
-    for field, below in zip(definition.body, definition.body[1:], strict=False):
-        match field, below:
-            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                said[name] = _in_a_line(text)
-            case _:
-                pass  # a method, or what stands behind a docstring
-    return said
 
 
 def _parts(annotation: Any) -> Iterator[Any]:
@@ -101,7 +86,3 @@ def _written(value: object) -> str:
     if isinstance(value, tuple):
         return f"({', '.join(map(_written, value))}{',' * (len(value) == 1)})"
     return f'"{value}"' if isinstance(value, str) else str(value)
-
-
-def _in_a_line(text: str | None) -> str:
-    return " ".join((text or "").split())
