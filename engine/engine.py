@@ -118,10 +118,6 @@ class Engine(RunningEngine):
         `tracer_provider` of OpenTelemetry, each turn, model request, run of a tool and attempt to deliver is a span;
         the global one, `opentelemetry.trace.get_tracer_provider()`, is used only if you pass it.
 
-        What rules may need: `redaction` says what counts as a secret, `location` tells where the user is, `documents`
-        returns parts of documents for a message, and `embed` returns vectors, by which older texts are found that mean
-        the same in other words. The first two may be plain or coroutine functions; `embed` is a coroutine function.
-
         `mcps` are MCP servers by name, whose tools are offered as `<name>:<tool>`. The engine opens although a server
         is down, and tries it again; a conversation has their tools as it has those of `tools`, and may choose them by
         name (`files:read`, `files:*` for all) before their server is there.
@@ -130,7 +126,8 @@ class Engine(RunningEngine):
         (`Policy.fresh_context`). It is asked only if the setting `location_enabled` is on. `documents` is a function
         that returns the parts of documents that belong to a user's message, for conversations that want them
         (`Policy.documents`). With `embed`, a coroutine function that returns a vector for each text, searches of older
-        conversations also find what means the same in other words.
+        conversations also find what means the same in other words. `redaction` says what counts as a secret
+        (`Policy.redact`).
 
         Instead of a URL you may give an open `store`, an object of the `Store` port. It stays yours: close it after the
         engine. `performers` maps types of effect to what carries them out, in addition to the built-in performers or in
