@@ -11,10 +11,14 @@ ROOT = Path(__file__).parents[3]
 PACKAGES = ("states", "effects", "persistence", "engine", "hosts", "testing")
 """The folders that are installed as sub-packages of `turnwise`."""
 
+FIXTURES = ROOT / "tests" / "fixtures"
+"""Files that tests read or start, some of them from other projects."""
+
 
 def python_files(*folders: str) -> list[Path]:
-    """Return the Python files below these folders of the project, in order."""
-    return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    """Return the Python files below these folders of the project, in order, without those that others wrote."""
+    found = (path for folder in folders for path in sorted((ROOT / folder).rglob("*.py")))
+    return [path for path in found if FIXTURES not in path.parents]
 
 
 def relative(path: Path) -> str:
