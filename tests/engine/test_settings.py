@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from turnwise import ConfigurationError, Engine, McpServer, Profile, Settings
+from turnwise import (
+    ConfigurationError,
+    Engine,
+    McpServer,
+    ModelAnswer,
+    ModelRequest,
+    Profile,
+    Retry,
+    Settings,
+    Turn,
+    tool,
+)
 from turnwise.effects.tools.result_length import MAX_RESULT
+from turnwise.testing import FunctionLlm, call, reply
 
 
 class Written(NamedTuple):
@@ -196,6 +209,89 @@ class TestWrongSettings:
             Settings()
 
         assert caught.value.sentence.startswith("turnwise.toml cannot be read: ")
+
+
+def asks_for_ever(request: ModelRequest) -> Any:
+    """Answer every request with another call."""
+    return call("look", place=str(len(request.messages)))
+
+
+@tool
+async def look(place: str) -> str:
+    """Look at a place."""
+    return f"Nothing in {place}."
+
+
+async def sent_under_reply_flow(model: Any, **options: Any) -> Turn:
+    """Return a turn under the rules of a reply flow, with the settings of the environment and the file."""
+    settings = Settings()
+    policy = settings.reply_flow().replace(redact=False)
+    async with Engine.open("sqlite://", model=model, policy=policy, settings=settings, **options) as engine:
+        return await (await engine.create()).send("Look everywhere")
+
+
+class TestWhatTheyChange:
+    """J19: each changes what it names; the tests of deadlines, recall, location and speech stand beside these."""
+
+    @pytest.mark.parametrize("requests", [1, 3])
+    async def test_agentic_max_turns(self, requests: int, directory: Path) -> None:
+        """J12, J19: that many requests, and the last one is like the others."""
+        write(directory, f"agentic_max_turns = {requests}")
+        seen: list[ModelRequest] = []
+
+        def note(request: ModelRequest) -> Any:
+            if request.purpose == "converse":
+                seen.append(request)
+            return asks_for_ever(request)
+
+        turn = await sent_under_reply_flow(FunctionLlm(note), tools=[look])
+
+        assert len(seen) == requests
+        assert all(request.tools for request in seen)
+        assert (turn.status, turn.limit) == ("incomplete", "requests")
+
+    async def test_tool_marker(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """J13, J19: lines that begin with it are removed, and those that begin with the default stay."""
+        monkeypatch.setenv("TURNWISE_TOOL_MARKER", "CALL")
+        text = "CALL look\nTOOL is a word.\nWe CALL it so."
+
+        turn = await sent_under_reply_flow(FunctionLlm(lambda request: reply(text)))
+
+        assert turn.reply == "TOOL is a word.\nWe CALL it so."
+
+    async def test_llm_chat_timeout_sec(self, directory: Path) -> None:
+        """J16, J19: a model that hangs is given up, and the user gets a reply that says so."""
+        write(directory, "llm_chat_timeout_sec = 0.01\nllm_tools_timeout_sec = 0.01")
+
+        async def hang(request: ModelRequest) -> ModelAnswer:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        policy = Settings().reply_flow().replace(redact=False, retry=Retry(attempts=2, base=0.0))
+        async with Engine.open("sqlite://", model=FunctionLlm(hang, name="it"), policy=policy) as engine:
+            turn = await (await engine.create()).send("Hi")
+
+        assert turn.status == "failed"
+        assert turn.reply == "I could not answer: Failed after 2 attempts: The model took too long to answer."
+
+    async def test_max_result(self, directory: Path) -> None:
+        """J19: a longer result of a tool is cut."""
+        write(directory, "max_result = 200")
+        results: list[str] = []
+
+        @tool
+        async def read() -> str:
+            """Read a book."""
+            return "word " * 1_000
+
+        def note(request: ModelRequest) -> Any:
+            results.extend(one["content"] for one in request.messages if one["role"] == "tool")
+            return reply("Read.") if results else call("read")
+
+        async with Engine.open("sqlite://", model=FunctionLlm(note), tools=[read]) as engine:
+            await (await engine.create()).send("Read it")
+
+        assert [len(result) <= 200 for result in results] == [True]
 
 
 class TestProfilesAndServers:
