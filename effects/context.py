@@ -16,6 +16,7 @@ from ..states.policy.policy import Policy
 from ..states.projections.transcript import Transcript
 from ..states.values.messages import Said, ToolCall
 from ..states.values.round import RoundCall
+from .logs import Redact, unchanged
 from .receipts import Receipts
 
 LiveKind = Literal["token", "tool_progress", "delivered", "delivery_failed"]
@@ -59,8 +60,9 @@ class EffectContext:
     """The conversation as of the step `seq`, which asked for the effect. `turn` is the turn that the step is in.
 
     `progress(effect_id, kind, data)` shows a live update; those of an effect that is no longer awaited are dropped.
-    `receipts` notes which deliveries have reached their targets. The coroutines raise `StoreError` if the log cannot be
-    read.
+    `receipts` notes which deliveries have reached their targets. `redact` replaces secrets if the policy asks for it; a
+    performer needs it only for texts that it cuts, since its answer is redacted anyway. The coroutines raise
+    `StoreError` if the log cannot be read.
     """
 
     conversation_id: str
@@ -70,6 +72,7 @@ class EffectContext:
     history: History
     progress: Progress
     receipts: Receipts
+    redact: Redact = unchanged
 
     @property
     def policy(self) -> Policy:

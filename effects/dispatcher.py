@@ -13,7 +13,6 @@ an effect that is aborted before its turn never starts.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -27,8 +26,9 @@ from ..states.events import Answer, EffectFailed, exact
 from ..states.values.failures import FailureKind
 from .clock import Clock
 from .context import EffectContext
+from .logs import performer_logger, redacting
 
-logger = logging.getLogger("turnwise.dispatcher")
+logger = performer_logger("turnwise.dispatcher")
 
 Performer = Callable[[Any, EffectContext], Awaitable[Answer | None]]
 """Carries out one kind of effect, and returns the answer if the effect is awaited. It must end by itself, so it keeps a
@@ -83,7 +83,8 @@ class InProcessDispatcher:
     async def perform(self, effect: Any, context: EffectContext) -> Answer | None:
         """Carry out one effect, and return its answer. Every effect that is started goes through here."""
         try:
-            return await self._performers[type(effect)](effect, context)
+            with redacting(context.redact):
+                return await self._performers[type(effect)](effect, context)
         except (SystemExit, KeyboardInterrupt) as error:
             # asyncio would let these out of its event loop and end the process.
             raise RuntimeError("a performer tried to end the process") from error
@@ -178,7 +179,8 @@ class _AnswerSender:
 
     def send_failure(self, effect: Any, context: EffectContext, error: BaseException | None) -> None:
         """Send the failure of a performer, or of a log that it could not read."""
-        logger.error("A performer failed on %s.", effect.type, exc_info=error)
+        with redacting(context.redact):
+            logger.error("A performer failed on %s.", effect.type, exc_info=error)
         sentence = error.sentence if isinstance(error, StoreError) else BROKEN
         self._fail(effect, context, "internal", sentence)
 
@@ -293,8 +295,9 @@ class _ConversationEffects:
     def _sent(self, running: _Running) -> None:
         """Go on behind a delivery that was tried."""
         if not running.task.cancelled() and running.task.exception() is not None:
-            error = running.task.exception()
-            logger.error("A performer failed on %s, which nobody awaits.", running.queued.effect.type, exc_info=error)
+            effect, error = running.queued.effect, running.task.exception()
+            with redacting(running.queued.context.redact):
+                logger.error("A performer failed on %s, which nobody awaits.", effect.type, exc_info=error)
         self._sending = None
         self.start_next()
         self._when_idle()

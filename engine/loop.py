@@ -22,7 +22,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from ..effects.clock import Clock
 from ..effects.context import UNAWAITED, EffectContext, History, LiveKind
 from ..persistence.errors import Damaged, StorageFailed, StoreConflict
 from ..persistence.ports import Log
@@ -39,13 +38,11 @@ from ..states.events import (
 )
 from ..states.log import LogEntry
 from ..states.machine import transition
+from ..states.policy.policy import Policy
 from ..states.states import AnyState, Closed, Failed, Idle, pending
 from ..states.step import Step
-from .choices.adoption import Adoption
 from .follower import Follower
 from .mailbox import Mailbox
-from .outbox import OutboxTargets
-from .ports import Dispatcher, LoopOwner, Observer
 from .projections.feed import Feed
 from .projections.projection import ConversationProjection
 from .projections.turn_waiters import TurnWaiters
@@ -53,6 +50,7 @@ from .projections.updates.live import live_update
 from .projections.updates.update import Update
 from .recent_requests import NOTHING_FILLED, Filled, HandledRequest, Outcome, RecentRequests
 from .recovery import reports
+from .services.loop_services import LoopServices
 
 logger = logging.getLogger("turnwise.loop")
 
@@ -77,29 +75,18 @@ class Loop:
         projection: ConversationProjection,
         log: Log,
         history: History,
-        dispatcher: Dispatcher,
-        outbox: OutboxTargets,
-        clock: Clock,
-        adoption: Adoption,
-        owner: LoopOwner,
-        observers: Sequence[Observer] = (),
-        kept_updates: int | None = None,
+        services: LoopServices,
     ) -> None:
         self.conversation_id = conversation_id
         self.projection = projection
-        self.feed = Feed() if kept_updates is None else Feed(kept_updates)
-        self.follower = Follower(self.catch_up, clock, projection)
+        self.feed = Feed(services.kept_updates)
+        self.follower = Follower(self.catch_up, services.clock, projection)
         self.turns = TurnWaiters(projection, self.follower.waiting)
         self._log = log
         self._history = history
-        self._dispatcher = dispatcher
-        self._outbox = outbox
-        self._clock = clock
-        self._adoption = adoption
-        self._owner = owner
-        self._observers = observers
+        self._services = services
         self._mailbox = Mailbox(self._take)
-        self.recent_requests = RecentRequests(log)
+        self.recent_requests = RecentRequests(log, self._variants)
         self._uncertain: deque[Event] = deque(maxlen=UNCERTAIN)
         self._failure: TurnwiseError | None = None
         self._is_closing = False
@@ -110,6 +97,10 @@ class Loop:
     def state(self) -> AnyState:
         """Where the conversation rests, as stored."""
         return self.projection.state
+
+    @property
+    def _policy(self) -> Policy:
+        return self.projection.context.policy
 
     @property
     def has_ended(self) -> bool:
@@ -123,7 +114,7 @@ class Loop:
 
         A request that was handled before is not handled again. Raises `Refused`, and `StoreError`."""
         with ExitStack() as observed:
-            for observer in self._observers:
+            for observer in self._services.observers:
                 observed.enter_context(observer.asked(self.conversation_id, event))
             return await self._mailbox.request(event, filled)
 
@@ -138,8 +129,8 @@ class Loop:
     # --- one event
 
     async def _take(self, event: Event | None, filled: Filled) -> Outcome:
-        """Handle one event, or with None only catch up. Raises `Refused`, or a `StoreError` if the step could not be
-        stored.
+        """Handle one event, without the secrets in it, or with None only catch up. Raises `Refused`, or a `StoreError`
+        if the step could not be stored.
 
         An answer or a report that cannot be taken, for a reason that will not pass, would leave the turn waiting for
         ever. So the loop fails then, and everybody who waits for the conversation gets the reason.
@@ -150,6 +141,7 @@ class Loop:
             if event is None:
                 await self._catch_up()
                 return self._ignored()
+            event = self._services.redactor.redacted(event, self._policy)
             if isinstance(event, Request):
                 return await self._take_request(event, filled)
             return Outcome(await self._step(event))
@@ -162,6 +154,9 @@ class Loop:
             if not isinstance(event, Request):
                 self._fail(error if isinstance(error, TurnwiseError) else StoreError(_BROKEN))
             raise
+
+    def _variants(self, request: Request, handled: Request) -> Iterator[tuple[Request, Request]]:
+        return self._services.redactor.variants(request, handled, self._policy)
 
     def _drop(self, event: Event | None, why: TurnwiseError) -> Outcome:
         """The loop has failed, and handles nothing more. Whoever asks for something gets the reason."""
@@ -196,7 +191,7 @@ class Loop:
         rests = isinstance(self.state, Failed) or (begins and isinstance(self.state, Idle))
         if not rests or not (begins or isinstance(request, RetryRequested)):
             return
-        change = self._adoption.change(self.projection.context, self._clock)
+        change = self._services.adoption.change(self.projection.context, self._services.clock)
         if change is not None and not await self.recent_requests.find(request, filled):
             await self._step(change)
 
@@ -208,7 +203,7 @@ class Loop:
                 self._log_ignored(event)
                 return step
             try:
-                await self._log.append(event, step, self._outbox.of(step.effects))
+                await self._log.append(event, step, self._services.outbox.of(step.effects))
             except StorageFailed:
                 self._uncertain.append(event)
                 raise
@@ -255,7 +250,7 @@ class Loop:
         self._uncertain.clear()
         self.recent_requests.note(entry)
         if is_own:
-            for observer in self._observers:
+            for observer in self._services.observers:
                 observer.stepped(self.conversation_id, self.state, entry.event, step)
         self._publish(self.projection.advance(entry, step.state))
         self._dispatch(step.effects if is_own else [one for one in step.effects if isinstance(one, ControlEffect)])
@@ -264,7 +259,7 @@ class Loop:
         if isinstance(step.state, Closed):
             self.projection.release()
         if not self.has_ended:
-            self._owner.moved(self.conversation_id)
+            self._services.owner.moved(self.conversation_id)
 
     def _publish(self, updates: tuple[Update, ...] | None) -> None:
         self.feed.follow(updates, pending(self.state))
@@ -281,8 +276,8 @@ class Loop:
         try:
             for effect in effects:
                 if isinstance(effect, ControlEffect):
-                    self._dispatcher.abort(self.conversation_id, effect.effect_id)
-            self._dispatcher.dispatch(effects, self.effect_context())
+                    self._services.dispatcher.abort(self.conversation_id, effect.effect_id)
+            self._services.dispatcher.dispatch(effects, self.effect_context())
         except Exception:
             # The step is stored. Its effects are asked for again when the conversation is taken over.
             logger.exception("The dispatcher failed.")
@@ -292,24 +287,32 @@ class Loop:
         """Return what a performer may look at that carries out an effect of the newest step."""
         book, context = self.state.book, self.projection.context
         return EffectContext(
-            self.conversation_id, book.seq, book.turn, context, self._history, self._show_progress, self._log
+            self.conversation_id,
+            book.seq,
+            book.turn,
+            context,
+            self._history,
+            self._show_progress,
+            self._log,
+            self._services.redactor.redact_of(context.policy),
         )
 
     def _show_progress(self, effect_id: int, kind: LiveKind, data: dict[str, Any]) -> None:
         if kind in UNAWAITED or effect_id in pending(self.state):
-            self.feed.publish(live_update(kind, data, effect_id, self.state))
+            shown = self._services.redactor.shown(kind, data, self._policy)
+            self.feed.publish(live_update(kind, shown, effect_id, self.state))
 
     def _fail(self, why: TurnwiseError) -> None:
         if not self.has_ended:
             self._failure = why
-            self._owner.failed(self.conversation_id, why)
+            self._services.owner.failed(self.conversation_id, why)
 
     # --- from beginning to end
 
     def take_over(self) -> None:
         """Report what another process left in the middle, so that the conversation goes on here."""
         self.follower.take_over()
-        for report in reports(self.state, self._clock.now()):
+        for report in reports(self.state, self._services.clock.now()):
             self._mailbox.post(report)
 
     async def handled(self) -> None:
@@ -318,7 +321,7 @@ class Loop:
 
     async def sent(self) -> None:
         """Return when all that was said so far has been tried on every channel."""
-        await self._dispatcher.wait_until_tried(self.conversation_id)
+        await self._services.dispatcher.wait_until_tried(self.conversation_id)
 
     async def close(self, why: TurnwiseError, *, answers: bool = True, deliver: bool = True) -> None:
         """Stop driving. What is under way is told to stop; what finishes all the same is stored, unless `answers` is
@@ -329,12 +332,12 @@ class Loop:
         self._mailbox.shut(why)
         self._is_closing = True
         with _logged():
-            await self._dispatcher.stop(self.conversation_id, answers=answers)
+            await self._services.dispatcher.stop(self.conversation_id, answers=answers)
         await self._mailbox.close(answers=answers)
         self.turns.close(why)
         self.feed.close()
         with _logged():
-            await self._dispatcher.release(self.conversation_id, deliver=deliver)
+            await self._services.dispatcher.release(self.conversation_id, deliver=deliver)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ remembered here alone, so that its repetition does not stop a later turn.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -66,11 +67,16 @@ class Outcome:
     handled: HandledRequest | None = None
 
 
+Variants: TypeAlias = Callable[[Request, Request], Iterable[tuple[Request, Request]]]
+"""Yields a request and the one that was handled under its id in every form in which they may be the same."""
+
+
 class RecentRequests:
     """Knows the requests that one conversation has handled."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, variants: Variants) -> None:
         self._log = log
+        self._variants = variants
         self._recent: OrderedDict[str, HandledRequest] = OrderedDict()
         self._no_ops: OrderedDict[str, HandledRequest] = OrderedDict()
 
@@ -91,12 +97,12 @@ class RecentRequests:
         """Return the request as it was handled before, if it is remembered. Raises `Refused` if another one was handled
         under its id."""
         event_id = request.event_id
-        return _same(request, filled, self._recent.get(event_id) or self._no_ops.get(event_id))
+        return self._same(request, filled, self._recent.get(event_id) or self._no_ops.get(event_id))
 
     async def find(self, request: Request, filled: Filled) -> HandledRequest | None:
         """Return the request as it was handled before, if it is remembered or in the log. Raises `Refused` if another
         one was handled under its id, and `StoreError`."""
-        return _same(request, filled, await self.find_by_id(request.event_id))
+        return self._same(request, filled, await self.find_by_id(request.event_id))
 
     async def find_by_id(self, event_id: str) -> HandledRequest | None:
         """Return the request that was handled under this id. Raises `StoreError`."""
@@ -104,16 +110,17 @@ class RecentRequests:
             self.note(entry)
         return self._recent.get(event_id) or self._no_ops.get(event_id)
 
+    def _same(self, request: Request, filled: Filled, handled: HandledRequest | None) -> HandledRequest | None:
+        if handled is not None:
+            variants = self._variants(request, handled.request)
+            if not any(_is_same(sent, filled, known) for sent, known in variants):
+                raise Refused("event_id_reused")
+        return handled
+
     def _remember(self, handled: HandledRequest, kept: OrderedDict[str, HandledRequest], most: int) -> None:
         kept[handled.request.event_id] = handled
         if len(kept) > most:
             kept.popitem(last=False)
-
-
-def _same(request: Request, filled: Filled, handled: HandledRequest | None) -> HandledRequest | None:
-    if handled is not None and not _is_same(request, filled, handled.request):
-        raise Refused("event_id_reused")
-    return handled
 
 
 def _is_same(request: Request, filled: Filled, handled: Request) -> bool:

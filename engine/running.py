@@ -44,6 +44,8 @@ from .loop import Loop
 from .outbox import OutboxTargets
 from .ports import Dispatcher
 from .requests import checked_id
+from .services.event_redactor import EventRedactor
+from .services.loop_services import LoopServices
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
@@ -87,19 +89,22 @@ class RunningEngine:
             models, tools, self._deliveries, clock, settings, providers, self._memory, performers, self._tracing
         )
         self._dispatcher: Dispatcher = wrap("dispatcher", dispatcher(self._performers, clock, self.answer))
-        self._choices = build_choices(defaults, tools, performers, dispatcher, self._memory)
+        self._redactor = EventRedactor(providers.redaction)
+        self._choices = build_choices(defaults, tools, performers, dispatcher, self._memory, self._redactor)
         self._stored_faults = StoredFaults(self._choices)
         self._take_over = TakeOver(self._deliveries)
         self._registry = ConversationRegistry(self._load, lambda loop: self._take_over.loop(self.store, loop))
         self._loops = LoopFactory(
-            self._dispatcher,
-            OutboxTargets(self._performers),
-            clock,
-            Adoption(defaults),
-            self._registry,
-            build_observers(self._tracing, self._deliveries),
-            settings.kept_updates,
-            providers.redaction,
+            LoopServices(
+                self._dispatcher,
+                OutboxTargets(self._performers),
+                clock,
+                Adoption(defaults),
+                self._registry,
+                build_observers(self._tracing, self._deliveries),
+                settings.kept_updates,
+                self._redactor,
+            )
         )
         self._lifetime = Lifetime(self._open, self._close)
         self._answers = AnswerIntake(self._registry, lambda: self._lifetime.is_closing)
@@ -237,6 +242,7 @@ class RunningEngine:
             title=title,
             metadata=metadata,
         )
+        opened = await self._redactor.opened(opened, wrote_system=bool(system))
         step = begin(opened)
         store = self.store
         log = await store.create(conversation_id, opened, step)

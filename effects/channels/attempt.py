@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 
 from ...states.values.surrogates import encodable
+from ..logs import performer_logger
 from ..printable import printable
 from .port import Channel, Delivery, NotTaken
 
-logger = logging.getLogger("turnwise.channels")
+logger = performer_logger("turnwise.channels")
 
 ATTEMPT_TIMEOUT = 2.0
 """Seconds that one attempt may take. A tool that starts behind a delivery waits at most that long, and `GRACE`."""

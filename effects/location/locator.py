@@ -7,11 +7,11 @@ and kept for a while, a request waits for it only briefly, and a failure is a lo
 from __future__ import annotations
 
 import asyncio
-import logging
 from datetime import datetime, timedelta
 
 from ..application_functions import Returned, call_within
 from ..clock import Clock
+from ..logs import performer_logger
 from .ip_lookup import DEADLINE, IpLookup
 from .location import UNKNOWN, LocationSource, describe_location
 
@@ -25,7 +25,7 @@ WAIT = 1.0
 """Seconds that requests wait for a location, together: one that has not arrived by then delays no further request, and
 is used once it is there."""
 
-logger = logging.getLogger("turnwise.location")
+logger = performer_logger("turnwise.location")
 
 
 def location_source(

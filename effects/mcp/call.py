@@ -7,7 +7,6 @@ protocol does not allow, or with an error. Each of these becomes an error result
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -23,6 +22,7 @@ from pydantic import ValidationError
 from ...states.values.messages import ToolResult
 from ...states.values.surrogates import encodable
 from ...states.values.value import shortened
+from ..logs import performer_logger
 from ..tools.context import ToolContext
 from .elicitation import Asker, NotOffered, answer_requests
 from .listing import list_tools
@@ -40,7 +40,7 @@ _PAUSE = 0.1
 _CLOSED = "Connection closed"
 """The message of the SDK's error for a connection that has ended. A server may use the same code for its own errors."""
 
-_LOGGER = logging.getLogger("turnwise.mcp")
+_LOGGER = performer_logger("turnwise.mcp")
 
 
 class ConnectionLost(Exception):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import math
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
@@ -23,6 +22,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequestParams, ElicitResult, ToolListChangedNotification
 
 from ...states.values.messages import ToolResult
+from ..logs import performer_logger
 from ..tools.context import ToolContext
 from ..tools.tool_error import ToolError
 from .call import ConnectionLost, McpCall
@@ -48,7 +48,7 @@ PAUSE = 0.05
 CLOSING = 8.0
 """Seconds that a server gets to end, which includes those after which it is killed."""
 
-_LOGGER = logging.getLogger("turnwise.mcp")
+_LOGGER = performer_logger("turnwise.mcp")
 
 _ASKER: ContextVar[Asker | None] = ContextVar("turnwise-mcp-asker", default=None)
 """Who asks for the call that a message from the server belongs to, where the transport tells."""

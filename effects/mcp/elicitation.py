@@ -8,7 +8,6 @@ web page; the address is then part of a question, and nothing is opened by itsel
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from ...states.errors import ConfigurationError
 from ...states.values.questions import MAX_QUESTIONS, QuestionOption, UserQuestion
 from ...states.values.surrogates import encodable
 from ...states.values.value import shortened
+from ..logs import performer_logger
 from ..tools.context import ToolContext
 from ..tools.tool_error import ToolError
 from .form import MAX_TEXT, Answer, Content, Field, InvalidAnswer, fields_of
@@ -29,7 +29,7 @@ MAX_ATTEMPTS = 3
 
 ACCEPT, DECLINE = "Yes", "No"
 
-_LOGGER = logging.getLogger("turnwise.mcp")
+_LOGGER = performer_logger("turnwise.mcp")
 
 
 class _NotAnswered(Exception):

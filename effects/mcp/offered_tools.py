@@ -7,7 +7,6 @@ offered is left out, and the log says why; the other tools are offered all the s
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
@@ -19,6 +18,7 @@ from ...states.errors import ConfigurationError
 from ...states.values.messages import CrashContract, ToolResult
 from ...states.values.surrogates import encodable
 from ...states.values.value import shortened
+from ..logs import performer_logger
 from ..tools.tool import Tool
 from .arguments import McpArguments
 from .server import McpServer, McpTool
@@ -35,7 +35,7 @@ MAX_DESCRIPTION = 4_000
 MAX_SCHEMA = 100_000
 """The most characters of a schema as JSON. A longer one would cost more in each request than a conversation."""
 
-_LOGGER = logging.getLogger("turnwise.mcp")
+_LOGGER = performer_logger("turnwise.mcp")
 
 Call = Callable[..., Awaitable[ToolResult]]
 """Calls a tool: takes its listed form, whether it may ask the user, the arguments and the context of the call."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TextIO
 
 from ...states.values.value import shortened
+from ..logs import performer_logger
 
 MAX_LINE = 500
 """The most characters of a line that are written."""
@@ -24,7 +25,7 @@ MAX_LINES = 100
 PERIOD = 10.0
 """Seconds after which lines are counted anew."""
 
-_LOGGER = logging.getLogger("turnwise.mcp")
+_LOGGER = performer_logger("turnwise.mcp")
 
 
 @asynccontextmanager

@@ -5,12 +5,11 @@ A provider's own error message may quote the prompt, so it is written to the log
 
 from __future__ import annotations
 
-import logging
-
 from ...states.values.failures import FailureKind
+from ..logs import performer_logger
 from .port import LlmFailure
 
-logger = logging.getLogger("turnwise.model")
+logger = performer_logger("turnwise.model")
 
 SENTENCES: dict[FailureKind, str] = {
     "rate_limit": "The model's provider takes no more requests for now.",

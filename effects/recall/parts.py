@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from ..logs import performer_logger
+
 T = TypeVar("T")
 
-logger = logging.getLogger("turnwise.memory")
+logger = performer_logger("turnwise.memory")
 
 STORE_SECONDS = 5.0
 """Seconds that one search of the store may take. Chosen to be far more than any search of an index takes, and less than

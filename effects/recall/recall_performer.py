@@ -7,7 +7,6 @@ unless the conversation itself cannot be read.
 from __future__ import annotations
 
 import asyncio
-import logging
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -21,6 +20,7 @@ from ...states.values.memory import FoundText, MemoryScope
 from ...states.values.messages import Usage
 from ..clock import Clock
 from ..context import EffectContext
+from ..logs import performer_logger
 from ..passages import shorten
 from .document_reader import DocumentReader
 from .documents import DocumentQuery
@@ -32,7 +32,7 @@ from .scope import is_empty, scope_of
 from .search import ConversationSearch
 from .search_terms import NOTHING
 
-logger = logging.getLogger("turnwise.memory")
+logger = performer_logger("turnwise.memory")
 
 MOST_BYTES_OF_RECENT = 100_000
 """Bytes that the dialogue of the last minutes has at most; of more, the newest texts are kept."""

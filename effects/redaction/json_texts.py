@@ -55,6 +55,15 @@ class _Place:
     unchanged: Any
 
 
+@dataclass(frozen=True)
+class _Written:
+    """A value that is written as JSON in a text: the text, and the value if it says all that the text says."""
+
+    text: str
+    tree: Any
+    value: Any
+
+
 class JsonTexts:
     """The `texts` of a JSON value, and the `labels` of the members that are secret by their names.
 
@@ -79,11 +88,19 @@ class JsonTexts:
             case list() | tuple():
                 return tuple(self._read(member, name) for member in value)
             case str():
-                return self._label_of(name, value) or self._place(value, value)
+                return self._label_of(name, value) or self._read_text(value)
             case int() if not isinstance(value, bool):
                 return self._label_of(name, str(value)) or self._place(str(value), value)
             case _:
                 return _Place(-1, value)
+
+    def _read_text(self, text: str) -> Any:
+        """Return where a text belongs. One that is JSON itself stays JSON: its own texts are looked at."""
+        try:
+            value, is_exact = parsed(text)
+            return _Written(text, self._read(value, None), value if is_exact else None)
+        except ValueError:
+            return self._place(text, text)
 
     def _label_of(self, name: str | None, value: str) -> str | None:
         if name is None or not self._naming or _ONLY_LABELS.fullmatch(value):
@@ -109,6 +126,9 @@ class JsonTexts:
                 return [self._fill(member, texts) for member in tree]
             case str():
                 return tree
+            case _Written(text, inner, unchanged):
+                value = self._fill(inner, texts)
+                return text if value == unchanged else json.dumps(value, ensure_ascii=False)
             case _Place(-1, unchanged):
                 return unchanged
             case _:

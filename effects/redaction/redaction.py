@@ -6,19 +6,19 @@ one that was stored, and idempotent, so that a text which passes through it twic
 
 from __future__ import annotations
 
-import json
 import logging
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from itertools import accumulate
+from threading import Lock
 from types import MappingProxyType
 from typing import Any
 
 from ...states.errors import ConfigurationError
 from .folded_text import LABEL_MARK, FoldedText
-from .json_texts import JsonTexts, parsed
+from .json_texts import JsonTexts
 from .rule import SecretRule
 from .spans import secrets_in
 
@@ -55,6 +55,7 @@ class Redaction:
         self._extra_rules = _checked(extra_rules)
         self._rules = None if rules is None else (*self._extra_rules, *_checked(rules))
         self._counts: Counter[str] = Counter()
+        self._counting = Lock()
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -70,11 +71,10 @@ class Redaction:
         """Return the text with a label in the place of each secret. JSON stays JSON. Raises `ConfigurationError` if the
         packages for the built-in rules are not installed."""
         try:
-            value, is_exact = parsed(text)
-            redacted = self.redact_json(value)
-        except (ValueError, RecursionError):
+            redacted: str = self.redact_json(text)
+        except RecursionError:
             return self._redact_texts([text])[0]
-        return text if is_exact and redacted is value else json.dumps(redacted, ensure_ascii=False)
+        return redacted
 
     def redact_json(self, value: Any) -> Any:
         """Return a JSON value with a label in the place of each secret in its texts, the names of its members included.
@@ -82,8 +82,12 @@ class Redaction:
         `ConfigurationError` as `redact` does, and RecursionError for a value too deep to be looked at."""
         texts = JsonTexts(value, self._loaded_rules())
         redacted = self._redact_texts(texts.texts)
-        self._counts.update(texts.labels)
+        self._count(texts.labels)
         return value if redacted == texts.texts and not texts.labels else texts.filled(redacted)
+
+    def _count(self, labels: Iterable[str]) -> None:
+        with self._counting:  # histories are redacted in threads
+            self._counts.update(labels)
 
     def _loaded_rules(self) -> tuple[SecretRule, ...]:
         if self._rules is None:
@@ -120,7 +124,7 @@ class Redaction:
             index = bisect_right(starts, start) - 1
             place = folded[index].original_span(start - starts[index], end - starts[index])
             found.setdefault(index, []).append((*place, label))
-            self._counts[label] += 1
+        self._count(label for found_there in found.values() for *_, label in found_there)
         return [_replaced(text, found[index]) if index in found else text for index, text in enumerate(texts)]
 
 

@@ -7,12 +7,12 @@ the call arrives, and its decision is stored on the call. If it fails, the call 
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Callable, Sequence
 
 from ...states.errors import ConfigurationError
 from ...states.policy.policy import Policy
 from ..application_functions import is_coroutine_function
+from ..logs import performer_logger
 from .arguments.argument_errors import InvalidArguments, NothingToSay
 from .arguments.arguments import Arguments
 from .arguments.callables import signature_of
@@ -20,7 +20,7 @@ from .arguments.callables import signature_of
 Approval = bool | Callable[..., bool]
 """Whether each call needs approval, or a function of the arguments of a call that says so."""
 
-_LOGGER = logging.getLogger("turnwise.tools")
+_LOGGER = performer_logger("turnwise.tools")
 
 
 def check_approval(approval: object, tool: str, names: Sequence[str]) -> None:

@@ -7,7 +7,6 @@ call, within bounded time.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
@@ -20,6 +19,7 @@ from ...states.values.messages import ToolResult
 from ...states.values.surrogates import encodable
 from ...states.values.value import shortened
 from ..application_functions import Outcome, Raised, Returned
+from ..logs import Redact, performer_logger, unchanged
 from .act_results import acknowledgement_of, acts_in, success
 from .arguments.argument_errors import InvalidArguments, NothingToSay, describe_fault, is_about_acts
 from .context import ToolContext
@@ -33,7 +33,7 @@ from .tool_error import ToolError
 ToolOutcome = ToolResult | Question
 """The outcome of a call: a result for the model, or questions for the user."""
 
-_LOGGER = logging.getLogger("turnwise.tools")
+_LOGGER = performer_logger("turnwise.tools")
 _POLICY = Policy()
 
 
@@ -43,11 +43,13 @@ async def execute(
     context: ToolContext,
     policy: Policy = _POLICY,
     max_result: int = MAX_RESULT,
+    redact: Redact = unchanged,
 ) -> ToolOutcome:
     """Run the tool with these arguments, JSON text as the model wrote it. A failure is an error result.
 
     `policy` has the texts for the results of acts, and says how strictly the arguments of speaking tools are read.
-    `max_result` is how many characters a result may have, unless the tool has a limit of its own; a longer one is cut.
+    `max_result` is how many characters a result may have, unless the tool has a limit of its own; a longer one is cut,
+    after `redact` has replaced the secrets in it.
     Ends in time, and raises only CancelledError, as `call_function` describes.
     """
     progress = _Progress(context.progress)
@@ -61,7 +63,7 @@ async def execute(
     finally:
         progress.is_over = True
     result = _tool_outcome(tool, outcome, policy)
-    return cut_result(result, tool.max_result or max_result) if isinstance(result, ToolResult) else result
+    return cut_result(result, tool.max_result or max_result, redact) if isinstance(result, ToolResult) else result
 
 
 class _Progress:

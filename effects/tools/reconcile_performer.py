@@ -6,7 +6,6 @@ answer is "unknown", and a person is asked.
 
 from __future__ import annotations
 
-import logging
 from typing import Literal
 
 from ...states.effects import ReconcileTool
@@ -15,13 +14,14 @@ from ...states.values.messages import ToolResult
 from ..application_functions import Returned
 from ..clock import Clock
 from ..context import EffectContext
+from ..logs import performer_logger
 from .arguments.argument_errors import InvalidArguments
 from .context import tool_context_of
 from .isolation import call_function
 from .registry import ToolRegistry
 from .result_length import MAX_RESULT, cut_result
 
-logger = logging.getLogger("turnwise.tools")
+logger = performer_logger("turnwise.tools")
 
 Verdict = Literal["ran", "did_not_run", "unknown"]
 """What a tool can say of a call that a crash interrupted."""
@@ -55,7 +55,7 @@ class ReconciliationPerformer:
             return "unknown"
         match await call_function(tool.reconcile, arguments):
             case Returned(ToolResult() as result):
-                return cut_result(result, tool.max_result or self._max_result)
+                return cut_result(result, tool.max_result or self._max_result, context.redact)
             case Returned("ran" | "did_not_run" | "unknown" as verdict):
                 return verdict
             case outcome:

@@ -9,7 +9,6 @@ computed again when the version of a source changes.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
@@ -21,6 +20,7 @@ from ...states.values.acts import ActKind
 from ...states.values.messages import ToolCall
 from ...states.values.surrogates import encodable
 from ...states.values.value import shortened
+from ..logs import performer_logger
 from ..model.port import ModelCall
 from .arguments.argument_errors import InvalidArguments
 from .arguments.arguments import normalize
@@ -28,7 +28,7 @@ from .builtin.catalogue import BUILT_IN, bare_name, names_of
 from .declaration import make_tool
 from .tool import AnyTool, Tool
 
-_LOGGER = logging.getLogger("turnwise.tools")
+_LOGGER = performer_logger("turnwise.tools")
 
 _POLICY = Policy()
 

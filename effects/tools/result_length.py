@@ -7,6 +7,7 @@ missing, so that the model does not take the rest for the whole.
 from __future__ import annotations
 
 from ...states.values.messages import ToolResult
+from ..logs import Redact, unchanged
 
 MAX_RESULT = 1_000_000
 """The most characters of a result, where neither its tool nor the engine sets another limit: more than most models can
@@ -16,11 +17,12 @@ MIN_RESULT = 200
 """The fewest characters to which a result can be cut. Chosen so that its beginning and its end still say something."""
 
 
-def cut_result(result: ToolResult, limit: int) -> ToolResult:
-    """The result with a text of at most `limit` characters. Its images and acts stay. `Pure.`"""
+def cut_result(result: ToolResult, limit: int, redact: Redact = unchanged) -> ToolResult:
+    """The result with a text of at most `limit` characters. Its images and acts stay. Secrets are replaced by `redact`
+    before the text is cut, since half of a secret is not recognised as one."""
     if len(result.text) <= limit:
         return result
-    return result.replace(text=cut_text(result.text, limit))
+    return result.replace(text=cut_text(redact(result.text), limit))
 
 
 def cut_text(text: str, limit: int) -> str:

@@ -43,4 +43,4 @@ class ToolPerformer:
             # tools of its own; this engine was opened without it, or the conversation may not use it.
             return ToolResult(text=self._tools.describe_unknown(call.name, allowed), error=True)
         tool_context = tool_context_of(call.call_id, context, effect.effect_id, effect.effect_id, self._search)
-        return await execute(tool, call.raw_arguments, tool_context, context.policy, self._max_result)
+        return await execute(tool, call.raw_arguments, tool_context, context.policy, self._max_result, context.redact)

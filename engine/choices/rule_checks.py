@@ -20,7 +20,6 @@ from .models import Models
 ToolNames = tuple[str, ...] | None
 """The names of the tools that a conversation may use; None stands for all that the engine has."""
 
-REDACT = "This engine cannot remove secrets from messages (`redact`) yet."
 RECALL = "This engine cannot search older conversations (`recall`): it needs a store that can search."
 RECENT = "This engine cannot look up the last minutes (`dialogue=Recent(…)`): it needs a store that can search."
 SILENT = (
@@ -39,13 +38,15 @@ class RuleChecks:
 
     `offers_tools` is true if the engine itself asks the models and offers them its tools. Otherwise nothing is known of
     tools and prices, so the rules about these are not checked. `can_recall` tells whether older texts can be found,
-    which depends on the store; it is called once the engine is open.
+    which depends on the store; it is called once the engine is open. `redact_fault` tells why secrets cannot be
+    removed, or None.
     """
 
     models: Models
     tools: ToolRegistry
     offers_tools: bool
     can_recall: Callable[[], bool]
+    redact_fault: Callable[[], str | None]
 
     def faults(self, policy: Policy, tools: ToolNames) -> Iterator[str]:
         """Yield a sentence for each rule that cannot be carried out in a conversation with these tools."""
@@ -62,9 +63,11 @@ class RuleChecks:
             yield from chain.from_iterable(self._faults_of_profile(policy, tools, profile) for profile in profiles)
 
     def _faults_of_features(self, policy: Policy) -> Iterator[str]:
+        redact_fault = self.redact_fault() if policy.redact else None
+        if redact_fault is not None:
+            yield redact_fault
         is_recent = isinstance(policy.dialogue, Recent)
         conditions = (
-            (policy.redact, REDACT),
             (policy.recall and not self.can_recall(), RECALL),
             (is_recent and not self.can_recall(), RECENT),
         )

@@ -37,6 +37,7 @@ from ..choices.choices import Choices
 from ..choices.defaults import Defaults
 from ..choices.models import Models
 from ..choices.rule_checks import RuleChecks
+from ..services.event_redactor import EventRedactor
 from .memory import EngineMemory
 from .providers import Providers
 
@@ -98,6 +99,7 @@ def build_choices(
     given: Performers,
     dispatcher: DispatcherFactory,
     memory: EngineMemory,
+    redactor: EventRedactor,
 ) -> Choices:
     """Return what conversations may choose. A dispatcher of the application may carry out any effect, and where the
     application asks the models itself, by a performer that it has `given`, it may offer them other tools."""
@@ -105,4 +107,4 @@ def build_choices(
     offers_tools = is_built_in and RequestLlm not in given
     needs_store = is_built_in and RecallMemory not in given
     can_recall = (lambda: memory.store.is_searchable) if needs_store else (lambda: True)
-    return Choices(RuleChecks(defaults.models, tools, offers_tools, can_recall), defaults)
+    return Choices(RuleChecks(defaults.models, tools, offers_tools, can_recall, lambda: redactor.fault), defaults)

@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
-from ...effects.clock import Clock
-from ...effects.redaction.redaction import Redaction
 from ...persistence.ports import LoadedConversation, Log, Store
 from ...states.context import Context
 from ...states.events import Opened
 from ...states.log import LogEntry
 from ...states.step import Step
-from ..choices.adoption import Adoption
 from ..loop import Loop
-from ..outbox import OutboxTargets
-from ..ports import Dispatcher, LoopOwner, Observer
 from ..projections.history import ConversationHistory
 from ..projections.newest_profile import profile_of_last_turn
 from ..projections.projection import ConversationProjection, ReadEntries
+from ..services.loop_services import LoopServices
 
 
-@dataclass(frozen=True)
 class LoopFactory:
-    """What the loops of one engine have in common."""
+    """Makes loops that share the services of their engine."""
 
-    dispatcher: Dispatcher
-    outbox: OutboxTargets
-    clock: Clock
-    adoption: Adoption
-    owner: LoopOwner
-    observers: Sequence[Observer]
-    kept_updates: int
-    redaction: Redaction | None
+    def __init__(self, services: LoopServices) -> None:
+        self._services = services
 
     def created(self, store: Store, conversation_id: str, log: Log, opened: Opened, step: Step) -> Loop:
         """Return the loop of a conversation whose first step was just stored."""
@@ -50,16 +37,4 @@ class LoopFactory:
         return self._loop(conversation_id, projection, loaded.log, read)
 
     def _loop(self, conversation_id: str, projection: ConversationProjection, log: Log, read: ReadEntries) -> Loop:
-        return Loop(
-            conversation_id,
-            projection,
-            log,
-            ConversationHistory(projection, read),
-            self.dispatcher,
-            self.outbox,
-            self.clock,
-            self.adoption,
-            self.owner,
-            self.observers,
-            self.kept_updates,
-        )
+        return Loop(conversation_id, projection, log, ConversationHistory(projection, read), self._services)

@@ -8,7 +8,6 @@ a listener minds silence less than hearing everything again.
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -24,14 +23,15 @@ from urllib.parse import quote
 
 from ....states.errors import ConfigurationError
 from ....states.values.turn import TurnEnded
+from ...logs import performer_logger
 from ...model.rewording import Rewording
 from ..port import Delivery
 from .spoken_text import CODE, make_speakable
 from .spoken_turns import SpokenTurns
 from .voices import Voice, find_voices, speak, terminate
 
-logger = logging.getLogger("turnwise.channels")
-steps = logging.getLogger("turnwise.voice")
+logger = performer_logger("turnwise.channels")
+steps = performer_logger("turnwise.voice")
 
 Outcome = Literal["spoken", "stopped", "failed"]
 """What became of a text."""

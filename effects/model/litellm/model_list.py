@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import json
-import logging
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +16,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-logger = logging.getLogger("turnwise.model")
+from ...logs import performer_logger
+
+logger = performer_logger("turnwise.model")
 
 _FILE = "model_prices_and_context_window_backup.json"
 _RULES = "fallback_generalizations"

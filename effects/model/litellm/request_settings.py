@@ -7,15 +7,15 @@ because of a parameter has had no effect, and it is sent again without the param
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ....states.policy.model_settings import ModelSettings
+from ...logs import performer_logger
 from .error_kinds import kind_of
 
-logger = logging.getLogger("turnwise.model")
+logger = performer_logger("turnwise.model")
 
 
 class RequestSettings:

@@ -14,6 +14,7 @@ from ....states.values.surrogates import encodable
 from ...clock import Clock
 from ...context import EffectContext
 from ...location.locator import Locator
+from ...logs import performer_logger
 from ...text import is_encodable
 from ...tools.registry import ToolRegistry
 from ..port import LlmFailure, ModelAnswer, ModelRequest, Token
@@ -26,7 +27,7 @@ from .tool_offers import ToolOffer, ToolOffers
 
 _NO_TOOLS = OfferedTools(())
 
-logger = logging.getLogger("turnwise.planning")
+logger = performer_logger("turnwise.planning")
 
 
 class LlmRequestPerformer:

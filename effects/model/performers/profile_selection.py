@@ -8,7 +8,6 @@ the answer, so no text can choose anything else.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator, Sequence
 from itertools import islice, takewhile
 
@@ -19,13 +18,14 @@ from ....states.projections.transcript import Transcript
 from ....states.values.messages import Message
 from ...clock import Clock
 from ...context import EffectContext
+from ...logs import performer_logger
 from ...passages import shorten
 from ..json_objects import json_objects
 from ..port import LlmFailure, ModelRequest
 from .dialogue_text import write_dialogue
 from .model_caller import ModelCaller, effect_failed
 
-logger = logging.getLogger("turnwise.profile")
+logger = performer_logger("turnwise.profile")
 
 FAILED = "Choosing a profile failed:"
 

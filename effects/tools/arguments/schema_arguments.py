@@ -10,13 +10,13 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-import logging
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any
 
 from ....states.errors import ConfigurationError
 from ....states.values.value import shortened
+from ...logs import performer_logger
 from .argument_errors import MAX_FIELD, InvalidArguments
 from .arguments import Arguments, Schema, normalize, parse_object
 from .callables import definition_of, name_of
@@ -27,7 +27,7 @@ from .signature import declared_parameters, is_context, resolved
 _COMPOSED = {"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "patternProperties", "dependentSchemas"}
 """Keywords by which a schema may have properties that do not stand in its `properties`."""
 
-_LOGGER = logging.getLogger("turnwise.tools")
+_LOGGER = performer_logger("turnwise.tools")
 
 
 class SchemaArguments(Arguments):

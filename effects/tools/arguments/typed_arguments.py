@@ -7,7 +7,6 @@ schema and validates the arguments. Arguments that do not fit are described to t
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import NoneType
 from typing import Annotated, Any, get_args
@@ -17,6 +16,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 
 from ....states.errors import ConfigurationError
+from ...logs import performer_logger
 from .argument_errors import InvalidArguments, describe_fault
 from .arguments import Arguments, Schema, normalize, parse_object
 from .callables import docstring_of, name_of
@@ -24,7 +24,7 @@ from .docstrings import Docstring, read_docstring
 from .signature import Parameter, parameters_of
 from .typed_schema import schema_of
 
-_LOGGER = logging.getLogger("turnwise.tools")
+_LOGGER = performer_logger("turnwise.tools")
 
 
 class TypedArguments(Arguments):

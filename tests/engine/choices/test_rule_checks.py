@@ -49,8 +49,6 @@ REFUSED: list[tuple[Policy, list[Any], str]] = [
     (presets.talk(), ["mark_work_complete"], SILENT),
     (presets.background(), [], SILENT),
     (presets.explicit_response(), ["respond_to_user"], ENDLESS),
-    (Policy(redact=True), [], rule_checks.REDACT),
-    (presets.reply_flow(), [], rule_checks.REDACT),
     (
         presets.talk().replace(profiles=(Profile(name="mute", tools=()),)),
         ["talk"],
@@ -153,7 +151,7 @@ class TestWhatTheApplicationBrings:
             await engine.create(policy=policy)
 
             with pytest.raises(ConfigurationError):
-                await engine.create(policy=Policy(redact=True))
+                await engine.create(policy=Policy(models=(ModelSpec(name="gone"),)))
 
 
 class TestStores:

@@ -1,0 +1,96 @@
+"""Removes secrets from what happens to conversations, before the machine sees it.
+
+This is the one place where it is done: each event passes through it on its way from the mailbox to the machine, and the
+first event of a conversation where it is made. So nothing that was stored, shown, sent to a model or delivered can hold
+a secret that the rules find, and the log has none that a replay could bring back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+from ...effects.context import LiveKind
+from ...effects.logs import Redact, unchanged
+from ...effects.redaction.event_redaction import SecretInAddress, redacted_event
+from ...effects.redaction.redaction import Redaction
+from ...states.errors import InvalidInput
+from ...states.events import Answer, EffectFailed, Event, Opened, Request
+from ...states.policy.policy import Policy
+
+R = TypeVar("R", bound=Request)
+
+_SHOWN = "text"
+"""The member of a live update's data that holds what a tool shows of its progress."""
+
+INVALID = "What is left without its secrets cannot be used"
+
+
+class EventRedactor:
+    """Redacts events with the redaction of one engine, where the policy of the conversation asks for it."""
+
+    def __init__(self, redaction: Redaction | None) -> None:
+        self._redaction = Redaction() if redaction is None else redaction
+
+    @property
+    def fault(self) -> str | None:
+        """Why this engine cannot remove secrets, or None."""
+        return self._redaction.fault
+
+    def redact_of(self, policy: Policy) -> Redact:
+        """Return what replaces secrets in a text under this policy."""
+        return self._redaction.redact if policy.redact else unchanged
+
+    def redacted(self, event: Event, policy: Policy) -> Event:
+        """Return the event without secrets. An answer that cannot be used without them becomes a failure.
+
+        Raises `InvalidInput` for such a request, and `ConfigurationError` if the rules for secrets are not installed.
+        """
+        if not policy.redact:
+            return event
+        try:
+            return redacted_event(event, self._redaction)
+        except ValueError as error:
+            if isinstance(event, Answer):
+                return EffectFailed(effect_id=event.effect_id, at=event.at, kind="internal", sentence=_sentence(error))
+            raise InvalidInput(_sentence(error)) from None
+
+    async def opened(self, opened: Opened, *, wrote_system: bool) -> Opened:
+        """Return the first event of a conversation without secrets. The system prompt is left alone if the application
+        `wrote_system`, but not if it comes from the messages that the conversation begins with. A long history
+        takes seconds, in which other conversations go on. Raises `InvalidInput` and `ConfigurationError` as `redacted`
+        does."""
+        if opened.messages:
+            redacted = await asyncio.to_thread(self.redacted, opened, opened.policy)
+        else:
+            redacted = self.redacted(opened, opened.policy)
+        assert isinstance(redacted, Opened), "a request stays what it is"
+        redact = self.redact_of(opened.policy)
+        return redacted if wrote_system else redacted.replace(system=redact(opened.system))
+
+    def shown(self, kind: LiveKind, data: dict[str, Any], policy: Policy) -> dict[str, Any]:
+        """Return the data of a live update, without secrets in what a tool shows of its progress."""
+        shown = data.get(_SHOWN) if policy.redact and kind == "tool_progress" else None
+        return data if not isinstance(shown, str) else {**data, _SHOWN: self._redaction.redact(shown)}
+
+    def variants(self, request: Request, handled: Request, policy: Policy) -> Iterator[tuple[Request, Request]]:
+        """Yield a request and the one that was handled under its id, as they can be compared. One of them may have been
+        sent while the conversation had other rules about secrets than when the other was."""
+        yield request, handled
+        if self.fault is None:
+            redacted = self._redacted_request(request)
+            yield redacted, handled
+            if policy.redact:
+                yield redacted, self._redacted_request(handled)
+
+    def _redacted_request(self, request: R) -> R:
+        try:
+            return redacted_event(request, self._redaction)
+        except ValueError:
+            return request
+
+
+def _sentence(error: ValueError) -> str:
+    """Return what people read. The message of a validation error may hold what was redacted."""
+    return f"{INVALID}: {error}." if isinstance(error, SecretInAddress) else f"{INVALID}."

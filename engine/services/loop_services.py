@@ -1,0 +1,31 @@
+"""What the loops of one engine share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...effects.clock import Clock
+from ..choices.adoption import Adoption
+from ..outbox import OutboxTargets
+from ..ports import Dispatcher, LoopOwner, Observer
+from .event_redactor import EventRedactor
+
+
+@dataclass(frozen=True)
+class LoopServices:
+    """What every loop of an engine works with.
+
+    `dispatcher` starts the effects of its steps, and `outbox` tells which of them are stored until they have arrived.
+    `adoption` changes a conversation at rest to the models and profiles of its engine. `owner` is told what becomes of
+    the loop, and `observers` see its steps. `kept_updates` are kept for those who watch a conversation.
+    """
+
+    dispatcher: Dispatcher
+    outbox: OutboxTargets
+    clock: Clock
+    adoption: Adoption
+    owner: LoopOwner
+    observers: Sequence[Observer]
+    kept_updates: int
+    redactor: EventRedactor
