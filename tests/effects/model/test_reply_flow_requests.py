@@ -44,9 +44,9 @@ NOTE = (
 )
 UNKNOWN = "Current context:\n• Time: Monday, September 15, 2025 at 17:53 UTC\n• Location: Unknown"
 SAN_FRANCISCO = Location("San Francisco", "CA", "United States", "America/Los_Angeles")
-WHOLE = presets.reply_flow().model_copy(update={"redact": False})
+WHOLE = presets.reply_flow()
 FLOW = presets.reply_flow().model_copy(
-    update={"redact": False, "recall": False, "documents": False, "route": False, "dialogue": "transcript"}
+    update={"recall": False, "documents": False, "route": False, "dialogue": "transcript"}
 )
 """The rules about requests, without those that need a store of older conversations."""
 
