@@ -8,7 +8,7 @@ and examined. It keeps the rows that `encode` makes, in dictionaries; a store fo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -28,6 +28,7 @@ from turnwise.persistence import (
     StoredEntry,
     StoreError,
     Summary,
+    TextList,
     Undelivered,
     UnknownConversation,
     decode,
@@ -37,7 +38,7 @@ from turnwise.persistence import (
     read_steps,
     to_microseconds,
 )
-from turnwise.states import Context, Event, Opened, Step
+from turnwise.states import Context, Event, FoundText, MemoryQuery, MemoryScope, Opened, Step
 from turnwise.testing import ScriptedLlm, reply
 
 
@@ -122,6 +123,7 @@ class MemoryLog:
         conversation.record = conversation.record._replace(head=head)
         for effect_id, target in targets:
             conversation.outbox[target, effect_id] = OutboxRow(target, effect_id, row.seq)
+        self._store.texts.add(self._id, conversation.record.owner, decode(row))
         self._seq = row.seq
 
     async def request(self, event_id: str) -> StoredEntry | None:
@@ -158,6 +160,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._conversations: dict[str, StoredConversation] = {}
+        self.texts = TextList()
         self._claimed: set[str] = set()
         self._is_closed = False
 
@@ -183,6 +186,7 @@ class MemoryStore:
         """Delete a conversation. Raises `UnknownConversation`."""
         self._found(conversation_id)
         del self._conversations[conversation_id]
+        self.texts.remove(conversation_id)
 
     # --- many conversations
 
@@ -229,6 +233,36 @@ class MemoryStore:
         wanted = (self._conversations[each] for each in conversation_ids if each in self._conversations)
         return tuple(_undelivered(each.record.id, row) for each in wanted for row in each.deliveries())
 
+    # --- texts
+
+    async def search(self, query: MemoryQuery) -> tuple[FoundText, ...]:
+        """Return the texts that hold keywords of the query, the best ones first."""
+        return self.texts.search(query)
+
+    async def recent(self, scope: MemoryScope, since: datetime) -> tuple[FoundText, ...]:
+        """Return the texts that were said at `since` or later, oldest first."""
+        return self.texts.recent(scope, since)
+
+    async def without_vectors(self, scope: MemoryScope, space: str, limit: int) -> tuple[tuple[int, str], ...]:
+        """Return texts that have no vector in this space, each with its number."""
+        return self.texts.without_vectors(scope, space, limit)
+
+    async def keep_vectors(self, space: str, vectors: Mapping[int, Sequence[float]]) -> None:
+        """Keep the vectors of these texts."""
+        self.texts.keep_vectors(space, vectors)
+
+    async def nearest(
+        self,
+        scope: MemoryScope,
+        space: str,
+        vector: Sequence[float],
+        since: datetime | None,
+        until: datetime | None,
+        limit: int,
+    ) -> tuple[FoundText, ...]:
+        """Return the texts whose vectors have the smallest angle to `vector`, the nearest first."""
+        return self.texts.nearest(scope, space, vector, since, until, limit)
+
     # --- raw records
 
     async def ids(self, prefix: str = "") -> tuple[str, ...]:
@@ -250,6 +284,9 @@ class MemoryStore:
                 raise StoreConflict(f"There is already a conversation with the id {record.id}.")
             new[record.id] = StoredConversation.of(record)
         self._conversations.update(new)
+        for conversation in new.values():
+            for entry in conversation.read(0):
+                self.texts.add(conversation.record.id, conversation.record.owner, entry)
 
     async def copy(self, source_id: str, record: ConversationRecord) -> None:
         """Store a conversation that was made from `source_id`, unless that one was deleted."""
@@ -259,8 +296,6 @@ class MemoryStore:
     async def close(self) -> None:
         """Every other method raises `StoreError` from now on."""
         self._is_closed = True
-
-    # --- for the logs
 
     def check_open(self) -> None:
         """Raise `StoreError` once the store is closed."""

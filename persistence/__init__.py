@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .records.outbox import Outgoing, Undelivered
     from .records.rows import DetailsRow, EventRow, HeadRow, OutboxRow
     from .records.summary import Summary
+    from .records.text_list import TextList
     from .sqlite.store import SqliteStore
 
 _HOMES = {
@@ -61,6 +62,7 @@ _HOMES = {
     ".records.outbox": ("Outgoing", "Undelivered"),
     ".records.rows": ("DetailsRow", "EventRow", "HeadRow", "OutboxRow"),
     ".records.summary": ("Summary",),
+    ".records.text_list": ("TextList",),
     ".sqlite.store": ("SqliteStore",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -94,6 +96,7 @@ __all__ = [
     "StoreError",
     "StoredEntry",
     "Summary",
+    "TextList",
     "TracesLeft",
     "Undelivered",
     "UnknownConversation",

@@ -7,7 +7,6 @@ tells the angle between two of them.
 
 from __future__ import annotations
 
-import math
 import sqlite3
 import sys
 from array import array
@@ -16,8 +15,8 @@ from heapq import nlargest
 from itertools import islice
 from operator import mul
 
-from ....states.errors import InvalidInput
 from ....states.values.memory import FoundText, MemoryScope
+from ...records.vectors import unit_vector
 from .finding import IN_GROUP, MOST_FOUND, Window, texts_of
 from .scopes import group_of
 from .text_index import TEXT
@@ -56,14 +55,7 @@ def without(driver: sqlite3.Connection, scope: MemoryScope, space: str, limit: i
 def encoded(vector: Sequence[float]) -> bytes:
     """Return a vector as it is stored: with length 1, in 32-bit numbers, the lowest byte first. Raises `InvalidInput`.
     `Pure.`"""
-    try:
-        numbers = [float(number) for number in vector]
-        length = math.hypot(*numbers)
-    except (TypeError, ValueError, OverflowError):
-        numbers, length = [], 0.0
-    if not numbers or not math.isfinite(length):
-        raise InvalidInput("A vector of a text must be a list of finite numbers, with at least one.")
-    return _bytes(array("f", (number / length if length else 0.0 for number in numbers)))
+    return _bytes(array("f", unit_vector(vector)))
 
 
 def keep(driver: sqlite3.Connection, space: str, vectors: Mapping[int, bytes]) -> None:
