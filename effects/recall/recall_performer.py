@@ -9,33 +9,28 @@ from __future__ import annotations
 import asyncio
 from copy import deepcopy
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 
 from ...states.effects import RecallMemory
 from ...states.events import MemoryRecalled, RecentText
-from ...states.projections.recent_dialogue import DatedText, of_turn, recent_texts
+from ...states.projections.recent_dialogue import of_turn
 from ...states.projections.transcript import Transcript
 from ...states.values.memory import FoundText, MemoryScope
 from ...states.values.messages import Usage
 from ..clock import Clock
 from ..context import EffectContext
 from ..logs import performer_logger
-from ..passages import shorten
 from .document_reader import DocumentReader
 from .documents import DocumentQuery
 from .enrichment import Enrichment
-from .parts import STORE_SECONDS, or_else, within
-from .port import Memory
+from .parts import or_else
+from .recent_dialogue import RecentDialogue
 from .records import write_documents, write_found
 from .scope import is_empty, scope_of
 from .search import ConversationSearch
 from .search_terms import NOTHING
 
 logger = performer_logger("turnwise.memory")
-
-MOST_BYTES_OF_RECENT = 100_000
-"""Bytes that the dialogue of the last minutes has at most; of more, the newest texts are kept."""
 
 
 @dataclass(frozen=True)
@@ -68,13 +63,13 @@ class RecallPerformer:
 
     def __init__(
         self,
-        memory: Memory,
+        dialogue: RecentDialogue,
         search: ConversationSearch,
         enrichment: Enrichment,
         clock: Clock,
         documents: DocumentReader | None = None,
     ) -> None:
-        self._memory = memory
+        self._dialogue = dialogue
         self._search = search
         self._enrichment = enrichment
         self._clock = clock
@@ -119,15 +114,7 @@ class RecallPerformer:
     async def _recent(self, effect: RecallMemory, turn: _Turn) -> tuple[RecentText, ...]:
         if effect.recent is None or not turn.has_past:
             return ()
-        now = self._clock.now()
-        look_up = self._memory.recent(turn.scope, _earlier(now, effect.recent))
-        found = await or_else((), "recent dialogue", within(STORE_SECONDS, look_up))
-        dated = [
-            DatedText(one.at, RecentText(role=one.role, text=one.text))
-            for one in found
-            if one.turn and one.text.strip()  # nobody knows when a message of a given history was said
-        ]
-        return _newest(recent_texts(dated, now, effect.recent))
+        return await self._dialogue.look_up(turn.scope, effect.recent)
 
     # --- documents
 
@@ -137,23 +124,3 @@ class RecallPerformer:
         metadata = MappingProxyType(deepcopy(context.context.metadata))
         query = DocumentQuery(turn.text, context.context.owner, context.conversation_id, metadata)
         return await or_else((), "documents", self._documents.read(query))
-
-
-def _newest(texts: tuple[RecentText, ...]) -> tuple[RecentText, ...]:
-    """The newest texts that are within the limit; the oldest of these is shortened to what is left."""
-    kept: list[RecentText] = []
-    room = MOST_BYTES_OF_RECENT
-    for text in reversed(texts):
-        shortened = shorten(text.text, room)
-        kept.append(text if shortened == text.text else text.replace(text=shortened))
-        room -= len(shortened.encode())
-        if room < MOST_BYTES_OF_RECENT // 100:
-            break
-    return tuple(reversed(kept))
-
-
-def _earlier(now: datetime, seconds: float) -> datetime:
-    try:
-        return now - timedelta(seconds=seconds)
-    except OverflowError:
-        return datetime.min.replace(tzinfo=UTC)

@@ -7,16 +7,21 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ...effects.clock import Clock
+from ...effects.context import EffectContext
 from ...effects.model.performers.model_caller import ModelCaller
 from ...effects.recall.document_reader import DocumentReader
 from ...effects.recall.embedding import Embedding
 from ...effects.recall.enrichment import Enrichment
 from ...effects.recall.port import Memory
 from ...effects.recall.recall_performer import RecallPerformer
+from ...effects.recall.recent_dialogue import RecentDialogue
+from ...effects.recall.scope import scope_of
 from ...effects.recall.search import ConversationSearch
 from ...effects.recall.vector_search import VectorSearch
 from ...persistence.ports import Store
 from ...states.errors import ConfigurationError
+from ...states.events import RecentText
+from ...states.policy.policy import Recent
 from ...states.values.memory import FoundText, MemoryQuery, MemoryScope
 from ..bootstrap import implements
 from .providers import Providers
@@ -81,6 +86,7 @@ class EngineMemory:
     def __init__(self, store: Callable[[], Store], settings: Settings, providers: Providers, clock: Clock) -> None:
         self.store = StoreMemory(store)
         self._settings = settings
+        self._dialogue = RecentDialogue(self.store, clock)
         self._clock = clock
         seconds = settings.llm_embed_timeout_sec
         embedding = None if providers.embed is None else Embedding(providers.embed, seconds)
@@ -92,7 +98,15 @@ class EngineMemory:
     def performer(self, asking: ModelCaller) -> RecallPerformer:
         """Return the performer of `RecallMemory`, which asks models by `asking`."""
         enrichment = Enrichment(asking, self._clock, self._settings.llm_tools_model)
-        return RecallPerformer(self.store, self.search, enrichment, self._clock, self._documents)
+        return RecallPerformer(self._dialogue, self.search, enrichment, self._clock, self._documents)
+
+    async def recent(self, context: EffectContext) -> tuple[RecentText, ...]:
+        """Return the dialogue of the last minutes, in a conversation whose requests look back only some minutes."""
+        dialogue = context.policy.dialogue
+        if not isinstance(dialogue, Recent) or not self.store.is_searchable:
+            return ()
+        scope = scope_of(context, await context.transcript())
+        return await self._dialogue.look_up(scope, dialogue.seconds)
 
     async def close(self) -> None:
         """Stop what runs in the background."""

@@ -66,7 +66,7 @@ def build_performers(
     asking = caller(settings.llm_chat_timeout_sec)
     performers: dict[type[Effect], Performer] = {
         SelectProfile: ProfileSelectionPerformer(
-            caller(settings.llm_profile_select_timeout_sec), clock, settings.llm_profile_select_model
+            caller(settings.llm_profile_select_timeout_sec), clock, memory.recent, settings.llm_profile_select_model
         ),
         RecallMemory: memory.performer(caller(settings.llm_tools_timeout_sec)),
         RequestLlm: LlmRequestPerformer(asking, tools, clock, build_locator(settings, providers, clock)),

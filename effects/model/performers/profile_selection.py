@@ -8,11 +8,11 @@ the answer, so no text can choose anything else.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import islice, takewhile
 
 from ....states.effects import SelectProfile
-from ....states.events import EffectFailed, ProfileSelected
+from ....states.events import EffectFailed, ProfileSelected, RecentText
 from ....states.policy.policy import Policy, Profile
 from ....states.projections.transcript import Transcript
 from ....states.values.messages import Message
@@ -24,6 +24,9 @@ from ..json_objects import json_objects
 from ..port import LlmFailure, ModelRequest
 from .dialogue_text import write_dialogue
 from .model_caller import ModelCaller, effect_failed
+
+LookUp = Callable[[EffectContext], Awaitable[Sequence[RecentText]]]
+"""Returns texts that were said before this turn, the oldest first."""
 
 logger = performer_logger("turnwise.profile")
 
@@ -57,25 +60,22 @@ NO_TEXT = "(a message without text)"
 
 
 class ProfileSelectionPerformer:
-    """Carries out `SelectProfile`. `model` is the name of the model that chooses; None stands for the first model of
-    the policy. The deadline is that of the caller."""
+    """Carries out `SelectProfile`.
 
-    def __init__(self, caller: ModelCaller, clock: Clock, model: str | None = None) -> None:
+    `recent` returns the dialogue of the last minutes under the rule `Recent`, and nothing under others. `model` is the
+    name of the model that chooses; None stands for the first model of the policy. The deadline is that of the caller.
+    """
+
+    def __init__(self, caller: ModelCaller, clock: Clock, recent: LookUp, model: str | None = None) -> None:
         self._caller = caller
         self._clock = clock
+        self._recent = recent
         self._model = model
 
     async def __call__(self, effect: SelectProfile, context: EffectContext) -> ProfileSelected | EffectFailed:
         """Have a profile chosen, and answer with it or with the failure. A failed request is not repeated, because the
         turn waits for the profile and can go on without the choice."""
-        transcript = await context.transcript()
-        request = ModelRequest(
-            context.policy.models[0].name if self._model is None else self._model,
-            tuple(_messages(context.turn, context.policy, transcript)),
-            purpose="route",
-            conversation_id=context.conversation_id,
-        )
-        del transcript  # released before the model is asked
+        request = await self._request(context)
         first, *_ = profiles = context.policy.profiles
         try:
             answer = await self._caller.ask(request)
@@ -91,18 +91,34 @@ class ProfileSelectionPerformer:
             effect_id=effect.effect_id, at=self._clock.now(), profile=chosen or first.name, usage=answer.usage
         )
 
+    async def _request(self, context: EffectContext) -> ModelRequest:
+        """Return the request. The transcript is released before the model is asked."""
+        recent = await self._recent(context)
+        transcript = await context.transcript()
+        earlier = [Message(role=text.role, text=text.text) for text in recent]
+        if context.policy.dialogue == "transcript":
+            before = _dialogue_before(transcript.first_try(context.turn), transcript)
+            earlier = [*islice(before, MOST_EARLIER_MESSAGES)][::-1]
+        return ModelRequest(
+            context.policy.models[0].name if self._model is None else self._model,
+            _messages(context.turn, context.policy, transcript, earlier[-MOST_EARLIER_MESSAGES:]),
+            purpose="route",
+            conversation_id=context.conversation_id,
+        )
+
 
 # --- the request
 
 
-def _messages(turn: int, policy: Policy, transcript: Transcript) -> list[dict[str, str]]:
-    lines = "\n".join(f"- {_on_one_line(profile.name)}: {_described(profile)}" for profile in policy.profiles)
-    system = INSTRUCTION.format(profiles=lines, dialogue=_earlier(turn, policy, transcript))
+def _messages(
+    turn: int, policy: Policy, transcript: Transcript, earlier: Sequence[Message]
+) -> tuple[dict[str, str], ...]:
+    profiles = "\n".join(f"- {_on_one_line(profile.name)}: {_described(profile)}" for profile in policy.profiles)
+    dialogue = write_dialogue(earlier, (), "", MOST_BYTES_OF_DIALOGUE, policy.texts) if earlier else ""
+    system = INSTRUCTION.format(profiles=profiles, dialogue=EARLIER.format(dialogue=dialogue) if dialogue else "")
     text = "\n\n".join(message.text for message in _of_turn(turn, transcript) if message.role == "user")
-    return [
-        {"role": "system", "content": system},
-        {"role": "user", "content": shorten(text.strip(), MOST_BYTES_OF_MESSAGE) or NO_TEXT},
-    ]
+    user = shorten(text.strip(), MOST_BYTES_OF_MESSAGE) or NO_TEXT
+    return {"role": "system", "content": system}, {"role": "user", "content": user}
 
 
 def _described(profile: Profile) -> str:
@@ -114,17 +130,6 @@ def _of_turn(turn: int, transcript: Transcript) -> list[Message]:
     """The messages of the turn, or of the failed turn that this one tries again."""
     first = transcript.first_try(turn)
     return [*takewhile(lambda message: message.turn >= first, reversed(transcript.messages))][::-1]
-
-
-def _earlier(turn: int, policy: Policy, transcript: Transcript) -> str:
-    """The end of the dialogue before this turn. Under `Recent` a request holds nothing that may be older than its
-    window, so it is left out."""
-    if policy.dialogue != "transcript":
-        return ""
-    messages = [*islice(_dialogue_before(transcript.first_try(turn), transcript), MOST_EARLIER_MESSAGES)][::-1]
-    if not messages:
-        return ""
-    return EARLIER.format(dialogue=write_dialogue(messages, (), "", MOST_BYTES_OF_DIALOGUE, policy.texts))
 
 
 def _dialogue_before(turn: int, transcript: Transcript) -> Iterator[Message]:

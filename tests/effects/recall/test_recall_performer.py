@@ -16,7 +16,8 @@ from turnwise.effects.model.port import ModelAnswer, ModelRequest
 from turnwise.effects.recall.document_reader import DocumentReader
 from turnwise.effects.recall.documents import DocumentQuery
 from turnwise.effects.recall.enrichment import MOST_BYTES_OF_MESSAGE, Enrichment
-from turnwise.effects.recall.recall_performer import MOST_BYTES_OF_RECENT, RecallPerformer
+from turnwise.effects.recall.recall_performer import RecallPerformer
+from turnwise.effects.recall.recent_dialogue import MOST_BYTES, RecentDialogue
 from turnwise.effects.recall.records import DOCUMENTS_NOTE
 from turnwise.effects.recall.search import ConversationSearch
 from turnwise.states import Context, MemoryRecalled, Message, Policy, RecallMemory, Recent
@@ -73,7 +74,7 @@ class Recalling:
         caller = ModelCaller(lambda name: FunctionLlm(self._complete), seconds)
         reader = None if documents is None else DocumentReader(documents, seconds)
         search = ConversationSearch(memory, limit)
-        self.perform = RecallPerformer(memory, search, Enrichment(caller, clock), clock, reader)
+        self.perform = RecallPerformer(RecentDialogue(memory, clock), search, Enrichment(caller, clock), clock, reader)
 
     def _complete(self, request: ModelRequest) -> Any:
         self.requests.append(request)
@@ -114,7 +115,7 @@ class TestRecentDialogue:
         recent = (await Recalling(memory).recall()).recent
 
         assert [one.text.split()[0] for one in recent] == ["3", "2", "1"]
-        assert sum(len(one.text.encode()) for one in recent) <= MOST_BYTES_OF_RECENT
+        assert sum(len(one.text.encode()) for one in recent) <= MOST_BYTES
 
     async def test_a_window_beyond_the_calendar_takes_everything(self) -> None:
         """A policy may have any number of seconds."""

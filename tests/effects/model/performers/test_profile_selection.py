@@ -12,8 +12,8 @@ import pytest
 from turnwise import Engine, Image, LlmFailure, ModelRequest, Policy, Profile, Recent, Settings
 from turnwise.effects.model.performers import profile_selection
 from turnwise.effects.model.port import ModelAnswer
-from turnwise.states import EffectFailed, ProfileSelected, RecallMemory, Usage
-from turnwise.testing import FunctionLlm, failure, reply
+from turnwise.states import EffectFailed, ProfileSelected, Usage
+from turnwise.testing import FunctionLlm, ManualClock, failure, reply
 
 CHEF = Profile(name="chef", description="Cooking and recipes.", prompt="You are a chef.")
 GUIDE = Profile(name="Tour guide", prompt="You show\npeople around.", tools=())
@@ -198,20 +198,33 @@ class TestTheRequest:
         assert "And tomorrow?" not in content
         assert "What was said before" not in routed.requests[0].messages[0]["content"]
 
-    async def test_it_holds_nothing_that_may_be_older_than_the_window(self) -> None:
-        """J3: under `Recent` older turns are absent from every request."""
-        policy = Policy(route=True, dialogue=Recent())
-
-        async def nothing(effect: Any, context: Any) -> Any:
-            raise LlmFailure("internal", "Nothing is recalled.")
-
-        routed = Routed("chef", policy=policy, performers={RecallMemory: nothing})
+    async def test_under_recent_it_holds_the_last_minutes(self) -> None:
+        """J3: a message 299 s old is among the last messages, one 301 s old is not, whatever conversation of the owner
+        they were said in."""
+        clock = ManualClock()
+        routed = Routed("chef", policy=Policy(route=True, dialogue=Recent()), clock=clock)
         async with routed.engine as engine:
-            conversation = await engine.create()
+            conversation = await engine.create(owner="anna")
             await conversation.send("A long time ago")
+            await clock.advance(2)
+            await (await engine.create(owner="anna")).send("Some minutes ago")
+            await (await engine.create(owner="ben")).send("By somebody else")
+            await clock.advance(299)
             await conversation.send("Now")
+        content = routed.requests[-1].messages[0]["content"]
 
-        assert "A long time ago" not in str(routed.requests[-1].messages)
+        assert "User:\n  Some minutes ago\nAssistant:\n" in content
+        assert "A long time ago" not in content
+        assert "somebody else" not in content
+
+    @pytest.mark.parametrize("dialogue", [Recent(), "transcript"])
+    async def test_nothing_was_said_before_the_first_turn(self, dialogue: Any) -> None:
+        """The part is left out then."""
+        routed = Routed("chef", policy=Policy(route=True, dialogue=dialogue))
+        async with routed.engine as engine:
+            await (await engine.create()).send("Now")
+
+        assert "What was said before" not in str(routed.requests[0].messages)
 
     async def test_it_is_bounded(self) -> None:
         """However long messages and descriptions are."""

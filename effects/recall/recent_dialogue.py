@@ -1,0 +1,56 @@
+"""Looks up the dialogue of the last minutes, from all conversations of the owner."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from ...states.events import RecentText
+from ...states.projections.recent_dialogue import DatedText, recent_texts
+from ...states.values.memory import MemoryScope
+from ..clock import Clock
+from ..passages import shorten
+from .parts import STORE_SECONDS, or_else, within
+from .port import Memory
+
+MOST_BYTES = 100_000
+"""Bytes that the dialogue of the last minutes has at most; of more, the newest texts are kept."""
+
+
+class RecentDialogue:
+    """Looks up the dialogue of the last minutes in a memory."""
+
+    def __init__(self, memory: Memory, clock: Clock) -> None:
+        self._memory = memory
+        self._clock = clock
+
+    async def look_up(self, scope: MemoryScope, seconds: float) -> tuple[RecentText, ...]:
+        """Return the texts that are at most this old, oldest first; none if they cannot be looked up."""
+        now = self._clock.now()
+        look_up = self._memory.recent(scope, _earlier(now, seconds))
+        found = await or_else((), "recent dialogue", within(STORE_SECONDS, look_up))
+        dated = [
+            DatedText(one.at, RecentText(role=one.role, text=one.text))
+            for one in found
+            if one.turn and one.text.strip()  # nobody knows when a message of a given history was said
+        ]
+        return _newest(recent_texts(dated, now, seconds))
+
+
+def _newest(texts: tuple[RecentText, ...]) -> tuple[RecentText, ...]:
+    """The newest texts that are within the limit; the oldest of these is shortened to what is left."""
+    kept: list[RecentText] = []
+    room = MOST_BYTES
+    for text in reversed(texts):
+        shortened = shorten(text.text, room)
+        kept.append(text if shortened == text.text else text.replace(text=shortened))
+        room -= len(shortened.encode())
+        if room < MOST_BYTES // 100:
+            break
+    return tuple(reversed(kept))
+
+
+def _earlier(now: datetime, seconds: float) -> datetime:
+    try:
+        return now - timedelta(seconds=seconds)
+    except OverflowError:
+        return datetime.min.replace(tzinfo=UTC)
