@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from turnwise import Delivery, Engine, presets
@@ -16,12 +17,14 @@ from ..support.terminal import ENVIRONMENT, TIMEOUT
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
+CARD = "4111 1111 1111 1111"
 
-def ran(name: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run an example to its end."""
-    command = [sys.executable, str(EXAMPLES / name)]
+
+def ran(name: str, folder: Path, lines: Sequence[str] = (), **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run an example to its end, with these lines on stdin."""
+    command, said = [sys.executable, str(EXAMPLES / name)], "".join(f"{line}\n" for line in lines)
     given = {**ENVIRONMENT, **environment}
-    return subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, timeout=TIMEOUT)
+    return subprocess.run(command, cwd=folder, env=given, input=said, capture_output=True, text=True, timeout=TIMEOUT)
 
 
 def run_example(name: str, folder: Path, **environment: str) -> str:
@@ -99,6 +102,26 @@ async def test_the_voice_assistant_does_not_wait_for_a_missing_channel(tmp_path:
     assert done.stdout.endswith("The turn is completed.\n")
     assert done.stderr.endswith(" still has a delivery for the channel telephone, which this engine does not have.\n")
     assert (done.returncode, done.stderr.count("\n")) == (0, 1)
+
+
+def test_the_voice_loop(tmp_path: Path) -> None:
+    """J14, J18: two spoken turns of the whole reply flow. An earlier conversation is recalled, the tool of an MCP
+    server is used, a window opens behind each turn, each step is printed, and the secret is nowhere."""
+    fake_speaker(tmp_path, ends="open(sys.argv[-1], 'w').close()")
+    lines = ["Where does my sister live?", f"What will the weather be like in Turku? My card is {CARD}."]
+
+    done = ran("voice_loop.py", tmp_path, lines, **fake_speaker_environment(tmp_path))
+
+    assert (done.returncode, done.stderr) == (0, "")
+    first, _, second = done.stdout.partition("guide: ")
+    assert "You said earlier: “My sister Anna lives in Turku.”" in first
+    assert "Turku: rain from 7 PM on, 14 °C." in second
+    assert done.stdout.count("The follow-up window is open") == 2
+    for step in ("profile", "memory", "planning", "voice"):
+        assert f"  [turnwise.{step}] " in first
+    assert done.stdout.endswith("Secrets that were removed: 1 of the kind CARD.\n")
+    assert CARD not in done.stdout
+    assert CARD.encode() not in b"".join(file.read_bytes() for file in tmp_path.glob("voice_loop.db*"))
 
 
 def test_a_table_is_booked(tmp_path: Path) -> None:
