@@ -6,10 +6,15 @@ import asyncio
 import logging
 from pathlib import Path
 
+import pytest
+
 from turnwise.hosts.terminal.output.step_lines import STEPS, LabelledStep, steps_shown_by
 
+from ....support.screens import FakeScreen
 from ....support.speech.speakers import fake_speaker, fake_speaker_environment
-from ....support.terminal import InProcessRun, run
+from ....support.terminal import InProcessRun, at_prompt, end_of, run, terminal
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*forkpty.*:DeprecationWarning")
 
 
 class TestSpeechOff:
@@ -65,6 +70,56 @@ class TestShortLines:
         logging.getLogger("turnwise.voice").info("later")
 
         assert shown == [*(f"· {step}: 1 done" for step in STEPS), "· voice: spoken"]
+
+
+PROFILES = """preset = "reply-flow"
+[profiles.companion]
+description = "Conversation about people."
+[profiles.guide]
+description = "Travel, places and the weather."
+"""
+NUMBER = "4111 1111 1111 1111"
+
+
+class TestTheReplyFlow:
+    """`turnwise chat --preset reply-flow`, with the rehearsal model."""
+
+    def test_a_terminal_shows_steps_a_header_and_the_reply(self, tmp_path: Path) -> None:
+        """J24: in this order. A step quotes nothing, and what the user typed is the only place of a secret."""
+        (tmp_path / "turnwise.toml").write_text(PROFILES)
+        screen = FakeScreen(100, 40)
+
+        with terminal("chat", cwd=tmp_path) as child:
+            at_prompt(child).sendline(f"Is the weather in Turku worth {NUMBER}?")
+            child.expect_exact("You said")
+            screen.write(f"{child.before}You said{at_prompt(child).before}")
+            child.sendeof()
+            assert end_of(child) == 0
+
+        lines = screen.text.splitlines()
+        kinds = [line.partition(":")[0] for line in lines if line.startswith("· ")]
+        assert kinds == ["· profile", "· memory", "· planning"]
+        header = lines.index("Assistant · guide")
+        assert header > lines.index(next(line for line in lines if line.startswith("· planning")))
+        assert any("You said: “Is the weather in Turku worth" in line for line in lines[header:])
+        assert not any("Turku" in line for line in lines if line.startswith("· "))
+        assert not any(NUMBER in line for line in lines[1:] if not line.startswith("> "))
+        assert NUMBER.encode() not in b"".join(file.read_bytes() for file in tmp_path.glob("turnwise.db*"))
+
+    def test_debugging_moves_the_steps_to_stderr(self, tmp_path: Path) -> None:
+        """J24: with labels; through a pipe the header stands above the reply, too. One profile is not chosen. A later
+        conversation of the same owner knows the dialogue of the last minutes."""
+        (tmp_path / "turnwise.toml").write_text(f"voice_debug = true\n{PROFILES}")
+
+        done = run("chat", "--profile", "guide", "--owner", "ada", cwd=tmp_path, lines=["Hello", "And you?"])
+        later = run("chat", "--owner", "ada", cwd=tmp_path, lines=["Where were we?"])
+
+        assert (done.returncode, later.returncode) == (0, 0)
+        assert done.stdout.count("\nAssistant · guide\n") == 2 and "· memory" not in done.stdout
+        labels = [line.partition(" ")[0] for line in done.stderr.splitlines()]
+        assert labels == ["[memory]", "[planning]"] * 2
+        assert "Hello" not in done.stderr
+        assert "[profile] " in later.stderr and " recent: 4," in later.stderr
 
 
 class TestOneProfile:
