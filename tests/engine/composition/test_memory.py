@@ -422,13 +422,32 @@ class TestVectors:
 class TestTheReplyFlow:
     """Everything together, under the preset."""
 
-    async def test_redaction_profiles_recall_and_documents(self) -> None:
-        """J3, J4, J22: one turn has all of it, and a conversation without a past has none of it."""
-        model = Model("cat")
-        policy = presets.reply_flow().replace(redact=False)
-        async with Engine.open("sqlite://", model=model, documents=lambda query: ["Cats purr."]) as engine:
-            await talk(engine, "My cat is called Miuku.", policy=policy)
-            await talk(engine, "What is my cat called?", policy=policy)
+    async def test_recent_dialogue_recall_and_documents(self) -> None:
+        """J3, J4, J22: one turn has all of it."""
+        clock, model = ManualClock(), Model("cat")
+        options: dict[str, Any] = {"policy": presets.reply_flow(), "documents": lambda query: ["Cats purr."]}
+        async with Engine.open("sqlite://", model=model, clock=clock, **options) as engine:
+            await talk(engine, "My cat is called Miuku.", policy=presets.reply_flow())
+            await clock.advance(3_600)
+            await talk(engine, "I am home.", policy=presets.reply_flow())
+            await talk(engine, "What is my cat called?", policy=presets.reply_flow())
 
-        assert "Cats purr." in system_of(model)
-        assert ("user", "My cat is called Miuku.") in dialogue_of(model)
+        assert "  Cats purr." in system_of(model)
+        assert "  My cat is called Miuku." in system_of(model)
+        assert ("user", "I am home.") in dialogue_of(model)
+
+    async def test_both_sides_are_remembered_redacted(self, database: Path) -> None:
+        """J15: what the user said and what the model replied; neither a request nor the database has the secret."""
+        secret = "anna.virtanen@example.com"
+        clock, model = ManualClock(), Model("address", answer=lambda request: f"Your address is {secret}.")
+        async with Engine.open(database, model=model, clock=clock) as engine:
+            await talk(engine, f"My address is {secret}.", policy=presets.reply_flow())
+            await talk(engine, "Which address?", policy=presets.reply_flow())
+            recent = str(model.requests)
+            await clock.advance(3_600)
+            block = (await recalled(await talk(engine, "Which address?", policy=presets.reply_flow()))).block
+
+        assert "My address is [" in recent and "Your address is [" in recent
+        assert "My address is [" in block and "Your address is [" in block
+        assert secret not in str(model.requests)
+        assert secret.encode() not in b"".join(file.read_bytes() for file in database.parent.iterdir())
