@@ -209,9 +209,9 @@ class TestVectors:
 
     async def test_slow_new_vectors_do_not_keep_a_search_from_older_ones(self, monkeypatch: Any) -> None:
         """What has a vector is found, although the new texts take too long."""
-        monkeypatch.setattr(vector_search, "SHARE_BEFORE_SEARCH", 0.001)
         memory = memory_of(said("raw fish"))
         await texts_of(searching(memory, by_topic), "sushi")
+        monkeypatch.setattr(vector_search, "SHARE_BEFORE_SEARCH", 0.001)
         memory.texts.append(said("slow"))
 
         async def embed(texts: Sequence[str]) -> Any:
