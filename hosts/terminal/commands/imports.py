@@ -13,6 +13,7 @@ from typing import BinaryIO
 from uuid import uuid4
 
 from ....engine.requests import make
+from ....engine.services.event_redactor import EventRedactor
 from ....persistence.maintenance.export_reader import lines_of, read_export
 from ....persistence.maintenance.imports import import_records, new_record
 from ....persistence.records.conversation_record import ConversationRecord
@@ -82,10 +83,13 @@ async def import_(settings: Settings, records: Iterable[ConversationRecord]) -> 
 async def import_messages(settings: Settings, histories: Sequence[RepairedHistory]) -> int:
     """Begin a conversation with each history, or none if one cannot be stored, and print its id and what was repaired.
 
-    The conversations have the preset that the settings name, and follow the models of the program that opens them.
+    The conversations have the preset that the settings name, and follow the models of the program that opens them. A
+    preset that removes secrets removes them here, too.
     """
     policy, now = preset_of(settings), datetime.now(UTC)
-    records = [new_record(str(uuid4()), _opening(history, policy, now)) for history in histories]
+    redactor = EventRedactor(None)
+    openings = [await redactor.opened(_opening(history, policy, now), wrote_system=False) for history in histories]
+    records = [new_record(str(uuid4()), opening) for opening in openings]
     async with open_for_writing(settings, create=True) as store:
         await import_records(store, records)
     for record, history in zip(records, histories, strict=True):

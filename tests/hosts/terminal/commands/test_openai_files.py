@@ -21,6 +21,8 @@ DANGLING = {
     "tool_calls": [{"id": "a", "type": "function", "function": {"name": "find", "arguments": "{}"}}],
 }
 
+KEY = "".join(("AK", "IAQ4Z7WNX2LPRT6VHC"))
+
 
 class TestFiles:
     """What programs usually write is read."""
@@ -116,6 +118,23 @@ class TestCommands:
             "4 messages imported",
             "1 message imported",
         ]
+
+    def test_secrets_are_removed_under_a_preset_that_removes_them(
+        self, tmp_path: Path, in_process: InProcessRun
+    ) -> None:
+        """J1: nothing of them is in the database."""
+        messages = [
+            {"role": "system", "content": f"The key is {KEY}."},
+            {"role": "user", "content": "My card is 4111 1111 1111 1111."},
+        ]
+        (tmp_path / "chat.json").write_text(json.dumps(messages))
+
+        done = in_process("import", "--format", "openai", "--preset", "reply-flow", "chat.json")
+
+        assert (done.returncode, done.stderr) == (0, "")
+        stored = b"".join(file.read_bytes() for file in tmp_path.glob("turnwise.db*"))
+        assert b"My card is [" in stored
+        assert b"4111 1111" not in stored and KEY.encode() not in stored
 
     def test_repairs_are_printed(self, tmp_path: Path, in_process: InProcessRun) -> None:
         """Below the id of the new conversation; `chat` and `show` find it."""
