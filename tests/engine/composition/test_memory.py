@@ -137,7 +137,7 @@ class TestRecentDialogue:
     async def test_the_setting_is_the_window(self) -> None:
         """J19: `dialogue_window_sec` reaches the rules of a reply flow."""
         clock, model = ManualClock(), Model()
-        policy = Settings(dialogue_window_sec=10).reply_flow().replace(redact=False)
+        policy = Settings(dialogue_window_sec=10).reply_flow()
         async with Engine.open("sqlite://", model=model, clock=clock) as engine:
             await talk(engine, "I am Anna.", policy=policy)
             await clock.advance(11)

@@ -150,7 +150,7 @@ class TestReplayOfReplyFlows:
         async def embed(texts: Sequence[str]) -> list[list[float]]:
             return [[1.0, float(len(text))] for text in texts]
 
-        policy = presets.reply_flow().replace(redact=False)
+        policy = presets.reply_flow()
         model, clock = FunctionLlm(answer), ManualClock()
         profiles = [Profile(name="friend", description="Talks."), Profile(name="vet", description="Knows cats.")]
         async with Engine.open(
