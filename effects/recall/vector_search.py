@@ -72,11 +72,12 @@ class VectorSearch:
         """Embed what is left, unless that goes on already for the same owner."""
         whose = ("conversation", scope.conversation_id) if scope.owner is None else ("owner", scope.owner)
         if whose not in self._indexing:
-            task = asyncio.ensure_future(or_else(None, "new vectors", self._add_all(scope, space)))
+            task = asyncio.ensure_future(self._add_all(scope, space))
             self._indexing[whose] = task
             task.add_done_callback(lambda _: self._indexing.pop(whose))
 
     async def _add_all(self, scope: MemoryScope, space: str) -> None:
         for _ in range(MOST_BATCHES):
-            if not await within(2 * self._embedding.seconds, self._add_vectors(scope, space)):
+            batch = within(2 * self._embedding.seconds, self._add_vectors(scope, space))
+            if not await or_else(False, "new vectors", batch):
                 return

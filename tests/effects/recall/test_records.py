@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnwise.effects.recall.records import (
@@ -56,6 +56,7 @@ class TestTextsOfConversations:
         assert "begins" in block and "ends" in block
         assert len(block) < MOST_BYTES_OF_TEXT + len(HISTORY_NOTE) + 2
 
+    @settings(max_examples=20)
     @given(st.lists(st.text()), st.integers(1, 40_000))
     def test_a_block_is_bounded(self, texts: list[str], times: int) -> None:
         """Whatever was found."""

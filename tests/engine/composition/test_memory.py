@@ -27,6 +27,7 @@ from turnwise import (
     tool,
 )
 from turnwise.effects.model.request.system_message import DOCUMENTS_TITLE, MEMORY_TITLE
+from turnwise.effects.recall import vector_search
 from turnwise.engine.bootstrap import PortWrappers, wrapped_ports
 from turnwise.states import MemoryRecalled
 from turnwise.testing import FunctionLlm, ManualClock, call, failure
@@ -400,23 +401,28 @@ class TestVectors:
 
         assert await self.block(None if fault == "off" else embed, settings) == ""
 
-    async def test_an_engine_closes_while_texts_are_embedded(self) -> None:
+    async def test_an_engine_closes_while_texts_are_embedded(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """What runs in the background ends before the store is closed."""
+        monkeypatch.setattr(vector_search, "BATCH", 2)
         clock, model = ManualClock(), Model("cat")
-        batches = 0
+        is_background = asyncio.Event()
+        sizes: list[int] = []
 
         async def embed(texts: Sequence[str]) -> Any:
-            nonlocal batches
-            batches += len(texts) > 1
-            return await (asyncio.Event().wait() if batches == 2 else by_meaning(texts))
+            sizes.append(len(texts))
+            if len(sizes) == 3:
+                is_background.set()
+                await asyncio.Event().wait()
+            return await by_meaning(texts)
 
         async with Engine.open("sqlite://", model=model, clock=clock, embed=embed) as engine:
-            conversation = await engine.create(owner="anna", policy=RECENT)
-            await asyncio.gather(*(talk(engine, f"Cat {number}") for number in range(40)))
+            await talk(engine, "Cat 1", "Cat 2", "Cat 3")
             await clock.advance(3_600)
-            await talk(engine, "Which cats?", policy=RECALL)
+            turn = await (await engine.create(owner="anna", policy=RECALL)).send("Which cats?")
+            await is_background.wait()
 
-        assert conversation.state is not None
+        assert turn.reply == "Yes."
+        assert sizes == [1, 2, 2]
 
 
 class TestTheReplyFlow:
