@@ -151,7 +151,7 @@ class RunningEngine:
     async def _close(self) -> None:
         if self._lifetime.is_opening:
             self._registry.stop_loading(EngineClosed())
-            await self._servers.close()
+            self._servers.stop_opening()
             await self._lifetime.finish_opening()  # a lock half taken could not be given back
         store = self._lifetime.take_store()
         try:

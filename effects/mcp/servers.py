@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...states.errors import ConfigurationError
 from ...states.values.value import MAX_QUOTED, shortened
@@ -46,7 +46,7 @@ class McpServers:
         self.version = 0
         self._servers = dict(servers)
         self._connections: dict[str, McpConnection] = {}
-        self._is_closed = False
+        self._stopped = asyncio.Event()
 
     def tools(self) -> Iterable[AnyTool]:
         """Return the tools of the servers that are connected now."""
@@ -62,7 +62,7 @@ class McpServers:
         if not self._servers or self._connections:
             return
         module = await asyncio.to_thread(import_module, f"{__package__}.connection")
-        if self._is_closed:
+        if self._stopped.is_set():
             return
         keep_sdk_quiet()
         for name, server in self._servers.items():
@@ -70,9 +70,13 @@ class McpServers:
             self._connections[name].start()
         await self._tried(MAX_OPENING)
 
+    def stop_opening(self) -> None:
+        """Have `open` return soon. The connections are to be closed afterwards."""
+        self._stopped.set()
+
     async def close(self) -> None:
         """End all connections, and the programs of their servers. Takes seconds if a server does not end by itself."""
-        self._is_closed = True
+        self.stop_opening()
         connections, self._connections = self._connections, {}
         await asyncio.gather(*(connection.close() for connection in connections.values()))
 
@@ -94,14 +98,15 @@ class McpServers:
                 yield f"The MCP server {name} cannot be reached: {connection.failure}."
 
     async def _tried(self, seconds: float) -> None:
-        tries = [asyncio.ensure_future(connection.has_been_tried.wait()) for connection in self._connections.values()]
-        if not tries:
-            return
+        """Return when every server was tried, after so many seconds, or when opening is to stop."""
+        tries = asyncio.gather(*(connection.has_been_tried.wait() for connection in self._connections.values()))
+        stop = asyncio.ensure_future(self._stopped.wait())
         try:
-            await asyncio.wait(tries, timeout=seconds)
+            waiting: set[asyncio.Future[Any]] = {tries, stop}
+            await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for each in tries:
-                each.cancel()
+            tries.cancel()
+            stop.cancel()
 
     def _change(self) -> None:
         self.version += 1

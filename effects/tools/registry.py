@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
 from ...states.errors import ConfigurationError
@@ -34,6 +35,9 @@ _POLICY = Policy()
 
 _MAX_NAME = 100
 """The most characters of a tool's name that an error sentence repeats."""
+
+_MAX_FORMER = 10_000
+"""The most names of former tools that are kept. Chosen to be more than servers offer, so that memory stays bounded."""
 
 _NO_TOOLS = "There are no tools."
 
@@ -175,8 +179,10 @@ class ToolRegistry:
 
     def describe_unknown(self, name: str, allowed: Allowed = None) -> str:
         """The sentence that says that there is no tool of this name, or that it is not allowed, and which tools are."""
-        given, known = shortened(name, _MAX_NAME) or "(no name)", ", ".join(self._names(allowed))
-        if self.find(name) is None and self.comes_from_source(name):
+        known = ", ".join(self._names(allowed))
+        own_name = self._current.names.get(name, name)
+        given = shortened(own_name, _MAX_NAME) or "(no name)"
+        if self.find(name) is None and self.comes_from_source(own_name):
             return f"{given} is not available now: its server is not connected, or no longer offers it."
         if self.find(name) is None:
             return shortened(f"There is no tool called {given}. {f'Known: {known}.' if known else _NO_TOOLS}")
@@ -185,7 +191,7 @@ class ToolRegistry:
     @property
     def _current(self) -> _Known:
         if self._known.version != self.version:
-            self._known = _known(self._given, self._sources)
+            self._known = _known(self._given, self._sources, self._known.names)
         return self._known
 
     def _names(self, allowed: Allowed) -> Collection[str]:
@@ -233,8 +239,13 @@ class ToolRegistry:
         return stored, None
 
 
-def _known(given: Mapping[str, AnyTool], sources: Sequence[ToolSource]) -> _Known:
-    """What is known of the tools now. A tool of a source that providers could not tell from another one is left out."""
+def _known(
+    given: Mapping[str, AnyTool], sources: Sequence[ToolSource], former: Mapping[str, str] = MappingProxyType({})
+) -> _Known:
+    """What is known of the tools now. A tool of a source that providers could not tell from another one is left out.
+
+    The names under which providers accept `former` tools are kept, so that a call of one says what became of it.
+    """
     version = tuple(source.version for source in sources)
     tools = dict(given)
     names = {legal_name(name): name for name in given}
@@ -245,7 +256,9 @@ def _known(given: Mapping[str, AnyTool], sources: Sequence[ToolSource]) -> _Know
         names[legal] = tool.name
         tools[tool.name] = tool
     definitions = {name: tool.definition() for name, tool in tools.items()}
-    return _Known(version, tools, frozenset(tools.keys() - given.keys()), definitions, names)
+    of_sources = frozenset(tools.keys() - given.keys())
+    kept = former if len(former) < _MAX_FORMER else {}
+    return _Known(version, tools, of_sources, definitions, {**kept, **names})
 
 
 def _tool(given: AnyTool | Callable[..., Any] | str) -> AnyTool:
