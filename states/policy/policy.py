@@ -165,7 +165,7 @@ class Profile(Rules):
 
     tools: tuple[Text, ...] | None = None
     """The tools that may be called, by name; None allows all that the conversation may use. Others are not offered, and
-    a call of one of them has an error result."""
+    a call of one of them has an error result. The tools of MCP servers are allowed in any case."""
 
     recall: bool = True
     """Whether older conversations may be searched for this profile."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,12 +13,13 @@ from typing import Any
 
 import pytest
 
-from turnwise import ConfigurationError, Engine, McpServer, McpTool, Policy, Profile, tool
+from turnwise import ConfigurationError, Engine, McpServer, McpTool, Policy, Profile, Settings, tool
 from turnwise.states.openai_format.writing import legal_name
 from turnwise.testing import FunctionLlm, ScriptedLlm, call, calls, reply
 
 from ..support.engine_scenarios import results
 from ..support.mcp_programs import Program, is_alive, listed, until
+from ..support.pages import Page
 
 ECHO = legal_name("files:echo")
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
@@ -205,6 +207,17 @@ class TestSettings:
         assert model.offers == [[ECHO], [], [legal_name("notes:echo")]]
         assert echo is not None
         assert echo.crash == "pure"
+
+    def test_the_documented_file_is_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The example of docs/host.md names fields that exist."""
+        (written,) = re.findall(r"```toml\n(\[mcps\.files\].*?)```", Page("docs/host.md").text, re.DOTALL)
+        (tmp_path / "turnwise.toml").write_text(written)
+        monkeypatch.chdir(tmp_path)
+
+        settings = Settings()
+
+        assert settings.mcps["files"].tools["write_file"] == McpTool(approval=True, timeout=10)
+        assert settings.mcps["search"].crash == "pure"
 
     @pytest.mark.parametrize("name", ["a:b", "", "a b", "x" * 41])
     def test_a_name_that_no_server_can_have(self, name: str) -> None:

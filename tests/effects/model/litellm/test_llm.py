@@ -49,6 +49,18 @@ WEATHER = {
 
 STRICT = {"type": "object", "properties": {}, "additionalProperties": False}
 
+WITHOUT_MCP = """
+import asyncio, sys
+sys.modules["mcp"] = sys.modules["mcp_types"] = None
+from turnwise import LiteLlm, ModelRequest
+
+request = ModelRequest("openai/test", ({{"role": "user", "content": "Hello"}},), ({tool!r},), "auto")
+model = LiteLlm("openai/test", api_base={url!r}, api_key="test")
+answer = asyncio.run(model.complete(request, lambda token: None))
+print(*(call.name for call in answer.tool_calls))
+"""
+"""A program that asks for an answer with tools where the package `mcp` cannot be imported."""
+
 
 def request(*tools: dict[str, Any], tool_choice: Any = "auto") -> ModelRequest:
     """A short request."""
@@ -207,14 +219,16 @@ class TestRequests:
         assert server.requests[0]["tools"] != [before]
         assert asked.tools == (before,)
 
-    async def test_tools_work_without_the_mcp_package_installed(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Some versions of litellm need the package `mcp` for any call with tools; the installed one must not."""
-        for name in {"mcp", *(name for name in sys.modules if name.startswith("mcp."))}:
-            monkeypatch.setitem(sys.modules, name, None)
+    async def test_tools_work_without_the_mcp_package_installed(self) -> None:
+        """Some versions of litellm need the package `mcp` for any call with tools; the installed one must not. The
+        process is a new one, in which nothing has imported the package before it is hidden."""
+        async with OpenAiServer([calls(("check_weather", {"day": "today"}))]) as server:
+            program = WITHOUT_MCP.format(url=server.url, tool=WEATHER)
+            done = await asyncio.to_thread(
+                subprocess.run, [sys.executable, "-c", program], capture_output=True, text=True
+            )
 
-        answer, _ = await ask(calls(("check_weather", {"day": "today"})))
-
-        assert [call.name for call in answer.tool_calls] == ["check_weather"]
+        assert (done.returncode, done.stdout) == (0, "check_weather\n"), done.stderr
 
     async def test_nothing_is_printed(self, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
         """Neither for an answer nor for a failure, also if logging is not set up: the terminal belongs to the
