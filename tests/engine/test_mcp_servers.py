@@ -18,8 +18,8 @@ from turnwise.states.openai_format.writing import legal_name
 from turnwise.testing import FunctionLlm, ScriptedLlm, call, calls, reply
 
 from ..support.engine_scenarios import results
-from ..support.mcp_programs import Program, is_alive, listed, until
 from ..support.pages import Page
+from ..support.servers.mcp_programs import Program, is_alive, listed, until
 
 ECHO = legal_name("files:echo")
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}

@@ -17,7 +17,7 @@ from turnwise.effects.tools.execution import execute
 from turnwise.effects.tools.registry import ToolRegistry
 from turnwise.states.values.messages import ToolResult
 
-from ...support.mcp_programs import Program, call, listed, opened, until
+from ...support.servers.mcp_programs import Program, call, listed, opened, until
 from ...support.tools import error, tool_context
 
 COUNT = {"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}

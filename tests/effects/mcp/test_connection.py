@@ -12,7 +12,7 @@ from turnwise.effects.mcp.servers import McpServers
 from turnwise.effects.tools.registry import ToolRegistry
 from turnwise.states.errors import ConfigurationError
 
-from ...support.mcp_programs import Program, call, is_alive, opened, until
+from ...support.servers.mcp_programs import Program, call, is_alive, opened, until
 
 
 def names(registry: ToolRegistry) -> list[str]:

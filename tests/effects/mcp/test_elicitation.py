@@ -15,7 +15,7 @@ from turnwise.effects.mcp.server import McpTool
 from turnwise.effects.tools.registry import ToolRegistry
 from turnwise.states.values.questions import QuestionOption, UserQuestion
 
-from ...support.mcp_programs import AnsweringContext, Program, answering, call, opened
+from ...support.servers.mcp_programs import AnsweringContext, Program, answering, call, opened
 
 FORM: dict[str, Any] = {
     "message": "Where to?",

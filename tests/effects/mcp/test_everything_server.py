@@ -11,7 +11,7 @@ from turnwise.effects.mcp.server import McpServer
 from turnwise.effects.tools.registry import ToolRegistry
 from turnwise.states.values.messages import ToolResult
 
-from ...support.mcp_programs import (
+from ...support.servers.mcp_programs import (
     answering,
     call,
     everything_over_http,

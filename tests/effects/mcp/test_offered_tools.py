@@ -14,7 +14,7 @@ from turnwise.effects.tools.arguments.argument_errors import InvalidArguments
 from turnwise.states.policy.policy import Policy
 from turnwise.states.values.messages import ToolResult
 
-from ...support.mcp_programs import Listed, listed
+from ...support.servers.mcp_programs import Listed, listed
 
 SERVER = McpServer(command="x")
 

@@ -24,12 +24,12 @@ from turnwise.effects.tools.registry import ToolRegistry
 from turnwise.states.values.messages import ToolResult
 from turnwise.states.values.questions import UserQuestion
 
-from .tools import tool_context
+from ..tools import tool_context
 
-EVERYTHING = Path(__file__).parent.parent / "fixtures" / "mcp"
+EVERYTHING = Path(__file__).parents[2] / "fixtures" / "mcp"
 """The folder of the SDK's example server that has a tool for each feature of the protocol."""
 
-PROGRAM = Path(__file__).parent / "servers" / "mcp_server.py"
+PROGRAM = Path(__file__).parent / "mcp_server.py"
 
 Listed = dict[str, Any]
 """A tool as a server lists it."""
