@@ -225,7 +225,7 @@ async def look(place: str) -> str:
 async def sent_under_reply_flow(model: Any, **options: Any) -> Turn:
     """Return a turn under the rules of a reply flow, with the settings of the environment and the file."""
     settings = Settings()
-    policy = settings.reply_flow().replace(redact=False)
+    policy = settings.reply_flow()
     async with Engine.open("sqlite://", model=model, policy=policy, settings=settings, **options) as engine:
         return await (await engine.create()).send("Look everywhere")
 
@@ -267,7 +267,7 @@ class TestWhatTheyChange:
             await asyncio.Event().wait()
             raise AssertionError
 
-        policy = Settings().reply_flow().replace(redact=False, retry=Retry(attempts=2, base=0.0))
+        policy = Settings().reply_flow().replace(retry=Retry(attempts=2, base=0.0))
         async with Engine.open("sqlite://", model=FunctionLlm(hang, name="it"), policy=policy) as engine:
             turn = await (await engine.create()).send("Hi")
 
