@@ -39,7 +39,7 @@ class Environment(EnvSettingsSource):
         """Return the value that a variable holds as JSON."""
         try:
             return json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             variable = f"{self.env_prefix}{field_name}".upper()
             raise ConfigurationError(f"The environment variable {variable} does not hold valid JSON.") from None
 
@@ -57,7 +57,7 @@ class File:
         """Return the values by name."""
         try:
             values = TomlConfigSettingsSource(self._settings, self._path)()
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, RecursionError) as error:
             raise ConfigurationError(f"{self._path} cannot be read: {error}.") from None
         known = self._settings.model_fields
         return {name: value for name, value in values.items() if self._keeps_unknown or name in known}

@@ -180,7 +180,7 @@ class TestWrongSettings:
 
         assert caught.value.sentence.startswith(sentence)
 
-    @pytest.mark.parametrize("value", ["{", "chef", "\udc80"])
+    @pytest.mark.parametrize("value", ["{", "chef", "\udc80", "[" * 100_000])
     def test_a_variable_that_is_no_json(self, value: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Its value is not repeated: it may hold a key."""
         monkeypatch.setenv("TURNWISE_MCPS", value)
@@ -200,7 +200,7 @@ class TestWrongSettings:
         assert "mcps.git" in caught.value.sentence
         assert "abc123" not in f"{caught.value}{caught.value.__cause__}"
 
-    @pytest.mark.parametrize("text", ["profiles = ", "[profiles", 'a = "\ud800"'])
+    @pytest.mark.parametrize("text", ["profiles = ", "[profiles", "a = " + "[" * 100_000, 'a = "\ud800"'])
     def test_a_file_that_is_no_toml(self, text: str, directory: Path) -> None:
         """It is named."""
         (directory / "turnwise.toml").write_bytes(text.encode(errors="surrogatepass"))

@@ -33,9 +33,12 @@ logger = performer_logger("turnwise.profile")
 FAILED = "Choosing a profile failed:"
 
 MOST_BYTES_OF_MESSAGE = 4_000
-MOST_BYTES_OF_DESCRIPTION = 400
 MOST_BYTES_OF_DIALOGUE = 2_000
-"""Chosen so that a small model reads the request with a dozen of profiles in a second."""
+MOST_CHARACTERS_OF_NAME = 100
+MOST_CHARACTERS_OF_DESCRIPTION = 400
+MOST_CHARACTERS_OF_DESCRIPTIONS = 20_000
+"""Chosen so that a small model reads the request with a dozen of profiles in a second. Of more than fifty profiles,
+less of each description is sent."""
 
 MOST_EARLIER_MESSAGES = 4
 """The messages before this turn that the model reads, so that it understands "and tomorrow?"."""
@@ -80,13 +83,13 @@ class ProfileSelectionPerformer:
         try:
             answer = await self._caller.ask(request)
         except LlmFailure as failure:
-            logger.info("The profile %s is used: the choice failed (%s).", first.name, failure.kind)
+            logger.info("The profile %s is used: the choice failed (%s).", _shown(first.name), failure.kind)
             return effect_failed(effect.effect_id, failure, FAILED, self._clock)
         chosen = _profile_in(answer.content, profiles)
         if chosen is None:
-            logger.info("The profile %s is used: no profile was chosen.", first.name)
+            logger.info("The profile %s is used: no profile was chosen.", _shown(first.name))
         else:
-            logger.info("The profile %s was chosen.", chosen)
+            logger.info("The profile %s was chosen.", _shown(chosen))
         return ProfileSelected(
             effect_id=effect.effect_id, at=self._clock.now(), profile=chosen or first.name, usage=answer.usage
         )
@@ -113,7 +116,8 @@ class ProfileSelectionPerformer:
 def _messages(
     turn: int, policy: Policy, transcript: Transcript, earlier: Sequence[Message]
 ) -> tuple[dict[str, str], ...]:
-    profiles = "\n".join(f"- {_on_one_line(profile.name)}: {_described(profile)}" for profile in policy.profiles)
+    most = min(MOST_CHARACTERS_OF_DESCRIPTION, MOST_CHARACTERS_OF_DESCRIPTIONS // len(policy.profiles))
+    profiles = "\n".join(f"- {_shown(profile.name)}: {_described(profile, most)}" for profile in policy.profiles)
     dialogue = write_dialogue(earlier, (), "", MOST_BYTES_OF_DIALOGUE, policy.texts) if earlier else ""
     system = INSTRUCTION.format(profiles=profiles, dialogue=EARLIER.format(dialogue=dialogue) if dialogue else "")
     text = "\n\n".join(message.text for message in _of_turn(turn, transcript) if message.role == "user")
@@ -121,9 +125,19 @@ def _messages(
     return {"role": "system", "content": system}, {"role": "user", "content": user}
 
 
-def _described(profile: Profile) -> str:
+def _described(profile: Profile, most: int) -> str:
     """What a profile is for, on one line; a profile without a description is described by its prompt."""
-    return shorten(_on_one_line(profile.description or profile.prompt), MOST_BYTES_OF_DESCRIPTION)
+    return _on_one_line(profile.description or profile.prompt, most)
+
+
+def _shown(name: str) -> str:
+    """The name of a profile as the model and the log have it."""
+    return _on_one_line(name, MOST_CHARACTERS_OF_NAME)
+
+
+def _on_one_line(text: str, most: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[:most]}…"
 
 
 def _of_turn(turn: int, transcript: Transcript) -> list[Message]:
@@ -160,11 +174,6 @@ def _candidate(name: object, profiles: Sequence[Profile]) -> str | None:
         return None
     if any(profile.name == name for profile in profiles):
         return name
-    alike = [
-        profile.name for profile in profiles if _on_one_line(profile.name).casefold() == _on_one_line(name).casefold()
-    ]
+    meant = _shown(name).casefold()
+    alike = [profile.name for profile in profiles if _shown(profile.name).casefold() == meant]
     return alike[0] if len(alike) == 1 else None
-
-
-def _on_one_line(text: str) -> str:
-    return " ".join(text.split())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -240,6 +241,23 @@ class TestTheRequest:
         assert sizes[0] < 4_500
         assert sizes[1] <= profile_selection.MOST_BYTES_OF_MESSAGE
         assert routed.requests[-1].messages[1]["content"].endswith("in the end")
+
+    async def test_many_profiles_and_long_names(self) -> None:
+        """The descriptions get shorter, and a name that was cut still means its profile."""
+        long = "very " * 200
+        profiles = [Profile(name=f"{number} {long}", description=long) for number in range(200)]
+        routed = Routed("unused", profiles=profiles)
+        async with routed.engine as engine:
+            conversation = await engine.create()
+            await conversation.send("Hi")
+            content = routed.requests[0].messages[0]["content"]
+            lines = [line for line in content.splitlines() if line.startswith("- ")]
+            routed.answer = json.dumps({"profile": lines[-1].removeprefix("- ").partition(":")[0]})
+            turn = await conversation.send("Again")
+
+        assert len(lines) == 200
+        assert len(content) < 45_000
+        assert turn.profile == profiles[-1].name
 
     async def test_a_message_of_images_alone(self) -> None:
         """It says that there is no text."""
