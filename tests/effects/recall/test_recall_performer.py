@@ -27,7 +27,7 @@ from turnwise.states.values.messages import Usage
 from turnwise.testing import FunctionLlm, ManualClock, failure, reply
 
 from ...support.effect_contexts import effect_context
-from ...support.memories import ListedMemory
+from ...support.memories.listed_memory import ListedMemory
 
 NOON = datetime(2025, 9, 15, 12, tzinfo=UTC)
 TERMS = '{"keywords": ["sushi"]}'

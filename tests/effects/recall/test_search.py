@@ -19,7 +19,7 @@ from turnwise.effects.recall.search import ConversationSearch
 from turnwise.effects.recall.vector_search import BATCH, VectorSearch
 from turnwise.states.values.memory import FoundText, MemoryQuery, MemoryScope
 
-from ...support.memories import ListedMemory
+from ...support.memories.listed_memory import ListedMemory
 
 NOON = datetime(2025, 9, 15, 12, tzinfo=UTC)
 SCOPE = MemoryScope("now", "anna", 1)

@@ -14,7 +14,7 @@ from turnwise.persistence.opening import open_store
 from turnwise.states import RecallMemory, RequestLlm
 from turnwise.testing import ScriptedLlm
 
-from ...support.unsearchable_store import UnsearchableStore
+from ...support.memories.unsearchable_store import UnsearchableStore
 
 SILENT = rule_checks.SILENT.format(of="")
 ENDLESS = rule_checks.ENDLESS.format(of="")
