@@ -1,8 +1,8 @@
 """Vectors of texts: they are stored, and compared with all vectors of an owner.
 
-No index is needed for that: an owner has some thousands of texts, and a comparison of ten thousand vectors takes
-milliseconds with numpy. Without numpy it takes a second. A vector is stored with length 1, so that a sum of products
-tells the angle between two of them.
+There is no index of vectors: an owner has some thousands of texts. Ten thousand vectors of 1,536 numbers are compared
+in a quarter of a second with numpy, most of which it takes to read them, and in a second and a half without it. A
+vector is stored with length 1, so that a sum of products tells the angle between two of them.
 """
 
 from __future__ import annotations

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
+from shutil import copy
 
 import pytest
 
@@ -51,11 +53,18 @@ def change(path: Path, *statements: str) -> None:
             other.execute(sql)
 
 
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database whose texts were indexed. Each test has a copy of it."""
+    path = tmp_path_factory.mktemp("original") / "dinner.db"
+    asyncio.run(indexed(path))
+    return path
+
+
 @pytest.fixture
-async def path(tmp_path: Path) -> Path:
-    """A database whose texts were indexed."""
-    await indexed(tmp_path / "dinner.db")
-    return tmp_path / "dinner.db"
+def path(original: Path, tmp_path: Path) -> Path:
+    """A copy of the database."""
+    return Path(copy(original, tmp_path / "dinner.db"))
 
 
 DAMAGES = {
@@ -114,7 +123,7 @@ class TestTheDoctor:
             assert await found(store, "寿司", "nothing") == [TEXTS[2], TEXTS[1]]
             assert await found(store, "寿司", "sushi", owner="bert") == [TEXTS[0]]
 
-    @pytest.mark.parametrize("damage", DAMAGES)
+    @pytest.mark.parametrize("damage", ["no text", "another reference", "a torn index", "an index without its words"])
     async def test_a_conversation_can_be_deleted_whatever_the_index_is_like(self, damage: str, path: Path) -> None:
         """An index that cannot forget the conversation is dropped, and built again when somebody searches."""
         change(path, *DAMAGES[damage])

@@ -95,7 +95,7 @@ class History:
             assert {text.split()[0] for text in found if text.startswith("word")} == allowed
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=25)
+@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=15)
 @given(st.lists(MOVES, max_size=25))
 def test_owners_never_see_each_other(moves: list[tuple[Any, ...]]) -> None:
     """Every search finds all messages of its scope and no other message."""
