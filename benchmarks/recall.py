@@ -21,7 +21,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import accumulate
 from pathlib import Path
 from time import perf_counter
@@ -37,6 +37,9 @@ WORDS = 20_000
 WORDS_OF_A_MESSAGE = 30
 TURNS = 50
 """Turns of a conversation."""
+
+HALFWAY = NOON + timedelta(minutes=500)
+"""The moment at which half of the messages were said."""
 
 LIKE = """
 SELECT conversations.id, events.turn, events.payload FROM events JOIN conversations ON key = conversation
@@ -148,6 +151,8 @@ async def measured(folder: Path, sizes: Sizes, owners: int) -> AsyncIterator[Fig
         yield at_most("  a search, the median", median * 1e3, 10, "ms", spread(searches))
         ratio = f"{statistics.median(scans) / median:.0f} times as long"
         yield Figure("  LIKE", f"{statistics.median(scans) * 1e3:.1f} ms, {ratio}")
+        seconds = await each(store.search(query(0, vocabulary.keywords(), HALFWAY)) for _ in range(50))
+        yield at_most("  a search with a bound of time", statistics.median(seconds) * 1e3, 10, "ms", spread(seconds))
         seconds = await each(store.search(query(0, tuple(vocabulary.words[:3]))) for _ in range(20))
         yield Figure("  a search for the three most frequent words", f"{statistics.median(seconds) * 1e3:.1f} ms")
         scope, since = MemoryScope("", "owner 0", 0), NOON + timedelta(minutes=sizes.messages // (2 * TURNS) - 5)
@@ -157,8 +162,8 @@ async def measured(folder: Path, sizes: Sizes, owners: int) -> AsyncIterator[Fig
         yield Figure("  a conversation deleted", f"{seconds_of_deletion:.2f} s")
 
 
-def query(owner: int, keywords: tuple[str, ...], since=None) -> MemoryQuery:
-    """A search in a window that holds nine tenths of the messages."""
+def query(owner: int, keywords: tuple[str, ...], since: datetime | None = None) -> MemoryQuery:
+    """A search in all conversations of an owner."""
     return MemoryQuery(MemoryScope("", f"owner {owner}", 0), keywords, since, None, 10)
 
 

@@ -90,7 +90,8 @@ class Database:
     async def index(self, scope: MemoryScope | None = None) -> None:
         """Index what was said in the conversations of a scope, or in all of them, in several transactions, between
         which others may write. A database that was opened for reading only stays as it is."""
-        while self._writer is not None and await self._writer.index(scope):
+        writer = self._writer
+        while writer is not None and not writer.follower.is_current and await writer.index(scope):
             pass
 
     async def erase(self, work: Callable[[Connection], bool]) -> bool:

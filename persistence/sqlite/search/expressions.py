@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...records.words import Keyword, Phrase, keywords_of, words_of
+from ...records.words import Phrase, keywords_of, words_of
 
 
 def indexed_words(scope: int, text: str) -> str:
@@ -17,18 +17,14 @@ def indexed_words(scope: int, text: str) -> str:
     return " ".join(_scoped(scope, words_of(text)))
 
 
-def expression(scope: int, keywords: Iterable[str]) -> str | None:
-    """Return the expression that finds the texts which hold one of the keywords; None if they hold no word. `Pure.`"""
-    return " OR ".join(_all_of(scope, keyword) for keyword in keywords_of(keywords)) or None
+def expressions(scope: int, keywords: Iterable[str]) -> tuple[str, ...]:
+    """Return an expression for each keyword that holds a word: it finds the texts that hold the keyword. `Pure.`"""
+    return tuple(" AND ".join(_phrase(scope, phrase) for phrase in keyword) for keyword in keywords_of(keywords))
 
 
 def _scoped(scope: int, words: Iterable[str]) -> list[str]:
     prefix = f"{scope:x}z"  # a number in base 16 has no z
     return [prefix + word for word in words]
-
-
-def _all_of(scope: int, keyword: Keyword) -> str:
-    return f"({' AND '.join(_phrase(scope, phrase) for phrase in keyword)})"
 
 
 def _phrase(scope: int, phrase: Phrase) -> str:

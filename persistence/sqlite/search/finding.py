@@ -13,13 +13,13 @@ from typing import Literal, NamedTuple
 from ....states.values.memory import FoundText, MemoryQuery, MemoryScope
 from ...records.codec import from_microseconds, to_microseconds
 from . import text_index
-from .expressions import expression
+from .expressions import expressions
 from .scopes import Group, group_of
 from .text_index import NAME, TEXT
 
-MOST_RANKED = 5000
-"""How many of the texts that hold a keyword are ranked: the newest. Chosen so that a word that almost every text holds
-costs some milliseconds."""
+MOST_RANKED = 3000
+"""How many of the texts that hold a keyword are ranked: the newest, for each keyword. Chosen so that a word that almost
+every text holds costs some milliseconds, and does not crowd out a rare one."""
 
 MOST_FOUND = 1000
 """How many texts a search returns at most, whatever is asked for."""
@@ -32,15 +32,8 @@ AND (texts.conversation IS NOT :current OR texts.turn < :turn)"""
 """The condition that a text is in the scope. `_TEXT` compares the owner itself, too."""
 
 _HITS = f"SELECT {NAME}.rowid AS id, bm25({NAME}) AS score FROM {NAME}"
+_WITHIN = f"""CROSS JOIN texts ON texts.id = {NAME}.rowid AND {IN_GROUP} AND texts.at BETWEEN :since AND :until"""
 _NEWEST = f"ORDER BY {NAME}.rowid DESC LIMIT {MOST_RANKED}"
-_BEST = "ORDER BY score, id DESC"
-_SEARCH = f"SELECT id FROM ({_HITS} WHERE {NAME} MATCH :expression {_NEWEST}) {_BEST}"
-_SEARCH_WITHIN = f"""
-SELECT id FROM (
-    {_HITS} CROSS JOIN texts ON texts.id = {NAME}.rowid
-    WHERE {NAME} MATCH :expression AND {IN_GROUP} AND texts.at BETWEEN :since AND :until {_NEWEST}
-) {_BEST}
-"""
 _RECENT = f"""
 SELECT id FROM texts WHERE {IN_GROUP} AND texts.at >= :since ORDER BY texts.at DESC, texts.id DESC LIMIT {MOST_RECENT}
 """
@@ -76,13 +69,21 @@ def search(driver: sqlite3.Connection, query: MemoryQuery) -> tuple[FoundText, .
     group = group_of(driver, query.scope)
     if group is None or not text_index.exists(driver):
         return ()
-    found = expression(group.number, query.keywords)
-    if found is None:
+    wanted = {f"keyword{place}": found for place, found in enumerate(expressions(group.number, query.keywords))}
+    if not wanted:
         return ()
     window = Window.of(query.since, query.until)
-    statement = _SEARCH if window == ALWAYS else _SEARCH_WITHIN
-    rows = driver.execute(statement, {**group._asdict(), **window._asdict(), "expression": found})
+    given = {**group._asdict(), **window._asdict(), **wanted}
+    rows = driver.execute(_ranking(wanted, window), given)
     return texts_of(driver, group, (number for (number,) in rows), query.limit)
+
+
+def _ranking(keywords: Iterable[str], window: Window) -> str:
+    """Return the statement that ranks what holds the keywords in these parameters. The rank of a text is the sum of its
+    ranks for each of them, as FTS5 itself would compute it."""
+    within = "" if window == ALWAYS else _WITHIN
+    hits = (f"SELECT * FROM ({_HITS} {within} WHERE {NAME} MATCH :{each} {_NEWEST})" for each in keywords)
+    return f"SELECT id FROM ({' UNION ALL '.join(hits)}) GROUP BY id ORDER BY sum(score), id DESC"
 
 
 def recent(driver: sqlite3.Connection, scope: MemoryScope, since: datetime) -> tuple[FoundText, ...]:

@@ -1,4 +1,4 @@
-"""Keeps the index behind the logs, without a share in any commit of a step.
+"""Makes the index follow the logs, without a share in any commit of a step.
 
 The index is built when it is first asked for: a database whose texts nobody searches has none, and pays nothing. From
 then on it follows: the writing thread notes which conversations have moved, and indexes them in its idle moments. A
@@ -35,7 +35,7 @@ WHERE conversations.seq > coalesce(text_positions.seq, 0)
 
 
 class Follower:
-    """Which conversations are ahead of the index. Only the writing thread uses it."""
+    """Which conversations are ahead of the index. Only the writing thread uses it, apart from `is_current`."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
@@ -46,6 +46,11 @@ class Follower:
     def __bool__(self) -> bool:
         """Whether there is something to index in an idle moment."""
         return bool(self._behind)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether all steps are indexed whose callers know that they are stored. Any thread may ask."""
+        return self._behind is not None and not self._behind
 
     @property
     def remaining(self) -> float:
@@ -69,7 +74,7 @@ class Follower:
     def follow(self, connection: Connection, scope: MemoryScope | None = None) -> bool:
         """Index some steps in a transaction of its own: of the conversations of a scope, or of all. Returns whether
         there are more. Raises what the driver raises; then the index is as it was."""
-        if not self._behind and self._behind is not None:
+        if self.is_current:
             return False
         with transaction.writing(driver_of(connection)):
             behind = self._find_all(connection) if self._behind is None else self._behind

@@ -53,7 +53,7 @@ class Writer(Worker):
         """Items that were taken from the queue and are handled next."""
         self._receipts = PendingReceipts(monotonic)
         self.follower = Follower(monotonic)
-        """What keeps the index of texts behind the logs."""
+        """What makes the index of texts follow the logs."""
 
     # --- what comes next
 
@@ -240,7 +240,8 @@ class WritingThread(ConnectionThread):
 
     @property
     def follower(self) -> Follower:
-        """What keeps the index behind the logs. To be used in the thread only, within the work that is handed in."""
+        """What makes the index follow the logs. To be used in the thread only, within the work that is handed in, apart
+        from `is_current`."""
         return self._worker.follower
 
     def note(self, receipt: Receipt) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from turnwise.persistence.records.text_list import holds
 from turnwise.persistence.records.words import LONGEST_WORD, MAX_KEYWORDS, MAX_PARTS, keywords_of, words_of
-from turnwise.persistence.sqlite.search.expressions import expression, indexed_words
+from turnwise.persistence.sqlite.search.expressions import expressions, indexed_words
 
 SAMPLE = {
     "我想明天晚上吃寿司, 两个人": ["寿司", "明天", "晚上", "两个人", "吃寿司"],
@@ -65,19 +65,17 @@ def test_the_number_of_keywords_is_bounded() -> None:
 
 def test_short_words_and_numbers_are_found_as_they_are() -> None:
     """What begins with them is another word."""
-    assert expression(1, ["yö"]) == '("1zyo")'
-    assert expression(1, ["2024"]) == '("1z2024")'
-    assert expression(1, ["寿司"]) == '("1z寿 1z司")'
-    assert expression(1, ["sushi bar"]) == '(("1zsushi"* OR "1zsush"*) AND ("1zbar"*))'
+    assert expressions(1, ["yö", "2024", "寿司"]) == ('"1zyo"', '"1z2024"', '"1z寿 1z司"')
+    assert expressions(1, ["sushi bar"]) == ('("1zsushi"* OR "1zsush"*) AND ("1zbar"*)',)
 
 
 @given(st.lists(st.text(max_size=20), max_size=5), st.integers(0, 2**48))
 def test_an_expression_holds_nothing_but_words(keywords: list[str], scope: int) -> None:
     """Outside of quotes there are only the operators that stand in this module."""
-    found = expression(scope, keywords)
+    found = "".join(expressions(scope, keywords))
 
-    quoted = re.findall(r'"([^"]*)"', found or "")
-    rest = re.sub(r'"[^"]*"', "", found or "")
+    quoted = re.findall(r'"([^"]*)"', found)
+    rest = re.sub(r'"[^"]*"', "", found)
     assert not any(re.search(r"[\x00-\x1f!-/:-@\[-`{-\x7f]", text) for text in quoted)
     assert re.fullmatch(r"( AND | OR |[()*])*", rest)
 
