@@ -13,18 +13,19 @@ from turnwise.hosts.diagrams.mermaid import mermaid
 from .machine_page import markdown
 from .overview import overview
 from .rules_page import rules, sets_of_rules
-from .settings_page import settings
+from .settings_page import settings, terminal_settings
 from .updates_page import updates
 
 ROOT = Path(__file__).parent.parent.parent
 
-PAGES = (ROOT / "docs" / "machine.md", ROOT / "docs" / "host.md", ROOT / "README.md")
+PAGES = (ROOT / "docs" / "machine.md", ROOT / "docs" / "host.md", ROOT / "docs" / "terminal.md", ROOT / "README.md")
 """The pages with generated parts."""
 
 PICTURE = "<!-- drawn from states/table.py by `make docs` -->"
 RULES = "<!-- made from states/policy/policy.py by `make docs` -->"
 PRESETS = "<!-- made from states/policy/presets.py by `make docs` -->"
 SETTINGS = "<!-- made from engine/settings.py by `make docs` -->"
+TERMINAL = "<!-- made from hosts/terminal/configuration/settings.py by `make docs` -->"
 UPDATES = "<!-- made from engine/projections/updates by `make docs` -->"
 """The markers in front of the overview and of the tables of rules, presets, settings and updates."""
 
@@ -37,6 +38,7 @@ def generated(page: Path) -> str:
         RULES: rules(),
         PRESETS: sets_of_rules(),
         SETTINGS: settings(),
+        TERMINAL: terminal_settings(),
         UPDATES: updates(),
     }
     if not any(marker in text for marker in parts):

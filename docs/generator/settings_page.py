@@ -1,19 +1,36 @@
-"""Writes the table of settings in docs/host.md. The meaning of a setting is written once, below its field."""
+"""Writes the tables of settings in docs/host.md and docs/terminal.md.
+
+The meaning of a setting is written once, below its field.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 from turnwise import Settings
+from turnwise.hosts.terminal.configuration import settings as terminal
 
 from .field_texts import field_texts
 
 
 def settings() -> str:
-    """Return the table of all settings: name, default, and meaning."""
-    texts = field_texts(Settings)
-    rows = ["| setting | by default | what it is |", "| --- | --- | --- |"]
-    for name, field in Settings.model_fields.items():
-        default = "none" if field.default is None else f"`{json.dumps(field.default)}`"
-        rows.append(f"| `{name}` | {default} | {texts[name]} |")
-    return "\n".join(rows) + "\n"
+    """Return the table of the settings of an engine: name, default, and meaning."""
+    return _table(Settings)
+
+
+def terminal_settings() -> str:
+    """Return the table of the settings that the terminal has beside those of its engine."""
+    return _table(terminal.Settings)
+
+
+def _table(kind: type[Settings]) -> str:
+    return "\n".join(["| setting | by default | what it is |", "| --- | --- | --- |", *_rows(kind)]) + "\n"
+
+
+def _rows(kind: type[Settings]) -> Iterator[str]:
+    """One row for each field that the class itself declares."""
+    for name, text in field_texts(kind).items():
+        if name in kind.model_fields:
+            default = kind.model_fields[name].default
+            yield f"| `{name}` | {'none' if default in (None, '') else f'`{json.dumps(default)}`'} | {text} |"
