@@ -166,12 +166,22 @@ class RunningEngine:
             if store is not None:
                 await self._source.close(store, self._take_over.claimed)
 
-    async def check(self) -> None:
-        """Make sure that the models can be asked at all, and that the MCP servers can be reached. Raises
-        `ConfigurationError` for a name that litellm does not know, a provider without a key, or a server that cannot
-        be reached. Asks no model; the first call loads litellm, which takes seconds."""
+    async def check(self, *, servers: bool = True) -> None:
+        """Make sure that the models can be asked at all and, unless `servers` is false, that the MCP servers can be
+        reached, which are started for that if the engine is not open. Asks no model; the first call loads litellm,
+        which takes seconds.
+
+        Raises `ConfigurationError` for a name that litellm does not know, a provider without a key, or a server that
+        cannot be reached.
+        """
         await asyncio.to_thread(self._models.check)
-        await self._servers.check()
+        if servers:
+            await self._servers.check()
+
+    @property
+    def server_faults(self) -> tuple[str, ...]:
+        """A sentence for each MCP server that is not connected now. The engine does without it, and tries it again."""
+        return tuple(self._servers.faults())
 
     @property
     def store(self) -> Store:

@@ -62,7 +62,7 @@ class McpConnection:
 
     def __init__(self, name: str, server: McpServer, changed: Callable[[], None]) -> None:
         self.tools: tuple[ServerTool, ...] = ()
-        self.failure = "it has not been tried"
+        self.failure = "it has not answered yet"
         self.has_been_tried = asyncio.Event()
         self._name = name
         self._server = server
@@ -147,7 +147,7 @@ class McpConnection:
                 began = anyio.current_time()
                 try:
                     await self._connect()
-                    _LOGGER.warning("The connection to %s was lost", self._name)
+                    self._note("the connection was lost")
                 except Exception as error:
                     self._note(reason_of(error, self._server))
                     _LOGGER.debug("%s failed: %s", self._name, type(error).__name__)

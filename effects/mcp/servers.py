@@ -86,13 +86,14 @@ class McpServers:
         await checked.open()
         try:
             await checked._tried(max((server.connect_timeout for server in self._servers.values()), default=0))
-            for sentence in checked._failures():
+            for sentence in checked.faults():
                 raise ConfigurationError(sentence)
         finally:
             if checked is not self:
                 await checked.close()
 
-    def _failures(self) -> Iterator[str]:
+    def faults(self) -> Iterator[str]:
+        """Yield a sentence for each server that is not connected now."""
         for name, connection in self._connections.items():
             if not connection.is_connected:
                 yield f"The MCP server {name} cannot be reached: {connection.failure}."

@@ -239,7 +239,10 @@ class TestOpeningAndClosing:
         async with Engine.open("sqlite://", model=ScriptedLlm([]), mcps={"git": bad}) as engine:
             with pytest.raises(ConfigurationError) as failed:
                 await engine.check()
+            faults = engine.server_faults
+            await engine.check(servers=False)
 
+        assert faults == (failed.value.sentence,)
         assert failed.value.sentence == (
             "The MCP server git cannot be reached: there is no program called /no/such/program."
         )

@@ -120,9 +120,11 @@ async def open_engine(
     if store is None:
         # Whether older texts can be found is known when the store is open; that of the terminal can find them.
         engine.choices.rules(policy.replace(recall=False, dialogue="transcript"), None)
-    await engine.check()
+    await engine.check(servers=False)
     async with engine:
         writer.finish()
+        for sentence in engine.server_faults:
+            writer.note(sentence)
         yield engine
         if speech:
             await _finish_speaking(engine, speech)

@@ -81,7 +81,7 @@ class TestFollowing:
         assert lost.error
         assert lost.text == "The connection to files was lost, so it is not known whether the call ran."
         assert first != second
-        assert "The connection to files was lost" in caplog.text
+        assert "The MCP server files cannot be reached: the connection was lost" in caplog.text
 
     async def test_a_call_while_the_server_is_away(self, tmp_path: Path) -> None:
         """A call that was checked before, and runs now, is an error result."""

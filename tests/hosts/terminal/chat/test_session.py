@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
+from ....support.servers.mcp_programs import Program
 from ....support.speech.speakers import fake_speaker, fake_speaker_environment
 from ....support.terminal import assert_one_sentence, at_prompt, end_of, output_after_hint, run, terminal
 
@@ -129,3 +131,21 @@ class TestSpeech:
             assert end_of(child) == 130
         finally:
             child.close(force=True)
+
+
+class TestMcpServers:
+    """Servers of `turnwise.toml`."""
+
+    def test_the_chat_uses_those_that_are_there(self, tmp_path: Path) -> None:
+        """One that cannot be reached is noted, and the chat goes on without its tools."""
+        server = Program(tmp_path / "server", ["echo"]).server()
+        written = f'[mcps.files]\ncommand = "{server.command}"\nargs = {json.dumps(list(server.args))}\n'
+        (tmp_path / "turnwise.toml").write_text(f'{written}[mcps.git]\ncommand = "/no/such/program"\n')
+
+        done = run("chat", cwd=tmp_path, lines=["please call echo"])
+
+        assert done.stdout.startswith(
+            "The MCP server git cannot be reached: there is no program called /no/such/program.\n"
+        )
+        assert "files:echo()" in done.stdout
+        assert "Echo: {}" in done.stdout
