@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from functools import cache
 from typing import Any, Literal, TypeVar, cast, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import AwareDatetime, BaseModel
 
 from ...states.events import (
     AgentMessage,
@@ -86,7 +85,7 @@ def content_fields(kind: type[BaseModel]) -> tuple[str, ...]:
     return tuple(name for name, field in fields if name not in names and not _is_closed(field.annotation))
 
 
-_CLOSED = (int, float, bool, datetime, type(None), type(...))
+_CLOSED = (int, float, bool, AwareDatetime, type(None), ...)
 
 
 def _is_closed(annotation: Any) -> bool:

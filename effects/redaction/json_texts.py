@@ -67,12 +67,15 @@ class _Written:
 class JsonTexts:
     """The `texts` of a JSON value, and the `labels` of the members that are secret by their names.
 
+    Unless it `is_exact`, a text in it is JSON that says more than was read of it, and has to be written anew.
+
     Raises RecursionError for a value too deep to be looked at.
     """
 
     def __init__(self, value: Any, rules: Iterable[SecretRule]) -> None:
         self.texts: list[str] = []
         self.labels: list[str] = []
+        self.is_exact = True
         given: Iterable[object] = rules
         self._naming = [rule for rule in given if isinstance(rule, NamesSecrets)]
         self._tree = self._read(value, None)
@@ -98,6 +101,7 @@ class JsonTexts:
         """Return where a text belongs. One that is JSON itself stays JSON: its own texts are looked at."""
         try:
             value, is_exact = parsed(text)
+            self.is_exact = self.is_exact and is_exact
             return _Written(text, self._read(value, None), value if is_exact else None)
         except ValueError:
             return self._place(text, text)

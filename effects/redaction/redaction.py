@@ -83,7 +83,8 @@ class Redaction:
         texts = JsonTexts(value, self._loaded_rules())
         redacted = self._redact_texts(texts.texts)
         self._count(texts.labels)
-        return value if redacted == texts.texts and not texts.labels else texts.filled(redacted)
+        is_unchanged = redacted == texts.texts and not texts.labels and texts.is_exact
+        return value if is_unchanged else texts.filled(redacted)
 
     def _count(self, labels: Iterable[str]) -> None:
         with self._counting:  # histories are redacted in threads

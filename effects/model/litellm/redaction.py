@@ -1,4 +1,8 @@
-"""Removes keys and other secrets from error messages before they are logged."""
+"""Removes the keys of this program from error messages before they are logged.
+
+These are known by their values, and removed whatever the rules of a conversation are. Secrets of what was said are
+another matter: `effects/logs.py` keeps them out of the log where a conversation asks for it.
+"""
 
 from __future__ import annotations
 

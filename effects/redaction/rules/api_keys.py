@@ -34,7 +34,7 @@ _BEGINNINGS = {
 
 _OWN = re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(_BEGINNINGS)})")
 
-_DETECTORS = (
+DETECTORS = (
     ("aws", "AWSKeyDetector", 1),
     ("azure_storage_key", "AzureStorageKeyDetector", 1),
     ("discord", "DiscordBotTokenDetector", 1),
@@ -82,7 +82,7 @@ def _find(text: str) -> Iterator[SecretSpan]:
 def _detectors() -> tuple[re.Pattern[str], ...]:
     """Return the patterns of `detect-secrets`. The first call loads it, which takes a tenth of a second."""
     found: list[re.Pattern[str]] = []
-    for module, name, count in _DETECTORS:
+    for module, name, count in DETECTORS:
         detector = getattr(import_module(f"detect_secrets.plugins.{module}"), name)
         found += list(detector.denylist)[:count]
     return tuple(found)
