@@ -16,7 +16,7 @@ from ..states.policy.policy import Policy
 from ..states.projections.transcript import Transcript
 from ..states.values.messages import Said, ToolCall
 from ..states.values.round import RoundCall
-from .logs import Redact, unchanged
+from .logs import unchanged
 from .receipts import Receipts
 
 LiveKind = Literal["token", "tool_progress", "delivered", "delivery_failed"]
@@ -72,7 +72,7 @@ class EffectContext:
     history: History
     progress: Progress
     receipts: Receipts
-    redact: Redact = unchanged
+    redact: Callable[[str], str] = unchanged
 
     @property
     def policy(self) -> Policy:
