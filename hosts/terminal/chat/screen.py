@@ -48,7 +48,8 @@ class Screen:
 
     With `thoughts` it shows the model's thinking, dimmed. With `echo` it shows the user's messages too, for a user who
     does not type them here. `by_tool` says that the user receives only what the model says by tool: then the model's
-    text counts as thinking, and tool calls are shown with the thoughts only. `header` is written above each reply.
+    text counts as thinking, and tool calls are shown with the thoughts only. With `whole` an answer is shown when
+    it is complete. `header` is written above each reply.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Screen:
         thoughts: bool = False,
         echo: bool = False,
         by_tool: bool = False,
+        whole: bool = False,
         header: ReplyHeader | None = None,
     ) -> None:
         self.writer = writer
@@ -65,7 +67,7 @@ class Screen:
         self._thoughts = thoughts
         self._echo = echo
         self._by_tool = by_tool
-        self._draft = ShownText(writer, thoughts=thoughts, by_tool=by_tool, header=header)
+        self._draft = ShownText(writer, thoughts=thoughts, by_tool=by_tool, whole=whole, header=header)
         self._state: StateView | None = None
         self._last_shown = ""
         self._expected_delivery: str | None = None

@@ -20,13 +20,20 @@ Kind = Literal["text", "thinking"]
 class ShownText:
     """Shows the text and the thinking of one answer after the other, as they are streamed.
 
-    `thoughts`, `by_tool` and `header` are those of the screen.
+    `thoughts`, `by_tool`, `whole` and `header` are those of the screen.
     """
 
     def __init__(
-        self, writer: TerminalWriter, *, thoughts: bool, by_tool: bool, header: ReplyHeader | None = None
+        self,
+        writer: TerminalWriter,
+        *,
+        thoughts: bool,
+        by_tool: bool,
+        whole: bool = False,
+        header: ReplyHeader | None = None,
     ) -> None:
         self._writer = writer
+        self._whole = whole
         self._header = header
         self._thoughts = thoughts
         self._by_tool = by_tool
@@ -41,7 +48,7 @@ class ShownText:
             self._shown = {"text": "", "thinking": ""}
         self._request = request
         is_thought = token.kind == "thinking" or self._by_tool
-        if is_thought and not self._thoughts:
+        if (is_thought and not self._thoughts) or (self._whole and not is_thought):
             return
         text = self._new_text(token, is_thought)
         self._shown[token.kind] += text

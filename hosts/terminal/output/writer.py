@@ -49,6 +49,11 @@ class TerminalWriter:
         self._deferred: list[str] = []
 
     @property
+    def takes_back(self) -> bool:
+        """Whether an answer that is being streamed can be replaced by another text."""
+        return self._markdown
+
+    @property
     def width(self) -> int:
         """The number of cells in a line of text."""
         return min(self._console.width, MAX_WIDTH)

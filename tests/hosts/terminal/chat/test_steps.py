@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from turnwise import Engine, ModelAnswer, ModelRequest, Token, presets
+from turnwise.hosts.terminal.chat.session import screen_for, speech_for
+from turnwise.hosts.terminal.configuration.settings import Settings
 from turnwise.hosts.terminal.output.step_lines import STEPS, LabelledStep, steps_shown_by
+from turnwise.hosts.terminal.output.writer import TerminalWriter
 
 from ....support.screens import FakeScreen
 from ....support.speech.speakers import fake_speaker, fake_speaker_environment
@@ -20,33 +25,17 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*forkpty.*:DeprecationWarning")
 class TestSpeechOff:
     """The setting `tts_enabled`."""
 
-    def test_nothing_is_spoken(self, tmp_path: Path) -> None:
-        """J14, J19: `--speak` says why on stderr; the file and the environment decide alike."""
-        spoken = fake_speaker(tmp_path)
-        (tmp_path / "turnwise.toml").write_text("tts_enabled = false\n")
+    @pytest.mark.parametrize("speak", [True, False])
+    def test_nothing_is_spoken(self, speak: bool, capsys: pytest.CaptureFixture[str]) -> None:
+        """J14, J19: also where `--speak` asks for it; then stderr says why."""
+        speech = speech_for(Settings(speak=speak, tts_enabled=False), TerminalWriter(interactive=False))
 
-        done = run("chat", "--speak", cwd=tmp_path, lines=["hello"], **fake_speaker_environment(tmp_path))
-
-        assert "You said: “hello”" in done.stdout
-        assert done.stderr == "Nothing is spoken, because the settings say that tts_enabled is false.\n"
-        assert not spoken.exists()
+        why = "Nothing is spoken, because the settings say that tts_enabled is false.\n"
+        assert (speech, capsys.readouterr().err) == (None, why if speak else "")
 
 
 class TestLabels:
-    """`--voice-debug`, and the setting `voice_debug`."""
-
-    def test_steps_are_labelled_on_stderr(self, tmp_path: Path) -> None:
-        """J19, J24: with the label of the step, and without content; stdout is as it is without them. The resume hint
-        has the option."""
-        fake_speaker(tmp_path)
-        environment = fake_speaker_environment(tmp_path)
-
-        done = run("chat", "--speak", "--voice-debug", cwd=tmp_path, lines=["hello"], **environment)
-
-        assert "[voice] Delivery 1 of turn 1: spoken.\n[voice] Turn 1 was spoken.\n" in done.stderr
-        assert all(line.startswith(("[voice] ", "[planning] ")) for line in done.stderr.splitlines())
-        assert "hello" not in done.stderr and "Turn 1" not in done.stdout
-        assert done.stdout.splitlines()[0].endswith("--speak --voice-debug")
+    """Records as lines on stderr."""
 
     def test_a_record_is_one_line(self) -> None:
         """Whatever is in it, control characters too."""
@@ -107,19 +96,53 @@ class TestTheReplyFlow:
         assert NUMBER.encode() not in b"".join(file.read_bytes() for file in tmp_path.glob("turnwise.db*"))
 
     def test_debugging_moves_the_steps_to_stderr(self, tmp_path: Path) -> None:
-        """J24: with labels; through a pipe the header stands above the reply, too. One profile is not chosen. A later
+        """J19, J24: by the option or the setting, each with its label and without content. Through a pipe the header
+        stands above the reply, too, and the resume hint has the options. One profile is not chosen. A later
         conversation of the same owner knows the dialogue of the last minutes."""
-        (tmp_path / "turnwise.toml").write_text(f"voice_debug = true\n{PROFILES}")
+        (tmp_path / "turnwise.toml").write_text(PROFILES)
+        fake_speaker(tmp_path)
+        options = ("--profile", "guide", "--speak", "--voice-debug")
 
-        done = run("chat", "--profile", "guide", "--owner", "ada", cwd=tmp_path, lines=["Hello", "And you?"])
-        later = run("chat", "--owner", "ada", cwd=tmp_path, lines=["Where were we?"])
+        done = run(
+            *("chat", "--owner", "ada", *options), cwd=tmp_path, lines=["Hello"], **fake_speaker_environment(tmp_path)
+        )
+        later = run("chat", "--owner", "ada", cwd=tmp_path, lines=["Where were we?"], TURNWISE_VOICE_DEBUG="1")
 
         assert (done.returncode, later.returncode) == (0, 0)
-        assert done.stdout.count("\nAssistant · guide\n") == 2 and "· memory" not in done.stdout
+        assert done.stdout.splitlines()[0].endswith(" ".join(options))
+        assert done.stdout.count("\nAssistant · guide\n") == 1
+        assert "·" not in done.stdout.replace("Assistant · guide", "")
         labels = [line.partition(" ")[0] for line in done.stderr.splitlines()]
-        assert labels == ["[memory]", "[planning]"] * 2
+        assert labels == ["[memory]", "[planning]", "[voice]", "[voice]"]
+        assert "[voice] Delivery 1 of turn 1: spoken.\n[voice] Turn 1 was spoken.\n" in done.stderr
         assert "Hello" not in done.stderr
-        assert "[profile] " in later.stderr and " recent: 4," in later.stderr
+        assert "[profile] " in later.stderr and " recent: 2," in later.stderr
+
+    async def test_what_is_removed_from_an_answer_is_not_streamed_to_a_pipe(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """J1, J13: a pipe takes nothing back, so it gets the answer when it is complete, once."""
+        async with Engine.open("sqlite://", model=StreamedCard(), policy=presets.reply_flow()) as engine:
+            conversation = await engine.create()
+            screen = screen_for(conversation, Settings(), TerminalWriter(interactive=False))
+            async for update in conversation.stream("Which card?"):
+                screen.show(update)
+
+        assert capsys.readouterr().out == "Assistant\nYour card is [CARD].\n"
+
+
+class StreamedCard:
+    """A model that calls a tool by the reserved marker and names a card, in pieces."""
+
+    name = "card"
+
+    async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
+        """Show each piece as it comes."""
+        pieces = ("TOOL look", f"up\nYour card is {NUMBER[:8]}", f"{NUMBER[8:]}.")
+        if request.purpose == "converse":
+            for piece in pieces:
+                show(Token(piece))
+        return ModelAnswer("".join(pieces) if request.purpose == "converse" else "{}")
 
 
 class TestOneProfile:
