@@ -13,7 +13,7 @@ from typing import Any
 from turnwise import Conversation, Engine, LiteLlm, Profile, presets, tool
 from turnwise.testing import ManualClock
 
-from ..support.reply_flow import (
+from ...support.reply_flow import (
     CONTEXT,
     HISTORY,
     ReplyFlowServer,
@@ -21,7 +21,7 @@ from ..support.reply_flow import (
     system_of,
     text_of,
 )
-from ..support.servers.openai_server import calls, says
+from ...support.servers.openai_server import calls, says
 
 GUIDE = Profile(name="guide", description="Places and the weather.", prompt="You are a guide.")
 BOOKER = Profile(

@@ -13,9 +13,9 @@ from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import StoreError
 from turnwise.testing import ManualClock
 
-from ..support.reply_flow import ReplyFlowServer, dialogue_of
-from ..support.servers.openai_server import Body, calls, hangs, says
-from ..support.speech.voices import BREAKS, WRITES
+from ...support.reply_flow import ReplyFlowServer, dialogue_of
+from ...support.servers.openai_server import Body, calls, hangs, says
+from ...support.speech.voices import BREAKS, WRITES
 
 
 @tool(crash="pure")
