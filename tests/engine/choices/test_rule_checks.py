@@ -73,6 +73,7 @@ CARRIED_OUT: list[tuple[Policy, list[Any]]] = [
     (presets.talk().replace(silent="fallback"), []),
     (presets.explicit_response(), ["mark_work_complete"]),
     (Policy(route=True, profiles=PROFILES), []),
+    (presets.reply_flow(), []),
     (
         Policy(profiles=(Profile(name="cook", tools=("speak_to_user",), model=ModelSpec(name="scripted")),)),
         ["respond_to_user"],
