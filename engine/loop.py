@@ -141,7 +141,7 @@ class Loop:
             if event is None:
                 await self._catch_up()
                 return self._ignored()
-            event = self._services.redactor.redacted(event, self._policy)
+            event = await self._services.redactor.redacted(event, self._policy)
             if isinstance(event, Request):
                 return await self._take_request(event, filled)
             return Outcome(await self._step(event))

@@ -24,6 +24,9 @@ R = TypeVar("R", bound=Request)
 _SHOWN = "text"
 """The member of a live update's data that holds what a tool shows of its progress."""
 
+LONG = 50_000
+"""Characters of an event that is redacted in a thread: what would hold up the event loop for some 50 ms."""
+
 INVALID = "What is left without its secrets cannot be used"
 
 
@@ -42,13 +45,19 @@ class EventRedactor:
         """Return what replaces secrets in a text under this policy."""
         return self._redaction.redact if policy.redact else unchanged
 
-    def redacted(self, event: Event, policy: Policy) -> Event:
-        """Return the event without secrets. An answer that cannot be used without them becomes a failure.
+    async def redacted(self, event: Event, policy: Policy) -> Event:
+        """Return the event without secrets. An answer that cannot be used without them becomes a failure. A long text
+        takes a second, in which other conversations go on.
 
         Raises `InvalidInput` for such a request, and `ConfigurationError` if the rules for secrets are not installed.
         """
         if not policy.redact:
             return event
+        if sum(map(len, event.texts)) > LONG or (isinstance(event, Opened) and event.messages):
+            return await asyncio.to_thread(self._redacted, event)
+        return self._redacted(event)
+
+    def _redacted(self, event: Event) -> Event:
         try:
             return redacted_event(event, self._redaction)
         except ValueError as error:
@@ -58,13 +67,9 @@ class EventRedactor:
 
     async def opened(self, opened: Opened, *, wrote_system: bool) -> Opened:
         """Return the first event of a conversation without secrets. The system prompt is left alone if the application
-        `wrote_system`, but not if it comes from the messages that the conversation begins with. A long history
-        takes seconds, in which other conversations go on. Raises `InvalidInput` and `ConfigurationError` as `redacted`
-        does."""
-        if opened.messages:
-            redacted = await asyncio.to_thread(self.redacted, opened, opened.policy)
-        else:
-            redacted = self.redacted(opened, opened.policy)
+        `wrote_system`, but not if it comes from the messages that the conversation begins with. Raises what
+        `redacted` raises."""
+        redacted = await self.redacted(opened, opened.policy)
         assert isinstance(redacted, Opened), "a request stays what it is"
         redact = self.redact_of(opened.policy)
         return redacted if wrote_system else redacted.replace(system=redact(opened.system))

@@ -217,6 +217,18 @@ class TestRequests:
             assert conversation.state.type == "idle"
 
 
+async def test_a_long_message_holds_up_nobody() -> None:
+    """It is redacted in a thread, in its turn: what is sent after it is handled after it."""
+    llm = ScriptedLlm([reply("One."), reply("Two.")])
+    async with Engine.open("sqlite://", model=llm, policy=REDACTS.replace(when_busy="queue")) as engine:
+        conversation = await engine.create()
+        first = asyncio.ensure_future(conversation.send("word " * 12_000 + ALL))
+        second = asyncio.ensure_future(conversation.send(f"and {MAIL}"))
+
+        assert [(await first).reply, (await second).reply] == ["One.", "Two."]
+        assert found_in(repr(await conversation.transcript())) == []
+
+
 async def test_an_answer_that_cannot_be_used_is_a_failed_call() -> None:
     """Two questions that differ only in their secrets: the call fails, and the turn goes on."""
 
