@@ -17,11 +17,11 @@ from turnwise.effects.tools.execution import execute
 from turnwise.effects.tools.registry import ToolRegistry
 from turnwise.states.values.messages import ToolResult
 
-from ...support.servers.mcp_programs import Program, call, listed, opened, until
+from ...support.servers.mcp_programs import Listed, Program, call, listed, opened, until
 from ...support.tools import error, tool_context
 
 COUNT = {"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}
-TOOLS = [
+TOOLS: list[str | Listed] = [
     "echo", "hang", "huge", "garbage", "forge", "fail", "refuse", "show_lines", "show_meta", "sample", "missing",
     listed("lie", outputSchema=COUNT), listed("count", COUNT),
 ]  # fmt: skip

@@ -12,6 +12,7 @@ from turnwise.effects.tools.registry import ToolRegistry
 from turnwise.states.values.messages import ToolResult
 
 from ...support.servers.mcp_programs import (
+    AnsweringContext,
     answering,
     call,
     everything_over_http,
@@ -98,7 +99,11 @@ class TestOverHttp:
 
     async def test_two_users_of_a_server_that_asks_in_the_middle_of_a_call(self, address: str) -> None:
         """Versions before 2026 do not say which call a question belongs to. Each user is asked only for their own."""
-        users = {name: answering(lambda text, name=name: name) for name in ("Ada", "Bob", "Cyd")}
+
+        def user(name: str) -> AnsweringContext:
+            return answering(lambda text: name)
+
+        users = {name: user(name) for name in ("Ada", "Bob", "Cyd")}
         async with opened(all=McpServer(url=address, protocol="legacy")) as registry:
             calls = [
                 call(registry, "all:test_elicitation", context=context, message=f"Who is {name}?")
@@ -113,7 +118,7 @@ class TestOverHttp:
 
     async def test_forms_with_every_kind_of_field(self, address: str) -> None:
         """Values come back in their types; what does not fit is asked again."""
-        answers = {
+        answers: dict[str, str | list[str]] = {
             "Untitledsingle": "pending", "Titledsingle": "High Priority", "Untitledmulti": ["read", "execute"],
             "Titledmulti": ["Bug Fix"], "Legacyenum": "Large Size",
         }  # fmt: skip
