@@ -123,7 +123,7 @@ class Engine(RunningEngine):
         name (`files:read`, `files:*` for all) before their server is there.
 
         `location` is a function that returns where the user is, for conversations whose requests state it
-        (`Policy.fresh_context`). It is asked only if the setting `location_enabled` is on. `documents` is a function
+        (`Policy.fresh_context`), unless the setting `location_enabled` is set to false. `documents` is a function
         that returns the parts of documents that belong to a user's message, for conversations that want them
         (`Policy.documents`). With `embed`, a coroutine function that returns a vector for each text, searches of older
         conversations also find what means the same in other words. `redaction` says what counts as a secret

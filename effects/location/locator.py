@@ -39,7 +39,7 @@ def location_source(
     """
     lookup = IpLookup(ip_address) if ip_address else IpLookup() if auto_detect else None
     if given is not None and not enabled:
-        logger.warning("The location is not stated in requests: set location_enabled to have its source asked.")
+        logger.warning("The location is not stated in requests: the setting location_enabled is off.")
     return (given or lookup) if enabled else None
 
 

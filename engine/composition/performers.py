@@ -83,10 +83,14 @@ def build_performers(
 
 
 def build_locator(settings: Settings, providers: Providers, clock: Clock) -> Locator:
-    """Return what tells where the user is, asking nobody that the settings do not allow."""
+    """Return what tells where the user is, asking nobody that the settings do not allow.
+
+    An application that gives a source of its own has thereby allowed it, unless the settings forbid it.
+    """
+    is_given = providers.location is not None and "location_enabled" not in settings.model_fields_set
     source = location_source(
         providers.location,
-        enabled=settings.location_enabled,
+        enabled=settings.location_enabled or is_given,
         ip_address=settings.location_ip_address,
         auto_detect=settings.location_auto_detect,
     )

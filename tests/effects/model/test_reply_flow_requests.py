@@ -202,11 +202,9 @@ class TestFreshContext:
 class TestLocation:
     """J6: location off or failing is "Location: Unknown", and the turn runs."""
 
-    @pytest.mark.parametrize("settings", [Settings(), Settings(location_ip_address="203.0.113.7")])
-    async def test_nobody_is_asked_unless_it_is_enabled(
-        self, settings: Settings, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    async def test_a_function_is_not_asked_if_the_settings_forbid_it(self, caplog: pytest.LogCaptureFixture) -> None:
         """J6, J19 (location_enabled): and the log says why the function is not."""
+        settings = Settings(location_enabled=False, location_ip_address="203.0.113.7")
         asked: list[str] = []
         async with Flow(reply("Yes."), settings=settings, location=lambda: asked.append("?")) as flow:
             turn = await flow.conversation.send("Hi")
@@ -214,7 +212,25 @@ class TestLocation:
         assert turn.reply == "Yes."
         assert notes(flow.llm.requests[0]) == [f"{UNKNOWN}\n\nHi"]
         assert asked == []
-        assert "set location_enabled" in caplog.text
+        assert "location_enabled is off" in caplog.text
+
+    async def test_a_function_that_is_given_is_asked(self) -> None:
+        """J6: an application that gives a function needs no setting besides."""
+        async with Flow(reply("Yes."), settings=Settings(), location=lambda: "Espoo") as flow:
+            await flow.conversation.send("Hi")
+
+        assert "• Location: Espoo" in notes(flow.llm.requests[0])[0]
+
+    async def test_an_address_is_looked_up_only_if_it_is_enabled(self) -> None:
+        """J6, J19 (location_enabled): a configured address alone asks no service."""
+        with serving(body(b'{"city": "Espoo"}')) as server, pytest.MonkeyPatch.context() as patched:
+            patched.setattr(ip_lookup, "SERVICE", server.url)
+            settings = Settings(location_ip_address="203.0.113.7", location_auto_detect=True)
+            async with Flow(reply("Yes."), settings=settings, location=None) as flow:
+                await flow.conversation.send("Hi")
+
+        assert server.paths == []
+        assert UNKNOWN in notes(flow.llm.requests[0])[0]
 
     @pytest.mark.parametrize(
         ("settings", "asked"),
