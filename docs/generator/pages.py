@@ -18,7 +18,10 @@ from .updates_page import updates
 
 ROOT = Path(__file__).parent.parent.parent
 
-PAGES = (ROOT / "docs" / "machine.md", ROOT / "docs" / "host.md", ROOT / "docs" / "terminal.md", ROOT / "README.md")
+PAGES = (
+    *(ROOT / "docs" / name for name in ("machine.md", "host.md", "reply_flow.md", "terminal.md")),
+    ROOT / "README.md",
+)
 """The pages with generated parts."""
 
 PICTURE = "<!-- drawn from states/table.py by `make docs` -->"

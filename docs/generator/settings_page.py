@@ -1,4 +1,4 @@
-"""Writes the tables of settings in docs/host.md and docs/terminal.md.
+"""Writes the tables of settings in docs/reply_flow.md and docs/terminal.md.
 
 The meaning of a setting is written once, below its field.
 """

@@ -60,7 +60,7 @@ class EventRedactor:
     def _redacted(self, event: Event) -> Event:
         try:
             return redacted_event(event, self._redaction)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             if isinstance(event, Answer):
                 return EffectFailed(effect_id=event.effect_id, at=event.at, kind="internal", sentence=_sentence(error))
             raise InvalidInput(_sentence(error)) from None
@@ -92,10 +92,10 @@ class EventRedactor:
     def _redacted_request(self, request: R) -> R:
         try:
             return redacted_event(request, self._redaction)
-        except ValueError:
+        except (ValueError, RecursionError):
             return request
 
 
-def _sentence(error: ValueError) -> str:
+def _sentence(error: Exception) -> str:
     """Return what people read. The message of a validation error may hold what was redacted."""
     return f"{INVALID}: {error}." if isinstance(error, SecretInAddress) else f"{INVALID}."

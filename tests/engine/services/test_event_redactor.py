@@ -216,6 +216,30 @@ class TestRequests:
                 await conversation.send("Look", images=[image])
             assert conversation.state.type == "idle"
 
+    async def test_arguments_too_deep_to_be_looked_at_are_refused(self) -> None:
+        """Rather than stored without a look."""
+
+        @tool(approval=True)
+        async def keep(value: list[Any]) -> str:
+            """Keep anything."""
+            return "Kept."
+
+        deep: list[Any] = [MAIL]
+        for _ in range(200):
+            deep = [deep]
+        llm = ScriptedLlm([call("keep", value=[]), reply("Done.")])
+        async with Engine.open("sqlite://", model=llm, tools=[keep], policy=REDACTS) as engine:
+            conversation = await engine.create()
+            waiting = await conversation.send("Go")
+            limit = sys.getrecursionlimit()
+            try:
+                sys.setrecursionlimit(len(inspect.stack()) + 200)
+                with pytest.raises(InvalidInput):
+                    await conversation.approve(str(waiting.call_id), allowed=True, arguments={"value": deep})
+            finally:
+                sys.setrecursionlimit(limit)
+            assert conversation.state.type == "awaiting_approval"
+
 
 async def test_a_long_message_holds_up_nobody() -> None:
     """It is redacted in a thread, in its turn: what is sent after it is handled after it."""
