@@ -128,12 +128,12 @@ class TextList:
 
 def holds(words: Sequence[str], keyword: Keyword) -> bool:
     """Whether a text with these words holds all phrases of a keyword. `Pure.`"""
-    return all(any(_stands_at(place, words, phrase) for place in range(len(words))) for phrase in keyword)
+    return all(any(_stands_at(start, words, phrase) for start in range(len(words))) for phrase in keyword)
 
 
-def _stands_at(place: int, words: Sequence[str], phrase: Phrase) -> bool:
-    end = place + len(phrase.words) - 1
-    if end >= len(words) or tuple(words[place:end]) != phrase.words[:-1]:
+def _stands_at(start: int, words: Sequence[str], phrase: Phrase) -> bool:
+    end = start + len(phrase.words) - 1
+    if end >= len(words) or tuple(words[start:end]) != phrase.words[:-1]:
         return False
     last = words[end]
     return last.startswith(phrase.beginnings) if phrase.beginnings else last == phrase.words[-1]

@@ -209,7 +209,7 @@ class TextContract(OpenedStore):
     async def test_a_window_includes_its_bounds(self, store: SearchedStore) -> None:
         """To the microsecond."""
         story = await dialogue(store, "a", "sushi 1", "sushi 2", "sushi 3")
-        first, second, third = (story.steps[place][0].at for place in (1, 3, 5))
+        first, second, third = (story.steps[index][0].at for index in (1, 3, 5))
         tick = timedelta(microseconds=1)
 
         for since, until, texts in (

@@ -30,7 +30,7 @@ DIFFERENT = "The index of what was said does not agree with the logs."
 
 
 def faults(connection: Connection) -> tuple[StorageFault, ...]:
-    """Return what is wrong with the index: at most one sentence, since it can only be built again as a whole."""
+    """Return what is wrong with the index: at most one sentence, since it can only be built again entirely."""
     driver = driver_of(connection)
     positions = driver.execute(_POSITIONS).fetchall()
     if not positions:
@@ -59,20 +59,20 @@ def _rows_agree(connection: Connection, key: int, owner: str | None, position: i
 
 
 def _words_agree(driver: sqlite3.Connection, positions: list[tuple[int, str | None, int]]) -> bool:
-    """Whether the index holds each word of each text at its place, and nothing else."""
+    """Whether the index holds each word of each text at its offset, and nothing else."""
     expected: dict[int, int] = {}
     for key, _, position in positions:
         for number, scope, text in driver.execute(_INDEXED, (key, position)):
             words = enumerate(indexed_words(scope, text).split())
-            expected[number] = sum(hash((word, place)) for place, word in words) & _MASK
+            expected[number] = sum(hash((word, offset)) for offset, word in words) & _MASK
     found: dict[int, int] = {}
-    for word, number, place in _instances(driver):
-        found[number] = (found.get(number, 0) + hash((word, place))) & _MASK
+    for word, number, offset in _instances(driver):
+        found[number] = (found.get(number, 0) + hash((word, offset))) & _MASK
     return {number: words for number, words in expected.items() if words} == found
 
 
 def _instances(driver: sqlite3.Connection) -> Iterator[tuple[str, int, int]]:
-    """Each word of the index, with the number of its text and its place in it."""
+    """Each word of the index, with the number of its text and its offset in it."""
     driver.execute(_OPEN_VOCABULARY)
     try:
         yield from driver.execute(f'SELECT term, doc, "offset" FROM temp.{_VOCABULARY}')

@@ -69,7 +69,7 @@ def search(driver: sqlite3.Connection, query: MemoryQuery) -> tuple[FoundText, .
     group = group_of(driver, query.scope)
     if group is None or not text_index.exists(driver):
         return ()
-    wanted = {f"keyword{place}": found for place, found in enumerate(expressions(group.number, query.keywords))}
+    wanted = {f"keyword{number}": found for number, found in enumerate(expressions(group.number, query.keywords))}
     if not wanted:
         return ()
     window = Window.of(query.since, query.until)

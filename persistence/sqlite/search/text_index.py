@@ -4,7 +4,7 @@ The index holds words, and no texts: a row of `texts` refers to the text in the 
 that step and a path in its JSON. Only a text that stands in no step as it was said is written out.
 
 FTS5 removes a row from an index without texts if it is told which words the row had. So the words are computed from the
-text again; a checksum shows whether it is still the same text. If it is not, because the file is damaged, the whole
+text again; a checksum shows whether it is still the same text. If it is not, because the file is damaged, the entire
 index is dropped, and is built again when it is needed.
 """
 
@@ -55,7 +55,7 @@ class Source(NamedTuple):
 
 class TextRow(NamedTuple):
     """A text on its way into the index: its conversation, the number of that one's group, the step that adds it, and
-    its place among the texts of this step."""
+    its position among the texts of this step."""
 
     conversation: int
     scope: int
@@ -68,9 +68,9 @@ class TextRow(NamedTuple):
     def columns(self) -> tuple[object, ...]:
         """The row of `texts`, without its number."""
         said = self.said
-        place = (None, None, said.text) if self.source is None else (*self.source, None)
+        reference = (None, None, said.text) if self.source is None else (*self.source, None)
         moment = (to_microseconds(said.at), said.turn, int(said.role == "user"))
-        return (self.conversation, self.seq, self.part, self.scope, *moment, *place, checksum_of(said.text))
+        return (self.conversation, self.seq, self.part, self.scope, *moment, *reference, checksum_of(said.text))
 
 
 class KnownRow(NamedTuple):
@@ -145,7 +145,7 @@ def add(driver: sqlite3.Connection, rows: Iterable[TextRow], known: dict[tuple[i
 
 def remove(driver: sqlite3.Connection, conversation_id: str) -> bool:
     """Forget the words of a conversation, so that no trace of them is left in the index. This takes as long as reading
-    the index. Returns False if that was not possible and the whole index was dropped instead.
+    the index. Returns False if that was not possible and the entire index was dropped instead.
 
     The caller deletes the conversation, or has its texts indexed again.
     """
@@ -182,9 +182,9 @@ def source_of(said: SaidText, event: Event | None) -> Source | None:
         case LlmResponse() if said.source.index == 0:
             return Source(said.source.seq, "$.content")
         case ToolComplete(result=result):
-            places = {index: place for place, (_, index) in enumerate(with_indexes(result.acts))}
-            place = places.get(said.source.index)
-            is_speech = place is not None and result.acts[place].type == "speech"
-            return Source(said.source.seq, f"$.result.acts[{place}].text") if is_speech else None
+            acts = {index: number for number, (_, index) in enumerate(with_indexes(result.acts))}
+            number = acts.get(said.source.index)
+            is_speech = number is not None and result.acts[number].type == "speech"
+            return Source(said.source.seq, f"$.result.acts[{number}].text") if is_speech else None
         case _:
             return None
