@@ -37,8 +37,8 @@ KEY = "turnwise/idempotency-key"
 _PAUSE = 0.1
 """Seconds until a server is asked again that needs nothing but time, and between two lines of progress."""
 
-_CLOSED = "Connection closed"
-"""The message of the SDK's error for a connection that has ended. A server may use the same code for its own errors."""
+_LOST = ("Connection closed", "SSE stream ")
+"""How the messages of the SDK's errors for a lost connection begin. A server may use their code for its own errors."""
 
 _LOGGER = performer_logger("turnwise.mcp")
 
@@ -64,7 +64,7 @@ class McpCall:
         try:
             return result_of(await self._answer(arguments))
         except MCPError as error:
-            if error.code == mcp_types.CONNECTION_CLOSED and error.message == _CLOSED:
+            if error.code == mcp_types.CONNECTION_CLOSED and error.message.startswith(_LOST):
                 raise ConnectionLost from error
             return _failure(f"The server answered with an error: {error.message}")
         except (OSError, httpx2.HTTPError, anyio.ClosedResourceError, anyio.BrokenResourceError) as error:

@@ -150,7 +150,7 @@ class McpConnection:
                     self._note("the connection was lost")
                 except Exception as error:
                     self._note(reason_of(error, self._server))
-                    _LOGGER.debug("%s failed: %s", self._name, type(error).__name__)
+                    _LOGGER.debug("%s failed", self._name, exc_info=error)
                 finally:
                     self.has_been_tried.set()
                 if anyio.current_time() - began > STABLE:

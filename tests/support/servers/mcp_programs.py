@@ -93,7 +93,7 @@ async def call(
     return result
 
 
-async def until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
+async def until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
     """Return when this holds. Fails after so many seconds."""
     async with asyncio.timeout(seconds):
         while not holds():
