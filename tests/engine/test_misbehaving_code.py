@@ -64,17 +64,19 @@ class TestModels:
         assert (failed.status, again.reply) == ("failed", "Better.")
 
     @pytest.mark.parametrize(
-        "answer",
+        "make_answer",
         [
-            ModelAnswer(content="x", usage=Usage.model_construct(input_tokens=-1)),
-            ModelAnswer(content=5),  # type: ignore[arg-type]
-            ModelAnswer(tool_calls=None),  # type: ignore[arg-type]
-            None,
+            lambda: ModelAnswer(content="x", usage=Usage.model_construct(input_tokens=-1)),
+            lambda: ModelAnswer(content=5),  # type: ignore[arg-type]
+            lambda: ModelAnswer(tool_calls=None),  # type: ignore[arg-type]
+            lambda: None,
         ],
     )
-    async def test_an_answer_that_no_log_could_hold_is_a_failure(self, database: Path, answer: Any) -> None:
+    async def test_an_answer_that_no_log_could_hold_is_a_failure(
+        self, database: Path, make_answer: Callable[[], Any]
+    ) -> None:
         """An answer that would not read back equal is never stored."""
-        async with Engine.open(database, model=FunctionLlm(lambda request: answer)) as engine:
+        async with Engine.open(database, model=FunctionLlm(lambda request: make_answer())) as engine:
             conversation = await engine.create()
             async with asyncio.timeout(60):
                 turn = await conversation.send("Hi")
