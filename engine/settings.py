@@ -25,7 +25,7 @@ from ..effects.mcp.server import McpServer
 from ..effects.tools.result_length import MAX_RESULT, MIN_RESULT
 from ..states.errors import ConfigurationError
 from ..states.policy import presets
-from ..states.policy.policy import Policy, Profile, Recent
+from ..states.policy.policy import Policy, Profile
 from .setting_sources import Environment, File, FirstOf
 
 FILE = "turnwise.toml"
@@ -161,12 +161,7 @@ class Settings(BaseSettings):
 
     def reply_flow(self) -> Policy:
         """Return the rules of `presets.reply_flow` with the numbers and the marker of these settings."""
-        policy = presets.reply_flow()
-        return policy.replace(
-            limits=policy.limits.replace(requests=self.agentic_max_turns),
-            dialogue=Recent(seconds=self.dialogue_window_sec),
-            marker=self.tool_marker,
-        )
+        return presets.reply_flow(self.agentic_max_turns, self.dialogue_window_sec, self.tool_marker)
 
 
 def _sentence_of(error: ValidationError, kind: type[Settings]) -> str:

@@ -52,8 +52,8 @@ class IpLookup:
         service = SERVICE if url is None else url
         if not str(service).startswith(("https://", "http://")):
             raise ConfigurationError("The URL of a service for locations begins with https:// or http://.")
-        self.asks = f"{service}{looked_up}"
-        """The URL that is asked for."""
+        self.url = f"{service}{looked_up}"
+        """The URL of the request."""
 
     def __call__(self) -> Location | None:
         """Ask the service; None if it does not know the location. Blocks for at most about `DEADLINE`. Raises an error
@@ -67,7 +67,7 @@ class IpLookup:
 
         until, body = time.monotonic() + DEADLINE, b""
         headers = {"accept": "application/json", "accept-encoding": "identity"}
-        with httpx.stream("GET", self.asks, headers=headers, timeout=DEADLINE) as response:
+        with httpx.stream("GET", self.url, headers=headers, timeout=DEADLINE) as response:
             response.raise_for_status()
             for chunk in response.iter_raw(_CHUNK):
                 body += chunk

@@ -31,11 +31,11 @@ logger = performer_logger("turnwise.location")
 def location_source(
     given: LocationSource | None, *, enabled: bool, ip_address: str | None, auto_detect: bool
 ) -> LocationSource | None:
-    """Return what is asked for the location, or None if nobody is asked.
+    """Return the source of the location, or None if the location is not to be found out.
 
-    Unless it is `enabled`, nobody is. A source of the application comes first, then the lookup of the configured
-    address. Only with `auto_detect` an outside service is asked where the address of this computer is. Raises
-    `ConfigurationError` for an address that is none.
+    Unless it is `enabled`, there is no source. The one of the application takes precedence, then comes the lookup of
+    the configured address. Only with `auto_detect` is an outside service asked where the address of this computer is.
+    Raises `ConfigurationError` for an invalid address.
     """
     lookup = IpLookup(ip_address) if ip_address else IpLookup() if auto_detect else None
     if given is not None and not enabled:
@@ -44,7 +44,7 @@ def location_source(
 
 
 class Locator:
-    """Tells where the user is. `source` is asked for it; without one the location is never known."""
+    """Knows where the user is, from its `source`; without one the location is never known."""
 
     def __init__(self, source: LocationSource | None, clock: Clock) -> None:
         self._source = source

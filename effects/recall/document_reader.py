@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 
 from ...states.values.surrogates import encodable
-from ..application_functions import Raised, call_within
 from .documents import DocumentQuery, DocumentSource
-from .parts import PartFailed
+from .parts import PartFailed, call_application
 from .records import MOST_BYTES, MOST_CHUNKS
 
 
@@ -21,12 +20,7 @@ class DocumentReader:
 
     async def read(self, query: DocumentQuery) -> tuple[str, ...]:
         """Return the parts of documents that belong to the query. Raises `PartFailed`."""
-        outcome = await call_within(self._seconds, "document source", self._source, query)
-        if outcome is None:
-            raise PartFailed(f"no answer within {self._seconds:g} s")
-        if isinstance(outcome, Raised):
-            raise PartFailed(type(outcome.error).__name__) from outcome.error
-        return _chunks(outcome.value)
+        return _chunks(await call_application(self._seconds, "document source", self._source, query))
 
 
 def _chunks(value: object) -> tuple[str, ...]:

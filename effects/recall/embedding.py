@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..application_functions import Raised, call_within, innermost
+from ..application_functions import innermost
 from ..passages import shorten
-from .parts import PartFailed
+from .parts import PartFailed, call_application
 from .vectors import Embed
 
 MOST_BYTES_OF_TEXT = 8_000
@@ -35,12 +35,7 @@ class Embedding:
     async def vectors(self, texts: Sequence[str]) -> tuple[Vector, ...]:
         """Return a vector for each text. Raises `PartFailed`."""
         shortened = [shorten(text, MOST_BYTES_OF_TEXT) for text in texts]
-        outcome = await call_within(self.seconds, "embedding", self._embed, shortened)
-        if outcome is None:
-            raise PartFailed(f"no answer within {self.seconds:g} s")
-        if isinstance(outcome, Raised):
-            raise PartFailed(type(outcome.error).__name__) from outcome.error
-        return _checked(outcome.value, len(texts))
+        return _checked(await call_application(self.seconds, "embedding", self._embed, shortened), len(texts))
 
 
 def _name_of(embed: Any) -> str:

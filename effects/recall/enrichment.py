@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ...states.values.messages import Usage
+from ..calendar_names import DAYS
 from ..clock import Clock
 from ..context import EffectContext
 from ..model.performers.model_caller import ModelCaller
@@ -29,8 +30,6 @@ instruction to you.
 
 Answer with one JSON object, and nothing before or after it:
 {{"keywords": ["…"], "from": null, "to": null}}"""
-
-_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 class Enrichment:
@@ -57,6 +56,6 @@ class Enrichment:
 
 def _messages(text: str, now: datetime) -> tuple[dict[str, Any], ...]:
     now = now.astimezone(UTC)
-    instruction = INSTRUCTION.format(now=f"{_DAYS[now.weekday()]}, {now:%Y-%m-%dT%H:%M}Z")
+    instruction = INSTRUCTION.format(now=f"{DAYS[now.weekday()]}, {now:%Y-%m-%dT%H:%M}Z")
     message = shorten(text, MOST_BYTES_OF_MESSAGE)
     return ({"role": "system", "content": instruction}, {"role": "user", "content": message})

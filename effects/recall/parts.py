@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from ..application_functions import Raised, call_within
 from ..logs import performer_logger
 
 T = TypeVar("T")
@@ -18,7 +19,18 @@ a user waits."""
 
 
 class PartFailed(Exception):
-    """A part could not be had. The message says why in a few words, without content."""
+    """A part could not be obtained. The message says why in a few words, without content."""
+
+
+async def call_application(seconds: float, name: str, function: Callable[..., object], *arguments: object) -> object:
+    """Return what a function of the application returns. Raises `PartFailed` if it fails, or does not end within so
+    many seconds."""
+    outcome = await call_within(seconds, name, function, *arguments)
+    if outcome is None:
+        raise PartFailed(f"no answer within {seconds:g} s")
+    if isinstance(outcome, Raised):
+        raise PartFailed(type(outcome.error).__name__) from outcome.error
+    return outcome.value
 
 
 async def within(seconds: float | None, part: Coroutine[Any, Any, T]) -> T:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from ...states.effects import RecallMemory
 from ...states.events import MemoryRecalled, RecentText
-from ...states.projections.recent_dialogue import of_turn
+from ...states.projections.recent_dialogue import user_text
 from ...states.projections.transcript import Transcript
 from ...states.values.memory import FoundText, MemoryScope
 from ...states.values.messages import Usage
@@ -43,10 +43,9 @@ class _Turn:
 
     @classmethod
     def of(cls, context: EffectContext, transcript: Transcript) -> _Turn:
-        messages = of_turn(transcript.messages, transcript.first_try(context.turn))
-        texts = (message.text for message in messages if message.role == "user" and message.text.strip())
         scope = scope_of(context, transcript)
-        return cls("\n\n".join(texts), scope, not is_empty(scope, transcript))
+        text = user_text(transcript.messages, transcript.first_try(context.turn))
+        return cls(text, scope, not is_empty(scope, transcript))
 
 
 @dataclass(frozen=True)

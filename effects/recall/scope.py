@@ -13,13 +13,11 @@ def scope_of(context: EffectContext, transcript: Transcript) -> MemoryScope:
     the turn itself, otherwise every turn whose messages were not condensed. `Pure.`"""
     turn = transcript.first_try(context.turn)
     if not isinstance(context.policy.dialogue, Recent):
-        condensed = transcript.condensed
-        held = (one.turn for one in transcript.messages if condensed is None or not condensed.covers(one))
-        turn = min(turn, next(held, turn))
+        turn = min([turn, *(oldest.turn for oldest in transcript.current[:1])])
     return MemoryScope(context.conversation_id, context.context.owner, turn)
 
 
 def is_empty(scope: MemoryScope, transcript: Transcript) -> bool:
     """Whether nothing can be found: without an owner only this conversation is searched, and a request holds all of it.
     `Pure.`"""
-    return scope.owner is None and all(one.turn >= scope.turn for one in transcript.messages[:1])
+    return scope.owner is None and all(oldest.turn >= scope.turn for oldest in transcript.messages[:1])

@@ -46,3 +46,9 @@ def of_turn(messages: Sequence[Message], turn: int) -> Sequence[Message]:
     while start > 0 and messages[start - 1].audience is not None:
         start -= 1
     return messages[start:]
+
+
+def user_text(messages: Sequence[Message], turn: int) -> str:
+    """What the user wrote from this turn on, with blank lines between messages; empty if all of them are. `Pure.`"""
+    texts = (message.text for message in of_turn(messages, turn) if message.role == "user" and message.text.strip())
+    return "\n\n".join(texts)

@@ -58,7 +58,7 @@ class Transcript:
     """The messages of a log so far. Call `add` with every entry, in order."""
 
     messages: list[Message] = field(default_factory=list)
-    condensed: Condensed | None = None
+    condensed: Condensed | None = field(default=None, init=False)
     taken: dict[str, int] = field(default_factory=dict)
     """The turn that took each message of a user, by the id of the message."""
     is_verbatim: bool = True
@@ -184,13 +184,14 @@ class Transcript:
                 edited = json.dumps(arguments, ensure_ascii=False)
                 self._calls[call_id] = self._calls[call_id].replace(raw_arguments=edited)
             case HistoryCompacted(summary=summary):
-                self._condense(Condensed(summary, *self._condensing))
+                self.condense(Condensed(summary, *self._condensing))
             case RetryRequested():
                 self._retries.add(entry.turn)
             case _:
                 pass
 
-    def _condense(self, condensed: Condensed) -> None:
+    def condense(self, condensed: Condensed) -> None:
+        """Let a summary stand in place of the messages that it covers."""
         self.condensed = condensed
         self._kept = [place for place, one in enumerate(self.messages) if not condensed.covers(one)]
         self._condensed_at = len(self.messages)

@@ -18,6 +18,7 @@ from turnwise import (
     Retry,
     Settings,
     Turn,
+    presets,
     tool,
 )
 from turnwise.effects.tools.result_length import MAX_RESULT
@@ -232,6 +233,12 @@ async def sent_under_reply_flow(model: Any, **options: Any) -> Turn:
 
 class TestWhatTheyChange:
     """J19: each changes what it names; the tests of deadlines, recall, location and speech stand beside these."""
+
+    def test_its_policy_is_that_of_the_preset(self, directory: Path) -> None:
+        """J8, J19: a call is remembered for as many requests as a turn may have, whatever that number is."""
+        settings = Settings(agentic_max_turns=12, dialogue_window_sec=60, tool_marker="CALL")
+
+        assert settings.reply_flow() == presets.reply_flow(12, 60, "CALL")
 
     @pytest.mark.parametrize("requests", [1, 3])
     async def test_agentic_max_turns(self, requests: int, directory: Path) -> None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from itertools import islice, takewhile
+from itertools import islice
 
 from ....states.effects import SelectProfile
 from ....states.events import EffectFailed, ProfileSelected, RecentText
 from ....states.policy.policy import Policy, Profile
+from ....states.projections.recent_dialogue import user_text
 from ....states.projections.transcript import Transcript
 from ....states.values.messages import Message
 from ...clock import Clock
@@ -120,7 +121,7 @@ def _messages(
     profiles = "\n".join(f"- {_shown(profile.name)}: {_described(profile, most)}" for profile in policy.profiles)
     dialogue = write_dialogue(earlier, (), "", MOST_BYTES_OF_DIALOGUE, policy.texts) if earlier else ""
     system = INSTRUCTION.format(profiles=profiles, dialogue=EARLIER.format(dialogue=dialogue) if dialogue else "")
-    text = "\n\n".join(message.text for message in _of_turn(turn, transcript) if message.role == "user")
+    text = user_text(transcript.messages, transcript.first_try(turn))
     user = shorten(text.strip(), MOST_BYTES_OF_MESSAGE) or NO_TEXT
     return {"role": "system", "content": system}, {"role": "user", "content": user}
 
@@ -138,12 +139,6 @@ def _shown(name: str) -> str:
 def _on_one_line(text: str, most: int) -> str:
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[:most]}…"
-
-
-def _of_turn(turn: int, transcript: Transcript) -> list[Message]:
-    """The messages of the turn, or of the failed turn that this one tries again."""
-    first = transcript.first_try(turn)
-    return [*takewhile(lambda message: message.turn >= first, reversed(transcript.messages))][::-1]
 
 
 def _dialogue_before(turn: int, transcript: Transcript) -> Iterator[Message]:

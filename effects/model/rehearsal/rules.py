@@ -161,9 +161,9 @@ def repeat(dialogue: Dialogue) -> Reply:
     return Reply(f"You said: “{dialogue.said}” {hint}")
 
 
-RULES: tuple[Callable[[Dialogue], Reply | None], ...] = (
-    *(use_tools, ask_to_choose, report, remember, request_details, repeat),
-)
+Rule = Callable[[Dialogue], Reply | None]
+
+RULES: tuple[Rule, ...] = (use_tools, ask_to_choose, report, remember, request_details, repeat)
 
 
 def reply_to(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> Reply:

@@ -16,18 +16,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from ....states.openai_format.writing import WireMessage
+from ...calendar_names import DAYS, MONTHS
 from ..port import ModelRequest
 from .message_order import arrange_behind, parts_of
 
 CONTEXT_TITLE = "Current context:"
 """The first line of the note."""
-
-DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-MONTHS = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-)
-"""The names in the note, which are English whatever the locale of the process is."""
 
 
 def write_fresh_context(at: datetime, location: str) -> str:

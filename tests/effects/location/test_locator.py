@@ -81,7 +81,7 @@ class TestWhoIsAsked:
         source = self.source(**settings)
 
         assert isinstance(source, IpLookup)
-        assert source.asks == asked
+        assert source.url == asked
 
 
 class TestTheLocator:

@@ -241,7 +241,8 @@ class TestScope:
     async def test_condensed_turns_are_searched(self) -> None:
         """The request holds a summary in their place."""
         messages = [Message(role="user", text=f"{turn}", turn=turn, seq=turn) for turn in (1, 2, 3)]
-        transcript = Transcript(messages=messages, condensed=Condensed("a summary", 2, None))
+        transcript = Transcript(messages=messages)
+        transcript.condense(Condensed("a summary", 2, None))
         context = effect_context("now", transcript, 3, Context(policy=Policy(recall=True), owner="anna"))
 
         assert await self.scope(context) == MemoryScope("now", "anna", 3)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise.states import Message, RecentText
-from turnwise.states.projections.recent_dialogue import DatedText, of_turn, recent_texts
+from turnwise.states.projections.recent_dialogue import DatedText, of_turn, recent_texts, user_text
 
 NOON = datetime(2025, 6, 1, 12, tzinfo=UTC)
 
@@ -116,3 +116,12 @@ class TestATurnByItself:
             start -= 1
 
         assert of_turn(history, turn) == history[start:]
+
+
+def test_the_text_of_a_user_is_all_that_they_wrote_in_a_turn() -> None:
+    """Messages that joined the turn count, and blank ones and those of others do not."""
+    said = [("user", "before", 1), ("user", "Hello", 2), ("assistant", "Hi", 2), ("user", " ", 2), ("user", "And?", 2)]
+    messages = [Message(role=role, text=text, turn=turn) for role, text, turn in said]
+
+    assert user_text(messages, 2) == "Hello\n\nAnd?"
+    assert user_text(messages, 3) == ""

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from turnwise import ModelRequest
-from turnwise.effects.model.request.fresh_context import DAYS, MONTHS, with_fresh_context, write_fresh_context
+from turnwise.effects.calendar_names import DAYS, MONTHS
+from turnwise.effects.model.request.fresh_context import with_fresh_context, write_fresh_context
 from turnwise.effects.model.request.message_order import BETWEEN
 
 from ....support.servers.openai_server import violations
