@@ -61,8 +61,8 @@ class EffectContext:
 
     `progress(effect_id, kind, data)` shows a live update; those of an effect that is no longer awaited are dropped.
     `receipts` notes which deliveries have reached their targets. `redact` replaces secrets if the policy asks for it; a
-    performer needs it only for texts that it cuts, since its answer is redacted anyway. The coroutines raise
-    `StoreError` if the log cannot be read.
+    performer needs it for texts that it cuts, and for texts of other conversations that it passes on, since its answer
+    is redacted anyway. The coroutines raise `StoreError` if the log cannot be read.
     """
 
     conversation_id: str

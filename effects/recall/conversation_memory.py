@@ -29,12 +29,14 @@ class ConversationMemory:
     ) -> tuple[FoundText, ...]:
         """Return the texts that hold keywords, the best first, as many as the setting `memory_enrichment_max_results`
         allows. `since` and `until` bound the moments at which they were said; both are included, and in UTC if they
-        have no time zone. Raises `StoreError` if older conversations cannot be searched now.
+        have no time zone. What the rules of this conversation replace is replaced in the texts of others, too. Raises
+        `StoreError` if older conversations cannot be searched now.
         """
         scope = scope_of(self._context, await self._context.transcript())
         known = read_keywords(list(keywords))
         try:
-            return await self._search.find(scope, known, Bounds(_in_utc(since), _in_utc(until)), " ".join(known))
+            bounds = Bounds(_in_utc(since), _in_utc(until))
+            return await self._search.find(scope, known, bounds, " ".join(known), redact=self._context.redact)
         except PartFailed as failed:
             cause = failed.__cause__
             raise StoreError(cause.sentence if isinstance(cause, TurnwiseError) else FAILED) from None

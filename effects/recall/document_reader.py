@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
 from ...states.values.surrogates import encodable
+from ..logs import Redact, unchanged
 from .documents import DocumentQuery, DocumentSource
 from .parts import PartFailed, call_application
 from .records import MOST_BYTES, MOST_CHUNKS
+
+MOST_CHARACTERS = 2 * MOST_BYTES
+"""Characters of each part that are redacted. Half of a secret is not recognised, so it is cut to its length behind
+that."""
 
 
 class DocumentReader:
@@ -18,9 +24,10 @@ class DocumentReader:
         self._source = source
         self._seconds = seconds
 
-    async def read(self, query: DocumentQuery) -> tuple[str, ...]:
-        """Return the parts of documents that belong to the query. Raises `PartFailed`."""
-        return _chunks(await call_application(self._seconds, "document source", self._source, query))
+    async def read(self, query: DocumentQuery, redact: Redact = unchanged) -> tuple[str, ...]:
+        """Return the parts of documents that belong to the query, after `redact`. Raises `PartFailed`."""
+        chunks = _chunks(await call_application(self._seconds, "document source", self._source, query))
+        return await asyncio.to_thread(lambda: tuple(redact(chunk)[:MOST_BYTES] for chunk in chunks))
 
 
 def _chunks(value: object) -> tuple[str, ...]:
@@ -34,4 +41,4 @@ def _chunks(value: object) -> tuple[str, ...]:
         raise PartFailed(type(error).__name__) from error
     if not all(isinstance(chunk, str) for chunk in chunks):
         raise PartFailed("it returned something that is no text")
-    return tuple(encodable(chunk[:MOST_BYTES]) for chunk in chunks if chunk.strip())
+    return tuple(encodable(chunk[:MOST_CHARACTERS]) for chunk in chunks if chunk.strip())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 from ..application_functions import innermost
@@ -49,7 +50,7 @@ def _name_of(embed: Any) -> str:
 
 def _checked(value: object, count: int) -> tuple[Vector, ...]:
     try:
-        vectors = tuple(map(_vector, value)) if isinstance(value, Iterable) else ()
+        vectors = tuple(map(_vector, islice(value, count + 1))) if isinstance(value, Iterable) else ()
     except Exception as error:
         raise PartFailed("it returned something that is no vector") from error
     if len(vectors) != count or len({len(vector) for vector in vectors}) > 1:

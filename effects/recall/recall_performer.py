@@ -78,7 +78,7 @@ class RecallPerformer:
         """Look for all parts at once, and answer with what was found."""
         turn = _Turn.of(context, await context.transcript())
         async with asyncio.TaskGroup() as parts:
-            recent = parts.create_task(self._recent(effect, turn))
+            recent = parts.create_task(self._recent(effect, context, turn))
             documents = parts.create_task(self._read_documents(effect, context, turn))
             search = parts.create_task(self._find(effect, context, turn, recent))
         found, texts, chunks = search.result(), recent.result(), documents.result()
@@ -104,16 +104,16 @@ class RecallPerformer:
         asked = self._enrichment.search_terms(turn.text, context)
         terms, usage = await or_else((NOTHING, Usage()), "search terms", asked)
         known = [text.text for text in await recent]
-        search = self._search.find(turn.scope, terms.keywords, terms.bounds, turn.text, known)
+        search = self._search.find(turn.scope, terms.keywords, terms.bounds, turn.text, known, context.redact)
         found = await or_else((), "older conversations", search)
         return _Findings(found, len(terms.keywords), usage)
 
     # --- the dialogue of the last minutes
 
-    async def _recent(self, effect: RecallMemory, turn: _Turn) -> tuple[RecentText, ...]:
+    async def _recent(self, effect: RecallMemory, context: EffectContext, turn: _Turn) -> tuple[RecentText, ...]:
         if effect.recent is None or not turn.has_past:
             return ()
-        return await self._dialogue.look_up(turn.scope, effect.recent)
+        return await self._dialogue.look_up(turn.scope, effect.recent, context.redact)
 
     # --- documents
 
@@ -122,4 +122,4 @@ class RecallPerformer:
             return ()
         metadata = MappingProxyType(deepcopy(context.context.metadata))
         query = DocumentQuery(turn.text, context.context.owner, context.conversation_id, metadata)
-        return await or_else((), "documents", self._documents.read(query))
+        return await or_else((), "documents", self._documents.read(query, context.redact))

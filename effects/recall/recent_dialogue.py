@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 from ...states.events import RecentText
 from ...states.projections.recent_dialogue import DatedText, recent_texts
 from ...states.values.memory import MemoryScope
 from ..clock import Clock
+from ..logs import Redact, unchanged
 from ..passages import shorten
 from .parts import STORE_SECONDS, or_else, within
 from .port import Memory
@@ -23,8 +25,9 @@ class RecentDialogue:
         self._memory = memory
         self._clock = clock
 
-    async def look_up(self, scope: MemoryScope, seconds: float) -> tuple[RecentText, ...]:
-        """Return the texts that are at most this old, oldest first; none if they cannot be looked up."""
+    async def look_up(self, scope: MemoryScope, seconds: float, redact: Redact = unchanged) -> tuple[RecentText, ...]:
+        """Return the texts that are at most this old, oldest first, after `redact`; none if they cannot be looked
+        up."""
         now = self._clock.now()
         look_up = self._memory.recent(scope, _earlier(now, seconds))
         found = await or_else((), "recent dialogue", within(STORE_SECONDS, look_up))
@@ -33,15 +36,16 @@ class RecentDialogue:
             for one in found
             if one.turn and one.text.strip()  # nobody knows when a message of a given history was said
         ]
-        return _newest(recent_texts(dated, now, seconds))
+        return await asyncio.to_thread(_newest, recent_texts(dated, now, seconds), redact)  # long texts take seconds
 
 
-def _newest(texts: tuple[RecentText, ...]) -> tuple[RecentText, ...]:
-    """The newest texts that are within the limit; the oldest of these is shortened to what is left."""
+def _newest(texts: tuple[RecentText, ...], redact: Redact) -> tuple[RecentText, ...]:
+    """The newest texts that are within the limit; the oldest of these is shortened to what is left. Each is redacted
+    before it is shortened, since half of a secret is not recognised."""
     kept: list[RecentText] = []
     room = MOST_BYTES
     for text in reversed(texts):
-        shortened = shorten(text.text, room)
+        shortened = shorten(redact(text.text), room)
         kept.append(text if shortened == text.text else text.replace(text=shortened))
         room -= len(shortened.encode())
         if room < MOST_BYTES // 100:

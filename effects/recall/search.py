@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import islice
 
 from ...states.values.memory import FoundText, MemoryQuery, MemoryScope
+from ..logs import Redact, unchanged
 from .fusion import fuse
 from .moments import Bounds
 from .parts import STORE_SECONDS, or_else, within
@@ -22,11 +25,17 @@ class ConversationSearch:
         self._vectors = vectors
 
     async def find(
-        self, scope: MemoryScope, keywords: Sequence[str], bounds: Bounds, meaning: str, known: Sequence[str] = ()
+        self,
+        scope: MemoryScope,
+        keywords: Sequence[str],
+        bounds: Bounds,
+        meaning: str,
+        known: Sequence[str] = (),
+        redact: Redact = unchanged,
     ) -> tuple[FoundText, ...]:
-        """Return the texts that hold keywords or mean the same as `meaning`, the best first, each once and without
-        those that are `known`. Without keywords nothing is found. Raises `PartFailed` if the keywords cannot be
-        searched for."""
+        """Return the texts that hold keywords or mean the same as `meaning`, the best first, each once, after `redact`,
+        and without those that are `known`. Without keywords nothing is found. Raises `PartFailed` if the keywords
+        cannot be searched for."""
         if not keywords:
             return ()
         limit = 2 * self._limit + len(known)  # some texts were said several times
@@ -37,8 +46,8 @@ class ConversationSearch:
             ranked = fuse(by_keywords, await by_vectors)
         finally:
             by_vectors.cancel()
-        first = {found.text: found for found in reversed(ranked) if found.text not in known}
-        return tuple(found for found in ranked if first.get(found.text) is found)[: self._limit]
+        different = _different(ranked, known, redact)
+        return await asyncio.to_thread(lambda: tuple(islice(different, self._limit)))  # a long text takes a second
 
     async def _by_vectors(self, scope: MemoryScope, meaning: str, bounds: Bounds, limit: int) -> tuple[FoundText, ...]:
         if self._vectors is None or not meaning.strip():
@@ -49,3 +58,14 @@ class ConversationSearch:
         """Stop what runs in the background. To be called before the memory is closed."""
         if self._vectors is not None:
             await self._vectors.close()
+
+
+def _different(ranked: Iterable[FoundText], known: Iterable[str], redact: Redact) -> Iterable[FoundText]:
+    """Yield the texts after `redact`, each once and without those that are `known`. They are redacted before anything
+    is cut from them, since half of a secret is not recognised."""
+    seen = set(known)
+    for found in ranked:
+        text = redact(found.text)
+        if text not in seen:
+            seen.add(text)
+            yield found if text == found.text else replace(found, text=text)

@@ -106,7 +106,7 @@ class EngineMemory:
         if not isinstance(dialogue, Recent) or not self.store.is_searchable:
             return ()
         scope = scope_of(context, await context.transcript())
-        return await self._dialogue.look_up(scope, dialogue.seconds)
+        return await self._dialogue.look_up(scope, dialogue.seconds, context.redact)
 
     async def close(self) -> None:
         """Stop what runs in the background."""

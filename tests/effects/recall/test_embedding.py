@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 import math
 import threading
 from collections.abc import Sequence
@@ -51,6 +52,7 @@ class TestVectors:
             [[1.0], [math.inf]],
             [[1.0], [0.0]],
             [[1.0], []],
+            itertools.repeat([1.0]),
             [[1.0], "1"],
             [[1.0], ["x"]],
             [[1.0], None],
