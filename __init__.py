@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from .effects.receipts import Receipts
     from .effects.redaction.redaction import Redaction
     from .effects.redaction.rule import RedactionRule, SecretRule, SecretSpan
+    from .effects.suspended_calls import SuspendedCall, SuspendedCalls
     from .effects.tools.approval import Approval
     from .effects.tools.arguments.arguments import Arguments
+    from .effects.tools.asking import Answers, Asking
     from .effects.tools.context import ToolContext
     from .effects.tools.declaration import ToolOptions, tool
     from .effects.tools.methods import Receiver
@@ -140,10 +142,12 @@ _HOMES = {
     "effects.recall.documents": ("DocumentQuery", "DocumentSource"),
     "effects.recall.vectors": ("Embed",),
     "effects.receipts": ("Receipts",),
+    "effects.suspended_calls": ("SuspendedCall", "SuspendedCalls"),
     "effects.redaction.redaction": ("Redaction",),
     "effects.redaction.rule": ("RedactionRule", "SecretRule", "SecretSpan"),
     "effects.tools.approval": ("Approval",),
     "effects.tools.arguments.arguments": ("Arguments",),
+    "effects.tools.asking": ("Answers", "Asking"),
     "effects.tools.context": ("ToolContext",),
     "effects.tools.declaration": ("tool", "ToolOptions"),
     "effects.tools.methods": ("Receiver",),
@@ -230,7 +234,8 @@ _HOMES = {
 _MODULES = {"presets": "states.policy.presets"}
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = ["AgentMail", "AnyTool", "Approval", "Arguments", "BlockingConversation", "BlockingEngine"]
+__all__ = ["AgentMail", "Answers", "AnyTool", "Approval", "Arguments", "Asking"]
+__all__ += ["BlockingConversation", "BlockingEngine"]
 __all__ += ["Cancelled", "CancelledTurn", "Channel", "Clock", "CompactionFailed", "CompletedTurn", "ConfigurationError"]
 __all__ += ["Conversation", "ConversationMemory", "ConversationRecord"]
 __all__ += ["DeliveredUpdate", "Delivery", "DeliveryFailedUpdate", "DeliveryUpdate", "Dispatcher", "DispatcherFactory"]
@@ -247,7 +252,7 @@ __all__ += ["ReplayReport", "Retry", "Rewording", "RunningTurn"]
 __all__ += ["SecretRule", "SecretSpan"]
 __all__ += ["Settings", "SnapshotUpdate", "Speech", "SpeechChannel", "SpeechRules", "StateChangeUpdate", "StateType"]
 __all__ += ["StateView", "StepOutcome", "Store", "StoreError", "StoredEntry", "StreamChannel", "Streaming", "SubAgents"]
-__all__ += ["Subscription", "Summary"]
+__all__ += ["Subscription", "Summary", "SuspendedCall", "SuspendedCalls"]
 __all__ += ["TerminalChannel", "Texts", "ThoughtUpdate", "Token", "TokenUpdate", "Tool", "ToolContext", "ToolError"]
 __all__ += ["ToolOptions", "ToolProgressUpdate", "ToolStatus", "ToolUpdate", "Turn", "TurnEndedUpdate", "TurnStatus"]
 __all__ += ["TurnwiseError", "Undelivered", "UnknownConversation", "Update", "Usage", "UserQuestion"]

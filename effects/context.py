@@ -8,7 +8,7 @@ long the conversation is; what was said is read when a performer asks for it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from ..states.context import Context
@@ -18,6 +18,7 @@ from ..states.values.messages import Said, ToolCall
 from ..states.values.round import RoundCall
 from .logs import unchanged
 from .receipts import Receipts
+from .suspended_calls import SuspendedCalls
 
 LiveKind = Literal["token", "tool_progress", "delivered", "delivery_failed"]
 """What may be shown of an effect while it is carried out. Live updates are never stored.
@@ -62,7 +63,8 @@ class EffectContext:
     `progress(effect_id, kind, data)` shows a live update; those of an effect that is no longer awaited are dropped.
     `receipts` notes which deliveries have reached their targets. `redact` replaces secrets if the policy asks for it; a
     performer needs it for texts that it cuts, and for texts of other conversations that it passes on, since its answer
-    is redacted anyway. The coroutines raise `StoreError` if the log cannot be read.
+    is redacted anyway. `suspended` holds the calls of this conversation that wait for the answer of a person. The
+    coroutines raise `StoreError` if the log cannot be read.
     """
 
     conversation_id: str
@@ -73,6 +75,7 @@ class EffectContext:
     progress: Progress
     receipts: Receipts
     redact: Callable[[str], str] = unchanged
+    suspended: SuspendedCalls = field(default_factory=SuspendedCalls)
 
     @property
     def policy(self) -> Policy:

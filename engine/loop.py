@@ -23,6 +23,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from ..effects.context import UNAWAITED, EffectContext, History, LiveKind
+from ..effects.suspended_calls import SuspendedCalls
 from ..persistence.errors import Damaged, StorageFailed, StoreConflict
 from ..persistence.ports import Log
 from ..states.effects import ControlEffect, Effect, OutgoingEffect
@@ -57,8 +58,7 @@ logger = logging.getLogger("turnwise.loop")
 _BROKEN = "Something broke inside the program that runs this conversation; ask for the conversation again."
 
 UNCERTAIN = 64
-"""How many events are remembered whose append has failed. One of them may stand in the log all the same; it is found at
-the next conflict, so a few would do."""
+"""How many events are remembered whose append has failed: one of them may stand in the log, to be found soon."""
 
 
 class Loop:
@@ -85,6 +85,7 @@ class Loop:
         self._log = log
         self._history = history
         self._services = services
+        self._suspended = SuspendedCalls()
         self._mailbox = Mailbox(self._take)
         self.recent_requests = RecentRequests(log, self._variants)
         self._uncertain: deque[Event] = deque(maxlen=UNCERTAIN)
@@ -201,6 +202,7 @@ class Loop:
             step = transition(self.state, event, self.projection.context)
             if step.ignored:
                 self._log_ignored(event)
+                self._suspended.follow(self.state)
                 return step
             try:
                 await self._log.append(event, step, self._services.outbox.of(step.effects))
@@ -254,6 +256,7 @@ class Loop:
                 observer.stepped(self.conversation_id, self.state, entry.event, step)
         self._publish(self.projection.advance(entry, step.state))
         self._dispatch(step.effects if is_own else [one for one in step.effects if isinstance(one, ControlEffect)])
+        self._suspended.follow(step.state)
         if not is_own:
             self.follower.note(step.effects)
         if isinstance(step.state, Closed):
@@ -286,16 +289,9 @@ class Loop:
     def effect_context(self) -> EffectContext:
         """Return what a performer may look at that carries out an effect of the newest step."""
         book, context = self.state.book, self.projection.context
-        return EffectContext(
-            self.conversation_id,
-            book.seq,
-            book.turn,
-            context,
-            self._history,
-            self._show_progress,
-            self._log,
-            self._services.redactor.redact_of(context.policy),
-        )
+        redact = self._services.redactor.redact_of(context.policy)
+        conversation = (self.conversation_id, book.seq, book.turn, context, self._history)
+        return EffectContext(*conversation, self._show_progress, self._log, redact, self._suspended)
 
     def _show_progress(self, effect_id: int, kind: LiveKind, data: dict[str, Any]) -> None:
         if kind in UNAWAITED or effect_id in pending(self.state):
@@ -333,6 +329,7 @@ class Loop:
         self._is_closing = True
         with _logged():
             await self._services.dispatcher.stop(self.conversation_id, answers=answers)
+        await self._suspended.close()
         await self._mailbox.close(answers=answers)
         self.turns.close(why)
         self.feed.close()

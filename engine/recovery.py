@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from ..states.effects import ExecuteTool
+from ..states.effects import TOOL_RUNS
 from ..states.events import Report, Resumed, ToolInterrupted
-from ..states.states import Cancelling, InRound, State, pending
+from ..states.states import AwaitingUserResponse, Cancelling, InRound, State, pending
 from ..states.values.round import Round
 
 
@@ -19,11 +19,14 @@ def reports(state: State, at: datetime) -> tuple[Report, ...]:
 
     Calls that must not run twice come first. Nothing is tried again for them, so a process that ends before it has
     reported the rest does not count as a failed attempt, and a person is asked about them however often that happens.
-    `Pure.`
+    A call that was waiting for the answer of a person is lost with its process, and nothing else is in flight then but
+    the deadline, which ends with the question. `Pure.`
     """
+    if isinstance(state, AwaitingUserResponse) and state.suspends:
+        return (ToolInterrupted(at=at, call_id=state.call.call_id),)
     if not isinstance(state, InRound):
         return _resumed(pending(state), at)
-    running = [effect_id for effect_id, kind in state.in_flight().items() if kind is ExecuteTool]
+    running = [effect_id for effect_id, kind in state.in_flight().items() if kind in TOOL_RUNS]
     interrupted = {
         effect_id: ToolInterrupted(at=at, call_id=state.round.call(effect_id).call_id) for effect_id in running
     }

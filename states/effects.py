@@ -18,8 +18,14 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from .effect import (
+    AwaitedEffect as AwaitedEffect,
+    ControlEffect as ControlEffect,
+    Effect as Effect,
+    OutgoingEffect as OutgoingEffect,
+    PersistingEffect as PersistingEffect,
+)
 from .events import (
-    Answer,
     AnswerTypes,
     AskUserQuestionPending,
     DeadlineReached,
@@ -41,56 +47,7 @@ from .values.acts import Audience
 from .values.messages import Heard, Said
 from .values.round import RoundCall
 from .values.turn import EndedStatus
-from .values.value import Instant, Part, Seconds, TaggedPart, Text, members
-
-
-class Effect(TaggedPart):
-    """Something the machine wants done."""
-
-
-class PersistingEffect(Effect):
-    """An effect that is carried out by the commit of its step: something enters the transcript."""
-
-
-class AwaitedEffect(Effect):
-    """An effect that is started after the commit. The conversation waits for its one answer."""
-
-    ANSWERS: ClassVar[AnswerTypes] = ()
-    """The answers that an effect of this type can have."""
-
-    ACKNOWLEDGES: ClassVar[type[Answer] | None] = None
-    """The answer that confirms that an effect of this type was stopped. With None, an effect that is told to stop is no
-    longer awaited."""
-
-    AFTER_DELIVERIES: ClassVar[bool] = False
-    """Whether an effect of this type starts only after the deliveries in front of it were attempted. This holds for
-    effects that users can notice: a text that was said before a tool runs arrives before it runs."""
-
-    effect_id: int
-
-    @property
-    def answers(self) -> AnswerTypes:
-        """The answers that this effect can have. `Pure.`"""
-        return self.ANSWERS
-
-    @classmethod
-    def acknowledgement(cls, effect_id: int, at: datetime) -> Answer | None:
-        """The answer that confirms that the effect `effect_id` of this type was stopped, or None if such an effect
-        confirms nothing. `Pure.`"""
-        answer = cls.ACKNOWLEDGES
-        return None if answer is None else answer.model_validate({"effect_id": effect_id, "at": at})
-
-
-class OutgoingEffect(Effect):
-    """An effect that hands something over to a user or to another agent. Nobody waits for it, but it must arrive."""
-
-    effect_id: int
-
-
-class ControlEffect(Effect):
-    """An effect that stops the awaited effect `effect_id`."""
-
-    effect_id: int
+from .values.value import Instant, Part, Seconds, Text, members
 
 
 class PersistMessage(PersistingEffect):
@@ -140,7 +97,11 @@ class RequestLlm(AwaitedEffect):
 
 
 class ExecuteTool(AwaitedEffect):
-    """Run a tool. The arguments of its call are in the transcript, under the id of the call."""
+    """Run a tool. The arguments of its call are in the transcript, under the id of the call.
+
+    `started_as` is the effect as which the call was first started, if it is another one: the process died after the
+    call had asked a person, and the call runs again.
+    """
 
     ANSWERS: ClassVar = (ToolComplete, ToolAborted, AskUserQuestionPending, EffectFailed)
     ACKNOWLEDGES: ClassVar = ToolAborted
@@ -148,6 +109,46 @@ class ExecuteTool(AwaitedEffect):
 
     type: Literal["execute_tool"] = "execute_tool"
     call: RoundCall
+    started_as: int | None = None
+
+    @property
+    def first_id(self) -> int:
+        """The effect as which the call was first started. `Pure.`"""
+        return self.effect_id if self.started_as is None else self.started_as
+
+
+Reply = Literal["answered", "declined", "unanswered", "cancelled"]
+"""What a call learns that has asked a person: the answers, that the person declined, that nobody answered in time, or
+that it is to stop because its turn was cancelled."""
+
+
+class ResumeTool(AwaitedEffect):
+    """Let a call go on that has asked a person and waits, and tell it the `reply`.
+
+    `said` refers to the answers, if there are any. `started_as` is the effect as which the call was first started.
+
+    If the call is not where this effect is carried out, its crash contract decides, as after a crash: see
+    `ToolReconciled`.
+    """
+
+    ANSWERS: ClassVar = (ToolComplete, ToolAborted, AskUserQuestionPending, ToolReconciled, EffectFailed)
+    ACKNOWLEDGES: ClassVar = ToolAborted
+    AFTER_DELIVERIES: ClassVar = True
+
+    type: Literal["resume_tool"] = "resume_tool"
+    call: RoundCall
+    started_as: int
+    reply: Reply
+    said: Heard | None = None
+
+    @property
+    def first_id(self) -> int:
+        """The effect as which the call was first started. `Pure.`"""
+        return self.started_as
+
+
+TOOL_RUNS = (ExecuteTool, ResumeTool)
+"""The effects that run a tool. If the process dies, its call is interrupted."""
 
 
 class ReconcileTool(AwaitedEffect):
@@ -292,6 +293,7 @@ AnyEffect = Annotated[
     | PersistToolResults
     | RequestLlm
     | ExecuteTool
+    | ResumeTool
     | ReconcileTool
     | SelectProfile
     | RecallMemory

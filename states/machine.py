@@ -262,7 +262,7 @@ def next_events(state: State) -> tuple[type[Event], ...]:
     to another question, for example. `Pure.`
     """
     answers = (answer for awaited in state.awaited().values() for answer in awaited)
-    taken = {*REQUESTS, *state.REPORTS, *answers}
+    taken = {*REQUESTS, *state.reports(), *answers}
     return tuple(
         event
         for event in EVENTS

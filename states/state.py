@@ -8,15 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, TypeAlias
 
-from .effects import AwaitedEffect, ExecuteTool, ReconcileTool, SpawnSubAgent, StartTimer
+from .effects import AwaitedEffect, ExecuteTool, ReconcileTool, ResumeTool, SpawnSubAgent, StartTimer
 from .events import Answer, AnswerTypes, DeadlineReached, Report, Resumed, ToolInterrupted
 from .values.inbox import Waiting
-from .values.round import Round, RoundCall
+from .values.round import Round, RoundCall, Running
 from .values.turn import TurnRecord
 from .values.value import Instant, Part, TaggedPart
 
 InFlight: TypeAlias = Mapping[int, type[AwaitedEffect]]
 """The effects in flight: the type of each, by its id."""
+
+ReportTypes: TypeAlias = tuple[type[Report], ...]
+"""Types of reports."""
 
 
 class Book(Part):
@@ -71,6 +74,10 @@ class State(TaggedPart):
         """For each effect in flight, the answers that it can have. `Pure.`"""
         return {effect_id: self.ANSWERS[kind] for effect_id, kind in self.in_flight().items()}
 
+    def reports(self) -> ReportTypes:
+        """The reports that can concern this state. `Pure.`"""
+        return self.REPORTS
+
     def concerned_by(self, report: Report) -> bool:
         """Whether the report is about something that is under way in this state. `Pure.`"""
         return False
@@ -81,6 +88,12 @@ class State(TaggedPart):
         `Pure.`"""
         return bool(self.in_flight())
 
+    @property
+    def ends_with_process(self) -> bool:
+        """Whether something is lost if the process dies: an effect in flight, or a call that waits for the answer of a
+        person. Another process then has to take the conversation over. `Pure.`"""
+        return self.works
+
 
 def timer_in_flight(timer: Timer | None) -> InFlight:
     """The effect in flight of a timer, if there is one. `Pure.`"""
@@ -90,9 +103,15 @@ def timer_in_flight(timer: Timer | None) -> InFlight:
 def round_in_flight(round_: Round) -> InFlight:
     """The effects in flight of a round: sub-agents that work, calls that run, and calls that are asked about.
     `Pure.`"""
-    calls = {one.awaited: ExecuteTool if one.reconciling is None else ReconcileTool for one in round_.running}
+    calls = {one.awaited: _effect_of(one) for one in round_.running}
     children = {child.effect_id: SpawnSubAgent for child in round_.unfinished}
     return {**children, **calls}
+
+
+def _effect_of(running: Running) -> type[AwaitedEffect]:
+    if running.reconciling is not None:
+        return ReconcileTool
+    return ResumeTool if running.asked else ExecuteTool
 
 
 class Busy(State):

@@ -6,7 +6,7 @@ everything that the next step needs, except for texts, which stand once in the e
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -16,13 +16,14 @@ from .effects import (
     RecallMemory,
     ReconcileTool,
     RequestLlm,
+    ResumeTool,
     SelectProfile,
     SpawnSubAgent,
     StartTimer,
     SummarizeTurn,
     VerifyWork,
 )
-from .events import RetryDue
+from .events import Report, Resumed, RetryDue, ToolInterrupted
 from .state import (
     AwaitingPerson as AwaitingPerson,
     Book as Book,
@@ -30,6 +31,7 @@ from .state import (
     InFlight as InFlight,
     InRound as InRound,
     InTurn as InTurn,
+    ReportTypes as ReportTypes,
     State as State,
     Timer as Timer,
     round_in_flight,
@@ -108,7 +110,7 @@ class RetryWaiting(InTurn):
 class ToolExecuting(InRound):
     """Tools of one response are running."""
 
-    IN_FLIGHT: ClassVar = (ExecuteTool, ReconcileTool)
+    IN_FLIGHT: ClassVar = (ExecuteTool, ResumeTool, ReconcileTool)
 
     type: Literal["tool_executing"] = "tool_executing"
 
@@ -116,8 +118,33 @@ class ToolExecuting(InRound):
 class AwaitingUserResponse(AwaitingPerson):
     """A person was asked and has not answered yet."""
 
+    REPORTS: ClassVar = (Resumed, ToolInterrupted)
+
     type: Literal["awaiting_user_response"] = "awaiting_user_response"
     questions: QuestionSet
+
+    @property
+    def suspends(self) -> bool:
+        """Whether the call that asks has not ended: it goes on when the wait is over. `Pure.`"""
+        return bool(self.round.running)
+
+    @property
+    def ends_with_process(self) -> bool:
+        """Whether a call waits for the answer. `Pure.`"""
+        return self.suspends
+
+    def reports(self) -> ReportTypes:
+        """A call can be interrupted while it waits for the answer. `Pure.`"""
+        return self.REPORTS if self.suspends else (Resumed,)
+
+    def concerned_by(self, report: Report) -> bool:
+        """An interruption must be that of the call that waits. `Pure.`"""
+        is_about_another = isinstance(report, ToolInterrupted) and report.call_id != self.call.call_id
+        return type(report) in self.reports() and not is_about_another
+
+
+Interruptible: TypeAlias = InRound | AwaitingUserResponse
+"""The states of a call that has begun: it runs, or waits for the answer of a person."""
 
 
 class AwaitingApproval(AwaitingPerson):
@@ -207,7 +234,7 @@ class Compacting(Busy):
 class Cancelling(InRound):
     """Tools and sub-agents that were running must confirm that they stopped, or the deadline passes."""
 
-    IN_FLIGHT: ClassVar = (ExecuteTool, ReconcileTool, SpawnSubAgent, StartTimer)
+    IN_FLIGHT: ClassVar = (ExecuteTool, ResumeTool, ReconcileTool, SpawnSubAgent, StartTimer)
 
     type: Literal["cancelling"] = "cancelling"
     deadline: Timer
@@ -222,7 +249,7 @@ class InDoubt(InRound):
     """The process died while tools ran that must not run twice, and nobody knows whether they ran. A person has to
     decide; other tools of the round may still be running."""
 
-    IN_FLIGHT: ClassVar = (ExecuteTool, ReconcileTool)
+    IN_FLIGHT: ClassVar = (ExecuteTool, ResumeTool, ReconcileTool)
 
     type: Literal["in_doubt"] = "in_doubt"
     since: Instant

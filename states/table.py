@@ -35,8 +35,7 @@ from .guards.responses import (
     may_be_prompted_again, may_retry, must_be_nudged, only_thinks, says_nothing, wants_tools, wants_tools_too_late,
 )
 from .guards.rounds import (
-    needs_approval, others_work, round_goes_on, runs_alone, something_is_at_work, something_is_in_doubt,
-    spawns_children,
+    may_ask, needs_approval, others_work, round_goes_on, something_is_at_work, something_is_in_doubt, spawns_children,
 )
 from .guards.turns import (
     is_closing, is_in_turn, is_still_failed, may_compact_again, may_resume, needs_memory, profile_is_open,
@@ -235,7 +234,7 @@ TABLE: Table = {
     ),
     ToolExecuting: lines(
         on(ToolComplete, when=spawns_children, to=AwaitingSubAgents, then=tool_executing.spawn),
-        on(AskUserQuestionPending, when=runs_alone, to=AwaitingUserResponse, then=tool_executing.ask),
+        on(AskUserQuestionPending, when=may_ask, to=AwaitingUserResponse, then=tool_executing.ask),
         TOOL_NEWS,
         STOPPABLE,
         RESUMABLE,
@@ -249,6 +248,8 @@ TABLE: Table = {
         on(UserCancel, when=declines, to=NEXT_IN_ROUND, then=awaiting_user_response.decline),
         on(UserCancel, to=STOP, then=awaiting_user_response.cancel_question),
         on(CloseRequested, to=STOP, then=awaiting_user_response.close_question),
+        on(ToolInterrupted, when=may_not_run_twice, to=NEXT_IN_ROUND, then=awaiting_user_response.doubt_interrupted),
+        on(ToolInterrupted, to=NEXT_IN_ROUND, then=awaiting_user_response.take_up),
         refuse(ToolApproval, DoubtResolved, why="wrong_state"),
         on(Resumed, to=SAME, then=resuming.take_up),
         busy_with("awaiting_user_response"),

@@ -19,11 +19,11 @@ def runs_beyond_contract(entries: Sequence[LogEntry], times_begun: Callable[[int
     returns how often an effect was begun, as seen from outside."""
     verdicts = (entry.event for entry in entries if isinstance(entry.event, DoubtResolved))
     again = Counter(event.call_id for event in verdicts if event.verdict == "again")
-    calls = {one.effect_id: one.call for entry in entries for one in entry.effects if isinstance(one, ExecuteTool)}
-    for effect_id, call in calls.items():
-        times = times_begun(effect_id)
+    runs = {one.effect_id: one.call for entry in entries for one in entry.effects if isinstance(one, ExecuteTool)}
+    for call in dict.fromkeys(runs.values()):
+        times = sum(times_begun(effect_id) for effect_id, run in runs.items() if run == call)
         if call.crash == "at_most_once" and times > 1 + again[call.call_id]:
-            yield f"{call.name} must run at most once, and was begun {times} times as the effect {effect_id}"
+            yield f"{call.name} must run at most once, and was begun {times} times for the call {call.call_id}"
 
 
 def open_work(state: State) -> Iterator[str]:

@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from hypothesis.strategies import DataObject, SearchStrategy
 
-from ..states.effects import ExecuteTool
+from ..states.effects import TOOL_RUNS
 from ..states.events import (
     AgentMessage,
     Answer,
@@ -221,10 +221,12 @@ class ConversationMachine(RuleBasedStateMachine):
     @rule()
     def the_process_dies(self) -> None:
         """Another process takes the conversation over, and reports every tool that was running."""
-        tools = [effect for effect in self.history.in_flight.values() if isinstance(effect, ExecuteTool)]
+        running = [effect.call.call_id for effect in self.history.in_flight.values() if isinstance(effect, TOOL_RUNS)]
+        waiting = list(self.history.effects.suspended)
+        self._runs.forget()
         self.happen(Resumed(at=self.now, open=tuple(self.history.in_flight)))
-        for effect in tools:
-            self.happen(ToolInterrupted(at=self.now, call_id=effect.call.call_id))
+        for call_id in (*running, *waiting):
+            self.happen(ToolInterrupted(at=self.now, call_id=call_id))
 
     @precondition(lambda self: isinstance(self.state, Idle | Failed))
     @rule()
@@ -266,5 +268,6 @@ class ConversationMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Law 2 for the whole log: replayed, it leads to the same end."""
+        self._runs.close()
         if is_deterministic in self.laws and not self.has_failed:
             self._hold(is_replayed_by_its_log)

@@ -1,40 +1,37 @@
-"""Runs one call of a tool, and turns whatever happens into one result.
+"""Runs one call of a tool, within bounded time, and lets it ask the user meanwhile.
 
-A tool function may raise, hang, refuse to stop or return something unexpected. Each of these becomes the result of its
-call, within bounded time.
+A call that asks does not end: its function waits, and nobody waits for the function. `ToolRun.resume` passes on what
+the user did, and waits again for the function to ask or to end.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
-from pydantic import ValidationError
-
-from ...states.errors import TurnwiseError
 from ...states.policy.policy import Policy
-from ...states.values.acts import ActKind
 from ...states.values.messages import ToolResult
-from ...states.values.surrogates import encodable
-from ...states.values.value import shortened
-from ..application_functions import Outcome, Raised, Returned
-from ..logs import Redact, performer_logger, unchanged
-from .act_results import acknowledgement_of, acts_in, success
-from .arguments.argument_errors import InvalidArguments, NothingToSay, describe_fault, is_about_acts
+from ...states.values.questions import QuestionSet
+from ..logs import Redact, unchanged
+from .act_results import success
+from .arguments.argument_errors import InvalidArguments, NothingToSay
+from .asking import Answers, Asking
 from .context import ToolContext
-from .isolation import call_function
-from .question import Question
-from .result_length import MAX_RESULT, cut_result
-from .results import result_of
+from .isolation import FunctionCall, Paused
+from .outcomes import ToolOutcome, error_result, outcome_of
+from .result_length import MAX_RESULT
 from .tool import AnyTool
-from .tool_error import ToolError
 
-ToolOutcome = ToolResult | Question
-"""The outcome of a call: a result for the model, or questions for the user."""
-
-_LOGGER = performer_logger("turnwise.tools")
 _POLICY = Policy()
+_MAY_NOT_ASK = "may not ask the user while it runs: it must be declared with exclusive=True."
+
+
+@dataclass(frozen=True)
+class Suspended:
+    """A call that asks the user these questions, and waits."""
+
+    questions: QuestionSet
 
 
 async def execute(
@@ -45,32 +42,78 @@ async def execute(
     max_result: int = MAX_RESULT,
     redact: Redact = unchanged,
 ) -> ToolOutcome:
-    """Run the tool with these arguments, JSON text as the model wrote it. A failure is an error result.
+    """Run the tool with these arguments, JSON text as the model wrote it. A failure is an error result. The call cannot
+    ask the user while it runs.
 
     `policy` has the texts for the results of acts, and says how strictly the arguments of speaking tools are read.
     `max_result` is how many characters a result may have, unless the tool has a limit of its own; a longer one is cut,
     after `redact` has replaced the secrets in it.
     Ends in time, and raises only CancelledError, as `call_function` describes.
     """
-    progress = _Progress(context.progress)
-    try:
-        arguments = tool.arguments.under(policy).read(arguments_json, replace(context, progress=progress))
-        outcome = await call_function(tool, arguments)
-    except InvalidArguments as invalid:
-        return _error(invalid.sentence)
-    except NothingToSay:
-        return ToolResult(text=success(policy.texts.acknowledgement))
-    finally:
-        progress.is_over = True
-    result = _tool_outcome(tool, outcome, policy)
-    return cut_result(result, tool.max_result or max_result, redact) if isinstance(result, ToolResult) else result
+    outcome = await ToolRun(tool, policy, max_result, redact, may_ask=False).start(arguments_json, context)
+    assert not isinstance(outcome, Suspended), "it may not ask"
+    return outcome
+
+
+class ToolRun:
+    """One call of a tool. Make it in the event loop of the engine, and call `start` once."""
+
+    def __init__(
+        self, tool: AnyTool, policy: Policy, max_result: int = MAX_RESULT, redact: Redact = unchanged, *, may_ask: bool
+    ) -> None:
+        self._tool = tool
+        self._policy = policy
+        self._max_result = max_result
+        self._redact = redact
+        self._asking = Asking(None if may_ask else f"{tool.name} {_MAY_NOT_ASK}")
+        self._progress = _Progress()
+        self._function: FunctionCall
+
+    async def start(self, arguments_json: str, context: ToolContext) -> ToolOutcome | Suspended:
+        """Run the tool with these arguments until it ends or asks the user."""
+        self._progress.show = context.progress
+        context = replace(context, progress=self._progress, asking=self._asking)
+        try:
+            arguments = self._tool.arguments.under(self._policy).read(arguments_json, context)
+        except InvalidArguments as invalid:
+            return error_result(invalid.sentence)
+        except NothingToSay:
+            return ToolResult(text=success(self._policy.texts.acknowledgement))
+        self._function = FunctionCall(self._tool, arguments)
+        return await self._advance()
+
+    async def resume(self, answers: Answers, show: Callable[[str], None]) -> ToolOutcome | Suspended:
+        """Pass on what the user did, and go on until the call ends or asks again. `show` shows its progress."""
+        self._progress.show = show
+        self._asking.reply(answers, self._redact)
+        return await self._advance()
+
+    async def stop(self) -> None:
+        """Stop a call that waits for the user."""
+        self._end()
+        await self._function.stop()
+
+    async def _advance(self) -> ToolOutcome | Suspended:
+        try:
+            while isinstance(outcome := await self._function.wait(self._asking.is_waiting), Paused):
+                if (questions := self._asking.take_next()) is not None:
+                    return Suspended(questions)
+        except BaseException:
+            self._end()
+            raise
+        self._end()
+        return outcome_of(self._tool, outcome, self._policy, self._max_result, self._redact)
+
+    def _end(self) -> None:
+        self._progress.is_over = True
+        self._asking.close()
 
 
 class _Progress:
     """Forwards progress from any thread to the event loop, until the call is over."""
 
-    def __init__(self, show: Callable[[str], None]) -> None:
-        self._show = show
+    def __init__(self) -> None:
+        self.show: Callable[[str], None]
         self._loop = asyncio.get_running_loop()
         self.is_over = False
 
@@ -79,82 +122,4 @@ class _Progress:
 
     def _forward(self, line: str) -> None:
         if not self.is_over:
-            self._show(line)
-
-
-def _tool_outcome(tool: AnyTool, outcome: Outcome | None, policy: Policy) -> ToolOutcome:
-    match outcome:
-        case None:
-            _LOGGER.warning("%s did not finish within %g s", tool.name, tool.timeout)
-            return _error(f"{tool.name} did not finish within {tool.timeout:g} s.")
-        case Raised(error):
-            return _outcome_of_error(tool, error)
-        case Returned(value):
-            return _outcome_of_value(tool, value, policy)
-
-
-def _outcome_of_error(tool: AnyTool, error: BaseException) -> ToolResult:
-    if isinstance(error, ToolError) and (words := _message(error)).strip():
-        _LOGGER.info("%s failed, and told the model why", tool.name)
-        return ToolResult(text=encodable(words), error=True)
-    _LOGGER.warning("%s failed", tool.name, exc_info=error)
-    return _error(f"{tool.name} failed: {_reason(tool, error)}")
-
-
-def _outcome_of_value(tool: AnyTool, value: object, policy: Policy) -> ToolOutcome:
-    if isinstance(value, ToolResult):
-        _log_undeclared(tool, {act.type for act in value.acts})
-        return value
-    if isinstance(value, Question):
-        is_declared = not _log_undeclared(tool, {value.kind})
-        return value if is_declared else _error(f"{tool.name} may not ask the user: it does not declare that it asks.")
-    if (acts := acts_in(value)) is not None:
-        _log_undeclared(tool, {act.type for act in acts})
-        return ToolResult(text=acknowledgement_of(acts, policy), acts=acts)
-    return _result_of_value(tool, value)
-
-
-def _log_undeclared(tool: AnyTool, kinds: Iterable[ActKind]) -> bool:
-    """Write to the log if the tool did not declare acts of these kinds, which the model then reads as an error; return
-    whether that is so."""
-    undeclared = sorted(set(kinds) - set(tool.acts))
-    if undeclared:
-        wanted = ", ".join(f'"{kind}"' for kind in undeclared)
-        _LOGGER.error("%s returned an act that it does not declare: it needs acts=[%s]", tool.name, wanted)
-    return bool(undeclared)
-
-
-def _result_of_value(tool: AnyTool, value: object) -> ToolResult:
-    try:
-        return result_of(value)
-    except ValidationError as error:
-        return _error(f"{tool.name} failed: {describe_fault(error)}")
-    except Exception as error:
-        _LOGGER.warning("The result of %s cannot be written", tool.name, exc_info=error)
-        return _error(f"{tool.name} returned something that cannot be written as JSON.")
-
-
-def _reason(tool: AnyTool, error: BaseException) -> str:
-    """What the model reads of an exception: its class. Its message may hold what is not meant for the model. So that is
-    told only where the tool allows it, or where turnwise itself says what is wrong with a question, an act or an image.
-    The traceback is in the log."""
-    if isinstance(error, ValidationError) and (tool.errors == "message" or is_about_acts(error)):
-        return describe_fault(error)
-    if isinstance(error, TurnwiseError):
-        return error.sentence
-    kind = type(error).__name__
-    if tool.errors == "message":
-        line = _message(error).strip().partition("\n")[0]
-        return line if line and not line.startswith("Traceback ") else kind
-    return f"{kind}. What went wrong is in the log of the application."
-
-
-def _message(error: BaseException) -> str:
-    try:
-        return str(error)
-    except BaseException:  # `__str__` may be code of the application
-        return ""
-
-
-def _error(sentence: str) -> ToolResult:
-    return ToolResult(text=shortened(encodable(sentence)), error=True)
+            self.show(line)

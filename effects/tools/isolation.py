@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from functools import partial
+from typing import Any
 
 from ..application_functions import Outcome, Raised, Returned, attempt
 from .tool import AnyTool
@@ -14,6 +14,13 @@ GRACE = 1.0
 clean-up, and short enough for a user who waits."""
 
 
+class Paused:
+    """The function has not ended, and its time has not run out: something else was waited for, too, and has come."""
+
+
+PAUSED = Paused()
+
+
 async def call_function(tool: AnyTool, arguments: dict[str, object]) -> Outcome | None:
     """Call the tool's function, and return how the call ended; None if it did not end within the tool's timeout.
 
@@ -21,29 +28,43 @@ async def call_function(tool: AnyTool, arguments: dict[str, object]) -> Outcome 
     is then cancelled and awaited for `GRACE`, a thread is abandoned. If a coroutine returns all the same, its outcome
     is returned and the cancel has no effect.
     """
-    return await _wait(tool.timeout, attempt(f"tool {tool.name}", partial(tool.function, **arguments)))
+    outcome = await FunctionCall(tool, arguments).wait()
+    assert not isinstance(outcome, Paused), "nothing else is waited for"
+    return outcome
 
 
-async def _wait(seconds: float, attempted: Coroutine[object, object, Outcome]) -> Outcome | None:
-    """The outcome of the attempt, or None if it did not end in time."""
-    task = asyncio.create_task(attempted)
-    try:
-        await asyncio.wait({task}, timeout=seconds)
-        if task.done():
-            return _outcome(task)
-        await _stop(task)
-        return None
-    except asyncio.CancelledError:
-        await _stop(task)
-        if task.done() and isinstance(outcome := _outcome(task), Returned):
-            return outcome
-        raise
+class FunctionCall:
+    """A call of the tool's function, which begins at once. Its time runs only while somebody waits for it."""
 
+    def __init__(self, tool: AnyTool, arguments: dict[str, object]) -> None:
+        self._task = asyncio.create_task(attempt(f"tool {tool.name}", partial(tool.function, **arguments)))
+        self._seconds_left = tool.timeout
 
-async def _stop(task: asyncio.Task[Outcome]) -> None:
-    task.cancel()
-    await asyncio.wait({task}, timeout=GRACE)
+    async def wait(self, other: asyncio.Future[None] | None = None) -> Outcome | Paused | None:
+        """Return how the call ended; `PAUSED` as soon as `other` is done; None if the time of the call runs out first,
+        and then the call is stopped. If the waiting task is cancelled, so is the call, as `call_function` describes."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            awaited: set[asyncio.Future[Any]] = {self._task} if other is None else {self._task, other}
+            await asyncio.wait(awaited, timeout=self._seconds_left, return_when=asyncio.FIRST_COMPLETED)
+            self._seconds_left = max(0.0, self._seconds_left - (loop.time() - began))
+            if not self._task.done():
+                if other is not None and other.done():
+                    return PAUSED
+                await self.stop()
+                return None
+            return self._outcome()
+        except asyncio.CancelledError:
+            await self.stop()
+            if self._task.done() and isinstance(outcome := self._outcome(), Returned):
+                return outcome
+            raise
 
+    async def stop(self) -> None:
+        """Cancel the function, and wait until it has ended, for at most `GRACE`."""
+        self._task.cancel()
+        await asyncio.wait({self._task}, timeout=GRACE)
 
-def _outcome(task: asyncio.Task[Outcome]) -> Outcome:
-    return Raised(asyncio.CancelledError()) if task.cancelled() else task.result()
+    def _outcome(self) -> Outcome:
+        return Raised(asyncio.CancelledError()) if self._task.cancelled() else self._task.result()

@@ -18,7 +18,7 @@ from ...effects.model.performers.verification import VerificationPerformer
 from ...effects.timers import TimerPerformer
 from ...effects.tools.reconcile_performer import ReconciliationPerformer
 from ...effects.tools.registry import ToolRegistry
-from ...effects.tools.tool_performer import ToolPerformer
+from ...effects.tools.tool_performer import ResumptionPerformer, ToolPerformer
 from ...states.effects import (
     CompactHistory,
     DeliverToUser,
@@ -27,6 +27,7 @@ from ...states.effects import (
     RecallMemory,
     ReconcileTool,
     RequestLlm,
+    ResumeTool,
     SelectProfile,
     StartTimer,
     SummarizeTurn,
@@ -74,6 +75,7 @@ def build_performers(
         SummarizeTurn: SummaryPerformer(asking, clock),
         CompactHistory: CompactionPerformer(asking, clock),
         ExecuteTool: ToolPerformer(tools, clock, settings.max_result, memory.search),
+        ResumeTool: ResumptionPerformer(clock),
         ReconcileTool: ReconciliationPerformer(tools, clock, settings.max_result),
         StartTimer: TimerPerformer(clock),
         DeliverToUser: DeliveryPerformer(deliveries),

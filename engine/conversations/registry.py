@@ -122,7 +122,7 @@ class ConversationRegistry:
         loop = self._loops.get(conversation_id)
         if loop is None:
             return
-        if pending(loop.state):
+        if pending(loop.state) or loop.state.ends_with_process:
             self._waiting[conversation_id] = loop
         else:
             self._waiting.pop(conversation_id, None)

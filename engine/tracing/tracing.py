@@ -33,7 +33,7 @@ from ...effects.context import EffectContext
 from ...effects.dispatcher import Performer
 from ...effects.model.performers.model_caller import ModelCaller, ignore_token
 from ...effects.model.port import ModelAnswer, ModelRequest, Token
-from ...states.effects import AwaitedEffect, Effect, ExecuteTool, ReconcileTool, StartTimer
+from ...states.effects import TOOL_RUNS, AwaitedEffect, Effect, ExecuteTool, ReconcileTool, ResumeTool, StartTimer
 from ...states.errors import ConfigurationError
 from ...states.events import Answer, EffectFailed, Event, Request, ToolComplete
 from ...states.states import State
@@ -178,16 +178,16 @@ class Tracing:
         return {kind: self._performer(kind, perform) for kind, perform in performers.items()}
 
     def _performer(self, kind: type[Effect], perform: Performer) -> Performer:
-        if kind is ExecuteTool or kind is ReconcileTool:
+        if kind in TOOL_RUNS or kind is ReconcileTool:
             return self._around_tool(perform)
         if issubclass(kind, AwaitedEffect) and kind is not StartTimer:
             return self._around_requests(perform)
         return perform
 
     def _around_tool(self, perform: Performer) -> Performer:
-        async def traced(effect: ExecuteTool | ReconcileTool, context: EffectContext) -> Answer | None:
+        async def traced(effect: ExecuteTool | ResumeTool | ReconcileTool, context: EffectContext) -> Answer | None:
             call = effect.call
-            runs = isinstance(effect, ExecuteTool)
+            runs = isinstance(effect, TOOL_RUNS)
             name = f"{effect.type} {call.name}"
             attributes = {**_of(effect, context), TOOL_NAME: call.name, TOOL_CALL: call.call_id}
             attributes |= {OPERATION: "execute_tool"} if runs else {}

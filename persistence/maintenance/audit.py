@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ...states.effects import AwaitedEffect, ControlEffect, Effect, ExecuteTool, OutgoingEffect
+from ...states.effects import TOOL_RUNS, AwaitedEffect, ControlEffect, Effect, ExecuteTool, OutgoingEffect, ResumeTool
 from ...states.events import Answer, DeadlineReached, DoubtResolved, Event, Request, ToolInterrupted
 from ...states.log import LogEntry
 from ...states.projections.transcript import transcript
@@ -87,7 +87,7 @@ class _EffectLedger:
 
     def _interrupt(self, call_id: str) -> None:
         for effect_id, effect in list(self.open.items()):
-            if isinstance(effect, ExecuteTool) and effect.call.call_id == call_id:
+            if isinstance(effect, TOOL_RUNS) and effect.call.call_id == call_id:
                 self._close(effect_id)
 
     def _record_effect(self, effect: Effect) -> Iterator[str]:
@@ -102,6 +102,8 @@ class _EffectLedger:
                 yield f"The effect {effect.effect_id} is asked for again, and was answered before."
             if isinstance(effect, ExecuteTool):
                 yield from self._run_once(effect)
+            if isinstance(effect, ResumeTool) and effect.reply == "cancelled":
+                self._stopping.add(effect.effect_id)
             self._ids.add(effect.effect_id)
             self.open[effect.effect_id] = effect
 

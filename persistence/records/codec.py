@@ -135,7 +135,7 @@ def head_row(state: State, text: str, row: EventRow) -> HeadRow:
         seq=row.seq,
         chain=row.chain,
         state_type=state.type,
-        waits=state.works,
+        waits=state.ends_with_process,
         next_timer=None if due is None else to_microseconds(due),
         updated_at=row.at,
         state=text,

@@ -97,10 +97,12 @@ class DeadlineReached(Answer):
 
 
 class AskUserQuestionPending(Answer):
-    """A tool asks a person."""
+    """A tool asks a person. The answers become the result of its call; or, if the call `suspends`, it has not ended: it
+    waits for the answers and then goes on."""
 
     type: Literal["ask_user_question_pending"] = "ask_user_question_pending"
     questions: QuestionSet
+    suspends: bool = False
 
 
 class ToolComplete(Answer):

@@ -5,23 +5,23 @@ from __future__ import annotations
 from ..context import Context
 from ..events import DoubtResolved, EffectFailed, ToolInterrupted, ToolReconciled
 from ..state import InRound
-from ..states import InDoubt
+from ..states import InDoubt, Interruptible
 from ..step_builder import StepBuilder
 
 
-def may_not_run_twice(step: StepBuilder[InRound], event: ToolInterrupted, context: Context) -> bool:
+def may_not_run_twice(step: StepBuilder[Interruptible], event: ToolInterrupted, context: Context) -> bool:
     """The tool does not allow that the call runs again."""
     return step.open_round.named(event.call_id).crash == "at_most_once"
 
 
 def did_not_run(step: StepBuilder[InRound], event: ToolReconciled, context: Context) -> bool:
-    """The tool knows that the call did not run."""
-    return event.verdict == "did_not_run"
+    """The tool knows that the call did not run. It is not believed of a call that must not run twice."""
+    return event.verdict == "did_not_run" and step.open_round.call(event.effect_id).crash != "at_most_once"
 
 
 def is_unknown(step: StepBuilder[InRound], event: ToolReconciled, context: Context) -> bool:
-    """The tool does not know whether the call ran."""
-    return event.verdict == "unknown"
+    """The tool does not know whether the call ran, or is not believed."""
+    return event.verdict != "ran"
 
 
 def is_asking_about(step: StepBuilder[InRound], event: EffectFailed, context: Context) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..context import Context
-from ..events import Answer, EffectFailed, Event, SubAgentFinished, ToolComplete
+from ..events import Answer, AskUserQuestionPending, EffectFailed, Event, SubAgentFinished, ToolComplete
 from ..state import State
 from ..states import AwaitingSubAgents, ToolExecuting
 from ..step_builder import StepBuilder
@@ -45,6 +45,12 @@ def something_is_in_doubt(step: StepBuilder[State], event: Event, context: Conte
 def runs_alone(step: StepBuilder[ToolExecuting], event: Answer, context: Context) -> bool:
     """No other call is running."""
     return len(step.open_round.running) == 1
+
+
+def may_ask(step: StepBuilder[ToolExecuting], event: AskUserQuestionPending, context: Context) -> bool:
+    """No other call is running, and a call that waits for the answer and then goes on is exclusive."""
+    may_suspend = not event.suspends or step.open_round.call(event.effect_id).exclusive
+    return may_suspend and runs_alone(step, event, context)
 
 
 def spawns_children(step: StepBuilder[ToolExecuting], event: ToolComplete, context: Context) -> bool:

@@ -17,6 +17,11 @@ P = TypeVar("P", bound=AwaitingPerson)
 def end_wait(step: StepBuilder[P], at: datetime) -> None:
     """End the wait because the person acted: the turn's limits are counted anew, and the deadline is aborted."""
     step.reset_limits(at)
+    abort_deadline(step)
+
+
+def abort_deadline(step: StepBuilder[P]) -> None:
+    """Abort the timer that limits the wait, if there is one."""
     if step.state.deadline is not None:
         step.add_effect(Abort(effect_id=step.state.deadline.effect_id))
 

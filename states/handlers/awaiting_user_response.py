@@ -1,48 +1,79 @@
-"""Rows out of `AwaitingUserResponse`: a person answers or declines, or does neither in time."""
+"""Rows out of `AwaitingUserResponse`: a person answers or declines, or does neither in time.
+
+If the call that asks has ended, what the person does is its result. If it suspends, it learns of that and goes on.
+"""
 
 from __future__ import annotations
 
 from ..context import Context
+from ..effects import Reply
 from ..errors import NOTHING_WAITS, Refused
-from ..events import CloseRequested, DeadlineReached, UserCancel, UserQuestionResponse
+from ..events import CloseRequested, DeadlineReached, ToolInterrupted, UserCancel, UserQuestionResponse
 from ..states import AwaitingUserResponse
 from ..step_builder import StepBuilder
-from ..values.messages import Made, Said
+from ..values.messages import Made
 from ..values.questions import answers_as_text, overanswered_question, unanswered_question, unknown_question
-from .awaiting_person import end_wait, end_wait_at_deadline
+from . import tool_executing
+from .awaiting_person import abort_deadline, end_wait, end_wait_at_deadline
+from .tool_executing import resume
 
 
 def take_answers(step: StepBuilder[AwaitingUserResponse], event: UserQuestionResponse, context: Context) -> None:
-    """The answers are the result of the call that asked."""
+    """The answers are the result of the call that asked, or are passed on to it."""
     state = step.state
-    said: Said = step.heard()
-    if context.policy.questions.answer == "readable":
-        said = Made(text=answers_as_text(state.questions, event.answers, event.annotations))
-    step.settle(state.call.call_id, said)
+    if state.suspends:
+        resume(step, state.call, "answered", step.heard())
+    elif context.policy.questions.answer == "readable":
+        text = answers_as_text(state.questions, event.answers, event.annotations)
+        step.settle(state.call.call_id, Made(text=text))
+    else:
+        step.settle(state.call.call_id, step.heard())
     end_wait(step, event.at)
 
 
 def decline(step: StepBuilder[AwaitingUserResponse], event: UserCancel, context: Context) -> None:
-    """The person declines to answer, and the model goes on by its own judgment."""
-    step.settle(step.state.call.call_id, Made(text=context.policy.texts.declined))
+    """The person declines to answer, and the model or the call goes on by its own judgment."""
+    _end_question(step, "declined", context.policy.texts.declined)
     end_wait(step, event.at)
 
 
 def go_on_unanswered(step: StepBuilder[AwaitingUserResponse], event: DeadlineReached, context: Context) -> None:
-    """Nobody answered in time, and the model goes on by its own judgment."""
-    step.settle(step.state.call.call_id, Made(text=context.policy.texts.unanswered))
+    """Nobody answered in time, and the model or the call goes on by its own judgment."""
+    _end_question(step, "unanswered", context.policy.texts.unanswered)
     end_wait_at_deadline(step, event)
 
 
 def cancel_question(step: StepBuilder[AwaitingUserResponse], event: UserCancel, context: Context) -> None:
-    """The question gets a result that says that it was cancelled, and the turn is stopped."""
-    step.settle(step.state.call.call_id, Made(text=context.policy.texts.question_cancelled), error=True)
+    """The question gets a result that says that it was cancelled, or its call is to stop; and the turn is stopped."""
+    _end_question(step, "cancelled", context.policy.texts.question_cancelled, error=True)
 
 
 def close_question(step: StepBuilder[AwaitingUserResponse], event: CloseRequested, context: Context) -> None:
     """The question is cancelled, and the conversation ends with the turn."""
-    step.settle(step.state.call.call_id, Made(text=context.policy.texts.question_cancelled), error=True)
+    _end_question(step, "cancelled", context.policy.texts.question_cancelled, error=True)
     step.closing = True
+
+
+def _end_question(step: StepBuilder[AwaitingUserResponse], reply: Reply, text: str, *, error: bool = False) -> None:
+    """End the question without answers: a call that suspends gets the reply, another one the text as its result."""
+    call = step.state.call
+    if step.state.suspends:
+        resume(step, call, reply)
+    else:
+        step.settle(call.call_id, Made(text=text), error=error)
+
+
+def doubt_interrupted(step: StepBuilder[AwaitingUserResponse], event: ToolInterrupted, context: Context) -> None:
+    """A crash hit the call that waited for the answer, and it must not run twice: a person has to decide."""
+    tool_executing.doubt_interrupted(step, event, context)
+    abort_deadline(step)
+
+
+def take_up(step: StepBuilder[AwaitingUserResponse], event: ToolInterrupted, context: Context) -> None:
+    """A crash hit the call that waited for the answer. It runs again, and may ask again; or its tool is asked first
+    whether the call ran."""
+    tool_executing.take_up(step, event, context)
+    abort_deadline(step)
 
 
 def what_is_wrong(step: StepBuilder[AwaitingUserResponse], event: UserQuestionResponse, context: Context) -> Refused:

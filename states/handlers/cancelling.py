@@ -21,9 +21,13 @@ from . import awaiting_sub_agents, tool_executing
 
 
 def drop_question(step: StepBuilder[Cancelling], event: AskUserQuestionPending, context: Context) -> None:
-    """A question that arrives after the cancel is not asked."""
+    """A question that arrives after the cancel is not asked. A call that waits for the answer is told to stop."""
     call = step.open_round.call(event.effect_id)
-    step.settle(call.call_id, Made(text=context.policy.texts.cancelled), error=True)
+    if event.suspends:
+        tool_executing.suspend(step, call)
+        tool_executing.resume(step, call, "cancelled")
+    else:
+        step.settle(call.call_id, Made(text=context.policy.texts.cancelled), error=True)
 
 
 def take_interruption(step: StepBuilder[Cancelling], event: ToolInterrupted, context: Context) -> None:

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from ..context import Context
-from ..effects import CancelSubAgent, Effect, ExecuteTool, SpawnSubAgent, StartTimer
+from ..effects import TOOL_RUNS, CancelSubAgent, Effect, SpawnSubAgent, StartTimer
 from ..events import Resumed
 from ..junctions.again import again, asked_again
 from ..junctions.ending import rest_failed
@@ -46,7 +46,7 @@ def effects_again(state: Busy, at: datetime, context: Context) -> Sequence[Effec
     """
     in_flight = state.in_flight()
     started: list[Effect] = [
-        again(state, effect_id, kind, at, context) for effect_id, kind in in_flight.items() if kind is not ExecuteTool
+        again(state, effect_id, kind, at, context) for effect_id, kind in in_flight.items() if kind not in TOOL_RUNS
     ]
     if isinstance(state, Cancelling):
         started += [CancelSubAgent(effect_id=each) for each, kind in in_flight.items() if kind is SpawnSubAgent]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from ..context import Context
-from ..effects import ExecuteTool, ReconcileTool, SpawnSubAgent
+from ..effects import ExecuteTool, ReconcileTool, Reply, ResumeTool, SpawnSubAgent
 from ..events import (
     AskUserQuestionPending,
     EffectFailed,
@@ -16,10 +16,10 @@ from ..events import (
 )
 from ..junctions.again import asked_again
 from ..state import InRound
-from ..states import AwaitingSubAgents, AwaitingUserResponse, Cancelling, ToolExecuting
+from ..states import AwaitingSubAgents, AwaitingUserResponse, Cancelling, Interruptible, ToolExecuting
 from ..step_builder import StepBuilder
-from ..values.messages import Made
-from ..values.round import Child
+from ..values.messages import Heard, Made
+from ..values.round import Child, RoundCall
 from ..values.value import later
 from .acts import carry_out, fault_of
 
@@ -50,24 +50,45 @@ def take_abort(step: StepBuilder[InRound], event: ToolAborted, context: Context)
 
 
 def refuse_question(step: StepBuilder[InRound], event: AskUserQuestionPending, context: Context) -> None:
-    """The tool may not ask a person while other tools run; the model is told so."""
+    """The tool may not ask a person while other tools run; the model is told so. A call that waits for the answer goes
+    on without one."""
     call = step.open_round.call(event.effect_id)
-    step.settle(call.call_id, Made(text=context.policy.texts.question_not_exclusive), error=True)
+    if event.suspends:
+        suspend(step, call)
+        resume(step, call, "declined")
+    else:
+        step.settle(call.call_id, Made(text=context.policy.texts.question_not_exclusive), error=True)
 
 
 def ask(step: StepBuilder[ToolExecuting], event: AskUserQuestionPending, context: Context) -> AwaitingUserResponse:
     """The conversation rests until a person answers; the calls behind the question keep their places in the round."""
     call = step.open_round.call(event.effect_id)
+    if event.suspends:
+        suspend(step, call)
+    else:
+        step.set_round(step.open_round.settle(call.call_id))
     seconds = context.policy.questions.deadline
     deadline = None if seconds is None else step.start_timer(later(event.at, seconds), "deadline_reached")
     return step.within_turn(
         AwaitingUserResponse,
         questions=event.questions,
         call=call,
-        round=step.open_round.settle(call.call_id),
+        round=step.open_round,
         since=event.at,
         deadline=deadline,
     )
+
+
+def suspend(step: StepBuilder[InRound], call: RoundCall) -> None:
+    """The call has asked a person, and waits."""
+    step.set_round(step.open_round.suspend(call.call_id))
+
+
+def resume(step: StepBuilder[Interruptible], call: RoundCall, reply: Reply, said: Heard | None = None) -> None:
+    """The call that has asked a person goes on with this reply."""
+    effect_id, started_as = step.next_id(), step.open_round.running_call(call.call_id).first_id
+    step.add_effect(ResumeTool(effect_id=effect_id, call=call, started_as=started_as, reply=reply, said=said))
+    step.set_round(step.open_round.resume(call.call_id, effect_id))
 
 
 def spawn(step: StepBuilder[ToolExecuting], event: ToolComplete, context: Context) -> AwaitingSubAgents:
@@ -88,7 +109,7 @@ def spawn(step: StepBuilder[ToolExecuting], event: ToolComplete, context: Contex
 # --- after a crash
 
 
-def doubt_interrupted(step: StepBuilder[InRound], event: ToolInterrupted, context: Context) -> None:
+def doubt_interrupted(step: StepBuilder[Interruptible], event: ToolInterrupted, context: Context) -> None:
     """The call must not run twice, and it is unknown whether it ran: a person has to decide."""
     step.set_round(step.open_round.mark_doubtful(event.call_id))
 
@@ -98,13 +119,12 @@ def doubt(step: StepBuilder[InRound], event: ToolReconciled | EffectFailed, cont
     step.set_round(step.open_round.mark_doubtful(step.open_round.call(event.effect_id).call_id))
 
 
-def take_up(step: StepBuilder[InRound], event: ToolInterrupted, context: Context) -> None:
-    """The call runs again under the id that it had, or its tool is asked first whether the call ran."""
+def take_up(step: StepBuilder[Interruptible], event: ToolInterrupted, context: Context) -> None:
+    """The call runs again, or its tool is asked first whether the call ran."""
     call = step.open_round.named(event.call_id)
     if call.crash != "reconcile":
         return _execute_again(step, call.call_id)
-    effect_id = step.next_id()
-    started_as = next(one.effect_id for one in step.open_round.running if one.call_id == call.call_id)
+    effect_id, started_as = step.next_id(), step.open_round.running_call(call.call_id).first_id
     step.add_effect(ReconcileTool(effect_id=effect_id, call=call, started_as=started_as))
     step.set_round(step.open_round.ask_about(call.call_id, effect_id))
 
@@ -114,10 +134,13 @@ def run_again(step: StepBuilder[InRound], event: ToolReconciled, context: Contex
     _execute_again(step, step.open_round.call(event.effect_id).call_id)
 
 
-def _execute_again(step: StepBuilder[InRound], call_id: str) -> None:
-    step.set_round(step.open_round.ask_about(call_id, None))
-    started_as = next(one.effect_id for one in step.open_round.running if one.call_id == call_id)
-    step.add_effect(ExecuteTool(effect_id=started_as, call=step.open_round.named(call_id)))
+def _execute_again(step: StepBuilder[Interruptible], call_id: str) -> None:
+    """Run the call under the id that it had, or, if that effect is answered because the call has asked a person, under
+    a new one."""
+    before = step.open_round.running_call(call_id)
+    step.set_round(step.open_round.restart(call_id, step.next_id() if before.asked else before.effect_id))
+    again, call = step.open_round.running_call(call_id), step.open_round.named(call_id)
+    step.add_effect(ExecuteTool(effect_id=again.effect_id, call=call, started_as=again.started_as))
 
 
 @asked_again(ReconcileTool)
@@ -125,4 +148,4 @@ def _ask_about_again(state: InRound, effect_id: int, at: datetime, context: Cont
     """The question that a tool was asked about its call. `Pure.`"""
     running = state.round.started(effect_id)
     call = state.round.named(running.call_id)
-    return ReconcileTool(effect_id=effect_id, call=call, started_as=running.effect_id)
+    return ReconcileTool(effect_id=effect_id, call=call, started_as=running.first_id)

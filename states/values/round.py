@@ -45,11 +45,22 @@ class RoundCall(Part):
 
 class Running(Part):
     """A call that was started as the effect `effect_id`. After a crash its tool may be asked, by the effect
-    `reconciling`, whether the call ran; then only that effect is in flight."""
+    `reconciling`, whether the call ran; then only that effect is in flight.
+
+    A call that has `asked` a person waits or goes on. Its first effect, `started_as`, is answered then, and `effect_id`
+    is the newest effect by which it was started or resumed.
+    """
 
     effect_id: int
     call_id: str
     reconciling: int | None = None
+    started_as: int | None = None
+    asked: bool = False
+
+    @property
+    def first_id(self) -> int:
+        """The effect as which the call was first started."""
+        return self.effect_id if self.started_as is None else self.started_as
 
     @property
     def awaited(self) -> int:
@@ -96,6 +107,13 @@ class Round(Part):
             if effect_id in (running.effect_id, running.reconciling):
                 return running
         raise KeyError(effect_id)
+
+    def running_call(self, call_id: str) -> Running:
+        """How the running call with this id was started. Raises KeyError if it does not run. `Pure.`"""
+        for running in self.running:
+            if running.call_id == call_id:
+                return running
+        raise KeyError(call_id)
 
     def named(self, call_id: str) -> RoundCall:
         """The call with this id. Raises KeyError if there is none. `Pure.`"""
@@ -157,11 +175,24 @@ class Round(Part):
         """This round, with the call running."""
         return self.replace(running=(*self.running, Running(effect_id=effect_id, call_id=call.call_id)))
 
-    def ask_about(self, call_id: str, effect_id: int | None) -> Round:
-        """This round, with the tool of the running call asked by this effect whether the call ran; with None it is no
-        longer asked."""
-        running = tuple(one.replace(reconciling=effect_id) if one.call_id == call_id else one for one in self.running)
-        return self.replace(running=running)
+    def suspend(self, call_id: str) -> Round:
+        """This round, with the running call waiting for the answer of a person."""
+        return self._change(call_id, asked=True)
+
+    def resume(self, call_id: str, effect_id: int) -> Round:
+        """This round, with the call that has asked a person going on as this effect."""
+        started_as = self.running_call(call_id).first_id
+        return self._change(call_id, effect_id=effect_id, started_as=started_as)
+
+    def restart(self, call_id: str, effect_id: int) -> Round:
+        """This round, with the interrupted call started again as this effect."""
+        before = self.running_call(call_id)
+        started_as = before.started_as if before.effect_id == effect_id else before.first_id
+        return self._change(call_id, effect_id=effect_id, started_as=started_as, reconciling=None, asked=False)
+
+    def ask_about(self, call_id: str, effect_id: int) -> Round:
+        """This round, with the tool of the running call asked by this effect whether the call ran."""
+        return self._change(call_id, reconciling=effect_id)
 
     def mark_doubtful(self, call_id: str) -> Round:
         """This round, with the running call in doubt."""
@@ -197,6 +228,10 @@ class Round(Part):
             one.replace(status=status, outcome=outcome) if one.effect_id == effect_id else one for one in self.children
         )
         return self.replace(children=children)
+
+    def _change(self, call_id: str, **changes: object) -> Round:
+        running = tuple(one.replace(**changes) if one.call_id == call_id else one for one in self.running)
+        return self.replace(running=running)
 
     def _without(self, call_id: str) -> tuple[Running, ...]:
         return tuple(running for running in self.running if running.call_id != call_id)

@@ -92,8 +92,8 @@ def _memory(chance: Chance, vocabulary: Vocabulary, effect_id: int, call: RoundC
         RecentText(role=chance.pick(("user", "assistant")), text=vocabulary.text(chance, "Hello"))
         for _ in range(vocabulary.recent_texts(chance))
     )
-    block = vocabulary.text(chance, "Once upon a time")
-    return {"block": block, "recent": recent, "usage": vocabulary.cost(chance)}
+    block, documents = vocabulary.text(chance, "Once upon a time"), vocabulary.text(chance, "")
+    return {"block": block, "recent": recent, "documents": documents, "usage": vocabulary.cost(chance)}
 
 
 def _verification(chance: Chance, vocabulary: Vocabulary, effect_id: int, call: RoundCall | None) -> Fields:
@@ -101,6 +101,13 @@ def _verification(chance: Chance, vocabulary: Vocabulary, effect_id: int, call: 
     missing = tuple(vocabulary.text(chance, "This.") for _ in range(vocabulary.missing(chance)))
     reason = vocabulary.text(chance, "Look again.")
     return {"passed": passed, "reason": reason, "missing": missing, "usage": vocabulary.cost(chance)}
+
+
+def _question(chance: Chance, vocabulary: Vocabulary, effect_id: int, call: RoundCall | None) -> Fields:
+    """A question. A call that is not exclusive may not wait for the answer, and seldom tries to."""
+    may_wait = call is None or call.exclusive
+    suspends = chance.often() and may_wait != vocabulary.odd(chance)
+    return {"questions": vocabulary.questions(chance), "suspends": suspends}
 
 
 def _outcome(chance: Chance, vocabulary: Vocabulary, effect_id: int, call: RoundCall | None) -> Fields:
@@ -118,7 +125,7 @@ GENERATORS: dict[type[Answer], Generator] = {
     MemoryRecalled: _memory,
     SubAgentFinished: _outcome,
     ProfileSelected: lambda chance, words, *_: {"profile": words.profile(chance), "usage": words.cost(chance)},
-    AskUserQuestionPending: lambda chance, words, *_: {"questions": words.questions(chance)},
+    AskUserQuestionPending: _question,
     TurnSummarized: lambda chance, words, *_: {
         "summary": words.text(chance, "In short."),
         "usage": words.cost(chance),

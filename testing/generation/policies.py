@@ -42,7 +42,7 @@ PLAIN_CHANGES: tuple[Change, ...] = (
         {"models": (ModelSpec(name="a", window=WINDOW),)},
     ),
     some_of({"route": True, "profiles": (Profile(name="one"), Profile(name="two", recall=False))}),
-    some_of({"recall": True}, {"dialogue": Recent()}),
+    some_of({"recall": True}, {"dialogue": Recent()}, {"documents": True}),
     some_of({"text": "fallback"}, {"text": "thought"}),
     some_of({"silent": "nudge"}, {"silent": "fallback"}),
     some_of({"speech": SpeechRules(keep="each", empty="deliver")}),

@@ -13,6 +13,9 @@ from .extremes import EXTREME, STATUSES
 RECONCILING, CHILD = 7, 12
 """Where the ids begin of effects that ask about a call, and of sub-agents; the tools that run come before them."""
 
+FIRST = 0
+"""The effect as which a call was first started that has asked a person since."""
+
 
 def round_of(chance: Chance, book: Book, *, running: int, doubtful: int = 0) -> Round:
     """A round under way: at least so many calls run and are in doubt, some have ended, some wait."""
@@ -44,8 +47,15 @@ def _take(chance: Chance, calls: list[RoundCall], least: int, most: int) -> list
 
 
 def _running(chance: Chance, call: RoundCall, number: int) -> Running:
-    asked = call.crash == "reconcile" and chance.often()
-    return Running(effect_id=number, call_id=call.call_id, reconciling=RECONCILING + number if asked else None)
+    is_reconciled = call.crash == "reconcile" and chance.often()
+    has_asked = call.exclusive and chance.often()
+    return Running(
+        effect_id=number,
+        call_id=call.call_id,
+        reconciling=RECONCILING + number if is_reconciled else None,
+        started_as=FIRST if has_asked else None,
+        asked=has_asked,
+    )
 
 
 def with_children(chance: Chance, book: Book) -> tuple[Round, RoundCall]:
@@ -65,6 +75,11 @@ def with_call(round_: Round, call: RoundCall) -> Round:
     """This round with the call in the place of the one of its id. `Pure.`"""
     calls = tuple(call if one.call_id == call.call_id else one for one in round_.calls)
     return round_.model_copy(update={"calls": calls})
+
+
+def with_a_waiting_call(round_: Round, call: RoundCall) -> Round:
+    """This round, in which the queued call has asked a person, and waits. `Pure.`"""
+    return with_call(round_, call.model_copy(update={"exclusive": True})).start(call, 1).suspend(call.call_id)
 
 
 def _children(chance: Chance, call: RoundCall) -> tuple[Child, ...]:

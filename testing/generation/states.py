@@ -33,7 +33,7 @@ from .chance import Chance
 from .extremes import EXTREME, ROLES, any_policy, models
 from .from_types import from_type
 from .questions import question_set
-from .rounds import round_of, with_a_queue, with_call, with_children
+from .rounds import round_of, with_a_queue, with_a_waiting_call, with_call, with_children
 from .turns import TIMER, Fields, book, ending, inbox, timer, turn
 from .values import FAILURE_KINDS, INSTANTS
 
@@ -67,7 +67,12 @@ def _asked(chance: Chance, counters: Book) -> Fields:
 def _awaiting_user_response(chance: Chance, counters: Book) -> Fields:
     fields = _asked(chance, counters)
     call = fields["round"].queued[0]
-    return {**fields, "round": fields["round"].settle(call.call_id), "questions": question_set(chance), "call": call}
+    if chance.rarely(3):
+        open_round = with_a_waiting_call(fields["round"], call)
+        call = open_round.named(call.call_id)
+    else:
+        open_round = fields["round"].settle(call.call_id)
+    return {**fields, "round": open_round, "questions": question_set(chance), "call": call}
 
 
 def _awaiting_approval(chance: Chance, counters: Book) -> Fields:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from ...states.effects import ExecuteTool, ReconcileTool, RequestLlm, SpawnSubAgent, StartTimer
+from ...states.effects import (
+    ExecuteTool,
+    ReconcileTool,
+    RequestLlm,
+    ResumeTool,
+    SpawnSubAgent,
+    StartTimer,
+)
 from ...states.events import UserQuestionResponse
 from ...states.policy.policy import Policy
 from ...states.states import (
@@ -61,7 +68,7 @@ def runs_no_more_than_allowed(history: History) -> None:
     that a person must allow and has not allowed."""
     flying = history.in_flight.values()
     requests = [effect for effect in flying if isinstance(effect, RequestLlm)]
-    tools = [effect.call for effect in flying if isinstance(effect, ExecuteTool | ReconcileTool)]
+    tools = [effect.call for effect in flying if isinstance(effect, ExecuteTool | ResumeTool | ReconcileTool)]
     children = [effect for effect in flying if isinstance(effect, SpawnSubAgent)]
     require(len(requests) <= 1, "two model requests are in flight", history)
     require(not (requests and tools), "a model request is in flight beside tools", history)
@@ -86,6 +93,9 @@ def waits_for_something(history: History) -> None:
         "an effect id may be given out twice",
         history,
     )
+    waiting = [state.call] if isinstance(state, AwaitingUserResponse) and state.suspends else []
+    require(list(effects.suspended) == [call.call_id for call in waiting], "a call waits for nobody", history)
+    require(all(call.exclusive for call in waiting), "a call that is not exclusive waits for a person", history)
     if isinstance(state, AwaitingPerson | AwaitingSubAgents | Cancelling):
         _require_deadline(history, state)
     if isinstance(state, Busy) and not isinstance(state, AwaitingPerson | InDoubt):
@@ -148,14 +158,25 @@ def _tells_of_all(history: History, call_id: str) -> bool:
 
 
 def hands_on_answers_exactly(history: History) -> None:
-    """Law 16: the answers of a person, in any script, reach the model as valid JSON that reads back equal."""
+    """Law 16: the answers of a person, in any script, reach the model, or the call that waits for them, as valid JSON
+    that reads back equal."""
     newest = history.newest
     if not isinstance(newest.event, UserQuestionResponse) or newest.step is None:
         return
-    assert isinstance(newest.before, AwaitingUserResponse)
-    if newest.context.policy.questions.answer != "json":
+    before = newest.before
+    assert isinstance(before, AwaitingUserResponse)
+    if newest.context.policy.questions.answer != "json" and not before.suspends:
         return
-    asked = newest.before.call.call_id
-    result = next(message for message in reversed(history.transcript) if message.tool_call_id == asked)
     sent = {text: list(a) if isinstance(a, tuple) else a for text, a in newest.event.answers.items()}
-    require(json.loads(result.text)["answers"] == sent, "the model reads other answers than were given", history)
+    passed_on = _passed_on(history) if before.suspends else _result_of(history, before.call.call_id)
+    require(json.loads(passed_on)["answers"] == sent, "other answers are passed on than were given", history)
+
+
+def _passed_on(history: History) -> str:
+    """The text that the call gets that is resumed."""
+    (said,) = [effect.said for effect in history.newest.effects if isinstance(effect, ResumeTool)]
+    return "" if said is None else history.said.words(said)
+
+
+def _result_of(history: History, call_id: str) -> str:
+    return next(message.text for message in reversed(history.transcript) if message.tool_call_id == call_id)

@@ -73,7 +73,8 @@ def _stop(history: History, kind: type[UserCancel | CloseRequested], *, patient:
     turn = history.spending.turn
     wishes = _wishes(state, kind)
     for _ in range(4 + len(history.in_flight) + context.policy.parallel):
-        event = wishes.pop()(event_id="way out", at=at) if wishes else _acknowledgement(state, at, patient)
+        wants = wishes and not (kind is UserCancel and isinstance(state, Cancelling))
+        event = wishes.pop()(event_id="way out", at=at) if wants else _acknowledgement(state, at, patient)
         step = None if event is None else observe(state, event, context).step
         if step is None:
             break

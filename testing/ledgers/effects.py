@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from ...states.effects import (
+    TOOL_RUNS,
     AwaitedEffect,
     CancelSubAgent,
     ControlEffect,
@@ -12,10 +13,23 @@ from ...states.effects import (
     ExecuteTool,
     OutgoingEffect,
     ReconcileTool,
+    ResumeTool,
     SpawnSubAgent,
 )
-from ...states.events import Answer, DeadlineReached, DoubtResolved, Event, Resumed, ToolInterrupted, ToolReconciled
+from ...states.events import (
+    Answer,
+    AskUserQuestionPending,
+    DeadlineReached,
+    DoubtResolved,
+    Event,
+    Resumed,
+    ToolInterrupted,
+    ToolReconciled,
+)
 from ...states.step import Step
+
+ANSWERED = 0
+"""Stands for the id of an effect that was answered, and so cannot be used again."""
 
 REPEATABLE = ("pure", "idempotent")
 """The contracts of tools that a crash interrupted and that run again without a question."""
@@ -28,8 +42,11 @@ class EffectLedger:
         self.in_flight: dict[int, AwaitedEffect] = {}
         self.stopping: set[int] = set()
         """The effects in flight that were told to stop and have not acknowledged it."""
-        self.interrupted: dict[int, ExecuteTool] = {}
-        """Tools that a crash interrupted; their contract decides whether they run again under their ids."""
+        self.suspended: dict[str, ExecuteTool | ResumeTool] = {}
+        """Calls that have asked a person and wait, with the effect by which they asked."""
+        self.interrupted: dict[int, ExecuteTool | ResumeTool] = {}
+        """What a crash interrupted, by the effect as which the call was first started; the contract of the tool decides
+        whether the call runs again."""
         self.started: set[int] = set()
         """The ids of all effects so far."""
         self.began: dict[int, datetime] = {}
@@ -49,7 +66,7 @@ class EffectLedger:
         if isinstance(event, Answer):
             self._end(event)
         elif isinstance(event, Resumed):
-            self._lost = {each for each, effect in self.in_flight.items() if not isinstance(effect, ExecuteTool)}
+            self._lost = {each for each, effect in self.in_flight.items() if not isinstance(effect, TOOL_RUNS)}
         elif isinstance(event, ToolInterrupted):
             self._interrupt(event)
         elif isinstance(event, DoubtResolved) and event.verdict == "again":
@@ -62,8 +79,12 @@ class EffectLedger:
         self._lost.clear()
 
     def _end(self, answer: Answer) -> None:
-        self.answered = self.in_flight.pop(answer.effect_id, None)
+        ended = self.answered = self.in_flight.pop(answer.effect_id, None)
         self.stopping.discard(answer.effect_id)
+        if isinstance(ended, TOOL_RUNS) and isinstance(answer, AskUserQuestionPending) and answer.suspends:
+            self.suspended[ended.call.call_id] = ended
+        if isinstance(ended, ResumeTool) and isinstance(answer, ToolReconciled):
+            self.interrupted[ended.first_id] = ended
         if isinstance(answer, DeadlineReached):
             self._forget_stopping()
 
@@ -75,11 +96,14 @@ class EffectLedger:
 
     def _interrupt(self, report: ToolInterrupted) -> None:
         for effect_id, effect in list(self.in_flight.items()):
-            if isinstance(effect, ExecuteTool) and effect.call.call_id == report.call_id:
-                self.interrupted[effect_id] = effect
+            if isinstance(effect, TOOL_RUNS) and effect.call.call_id == report.call_id:
+                self.interrupted[effect.first_id] = effect
                 del self.in_flight[effect_id]
                 self.stopping.discard(effect_id)
                 return
+        if (waiting := self.suspended.pop(report.call_id, None)) is not None:
+            self.interrupted[waiting.first_id] = waiting.model_copy(update={"effect_id": ANSWERED})
+            return
         self.faults.append(f"the call {report.call_id} does not run, and its interruption was taken")
 
     def _start(self, effect: Effect, event: Event) -> None:
@@ -96,8 +120,8 @@ class EffectLedger:
             self._lost.discard(effect_id)
             if not _is_same(effect, self.in_flight[effect_id]):
                 self.faults.append(f"the effect {effect_id} is not asked for again as it was")
-        elif effect_id in self.interrupted:
-            self._run_again(effect_id, effect, event)
+        elif isinstance(effect, ExecuteTool) and effect.first_id in self.interrupted:
+            self._run_again(effect, event)
         else:
             self._give_id(effect_id)
             self._begin(effect)
@@ -110,7 +134,13 @@ class EffectLedger:
         self.started.add(effect_id)
 
     def _begin(self, effect: Effect) -> None:
-        if isinstance(effect, ExecuteTool):
+        if isinstance(effect, ResumeTool):
+            if effect.reply == "cancelled":
+                self.stopping.add(effect.effect_id)
+            waiting = self.suspended.pop(effect.call.call_id, None)
+            if waiting is None or (waiting.call, waiting.first_id) != (effect.call, effect.started_as):
+                self.faults.append(f"the call {effect.call.call_id} is resumed, and does not wait")
+        elif isinstance(effect, ExecuteTool):
             if effect.call.call_id in self._executed:
                 self.faults.append(f"the call {effect.call.call_id} was started twice")
             self._executed.add(effect.call.call_id)
@@ -119,11 +149,15 @@ class EffectLedger:
             if asked is None or asked.call != effect.call or effect.call.crash != "reconcile":
                 self.faults.append(f"a tool is asked about the effect {effect.started_as}, which no crash interrupted")
 
-    def _run_again(self, effect_id: int, effect: Effect, event: Event) -> None:
-        before = self.interrupted.pop(effect_id)
+    def _run_again(self, effect: ExecuteTool, event: Event) -> None:
+        before = self.interrupted.pop(effect.first_id)
+        if effect.effect_id != before.effect_id:
+            self._give_id(effect.effect_id)
         harmless = isinstance(event, ToolInterrupted) and before.call.crash in REPEATABLE
         did_not_run = isinstance(event, ToolReconciled) and event.verdict == "did_not_run"
-        if effect != before or not (harmless or did_not_run):
+        has_asked = isinstance(before, ResumeTool) or before.effect_id == ANSWERED
+        is_same = effect.call == before.call if has_asked else effect == before
+        if not is_same or not (harmless or did_not_run):
             self.faults.append(f"the call {before.call.call_id} runs again, though it may have run")
 
     def _stop(self, effect: ControlEffect, event: Event) -> None:

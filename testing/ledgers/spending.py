@@ -95,8 +95,8 @@ class SpendingLedger:
                 self.spent = Spent(since=event.at)
             case RequestLlm():
                 self.spent.requests += not self.sends_again
-            case ExecuteTool(effect_id=effect_id) if effect_id not in self._counted:
-                self._counted.add(effect_id)
+            case ExecuteTool(first_id=first_id) if first_id not in self._counted:
+                self._counted.add(first_id)
                 self.spent.tool_calls += 1
             case StartTimer(effect_id=effect_id, wakes="deadline_reached"):
                 spawns = any(isinstance(other, SpawnSubAgent) for other in step.effects)

@@ -135,6 +135,32 @@ async def queue(database: Path) -> None:
         await until_all_has_arrived(engine)
 
 
+async def deletion(database: Path) -> None:
+    """Calls that ask their user in the middle and go on: one may run twice, one may not."""
+
+    @tool(crash="idempotent", exclusive=True)
+    async def tidy(context: ToolContext) -> str:
+        """Tidy up."""
+        first = await context.ask([{"question": "Tidy up?"}])
+        second = await context.ask([{"question": "Really?"}])
+        return f"{first.action} and {second.action} under {context.key}"
+
+    @tool(exclusive=True)
+    async def delete(context: ToolContext) -> str:
+        """Delete everything."""
+        return (await context.ask([{"question": "Delete it?"}])).action
+
+    said = [calls(call("tidy"), call("delete")), reply("Done.")]
+    answers = FunctionLlm(lambda request: said[sum(message["role"] == "assistant" for message in request.messages)])
+    async with Engine.open(database, model=answers, tools=[tidy, delete]) as engine:
+        known = await engine.list()
+        conversation = await engine.get(known[0].id) if known else await engine.create()
+        turn = await until_it_rests(conversation, await conversation.send("Clean up.", message_id="m1"))
+        results = [message.text for message in await conversation.transcript() if message.role == "tool"]
+        assert turn.status == "completed", turn
+        assert results == [f"answered and answered under {conversation.id}/2", "answered"], results
+
+
 class TestEveryBoundary:
     """P19, P27, P31: before and after each commit, each call to the world, each answer and each delivery."""
 
@@ -145,6 +171,13 @@ class TestEveryBoundary:
         report = crash_at_every_boundary(scenario, every=1 if LONG else 2)
 
         assert report.kills >= (30 if LONG else 15)
+
+    def test_a_call_that_waits_for_a_person_is_left_to_its_contract(self) -> None:
+        """A process that dies while a call waits, or just before or after, leaves a call that runs again under its key,
+        or one that a person decides about."""
+        report = crash_at_every_boundary(deletion, every=1 if LONG else 5)
+
+        assert report.kills >= (30 if LONG else 6)
 
     @pytest.mark.parametrize("scenario", [dinner, queue])
     def test_two_kills_in_a_row_lose_nothing(self, scenario: Any) -> None:

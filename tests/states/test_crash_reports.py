@@ -66,6 +66,7 @@ from ..support.busy_states import (
     stopping,
     stopping_children,
     summarizing,
+    suspended,
     verifying,
     waiting_for_children,
 )
@@ -100,6 +101,7 @@ AT_WORK: dict[Moment, tuple[type[Effect], ...]] = {
 
 FOR_A_PERSON: dict[Moment, tuple[type[Effect], ...]] = {
     asked: (StartTimer,),
+    suspended: (StartTimer,),
     approving: (StartTimer,),
     doubting: (),
 }

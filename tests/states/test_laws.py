@@ -533,7 +533,7 @@ class TestTheLawsNotice:
         (_, asks) = conversation.step.effects
         other = SettledCall(call_id="ask", said=Made(text='{"answers": {"When?": "Later"}}'))
 
-        with pytest.raises(LawBroken, match="the model reads other answers than were given"):
+        with pytest.raises(LawBroken, match="other answers are passed on than were given"):
             check_laws(
                 tampered(conversation, effects=(PersistToolResults(results=(other,)), asks)),
                 laws.hands_on_answers_exactly,

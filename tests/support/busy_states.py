@@ -57,6 +57,15 @@ def asked() -> Conversation:
     return conversation
 
 
+def suspended() -> Conversation:
+    """A call has asked a person in its middle, with a deadline, and waits."""
+    conversation = Conversation(questions=Questions(deadline=60))
+    conversation.says()
+    conversation.model_calls(call("delete", exclusive=True), "next")
+    conversation.tool_asks("delete", suspends=True)
+    return conversation
+
+
 def approving() -> Conversation:
     """A person must allow a call, in time."""
     conversation = Conversation(approval_deadline=60)

@@ -69,7 +69,7 @@ from turnwise.states import (
     WorkVerified,
     pending,
 )
-from turnwise.states.effects import ControlEffect
+from turnwise.states.effects import TOOL_RUNS, ControlEffect
 from turnwise.states.projections.transcript import Transcript
 from turnwise.states.values.messages import Said
 from turnwise.testing.history import History
@@ -259,9 +259,11 @@ class Conversation:
         """A tool could not be run to its end."""
         return self.happens(EffectFailed, effect_id=self.running(name), kind="timeout", sentence=sentence)
 
-    def tool_asks(self, name: str = "ask", *questions: UserQuestion) -> Step:
-        """A tool wants to ask people."""
-        return self.happens(AskUserQuestionPending, effect_id=self.running(name), questions=questions or (question(),))
+    def tool_asks(self, name: str = "ask", *questions: UserQuestion, suspends: bool = False) -> Step:
+        """A tool wants to ask people; a call that suspends waits for the answer and then goes on."""
+        asked = questions or (question(),)
+        effect_id = self.running(name)
+        return self.happens(AskUserQuestionPending, effect_id=effect_id, questions=asked, suspends=suspends)
 
     def tool_was_interrupted(self, call_id: str) -> Step:
         """It is reported that the process died while this call ran."""
@@ -379,13 +381,13 @@ class Conversation:
 
     def running(self, name: str) -> int:
         """The id of the effect that runs this call, or this tool."""
-        return self._of_call(ExecuteTool, name)
+        return self._of_call(TOOL_RUNS, name)
 
     def asked_about(self, name: str) -> int:
         """The id of the effect that asks this tool what became of its call, or of this one."""
         return self._of_call(ReconcileTool, name)
 
-    def _of_call(self, kind: type[ExecuteTool] | type[ReconcileTool], name: str) -> int:
+    def _of_call(self, kind: Any, name: str) -> int:
         calls = {each: effect.call for each, effect in self.in_flight().items() if isinstance(effect, kind)}
         by_name = {made.name: each for each, made in calls.items()}
         return {**by_name, **{made.call_id: each for each, made in calls.items()}}[name]

@@ -18,7 +18,7 @@ from ....states.context import Context
 from ....states.effects import AwaitedEffect
 from ....states.errors import StoreError, UnknownConversation
 from ....states.events import Event, Opened, Request
-from ....states.states import AnyState
+from ....states.states import AnyState, AwaitingUserResponse
 from ....states.step import Step
 from ..environment.random_source import RandomSource
 from .disk import Disk, Row, identity
@@ -267,11 +267,13 @@ class MemoryStorage:
         return process
 
     def is_abandoned(self, conversation_id: str) -> bool:
-        """Whether something is in flight that a process has begun which is closed or dead."""
+        """Whether something is in flight, or waits for a person, that a process has begun which is closed or dead."""
         rows = self._disk.rows[conversation_id]
         begun = {one.effect_id: row.writer for row in rows for one in row.effects if isinstance(one, AwaitedEffect)}
         state: AnyState = rows[-1].state
-        processes = [self._processes[begun[effect_id]] for effect_id in state.in_flight()]
+        waiting = state.round.running if isinstance(state, AwaitingUserResponse) else ()
+        under_way = (*state.in_flight(), *(call.effect_id for call in waiting))
+        processes = [self._processes[begun[effect_id]] for effect_id in under_way]
         return any(process.is_dead or not process.is_open for process in processes)
 
     def outbox(self) -> tuple[Delivered, ...]:

@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ....states.effects import (
     EFFECTS,
+    TOOL_RUNS,
     AwaitedEffect,
     Effect,
     ExecuteTool,
     OutgoingEffect,
     RequestLlm,
+    ResumeTool,
     StartTimer,
 )
-from ....states.events import Answer, AskUserQuestionPending, LlmResponse, ToolComplete
+from ....states.events import Answer, AskUserQuestionPending, LlmResponse, ToolAborted, ToolComplete, ToolReconciled
 from ...generation.answers import answer
 from ...generation.events import weight_of
 from ..environment.clock import VirtualClock
@@ -31,6 +33,7 @@ from ..environment.random_source import RandomSource
 from ..storage.disk import Disk
 from ..storage.storage import Process
 from .vocabulary import CALM, SIMULATED
+from .waiting_call import WaitingCall
 
 if TYPE_CHECKING:
     from ....effects.context import EffectContext
@@ -77,8 +80,7 @@ class World:
     async def _perform(self, process: Process, effect: AwaitedEffect, context: EffectContext) -> Any:
         key = self._begin(process, effect, context)
         try:
-            carry_out = self._wake if isinstance(effect, StartTimer) else self._work
-            given = await carry_out(effect, context)
+            given = await self._carry_out(effect, context)
             told = given.type if isinstance(given, Answer) else repr(given)
             self.trace.record("world", f"answers {effect.type}:{effect.effect_id} with {told}")
             return given
@@ -110,6 +112,29 @@ class World:
             if any(isinstance(other, RequestLlm) and other.effect_id in awaited for other in others):
                 self.trace.report_fault(f"two model requests are in flight, one of them {effect.effect_id}")
 
+    async def _carry_out(self, effect: AwaitedEffect, context: EffectContext) -> Any:
+        if isinstance(effect, StartTimer):
+            return await self._wake(effect, context)
+        if isinstance(effect, ResumeTool) and (ended := await self._resume(effect, context)) is not None:
+            return ended
+        given = await self._work(effect, context)
+        if isinstance(effect, TOOL_RUNS) and isinstance(given, AskUserQuestionPending) and given.suspends:
+            context.suspended.hold(effect.first_id, WaitingCall(self.chance.seconds()))
+        return given
+
+    async def _resume(self, effect: ResumeTool, context: EffectContext) -> Answer | None:
+        """Let a call go on that waits in this process. Returns an answer if it is to stop, or if it does not wait here:
+        then its crash contract decides."""
+        call, effect_id, at = context.suspended.take(effect.started_as), effect.effect_id, self.clock.now()
+        if isinstance(call, WaitingCall):
+            await call.go_on()
+            return ToolAborted(effect_id=effect_id, at=at) if effect.reply == "cancelled" else None
+        if effect.call.crash in ("at_most_once", "reconcile"):
+            return ToolReconciled(effect_id=effect_id, at=at, verdict="unknown")
+        if effect.reply == "cancelled":
+            return ToolAborted(effect_id=effect_id, at=at)
+        return ToolReconciled(effect_id=effect_id, at=at, verdict="did_not_run")
+
     async def _wake(self, effect: Any, context: EffectContext) -> Any:
         """A timer, which on a busy machine may wake late."""
         from ....effects.timers import TimerPerformer
@@ -130,7 +155,7 @@ class World:
         await self._show_progress(effect, context)
         if self.chance.probably(0.04):
             return self._misbehave(effect)
-        call = effect.call if isinstance(effect, ExecuteTool) else None
+        call = effect.call if isinstance(effect, TOOL_RUNS) else None
         kinds = [kind for kind in effect.answers if kind is not effect.ACKNOWLEDGES]
         return self._answer(effect, self.chance.weighted({kind: weight_of(kind, call) for kind in kinds}))
 
@@ -167,7 +192,7 @@ class World:
                     raise
 
     def _answer(self, effect: AwaitedEffect, kind: type[Answer]) -> Answer:
-        call = effect.call if isinstance(effect, ExecuteTool) else None
+        call = effect.call if isinstance(effect, TOOL_RUNS) else None
         vocabulary = CALM if self.calm else SIMULATED
         return answer(self.chance, vocabulary, kind, effect.effect_id, self.clock.now(), call)
 

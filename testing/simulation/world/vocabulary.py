@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 from ....states.policy.policy import Empty, Limits, ModelSpec, Policy, Repeats, Retry, SpeechRules
 from ....states.values.acts import ActKind
+from ....states.values.messages import CrashContract, ToolCall
 from ....states.values.questions import QuestionOption, UserQuestion
 from ...generation.chance import Chance
 from ...generation.policies import PLAIN_CHANGES, Change, a_policy, some_of
 from ...generation.questions import any_answer_to
-from ...generation.vocabulary import PLAIN, Response, always, one_of
+from ...generation.vocabulary import PLAIN, TOOLS, Response, always, one_of
 
 T = TypeVar("T")
 
@@ -32,6 +33,13 @@ _CHANGES: tuple[Change, ...] = (
 _OPTIONS = (QuestionOption(label="6:30 PM"), QuestionOption(label="8:15 PM"))
 _WHEN = UserQuestion(question="When?", header="Time", options=_OPTIONS)
 _WHAT = UserQuestion(question="What {x}, 何?", options=_OPTIONS, multi_select=True)
+
+
+_DELETIONS = tuple(
+    ToolCall(call_id="delete", name=f"delete_{crash}", exclusive=True, acts=("question",), crash=crash)
+    for crash in get_args(CrashContract)
+)
+"""Calls of tools that ask before they act, with each crash contract."""
 
 
 def _text(chance: Chance, plain: str) -> str:
@@ -74,6 +82,7 @@ SIMULATED = replace(
         Response("Well.", finish_reason="length", calls=0.5),
     ),
     call_count=one_of(1, 1, 1, 2, 3, 4),
+    tool=one_of(*TOOLS, *_DELETIONS),
     retry_after=one_of(None, None, None, 0.0, 3.0, 1_000.0),
     acts=_acts,
     questions=one_of((_WHEN,), (_WHAT,), (_WHEN, _WHAT)),

@@ -11,7 +11,7 @@ import pytest
 from turnwise import ConfigurationError, Conversation, Engine, ModelRequest, ModelSpec, Policy, Profile, Settings, tool
 from turnwise.persistence.opening import open_store
 from turnwise.states import Opened, PolicyChanged, begin
-from turnwise.testing import FunctionLlm, call, reply
+from turnwise.testing import FunctionLlm, reply
 
 CHEF = Profile(name="chef", prompt="You are a chef.")
 CLERK = Profile(name="clerk", prompt="You are a clerk.")
@@ -151,28 +151,6 @@ class TestAllowedTools:
 
         assert offered == [[name for name in ("wok", "oven") if name in left]]
         assert [profile.tools for profile in conversation.policy.profiles] == [left, None]
-
-    async def test_a_call_of_another_tool_is_an_error(self) -> None:
-        """J9: it is not run, the model is told, and the turn goes on."""
-        baked: list[str] = []
-
-        @tool(name="oven")
-        async def bake(dish: str) -> str:
-            """Bake."""
-            baked.append(dish)
-            return dish
-
-        def answer(request: ModelRequest) -> Any:
-            last = request.messages[-1]
-            return reply(last["content"]) if last["role"] == "tool" else call("oven", dish="bread")
-
-        options: dict[str, Any] = {"tools": [wok, bake], "profiles": [CHEF.replace(tools=("wok",)), CLERK]}
-        async with Engine.open("sqlite://", model=FunctionLlm(answer), **options) as engine:
-            turn = await (await engine.create()).send("Bake bread")
-
-        assert turn.status == "completed"
-        assert turn.reply.startswith("Error: ")
-        assert baked == []
 
 
 class TestChanging:

@@ -1,0 +1,120 @@
+"""Turns whatever comes of a call of a tool into one result for the model, or into questions for the user.
+
+A tool function may raise, hang or return something unexpected. Each of these becomes the result of its call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pydantic import ValidationError
+
+from ...states.errors import TurnwiseError
+from ...states.policy.policy import Policy
+from ...states.values.acts import ActKind
+from ...states.values.messages import ToolResult
+from ...states.values.surrogates import encodable
+from ...states.values.value import shortened
+from ..application_functions import Outcome, Raised, Returned
+from ..logs import Redact, performer_logger, unchanged
+from .act_results import acknowledgement_of, acts_in
+from .arguments.argument_errors import describe_fault, is_about_acts
+from .question import Question
+from .result_length import cut_result
+from .results import result_of
+from .tool import AnyTool
+from .tool_error import ToolError
+
+ToolOutcome = ToolResult | Question
+"""The outcome of a call: a result for the model, or questions for the user."""
+
+_LOGGER = performer_logger("turnwise.tools")
+
+
+def outcome_of(
+    tool: AnyTool, outcome: Outcome | None, policy: Policy, max_result: int, redact: Redact = unchanged
+) -> ToolOutcome:
+    """What the model reads of a call that ended like this, or what its tool asks the user; None for a call that did not
+    end in time. Secrets are replaced by `redact` in a text that is cut. Never raises."""
+    result = _tool_outcome(tool, outcome, policy)
+    return cut_result(result, tool.max_result or max_result, redact) if isinstance(result, ToolResult) else result
+
+
+def _tool_outcome(tool: AnyTool, outcome: Outcome | None, policy: Policy) -> ToolOutcome:
+    match outcome:
+        case None:
+            _LOGGER.warning("%s did not finish within %g s", tool.name, tool.timeout)
+            return error_result(f"{tool.name} did not finish within {tool.timeout:g} s.")
+        case Raised(error):
+            return _outcome_oferror_result(tool, error)
+        case Returned(value):
+            return _outcome_of_value(tool, value, policy)
+
+
+def _outcome_oferror_result(tool: AnyTool, error: BaseException) -> ToolResult:
+    if isinstance(error, ToolError) and (words := _message(error)).strip():
+        _LOGGER.info("%s failed, and told the model why", tool.name)
+        return ToolResult(text=encodable(words), error=True)
+    _LOGGER.warning("%s failed", tool.name, exc_info=error)
+    return error_result(f"{tool.name} failed: {_reason(tool, error)}")
+
+
+def _outcome_of_value(tool: AnyTool, value: object, policy: Policy) -> ToolOutcome:
+    if isinstance(value, ToolResult):
+        _log_undeclared(tool, {act.type for act in value.acts})
+        return value
+    if isinstance(value, Question):
+        is_declared = not _log_undeclared(tool, {value.kind})
+        undeclared = f"{tool.name} may not ask the user: it does not declare that it asks."
+        return value if is_declared else error_result(undeclared)
+    if (acts := acts_in(value)) is not None:
+        _log_undeclared(tool, {act.type for act in acts})
+        return ToolResult(text=acknowledgement_of(acts, policy), acts=acts)
+    return _result_of_value(tool, value)
+
+
+def _log_undeclared(tool: AnyTool, kinds: Iterable[ActKind]) -> bool:
+    """Write to the log if the tool did not declare acts of these kinds, which the model then reads as an error; return
+    whether that is so."""
+    undeclared = sorted(set(kinds) - set(tool.acts))
+    if undeclared:
+        wanted = ", ".join(f'"{kind}"' for kind in undeclared)
+        _LOGGER.error("%s returned an act that it does not declare: it needs acts=[%s]", tool.name, wanted)
+    return bool(undeclared)
+
+
+def _result_of_value(tool: AnyTool, value: object) -> ToolResult:
+    try:
+        return result_of(value)
+    except ValidationError as error:
+        return error_result(f"{tool.name} failed: {describe_fault(error)}")
+    except Exception as error:
+        _LOGGER.warning("The result of %s cannot be written", tool.name, exc_info=error)
+        return error_result(f"{tool.name} returned something that cannot be written as JSON.")
+
+
+def _reason(tool: AnyTool, error: BaseException) -> str:
+    """What the model reads of an exception: its class. Its message may hold what is not meant for the model. So that is
+    told only where the tool allows it, or where turnwise itself says what is wrong with a question, an act or an image.
+    The traceback is in the log."""
+    if isinstance(error, ValidationError) and (tool.errors == "message" or is_about_acts(error)):
+        return describe_fault(error)
+    if isinstance(error, TurnwiseError):
+        return error.sentence
+    kind = type(error).__name__
+    if tool.errors == "message":
+        line = _message(error).strip().partition("\n")[0]
+        return line if line and not line.startswith("Traceback ") else kind
+    return f"{kind}. What went wrong is in the log of the application."
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except BaseException:  # `__str__` may be code of the application
+        return ""
+
+
+def error_result(sentence: str) -> ToolResult:
+    """The result of a call that failed for this reason. `Pure.`"""
+    return ToolResult(text=shortened(encodable(sentence)), error=True)
