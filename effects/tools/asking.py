@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -18,7 +18,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from ...states.values.questions import Annotation, QuestionSet, UserQuestion
-from ..logs import Redact, unchanged
+from ..logs import unchanged
 from .question import Question
 from .tool_error import ToolError
 
@@ -112,7 +112,7 @@ class Asking:
         self.is_waiting = self._loop.create_future()
         return None
 
-    def reply(self, answers: Answers, redact: Redact = unchanged) -> None:
+    def reply(self, answers: Answers, redact: Callable[[str], str] = unchanged) -> None:
         """Pass on what came of the questions that were taken last, if the function still waits for it. The person saw
         the questions as `redact` leaves them; the function gets the answers by its own texts."""
         if self._open is not None and self._open.reply.set_running_or_notify_cancel():
