@@ -74,6 +74,7 @@ class McpConnection:
         self._has_ended = False
         self._wake = asyncio.Event()
         self._askers: set[Asker] = set()
+        self._status: int | None = None
 
     @property
     def is_connected(self) -> bool:
@@ -149,7 +150,7 @@ class McpConnection:
                     await self._connect()
                     self._note("the connection was lost")
                 except Exception as error:
-                    self._note(reason_of(error, self._server))
+                    self._note(reason_of(error, self._server, self._status))
                     _LOGGER.debug("%s failed", self._name, exc_info=error)
                 finally:
                     self.has_been_tried.set()
@@ -165,8 +166,8 @@ class McpConnection:
 
     async def _connect(self) -> None:
         """Connect, and return when the connection has ended. Raises if there is none, or the server stops answering."""
-        self._has_ended = False
-        callbacks = Callbacks(self._end, self._take_message, self._elicit)
+        self._has_ended, self._status = False, None
+        callbacks = Callbacks(self._end, self._take_message, self._elicit, self._note_status)
         with anyio.CancelScope(deadline=anyio.current_time() + self._server.connect_timeout) as limit:
             async with connected(self._name, self._server, callbacks) as client:
                 listed = await list_tools(client)
@@ -235,3 +236,6 @@ class McpConnection:
     def _end(self) -> None:
         self._has_ended = True
         self._wake.set()
+
+    def _note_status(self, status: int) -> None:
+        self._status = status

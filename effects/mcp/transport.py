@@ -29,11 +29,18 @@ _WRITE_TIMEOUT = 30.0
 
 @dataclass(frozen=True)
 class Callbacks:
-    """What is told of a connection: that it has `ended`, which `message` came, and what the server wants to ask."""
+    """What is told of a connection: that it has `ended`, which `message` came, what the server wants to ask, and the
+    HTTP status with which it `refused` a request."""
 
     ended: Callable[[], None]
     message: MessageHandlerFnT
     elicit: ElicitationFnT
+    refused: Callable[[int], None]
+
+    async def take_response(self, response: httpx2.Response) -> None:
+        """Tell the status of an HTTP response that is an error."""
+        if response.is_error:
+            self.refused(response.status_code)
 
 
 @asynccontextmanager
@@ -47,7 +54,8 @@ async def connected(name: str, server: McpServer, callbacks: Callbacks) -> Async
             streams = stdio_client(_program(server), await stack.enter_async_context(stderr_of(name)))
         else:
             timeout = httpx2.Timeout(_WRITE_TIMEOUT, read=None)
-            http_client = httpx2.AsyncClient(headers=dict(server.headers), timeout=timeout)
+            hooks = {"response": [callbacks.take_response]}
+            http_client = httpx2.AsyncClient(headers=dict(server.headers), timeout=timeout, event_hooks=hooks)
             await stack.enter_async_context(http_client)
             streams = streamable_http_client(server.url, http_client=http_client, max_sse_event_size=MAX_EVENT)
         client = Client(

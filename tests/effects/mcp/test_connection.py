@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from turnwise.effects.mcp.servers import McpServers
 from turnwise.effects.tools.registry import ToolRegistry
 from turnwise.states.errors import ConfigurationError
 
+from ...support.servers.json_server import body, serving
 from ...support.servers.mcp_programs import Program, call, is_alive, opened, until
 
 
@@ -40,7 +42,7 @@ class TestOpening:
             assert names(registry) == ["files:echo"]
 
         assert "The MCP server missing cannot be reached: there is no program called /no/such/program" in caplog.text
-        assert "The MCP server refused cannot be reached: " in caplog.text
+        assert "The MCP server refused cannot be reached: nothing answers at its address" in caplog.text
 
     async def test_a_server_that_never_answers_is_given_up(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -143,3 +145,27 @@ class TestCheck:
         assert failed.value.sentence == (
             "The MCP server git cannot be reached: there is no program called /no/such/program."
         )
+
+    @pytest.mark.parametrize(
+        ("server", "reason"),
+        [
+            (
+                McpServer(command=sys.executable, args=["-c", "import no_such_module"]),
+                "its program ended before it answered; what it printed is logged by turnwise.mcp, at the level DEBUG",
+            ),
+            (McpServer(command=sys.executable, cwd="/no/such/folder"), "there is no folder /no/such/folder"),
+        ],
+    )
+    async def test_it_says_why_a_program_cannot_be_reached(self, server: McpServer, reason: str) -> None:
+        """As far as whoever configured it can do something about it."""
+        with pytest.raises(ConfigurationError) as failed:
+            await McpServers({"git": server}).check()
+
+        assert failed.value.sentence == f"The MCP server git cannot be reached: {reason}."
+
+    async def test_it_names_the_status_that_a_web_server_answers_with(self) -> None:
+        """A missing key and a wrong address look alike without it."""
+        with serving(body(b"")) as served, pytest.raises(ConfigurationError) as failed:
+            await McpServers({"web": McpServer(url=f"{served.url}mcp")}).check()
+
+        assert failed.value.sentence == ("The MCP server web cannot be reached: it answered with the HTTP status 501.")
