@@ -28,7 +28,7 @@ def unchanged(text: str) -> str:
 
 @contextmanager
 def redacting(redact: Redact) -> Iterator[None]:
-    """While this holds, in this task and in what it starts, performers log nothing that `redact` replaces."""
+    """Within this context, in this task and the tasks that it starts, performers log nothing that `redact` replaces."""
     token = _REDACT.set(None if redact is unchanged else redact)
     try:
         yield

@@ -18,7 +18,7 @@ def titled(title: str, text: str) -> str:
     return f"{title}:\n{textwrap.indent(text.strip(), _MARGIN, lambda line: True)}"
 
 
-def shorten(text: str, limit: int) -> str:
+def cut_middle(text: str, limit: int) -> str:
     """The text in at most `limit` bytes: if it is longer, its beginning and its end. `Pure.`"""
     data = text.encode()
     if len(data) <= limit:

@@ -29,7 +29,7 @@ FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
 """Seconds between attempts. The wait is doubled after each failure: a short disturbance is overcome soon, and a channel
 that is down for long is not flooded."""
 
-MOST_DOUBLINGS = 6
+MAX_DOUBLINGS = 6
 """After so many failures the wait is the longest one. A channel may be down for weeks, and 2 ** n would become huge."""
 
 Attempt = Callable[[Channel, Delivery], Awaitable[str | None]]
@@ -153,7 +153,7 @@ class DeliveryDispatcher:
 
     def _postpone(self, target: str, queue: deque[PendingDelivery]) -> None:
         pending = queue[0]
-        wait = min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(pending.attempts, MOST_DOUBLINGS))
+        wait = min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(pending.attempts, MAX_DOUBLINGS))
         pending.due = later(self._clock.now(), wait)
         pending.attempts += 1
         pending.receipts.postpone(pending.effect_id, target, pending.attempts, pending.due)

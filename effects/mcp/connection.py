@@ -51,13 +51,13 @@ CLOSING = 8.0
 _LOGGER = performer_logger("turnwise.mcp")
 
 _ASKER: ContextVar[Asker | None] = ContextVar("turnwise-mcp-asker", default=None)
-"""Who asks for the call that a message from the server belongs to, where the transport tells."""
+"""The asker of the call to which a message from the server belongs, if the transport tells which call that is."""
 
 
 class McpConnection:
-    """One server of an engine. `changed` is called whenever its tools are others than before.
+    """The connection to one server of an engine. `changed` is called whenever its tools have changed.
 
-    `start` it and wait until it `has_been_tried`; `close` it in the end.
+    The caller calls `start`, may wait until the connection `has_been_tried`, and calls `close` in the end.
     """
 
     def __init__(self, name: str, server: McpServer, changed: Callable[[], None]) -> None:

@@ -41,7 +41,7 @@ class _NotAnswered(Exception):
 
 
 class Asker:
-    """Asks in the name of one call of the tool of a server. `may_ask` is false for a call that does not run alone."""
+    """Asks the user on behalf of one call of a server's tool. `may_ask` is false for a call that does not run alone."""
 
     def __init__(self, server: str, context: ToolContext, may_ask: bool) -> None:
         self._server = server
@@ -50,8 +50,8 @@ class Asker:
         self._asking: set[asyncio.Task[ElicitResult]] = set()
 
     async def ask(self, params: ElicitRequestParams) -> ElicitResult:
-        """Return what the user answered, as the server wants it, or that nobody did. Asks in a task of its own, which
-        ends with the call."""
+        """Return the answer in the form that the server wants, or a result that says that nobody answered. The question
+        is asked in a task of its own, which ends with the call."""
         task = asyncio.create_task(self._ask(params))
         self._asking.add(task)
         task.add_done_callback(self._asking.discard)

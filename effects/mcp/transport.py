@@ -29,8 +29,8 @@ _WRITE_TIMEOUT = 30.0
 
 @dataclass(frozen=True)
 class Callbacks:
-    """What is told of a connection: that it has `ended`, which `message` came, what the server wants to ask, and the
-    HTTP status with which it `refused` a request."""
+    """What a connection calls: `ended` at its end, `message` with each message, `elicit` when the server asks the user,
+    and `refused` with the HTTP status of an error."""
 
     ended: Callable[[], None]
     message: MessageHandlerFnT
@@ -91,14 +91,14 @@ def _own_version() -> str:
 async def _observed(
     streams: AbstractAsyncContextManager[tuple[Any, Any]], ended: Callable[[], None]
 ) -> AsyncIterator[Any]:
-    """The same streams, of which the end is told."""
+    """The same streams; `ended` is called when the one from the server ends."""
     async with streams as (reading, writing):
         yield _Incoming(reading, ended), writing
 
 
 class _Incoming:
-    """The stream of messages from a server, which tells when it ends. The SDK itself tells only those who wait for an
-    answer."""
+    """The stream of messages from a server, which calls `ended` at its end. The SDK itself tells only callers that wait
+    for an answer."""
 
     def __init__(self, stream: Any, ended: Callable[[], None]) -> None:
         self._stream = stream

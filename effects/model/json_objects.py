@@ -11,7 +11,7 @@ from json import JSONDecoder
 
 from ...states.values.surrogates import encodable
 
-_MOST_BRACES = 100
+_MAX_BRACES = 100
 """How many opening braces are tried: more than any model writes around its answer."""
 
 _DECODER = JSONDecoder()
@@ -22,7 +22,7 @@ def json_objects(text: str, member: str) -> Iterator[str]:
     others are passed over. The search is bounded, whatever the text holds. `Pure.`"""
     text = encodable(text)
     start = text.find("{")
-    for _ in range(_MOST_BRACES):
+    for _ in range(_MAX_BRACES):
         if start < 0:
             return
         try:

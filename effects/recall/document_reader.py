@@ -10,9 +10,9 @@ from ...states.values.surrogates import encodable
 from ..logs import Redact, unchanged
 from .documents import DocumentQuery, DocumentSource
 from .parts import PartFailed, call_application
-from .records import MOST_BYTES, MOST_CHUNKS
+from .records import MAX_BYTES, MAX_CHUNKS
 
-MOST_CHARACTERS = 2 * MOST_BYTES
+MAX_CHARACTERS = 2 * MAX_BYTES
 """Characters of each part that are redacted. Half of a secret is not recognised, so it is cut to its length behind
 that."""
 
@@ -27,7 +27,7 @@ class DocumentReader:
     async def read(self, query: DocumentQuery, redact: Redact = unchanged) -> tuple[str, ...]:
         """Return the parts of documents that belong to the query, after `redact`. Raises `PartFailed`."""
         chunks = _chunks(await call_application(self._seconds, "document source", self._source, query))
-        return await asyncio.to_thread(lambda: tuple(redact(chunk)[:MOST_BYTES] for chunk in chunks))
+        return await asyncio.to_thread(lambda: tuple(redact(chunk)[:MAX_BYTES] for chunk in chunks))
 
 
 def _chunks(value: object) -> tuple[str, ...]:
@@ -36,9 +36,9 @@ def _chunks(value: object) -> tuple[str, ...]:
     if not isinstance(given, Iterable) or isinstance(given, Mapping | bytes):
         raise PartFailed("it returned no list of texts")
     try:
-        chunks = tuple(islice(given, MOST_CHUNKS))  # a generator of the application runs here
+        chunks = tuple(islice(given, MAX_CHUNKS))  # a generator of the application runs here
     except Exception as error:
         raise PartFailed(type(error).__name__) from error
     if not all(isinstance(chunk, str) for chunk in chunks):
         raise PartFailed("it returned something that is no text")
-    return tuple(encodable(chunk[:MOST_CHARACTERS]) for chunk in chunks if chunk.strip())
+    return tuple(encodable(chunk[:MAX_CHARACTERS]) for chunk in chunks if chunk.strip())

@@ -12,14 +12,14 @@ from itertools import islice
 from typing import Any
 
 from ..application_functions import innermost
-from ..passages import shorten
+from ..passages import cut_middle
 from .parts import PartFailed, call_application
 from .vectors import Embed
 
-MOST_BYTES_OF_TEXT = 8_000
+MAX_BYTES_OF_TEXT = 8_000
 """Bytes of each text that are embedded. Most models take in about 2,000 tokens."""
 
-MOST_DIMENSIONS = 16_384
+MAX_DIMENSIONS = 16_384
 """The longest vector that is taken: four times as long as those of the largest models."""
 
 Vector = tuple[float, ...]
@@ -35,7 +35,7 @@ class Embedding:
 
     async def vectors(self, texts: Sequence[str]) -> tuple[Vector, ...]:
         """Return a vector for each text. Raises `PartFailed`."""
-        shortened = [shorten(text, MOST_BYTES_OF_TEXT) for text in texts]
+        shortened = [cut_middle(text, MAX_BYTES_OF_TEXT) for text in texts]
         return _checked(await call_application(self.seconds, "embedding", self._embed, shortened), len(texts))
 
 
@@ -60,7 +60,7 @@ def _checked(value: object, count: int) -> tuple[Vector, ...]:
 
 def _vector(value: Any) -> Vector:
     """A vector as numbers of Python, whatever library it comes from."""
-    if isinstance(value, str | bytes) or not 0 < len(value) <= MOST_DIMENSIONS:
+    if isinstance(value, str | bytes) or not 0 < len(value) <= MAX_DIMENSIONS:
         raise ValueError("no vector")
     vector = tuple(map(float, value))
     if not all(map(math.isfinite, vector)) or not any(vector):

@@ -11,11 +11,11 @@ from ..clock import Clock
 from ..context import EffectContext
 from ..model.performers.model_caller import ModelCaller
 from ..model.port import LlmFailure, ModelRequest
-from ..passages import shorten
+from ..passages import cut_middle
 from .parts import PartFailed
 from .search_terms import SearchTerms, read_search_terms
 
-MOST_BYTES_OF_MESSAGE = 4_000
+MAX_BYTES_OF_MESSAGE = 4_000
 """Bytes of the user's message that the model reads: enough to know what it is about, for the smallest window."""
 
 INSTRUCTION = """\
@@ -57,5 +57,5 @@ class Enrichment:
 def _messages(text: str, now: datetime) -> tuple[dict[str, Any], ...]:
     now = now.astimezone(UTC)
     instruction = INSTRUCTION.format(now=f"{DAYS[now.weekday()]}, {now:%Y-%m-%dT%H:%M}Z")
-    message = shorten(text, MOST_BYTES_OF_MESSAGE)
+    message = cut_middle(text, MAX_BYTES_OF_MESSAGE)
     return ({"role": "system", "content": instruction}, {"role": "user", "content": message})

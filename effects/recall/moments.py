@@ -11,7 +11,7 @@ from calendar import monthrange
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 
-_MOST_CHARACTERS = 64
+_MAX_CHARACTERS = 64
 """The longest text that is read. The longest form by ISO 8601 has half as many characters."""
 
 _YEAR_OR_MONTH = re.compile(r"([0-9]{4})(?:-([0-9]{1,2}))?")
@@ -39,7 +39,7 @@ ANY_TIME = Bounds()
 def read_span(given: object) -> Span | None:
     """The span that a text stands for, or None if it stands for none. A moment without a time zone is in UTC.
     `Pure.`"""
-    text = given.strip().upper() if isinstance(given, str) and len(given) <= _MOST_CHARACTERS else ""
+    text = given.strip().upper() if isinstance(given, str) and len(given) <= _MAX_CHARACTERS else ""
     try:
         return _months(text) or _day(text) or _moment(text)
     except (ValueError, OverflowError):

@@ -10,11 +10,11 @@ from ...states.projections.recent_dialogue import DatedText, recent_texts
 from ...states.values.memory import MemoryScope
 from ..clock import Clock
 from ..logs import Redact, unchanged
-from ..passages import shorten
+from ..passages import cut_middle
 from .parts import STORE_SECONDS, or_else, within
 from .port import Memory
 
-MOST_BYTES = 100_000
+MAX_BYTES = 100_000
 """Bytes that the dialogue of the last minutes has at most; of more, the newest texts are kept."""
 
 
@@ -43,12 +43,12 @@ def _newest(texts: tuple[RecentText, ...], redact: Redact) -> tuple[RecentText, 
     """The newest texts that are within the limit; the oldest of these is shortened to what is left. Each is redacted
     before it is shortened, since half of a secret is not recognised."""
     kept: list[RecentText] = []
-    room = MOST_BYTES
+    room = MAX_BYTES
     for text in reversed(texts):
-        shortened = shorten(redact(text.text), room)
+        shortened = cut_middle(redact(text.text), room)
         kept.append(text if shortened == text.text else text.replace(text=shortened))
         room -= len(shortened.encode())
-        if room < MOST_BYTES // 100:
+        if room < MAX_BYTES // 100:
             break
     return tuple(reversed(kept))
 

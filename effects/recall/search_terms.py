@@ -16,10 +16,10 @@ from ...states.values.surrogates import encodable
 from ..model.json_objects import json_objects
 from .moments import ANY_TIME, Bounds, bounds_of, read_span
 
-MOST_KEYWORDS = 16
+MAX_KEYWORDS = 16
 """How many keywords are searched for: twice as many as the model is asked for."""
 
-MOST_CHARACTERS = 100
+MAX_CHARACTERS = 100
 """The most characters of a keyword: more than the longest words and names have."""
 
 _SEPARATORS = re.compile(r"[,;\n\uff0c\u3001\uff1b]")
@@ -51,12 +51,12 @@ def read_keywords(given: Any) -> tuple[str, ...]:
     """The keywords in a list of texts, or in one text with separators; what is neither text nor number is passed over.
     Each stands once, whatever its case. `Pure.`"""
     if isinstance(given, str):
-        given = _SEPARATORS.split(given[: MOST_KEYWORDS * MOST_CHARACTERS])
+        given = _SEPARATORS.split(given[: MAX_KEYWORDS * MAX_CHARACTERS])
     if not isinstance(given, list | tuple):
         return ()
     keywords: dict[str, str] = {}
     for keyword in _texts(given):
-        if len(keywords) == MOST_KEYWORDS:
+        if len(keywords) == MAX_KEYWORDS:
             break
         keywords.setdefault(keyword.casefold(), keyword)
     return tuple(keywords.values())
@@ -66,9 +66,9 @@ def _texts(given: Iterable[Any]) -> Iterable[str]:
     for one in given:
         if isinstance(one, str | int | float) and not isinstance(one, bool):
             text = one if isinstance(one, str) else f"{one:g}" if isinstance(one, float) else _digits(one)
-            if text := " ".join(encodable(text[: 2 * MOST_CHARACTERS]).split())[:MOST_CHARACTERS].strip():
+            if text := " ".join(encodable(text[: 2 * MAX_CHARACTERS]).split())[:MAX_CHARACTERS].strip():
                 yield text
 
 
 def _digits(number: int) -> str:
-    return str(number) if abs(number) < 10**MOST_CHARACTERS else ""
+    return str(number) if abs(number) < 10**MAX_CHARACTERS else ""

@@ -21,7 +21,7 @@ BATCH = 64
 SHARE_BEFORE_SEARCH = 0.5
 """The share of a search's time that texts without vectors may take first."""
 
-MOST_BATCHES = 200
+MAX_BATCHES = 200
 """How many batches follow one search in the background. What is left then is embedded after the next searches."""
 
 
@@ -77,7 +77,7 @@ class VectorSearch:
             task.add_done_callback(lambda _: self._indexing.pop(whose))
 
     async def _add_all(self, scope: MemoryScope, space: str) -> None:
-        for _ in range(MOST_BATCHES):
+        for _ in range(MAX_BATCHES):
             batch = within(2 * self._embedding.seconds, self._add_vectors(scope, space))
             if not await or_else(False, "new vectors", batch):
                 return

@@ -28,7 +28,7 @@ _LIBRARIES = ("detect_secrets", "phonenumbers", "stdnum")
 
 NOT_INSTALLED = "The built-in rules for secrets need packages that are not installed: install turnwise[redact]."
 
-_MOST_PASSES = 6
+_MAX_PASSES = 6
 """How often a text is looked at. What a label replaces can bring to light what stood beside it, so a text in which
 something was found is looked at again. Chosen so that only a text made for it needs more."""
 
@@ -103,7 +103,7 @@ class Redaction:
         """Return texts that belong together, redacted. What is found in one does not depend on the others."""
         rules = self._loaded_rules()
         redacted = list(texts)
-        for _ in range(_MOST_PASSES):
+        for _ in range(_MAX_PASSES):
             try:
                 after = self._pass(redacted, rules)
             except Exception as error:

@@ -3,8 +3,8 @@
 A transition looks nothing up. Whether a tool exists, whether the arguments fit, and how the tool may run is found out
 when the response arrives, and stored on the call. So a log replays without the tools.
 
-The tools that an engine was opened with stay the same. Those of a `ToolSource` come and go: what is known of them is
-computed again when the version of a source changes.
+The tools that an engine was opened with stay the same. Those of a `ToolSource` come and go: a snapshot of all tools is
+taken again when the version of a source has changed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ _NO_TOOLS = "There are no tools."
 Allowed: TypeAlias = Collection[str] | None
 """The names of some of the tools; None stands for all of them."""
 
-
 _EVERY = "*"
 """Stands for every tool of a server, behind its prefix: `files:*`."""
 
@@ -71,7 +70,7 @@ class ToolSource(Protocol):
 
 
 @dataclass(frozen=True)
-class _Known:
+class _Snapshot:
     """The tools as of one version of the sources: by their names, which of them come from sources, as they are offered,
     and by the names under which providers accept them."""
 
@@ -103,7 +102,7 @@ class ToolRegistry:
                 raise ConfigurationError(f"There are two tools called {tool.name}.")
             self._given[tool.name] = tool
         self._sources = tuple(sources)
-        self._known = _known(self._given, self._sources)
+        self._snapshot = _snapshot_of(self._given, self._sources)
 
     @property
     def version(self) -> tuple[int, ...]:
@@ -140,12 +139,12 @@ class ToolRegistry:
 
         `files:*` chooses every tool of the server `files`. The tools of sources are allowed for every profile.
         """
-        known = self._current
-        names = frozenset(known.tools)
+        current = self._current
+        names = frozenset(current.tools)
         if chosen is not None:
             names = names.intersection(self._expanded(chosen))
         if of_profile is not None:
-            names = names.intersection(known.of_sources.union(self._expanded(of_profile)))
+            names = names.intersection(current.of_sources.union(self._expanded(of_profile)))
         return names
 
     def name_of(self, tool: AnyTool, allowed: Allowed = None) -> str:
@@ -189,10 +188,10 @@ class ToolRegistry:
         return shortened(f"{given} is not available here. {f'Available: {known}.' if known else _NO_TOOLS}")
 
     @property
-    def _current(self) -> _Known:
-        if self._known.version != self.version:
-            self._known = _known(self._given, self._sources, self._known.names)
-        return self._known
+    def _current(self) -> _Snapshot:
+        if self._snapshot.version != self.version:
+            self._snapshot = _snapshot_of(self._given, self._sources, self._snapshot.names)
+        return self._snapshot
 
     def _names(self, allowed: Allowed) -> Collection[str]:
         """The names of these tools, in the order in which they were given."""
@@ -239,10 +238,10 @@ class ToolRegistry:
         return stored, None
 
 
-def _known(
+def _snapshot_of(
     given: Mapping[str, AnyTool], sources: Sequence[ToolSource], former: Mapping[str, str] = MappingProxyType({})
-) -> _Known:
-    """What is known of the tools now. A tool of a source that providers could not tell from another one is left out.
+) -> _Snapshot:
+    """The tools that there are now. A tool of a source that providers could not tell from another one is left out.
 
     The names under which providers accept `former` tools are kept, so that a call of one says what became of it.
     """
@@ -258,7 +257,7 @@ def _known(
     definitions = {name: tool.definition() for name, tool in tools.items()}
     of_sources = frozenset(tools.keys() - given.keys())
     kept = former if len(former) < _MAX_FORMER else {}
-    return _Known(version, tools, of_sources, definitions, {**kept, **names})
+    return _Snapshot(version, tools, of_sources, definitions, {**kept, **names})
 
 
 def _tool(given: AnyTool | Callable[..., Any] | str) -> AnyTool:

@@ -47,7 +47,7 @@ class Providers:
         """Return what was given, with the profiles and the MCP servers of the settings. What is given replaces what
         the settings have under the same name. Raises `ConfigurationError` for what cannot be what it is given as."""
         if redaction is not None and not isinstance(redaction, Redaction):
-            raise ConfigurationError("An engine takes Redaction as its redaction.")
+            raise ConfigurationError("The redaction of an engine must be a Redaction.")
         return cls(
             _narrowed(_with_profiles_of(settings, _profiles(profiles)), settings.profile_allowed_tools),
             redaction,
@@ -71,7 +71,7 @@ def _profiles(given: Any) -> tuple[Profile, ...]:
         raise ConfigurationError("Profiles are given as a list.")
     profiles = tuple(given)
     if not all(isinstance(profile, Profile) for profile in profiles):
-        raise ConfigurationError("A profile is a Profile.")
+        raise ConfigurationError("Each profile must be a Profile.")
     names = [profile.name for profile in profiles]
     if repeated := next((name for name in names if names.count(name) > 1), None):
         raise ConfigurationError(f"Two profiles are called {repeated}.")
@@ -109,5 +109,5 @@ def _servers(given: Any) -> Mapping[str, McpServer]:
     if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
         raise ConfigurationError("MCP servers are given as a dict from their names.")
     if not all(isinstance(server, McpServer) for server in given.values()):
-        raise ConfigurationError("An MCP server is a McpServer.")
+        raise ConfigurationError("Each MCP server must be an McpServer.")
     return dict(given)

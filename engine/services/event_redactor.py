@@ -75,13 +75,13 @@ class EventRedactor:
         return redacted if wrote_system else redacted.replace(system=redact(opened.system))
 
     def shown(self, kind: LiveKind, data: dict[str, Any], policy: Policy) -> dict[str, Any]:
-        """Return the data of a live update, without secrets in what a tool shows of its progress."""
+        """Return the data of a live update; the text of a tool's progress has no secrets."""
         shown = data.get(_SHOWN) if policy.redact and kind == "tool_progress" else None
         return data if not isinstance(shown, str) else {**data, _SHOWN: self._redaction.redact(shown)}
 
     def variants(self, request: Request, handled: Request, policy: Policy) -> Iterator[tuple[Request, Request]]:
-        """Yield a request and the one that was handled under its id, as they can be compared. One of them may have been
-        sent while the conversation had other rules about secrets than when the other was."""
+        """Yield the forms in which a request is to be compared with the one that was handled under its id: each of them
+        as it is, or redacted. The rule `redact` may have been switched on or off between the two."""
         yield request, handled
         if self.fault is None:
             redacted = self._redacted_request(request)

@@ -16,7 +16,7 @@ from ...states.values.memory import FoundText, MemoryQuery, MemoryScope
 from .vectors import unit_vector
 from .words import Keyword, Phrase, keywords_of, words_of
 
-MOST_RECENT = 200
+MAX_RECENT = 200
 """How many of the texts of the last minutes are returned: more than people say in that time."""
 
 
@@ -90,8 +90,8 @@ class TextList:
     def recent(self, scope: MemoryScope, since: datetime) -> tuple[FoundText, ...]:
         """Return the texts that were said at `since` or later, oldest first."""
         texts = [text for text in self._texts.values() if text.is_in(scope) and text.is_within(since, None)]
-        newest = sorted(texts, key=lambda text: (text.found.at, text.number))[-MOST_RECENT:]
-        return _different(newest, MOST_RECENT)
+        newest = sorted(texts, key=lambda text: (text.found.at, text.number))[-MAX_RECENT:]
+        return _different(newest, MAX_RECENT)
 
     def without_vectors(self, scope: MemoryScope, space: str, limit: int) -> tuple[tuple[int, str], ...]:
         """Return texts that have no vector in this space, the newest first, each with its number."""

@@ -25,7 +25,7 @@ from .model_choice import model_for
 from .prompt_limits import ask_within_window
 from .summary import summary_in
 
-MOST_WORDS = 800
+MAX_WORDS = 800
 """The most words of a summary: two pages."""
 
 NOTHING_YET = "There is nothing to condense yet."
@@ -109,4 +109,4 @@ def _prompt(history: _History, policy: Policy, words: int, limit: int) -> str:
 
 def _most_words(model: ModelSpec) -> int:
     """The most words of the summary: a small part of the window."""
-    return MOST_WORDS if model.window is None else min(MOST_WORDS, max(50, model.window // 20))
+    return MAX_WORDS if model.window is None else min(MAX_WORDS, max(50, model.window // 20))

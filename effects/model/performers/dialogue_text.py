@@ -13,7 +13,7 @@ from ....states.openai_format.writing import legal_name
 from ....states.policy.texts import Texts
 from ....states.values.mail import text_for_model
 from ....states.values.messages import Message
-from ...passages import NOTE_SIZE, shorten, titled
+from ...passages import NOTE_SIZE, cut_middle, titled
 
 _SHORTEST = 300
 """Bytes that each text in the record keeps at least: a few sentences."""
@@ -27,7 +27,7 @@ def write_dialogue(messages: Sequence[Message], kept: Sequence[Message], summary
     takes at most a third of the limit. A limit below a few thousand bytes leaves little to read. `Pure.`
     """
     preface = (
-        [shorten(titled("What was said before, already condensed", summary), limit // 3)] if summary.strip() else []
+        [cut_middle(titled("What was said before, already condensed", summary), limit // 3)] if summary.strip() else []
     )
     room = limit - sum(_size(passage) + 1 for passage in preface)
     passages = list(_passages(messages, kept, texts))
@@ -37,7 +37,7 @@ def write_dialogue(messages: Sequence[Message], kept: Sequence[Message], summary
         room -= NOTE_SIZE
     passages = passages[len(passages) - count :]
     longest = _longest_allowed([_size(passage) + 1 for passage in passages], room)
-    return "\n".join([*preface, *(shorten(passage, longest - 1) for passage in passages)])
+    return "\n".join([*preface, *(cut_middle(passage, longest - 1) for passage in passages)])
 
 
 # --- passages

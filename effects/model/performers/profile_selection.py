@@ -20,7 +20,7 @@ from ....states.values.messages import Message
 from ...clock import Clock
 from ...context import EffectContext
 from ...logs import performer_logger
-from ...passages import shorten
+from ...passages import cut_middle
 from ..json_objects import json_objects
 from ..port import LlmFailure, ModelRequest
 from .dialogue_text import write_dialogue
@@ -33,15 +33,15 @@ logger = performer_logger("turnwise.profile")
 
 FAILED = "Choosing a profile failed:"
 
-MOST_BYTES_OF_MESSAGE = 4_000
-MOST_BYTES_OF_DIALOGUE = 2_000
-MOST_CHARACTERS_OF_NAME = 100
-MOST_CHARACTERS_OF_DESCRIPTION = 400
-MOST_CHARACTERS_OF_DESCRIPTIONS = 20_000
+MAX_BYTES_OF_MESSAGE = 4_000
+MAX_BYTES_OF_DIALOGUE = 2_000
+MAX_CHARACTERS_OF_NAME = 100
+MAX_CHARACTERS_OF_DESCRIPTION = 400
+MAX_CHARACTERS_OF_DESCRIPTIONS = 20_000
 """Chosen so that a small model reads the request with a dozen of profiles in a second. Of more than fifty profiles,
 less of each description is sent."""
 
-MOST_EARLIER_MESSAGES = 4
+MAX_EARLIER_MESSAGES = 4
 """The messages before this turn that the model reads, so that it understands "and tomorrow?"."""
 
 INSTRUCTION = """\
@@ -102,10 +102,10 @@ class ProfileSelectionPerformer:
         earlier = [Message(role=text.role, text=text.text) for text in recent]
         if context.policy.dialogue == "transcript":
             before = _dialogue_before(transcript.first_try(context.turn), transcript)
-            earlier = [*islice(before, MOST_EARLIER_MESSAGES)][::-1]
+            earlier = [*islice(before, MAX_EARLIER_MESSAGES)][::-1]
         return ModelRequest(
             context.policy.models[0].name if self._model is None else self._model,
-            _messages(context.turn, context.policy, transcript, earlier[-MOST_EARLIER_MESSAGES:]),
+            _messages(context.turn, context.policy, transcript, earlier[-MAX_EARLIER_MESSAGES:]),
             purpose="route",
             conversation_id=context.conversation_id,
         )
@@ -117,12 +117,12 @@ class ProfileSelectionPerformer:
 def _messages(
     turn: int, policy: Policy, transcript: Transcript, earlier: Sequence[Message]
 ) -> tuple[dict[str, str], ...]:
-    most = min(MOST_CHARACTERS_OF_DESCRIPTION, MOST_CHARACTERS_OF_DESCRIPTIONS // len(policy.profiles))
+    most = min(MAX_CHARACTERS_OF_DESCRIPTION, MAX_CHARACTERS_OF_DESCRIPTIONS // len(policy.profiles))
     profiles = "\n".join(f"- {_shown(profile.name)}: {_described(profile, most)}" for profile in policy.profiles)
-    dialogue = write_dialogue(earlier, (), "", MOST_BYTES_OF_DIALOGUE, policy.texts) if earlier else ""
+    dialogue = write_dialogue(earlier, (), "", MAX_BYTES_OF_DIALOGUE, policy.texts) if earlier else ""
     system = INSTRUCTION.format(profiles=profiles, dialogue=EARLIER.format(dialogue=dialogue) if dialogue else "")
     text = user_text(transcript.messages, transcript.first_try(turn))
-    user = shorten(text.strip(), MOST_BYTES_OF_MESSAGE) or NO_TEXT
+    user = cut_middle(text.strip(), MAX_BYTES_OF_MESSAGE) or NO_TEXT
     return {"role": "system", "content": system}, {"role": "user", "content": user}
 
 
@@ -133,7 +133,7 @@ def _described(profile: Profile, most: int) -> str:
 
 def _shown(name: str) -> str:
     """The name of a profile as the model and the log have it."""
-    return _on_one_line(name, MOST_CHARACTERS_OF_NAME)
+    return _on_one_line(name, MAX_CHARACTERS_OF_NAME)
 
 
 def _on_one_line(text: str, most: int) -> str:

@@ -24,7 +24,7 @@ from .prompt_limits import ask_within_window
 
 FAILED = "Summarizing the turn failed:"
 
-MOST_WORDS = 80
+MAX_WORDS = 80
 """The most words of a summary, so that it is read at a glance."""
 
 INSTRUCTION = """\
@@ -65,7 +65,7 @@ def _prompt(transcript: Transcript, context: EffectContext, limit: int) -> str:
     turn = of_turn(transcript.messages, transcript.first_try(context.turn))
     room = limit - len(INSTRUCTION.encode())
     record = write_dialogue(turn, (), "", room, context.policy.texts)
-    return INSTRUCTION.format(words=MOST_WORDS, record=record)
+    return INSTRUCTION.format(words=MAX_WORDS, record=record)
 
 
 def summary_in(answer: ModelAnswer, model: ModelSpec) -> str:

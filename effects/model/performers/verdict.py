@@ -14,7 +14,7 @@ from ..json_objects import json_objects
 MALFORMED = "The check gave no clear verdict, so the work counts as not verified."
 NO_REASON = "The check failed without a reason."
 
-_MOST_MISSING = 20
+_MAX_MISSING = 20
 """How many missing things are passed on to the model: more than it can mend at once."""
 
 
@@ -43,5 +43,5 @@ def read_verdict(text: str) -> Verdict:
 
 def _shorten(verdict: Verdict) -> Verdict:
     reason = shortened((verdict.reason or "").strip())
-    missing = tuple(shortened(item.strip()) for item in verdict.missing or () if item.strip())[:_MOST_MISSING]
+    missing = tuple(shortened(item.strip()) for item in verdict.missing or () if item.strip())[:_MAX_MISSING]
     return Verdict(passed=verdict.passed, reason=reason or ("" if verdict.passed else NO_REASON), missing=missing)

@@ -18,7 +18,7 @@ from ....states.projections.transcript import Transcript
 from ....states.replies.reply_text import text_of_reply
 from ...clock import Clock
 from ...context import EffectContext
-from ...passages import shorten, titled
+from ...passages import cut_middle, titled
 from ..port import LlmFailure
 from .dialogue_text import write_dialogue
 from .model_caller import ModelCaller, effect_failed, retry_transient
@@ -95,9 +95,9 @@ def _prompt(effect: VerifyWork, context: EffectContext, transcript: Transcript, 
     room = limit - len(INSTRUCTION.encode())
     received = "\n\n".join(_received(effect, context.policy, transcript)) or NOTHING
     parts = {
-        "asked": shorten(titled(ASKED, _asked(context.turn, transcript)), room // 6),
-        "received": shorten(titled(RECEIVED, received), room // 4),
-        "claimed": shorten(titled(CLAIMED, transcript.words(effect.claim)), room // 12),
+        "asked": cut_middle(titled(ASKED, _asked(context.turn, transcript)), room // 6),
+        "received": cut_middle(titled(RECEIVED, received), room // 4),
+        "claimed": cut_middle(titled(CLAIMED, transcript.words(effect.claim)), room // 12),
     }
     room -= sum(len(part.encode()) for part in parts.values())
     earlier = "" if transcript.condensed is None else transcript.condensed.summary

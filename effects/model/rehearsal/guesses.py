@@ -11,7 +11,7 @@ import json
 import re
 from typing import Any
 
-MOST_OPTIONS = 4
+MAX_OPTIONS = 4
 LONGEST_LABEL = 80
 """A longer line is taken for prose, not for an option."""
 
@@ -128,7 +128,7 @@ def options_in(text: str) -> list[dict[str, str]]:
     """
     options = {option["label"]: option for option in map(_option, _items(text))}
     usable = [o for label, o in options.items() if 0 < len(label) <= LONGEST_LABEL and label.casefold() != "other"]
-    return usable[:MOST_OPTIONS] if len(usable) > 1 else []
+    return usable[:MAX_OPTIONS] if len(usable) > 1 else []
 
 
 def _items(text: str) -> list[Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from .guesses import count_mentions, find_keywords
 
-MOST_KEYWORDS = 8
+MAX_KEYWORDS = 8
 
 _PROFILE = re.compile(r"^- ([^:\n]+)(?:: (.*))?$", re.MULTILINE)
 
@@ -29,7 +29,7 @@ def choose_profile(messages: Sequence[dict[str, Any]]) -> str:
 
 def search_terms(messages: Sequence[dict[str, Any]]) -> str:
     """The answer that names the words of the user's text that say what it is about. `Pure.`"""
-    keywords = find_keywords(_content(messages, "user"))[:MOST_KEYWORDS]
+    keywords = find_keywords(_content(messages, "user"))[:MAX_KEYWORDS]
     return json.dumps({"keywords": keywords, "from": None, "to": None}, ensure_ascii=False)
 
 

@@ -54,7 +54,7 @@ _NUDGES = (_TEXTS.nudge, _TEXTS.speak, _TEXTS.answer_missing, _TEXTS.relay, _TEX
 _IS_NUDGE = re.compile("|".join(re.escape(nudge).replace(RESPOND[0], r"\S+") for nudge in _NUDGES))
 """Reminders that turnwise puts in a user's message. The model answers the user's own last message instead."""
 
-MOST_CALLS = 2
+MAX_CALLS = 2
 LONGEST_HEADER = 12
 
 
@@ -104,7 +104,7 @@ def use_tools(dialogue: Dialogue) -> Reply | None:
         for name in sorted(ordinary, key=lambda name: mentions[name] or 0)
         if mentions[name] is not None
         and (arguments := fill_parameters(ordinary[name].get("parameters") or {}, dialogue.said)) is not None
-    ][:MOST_CALLS]
+    ][:MAX_CALLS]
     return Reply(f"Let me use {' and '.join(_readable(call.name) for call in calls)}.", tuple(calls)) if calls else None
 
 

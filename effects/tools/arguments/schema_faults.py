@@ -16,7 +16,7 @@ from ....states.values.value import MAX_QUOTED, shortened
 from .argument_errors import MAX_FIELD
 from .schema_validator import SchemaError, Validator
 
-_MOST_FAULTS = 5
+_MAX_FAULTS = 5
 """How many faults a sentence tells. Chosen so that a model reads all of them."""
 
 _WANTED = {
@@ -52,7 +52,7 @@ _MEANT: dict[str | None, str] = {
 
 def describe_schema_faults(validator: Validator, data: dict[str, Any]) -> str | None:
     """What is wrong with these arguments, in one sentence of bounded length; None if they fit. `Pure.`"""
-    faults = list(islice(_faults(validator, data), _MOST_FAULTS))
+    faults = list(islice(_faults(validator, data), _MAX_FAULTS))
     return shortened(encodable(f"Invalid input: {'; '.join(faults)}")) if faults else None
 
 

@@ -12,7 +12,7 @@ from ..output.printable import one_line
 SHORTEST = 8
 """The fewest characters of a short id: enough to stay unique while a few more conversations are begun."""
 
-_MOST_CANDIDATES = 5
+_MAX_CANDIDATES = 5
 
 
 async def resolve_id(store: Store, given: str) -> str:
@@ -31,8 +31,8 @@ async def resolve_id(store: Store, given: str) -> str:
 
 
 def _ambiguity(given: str, candidates: Sequence[str]) -> str:
-    listed = ", ".join(one_line(each) for each in candidates[:_MOST_CANDIDATES])
-    more = len(candidates) - _MOST_CANDIDATES
+    listed = ", ".join(one_line(each) for each in candidates[:_MAX_CANDIDATES])
+    more = len(candidates) - _MAX_CANDIDATES
     rest = f" and {more} more" if more > 0 else ""
     return f"{len(candidates)} conversations have an id that begins with {one_line(given)}: {listed}{rest}."
 

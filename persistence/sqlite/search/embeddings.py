@@ -17,7 +17,7 @@ from operator import mul
 
 from ....states.values.memory import FoundText, MemoryScope
 from ...records.vectors import unit_vector
-from .finding import IN_GROUP, MOST_FOUND, Window, texts_of
+from .finding import IN_GROUP, MAX_FOUND, Window, texts_of
 from .scopes import group_of
 from .text_index import TEXT
 
@@ -71,7 +71,7 @@ def nearest(
     if group is None or limit <= 0:
         return ()
     given = {**group._asdict(), **window._asdict(), "space": space, "size": len(vector)}
-    rows, most = driver.execute(_VECTORS, given), min(limit, MOST_FOUND)
+    rows, most = driver.execute(_VECTORS, given), min(limit, MAX_FOUND)
     scored: list[tuple[float, int]] = []
     while batch := rows.fetchmany(_BATCH):
         scored = nlargest(2 * most, (*scored, *_scores(vector, batch)))  # forks have texts in common

@@ -12,20 +12,18 @@ from typing import Literal, NamedTuple
 
 from ....states.values.memory import FoundText, MemoryQuery, MemoryScope
 from ...records.codec import from_microseconds, to_microseconds
+from ...records.text_list import MAX_RECENT
 from . import text_index
 from .expressions import expressions
 from .scopes import Group, group_of
 from .text_index import NAME, TEXT
 
-MOST_RANKED = 3000
+MAX_RANKED = 3000
 """How many of the texts that hold a keyword are ranked: the newest, for each keyword. Chosen so that a word that almost
 every text holds costs some milliseconds, and does not crowd out a rare one."""
 
-MOST_FOUND = 1000
+MAX_FOUND = 1000
 """How many texts a search returns at most, whatever is asked for."""
-
-MOST_RECENT = 200
-"""How many of the texts of the last minutes are returned: more than people say in that time."""
 
 IN_GROUP = """texts.scope = :number AND (:only IS NULL OR texts.conversation = :only)
 AND (texts.conversation IS NOT :current OR texts.turn < :turn)"""
@@ -33,9 +31,9 @@ AND (texts.conversation IS NOT :current OR texts.turn < :turn)"""
 
 _HITS = f"SELECT {NAME}.rowid AS id, bm25({NAME}) AS score FROM {NAME}"
 _WITHIN = f"""CROSS JOIN texts ON texts.id = {NAME}.rowid AND {IN_GROUP} AND texts.at BETWEEN :since AND :until"""
-_NEWEST = f"ORDER BY {NAME}.rowid DESC LIMIT {MOST_RANKED}"
+_NEWEST = f"ORDER BY {NAME}.rowid DESC LIMIT {MAX_RANKED}"
 _RECENT = f"""
-SELECT id FROM texts WHERE {IN_GROUP} AND texts.at >= :since ORDER BY texts.at DESC, texts.id DESC LIMIT {MOST_RECENT}
+SELECT id FROM texts WHERE {IN_GROUP} AND texts.at >= :since ORDER BY texts.at DESC, texts.id DESC LIMIT {MAX_RECENT}
 """
 _TEXT = f"""
 SELECT conversations.id, texts.turn, texts.at, texts.by_user, {TEXT}
@@ -92,7 +90,7 @@ def recent(driver: sqlite3.Connection, scope: MemoryScope, since: datetime) -> t
     if group is None:
         return ()
     rows = driver.execute(_RECENT, {**group._asdict(), "since": to_microseconds(since)}).fetchall()
-    return texts_of(driver, group, (number for (number,) in reversed(rows)), MOST_RECENT)
+    return texts_of(driver, group, (number for (number,) in reversed(rows)), MAX_RECENT)
 
 
 def texts_of(driver: sqlite3.Connection, group: Group, numbers: Iterable[int], limit: int) -> tuple[FoundText, ...]:
@@ -102,7 +100,7 @@ def texts_of(driver: sqlite3.Connection, group: Group, numbers: Iterable[int], l
     has made unreadable, is passed over.
     """
     found: dict[tuple[int, bool, str], FoundText] = {}
-    most, given = min(limit, MOST_FOUND), group._asdict()
+    most, given = min(limit, MAX_FOUND), group._asdict()
     for number in numbers if most > 0 else ():
         row = driver.execute(_TEXT, {**given, "id": number}).fetchone()
         if row is None or type(row[-1]) is not str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from turnwise.effects.recall.embedding import MOST_BYTES_OF_TEXT, MOST_DIMENSIONS, Embedding
+from turnwise.effects.recall.embedding import MAX_BYTES_OF_TEXT, MAX_DIMENSIONS, Embedding
 from turnwise.effects.recall.parts import PartFailed
 
 
@@ -58,7 +58,7 @@ class TestVectors:
             [[1.0], None],
             [[1.0], [None]],
             [[1.0], [10**400]],
-            [[1.0], [1.0] * (MOST_DIMENSIONS + 1)],
+            [[1.0], [1.0] * (MAX_DIMENSIONS + 1)],
         ],
     )
     async def test_an_answer_that_cannot_be_right_is_refused_as_a_whole(self, value: Any) -> None:
@@ -107,7 +107,7 @@ class TestVectors:
         """Since no model takes in any length."""
         ((length, _),) = await Embedding(two, 1).vectors(["x" * 1_000_000])
 
-        assert length <= MOST_BYTES_OF_TEXT
+        assert length <= MAX_BYTES_OF_TEXT
 
 
 class TestName:

@@ -15,9 +15,9 @@ from turnwise.effects.model.performers.model_caller import ModelCaller
 from turnwise.effects.model.port import ModelAnswer, ModelRequest
 from turnwise.effects.recall.document_reader import DocumentReader
 from turnwise.effects.recall.documents import DocumentQuery
-from turnwise.effects.recall.enrichment import MOST_BYTES_OF_MESSAGE, Enrichment
+from turnwise.effects.recall.enrichment import MAX_BYTES_OF_MESSAGE, Enrichment
 from turnwise.effects.recall.recall_performer import RecallPerformer
-from turnwise.effects.recall.recent_dialogue import MOST_BYTES, RecentDialogue
+from turnwise.effects.recall.recent_dialogue import MAX_BYTES, RecentDialogue
 from turnwise.effects.recall.records import DOCUMENTS_NOTE
 from turnwise.effects.recall.search import ConversationSearch
 from turnwise.states import Context, MemoryRecalled, Message, Policy, RecallMemory, Recent
@@ -115,7 +115,7 @@ class TestRecentDialogue:
         recent = (await Recalling(memory).recall()).recent
 
         assert [one.text.split()[0] for one in recent] == ["3", "2", "1"]
-        assert sum(len(one.text.encode()) for one in recent) <= MOST_BYTES
+        assert sum(len(one.text.encode()) for one in recent) <= MAX_BYTES
 
     async def test_a_window_beyond_the_calendar_takes_everything(self) -> None:
         """A policy may have any number of seconds."""
@@ -151,7 +151,7 @@ class TestSearch:
         instruction, message = (one["content"] for one in request.messages)
         assert (request.purpose, request.model, request.tools) == ("enrich", "default", ())
         assert "Monday, 2025-09-15T12:00Z" in instruction
-        assert message.startswith("{sushi} ") and len(message) <= MOST_BYTES_OF_MESSAGE
+        assert message.startswith("{sushi} ") and len(message) <= MAX_BYTES_OF_MESSAGE
 
     async def test_more_hits_than_the_maximum_are_cut(self) -> None:
         """J4, J19: by the setting."""

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from turnwise.effects.recall.records import (
     DOCUMENTS_NOTE,
     HISTORY_NOTE,
-    MOST_BYTES,
-    MOST_BYTES_OF_TEXT,
-    MOST_CHUNKS,
+    MAX_BYTES,
+    MAX_BYTES_OF_TEXT,
+    MAX_CHUNKS,
     write_documents,
     write_found,
 )
@@ -54,14 +54,14 @@ class TestTextsOfConversations:
         block = write_found([found(f"begins {'x' * 10_000} ends")])
 
         assert "begins" in block and "ends" in block
-        assert len(block) < MOST_BYTES_OF_TEXT + len(HISTORY_NOTE) + 2
+        assert len(block) < MAX_BYTES_OF_TEXT + len(HISTORY_NOTE) + 2
 
     @settings(max_examples=20)
     @given(st.lists(st.text()), st.integers(1, 40_000))
     def test_a_block_is_bounded(self, texts: list[str], times: int) -> None:
         """Whatever was found."""
-        assert len(write_found([found(text * times) for text in texts]).encode()) <= MOST_BYTES
-        assert len(write_documents([text * times for text in texts]).encode()) <= MOST_BYTES
+        assert len(write_found([found(text * times) for text in texts]).encode()) <= MAX_BYTES
+        assert len(write_documents([text * times for text in texts]).encode()) <= MAX_BYTES
 
 
 class TestDocuments:
@@ -73,9 +73,9 @@ class TestDocuments:
 
     def test_too_many_or_too_long_ones_are_cut(self) -> None:
         """The first ones are kept."""
-        assert f"Document {MOST_CHUNKS}:" in (block := write_documents(["x"] * 1_000))
-        assert f"Document {MOST_CHUNKS + 1}:" not in block
-        assert write_documents(["a" * 2 * MOST_BYTES, "b"]).count("Document") == 1
+        assert f"Document {MAX_CHUNKS}:" in (block := write_documents(["x"] * 1_000))
+        assert f"Document {MAX_CHUNKS + 1}:" not in block
+        assert write_documents(["a" * 2 * MAX_BYTES, "b"]).count("Document") == 1
 
     def test_without_chunks_there_is_no_block(self) -> None:
         """J22: none, no block."""

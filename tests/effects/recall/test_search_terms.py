@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from turnwise.effects.recall.moments import Bounds
 from turnwise.effects.recall.search_terms import (
-    MOST_CHARACTERS,
-    MOST_KEYWORDS,
+    MAX_CHARACTERS,
+    MAX_KEYWORDS,
     NOTHING,
     read_keywords,
     read_search_terms,
@@ -71,8 +71,8 @@ class TestBounding:
 
         keywords = read_search_terms(text).keywords
 
-        assert len(keywords) == MOST_KEYWORDS
-        assert {len(keyword) for keyword in keywords} == {MOST_CHARACTERS}
+        assert len(keywords) == MAX_KEYWORDS
+        assert {len(keyword) for keyword in keywords} == {MAX_CHARACTERS}
 
     def test_numbers_are_keywords_if_they_are_no_flood_of_digits(self) -> None:
         """A model writes years and sizes as numbers."""
@@ -84,7 +84,7 @@ class TestBounding:
         keywords = read_keywords(given)
 
         assert all(keyword.strip() and keyword.encode() for keyword in keywords)
-        assert len({keyword.casefold() for keyword in keywords}) == len(keywords) <= MOST_KEYWORDS
+        assert len({keyword.casefold() for keyword in keywords}) == len(keywords) <= MAX_KEYWORDS
 
     def test_a_lone_surrogate_is_replaced(self) -> None:
         """JSON text can hold it as an escape."""

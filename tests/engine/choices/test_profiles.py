@@ -111,7 +111,7 @@ class TestCreating:
             ("chef", "Profiles are given as a list."),
             ({"chef": CHEF}, "Profiles are given as a list."),
             (5, "Profiles are given as a list."),
-            (["chef"], "A profile is a Profile."),
+            (["chef"], "Each profile must be a Profile."),
             ([CHEF, CLERK, CHEF], "Two profiles are called chef."),
         ],
     )

@@ -239,7 +239,7 @@ class TestTheRequest:
         sizes = [len(message["content"].encode()) for message in routed.requests[-1].messages]
 
         assert sizes[0] < 4_500
-        assert sizes[1] <= profile_selection.MOST_BYTES_OF_MESSAGE
+        assert sizes[1] <= profile_selection.MAX_BYTES_OF_MESSAGE
         assert routed.requests[-1].messages[1]["content"].endswith("in the end")
 
     async def test_many_profiles_and_long_names(self) -> None:
