@@ -46,7 +46,9 @@ def _pattern(pattern: str) -> re.Pattern[str]:
 
 _PATTERNS = (
     # A code behind its name, perhaps with a few words between them: "your verification code for Acme is 482913".
-    _pattern(rf"""{_NAME}s?\b[\s"'`*)\]]{{0,3}}(?:{_BETWEEN}){{0,7}}+[\s:=\#>"'`*(\[-]{{0,5}}{_CODE}{_END}"""),
+    _pattern(
+        rf"""{_NAME}(?:s?\b|[是为為は])[\s"'`*)\]]{{0,3}}(?:{_BETWEEN}){{0,7}}+[\s:=\#>"'`*(\[-]{{0,5}}{_CODE}{_END}"""
+    ),
     _pattern(
         rf"""\b(?:cvv2?|cvc2?|csc|security\s(?:code|number))\b[\s:="'(is]{{1,6}}(?P<secret>\d{{3}}){_END}""",
     ),
@@ -68,7 +70,10 @@ _PATTERNS = (
         (?:log|sign|verif|confirm|authent|complete|reset|unlock|access|two|one)"""
     ),
     # The six digits that most services send, behind "code" alone.
-    _pattern(rf"""\bcode[ :=\#]{{1,3}}["'`*(]{{0,2}}(?P<secret>\d{{6}}|\d{{3}}[ -]\d{{3}}){_END}"""),
+    _pattern(
+        rf"""\b(?:code|koodi(?:si|ni)?|codice|código)(?:[ ](?:on|est|è|es|ist|lautet))?[ :=\#]{{1,3}}["'`*(]{{0,2}}
+        (?P<secret>\d{{6}}|\d{{3}}[ -]\d{{3}}){_END}"""
+    ),
 )
 
 _PUBLIC = _pattern(
@@ -89,7 +94,7 @@ _FIELD = _pattern(
 _FIELD_VALUE = _pattern(rf"\d{{3,10}}|{_DIGITS}|[A-Za-z0-9-]{{4,12}}")
 
 _HINT = re.compile(
-    rf"code|koodi|kod|{fold('код')}|验证码|驗證碼|コード|인증번호|pin|otp|tan|cvv|cvc|csc|2fa|mfa|tunnusluku|código|digo\sde"
+    rf"code|koodi|kod|{fold('код')}|验证码|驗證碼|コード|인증번호|pin|otp|tan|cvv|cvc|csc|2fa|mfa|tunnusluku|código|digo\sde|codice"
     r"|one-time|one\stime|security|verif|unlock|sign\sin|log\sin|authenticator"
 )
 """Words for codes, or parts of such words, in lower case. They are quickly found, and most texts have none of them."""

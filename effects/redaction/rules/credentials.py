@@ -56,9 +56,10 @@ _ASSIGNMENT = re.compile(
     (?:(?!'s[ ])\\{0,2}["'`*\])]){0,3}+
     [ \t]{0,3}
     (?::=|=>|==?|[:>]|[ \t]-[ \t]
-    |(?P<verb>(?:(?:(?:has[ ]been|was)[ ])?(?:changed|set|reset|updated)[ ]to
+    |(?P<verb>(?:(?:for|of|to|für)[ ](?:[\w'’.-]{1,20}[ ]){1,4}?)?
+        (?:(?:(?:has[ ]been|was)[ ])?(?:changed|set|reset|updated)[ ]to
         |\b(?:is|was|on|ist|lautet|est|es|är|er|é|это))\b|'s[ ]|是|为|為|は)[ \t]?:?
-    |(?P<nothing>[ ]))
+    |(?P<nothing>[ \t]))
     [ \t]{0,3}(?:\n[ \t]{0,8}(?=\S+[ \t]*(?:\n|$)))?
     (?:\\{1,2}"(?P<escaped>[^"\\\n\ue000]{1,500}+)
     |(?P<quote>["'`])(?P<quoted>(?:(?!(?P=quote))[^\\\n\ue000]|\\[^\n\ue000]){1,500}+)(?P=quote)
@@ -88,7 +89,7 @@ _CODE = re.compile(
     |(?:[A-Za-z_]\w*(?:\.\w+)*)?[\[(]                                    # a call or an index
     |[A-Za-z_]+(?:\.[A-Za-z_]+)+\b                                       # a member of an object
     |(?:https?|file)://|/(?:[\w.-]+/)+                                   # where it can be found
-    |\d+[–-]\d+|\d+$(?<!\d{4})|\d+%                                      # how long it is
+    |\d+[–-]\d+(?![\w-])|\d+$(?<!\d{4})|\d+%                                      # how long it is
     """,
     re.VERBOSE | re.IGNORECASE,
 )

@@ -10,11 +10,15 @@ from ..rule import SecretSpan
 _ADDRESS = re.compile(
     r"""(?<![\w.+/-])(?P<local>\w[\w.+'-]{0,63}+)(?:@|%40)
     (?P<domain>(?:\w[\w-]{0,62}+\.){1,8}[^\W\d_][\w-]{1,62}+)(?![@/:]\w)
+    |(?<!\w)(?:(?:[\w+-]{1,32}+[ ]dot[ ]){1,3}[\w+-]{1,32}+[ ]at[ ][\w-]{1,32}+
+        |[\w.+-]{1,64}+[ ]at[ ](?:gmail|googlemail|outlook|hotmail|yahoo|icloud|proton(?:mail)?|gmx|aol)\b)
+        (?:[ ](?:dot|\.)[ ][\w-]{2,32}+){1,3}
     |(?<!\w)[\w.+-]{1,64}+\s?[(\[]\s?at\s?[)\]]\s?[\w-]{1,63}+(?:\s?[(\[]\s?dot\s?[)\]]\s?[\w-]{2,63}+){1,4}""",
     re.VERBOSE | re.IGNORECASE,
 )
-"""An address, also one whose `@` is written as in a URL, or one that is spelled out: `anna (at) example (dot) org`. No
-address is followed by a path, as in `git@github.com:acme/shop.git`."""
+"""An address, also one whose `@` is written as in a URL, or one that is spelled out: `anna (at) example (dot) org`.
+One that is read out, "anna dot berg at example dot org", must have a dot before "at", or be at a known provider: people
+also meet at places. No address is followed by a path, as in `git@github.com:acme/shop.git`."""
 
 _IDEOGRAPHS = re.compile(r"[⺀-퟿豈-﫿]+")
 """Scripts that are written without spaces: what stands before or after an address may be the sentence."""
@@ -27,7 +31,7 @@ _FILES = re.compile(
 
 def find_emails(text: str) -> Iterator[SecretSpan]:
     """Yield the e-mail addresses in a text."""
-    if not any(sign in text for sign in ("@", "%40", "at)", "at]", "at )", "AT)", "AT]")):
+    if not any(sign in text for sign in ("@", "%40", "at)", "at]", "at )", "AT)", "AT]", " dot ")):
         return
     for match in _ADDRESS.finditer(text):
         start, end = match.span()

@@ -16,6 +16,13 @@ _HEADER = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 
+_WITH_SCHEME = re.compile(
+    r"""\b(?:proxy-)?authorization\b\\{0,2}["']?\s?[:=]\s?\\{0,2}["']?
+    (?:bearer|basic|token|digest|negotiate|apikey)[ ]{1,3}(?P<secret>[\w.~+/=:-]{6,}+)(?![ \t]*\()""",
+    re.VERBOSE | re.IGNORECASE,
+)
+"""A header whose scheme is known: what stands behind it is rather a credential than a word."""
+
 _BEARER = re.compile(r"\bbearer[ \t:]{1,3}\n?(?P<secret>[\w.~+/=-]{8,}+)", re.IGNORECASE)
 
 _BASIC = re.compile(r"\bbasic[ \t:]{1,3}(?P<secret>[A-Za-z0-9+/]{6,}+={0,2})", re.IGNORECASE)
@@ -26,7 +33,7 @@ _COOKIE = re.compile(
 
 _WORDS = frozenset({
     *("required", "needed", "missing", "optional", "invalid", "none", "null", "header", "headers", "failed", "bearer"),
-    *("basic", "token"),
+    *("basic", "token", "authentication", "authorization"),
 })  # fmt: skip
 """What follows the name of a header where no credential does."""
 
@@ -42,6 +49,12 @@ def _is_token(text: str) -> bool:
     return any(map(str.isdigit, text)) or len(text) >= 20
 
 
+def _is_no_plain_word(text: str) -> bool:
+    """Whether this is not just words, perhaps with a capital, at the end of a sentence, or as a placeholder."""
+    word = text.rstrip(".:").replace("_", "").replace("-", "")
+    return not (word.isalpha() and (word[1:].islower() or word.isupper()))
+
+
 def _is_pair(text: str) -> bool:
     """Whether this is a user and a password in base64, as basic authentication writes them (RFC 7617)."""
     try:
@@ -52,6 +65,7 @@ def _is_pair(text: str) -> bool:
 
 _SCHEMES: tuple[tuple[str, re.Pattern[str], Callable[[str], bool]], ...] = (
     ("authorization", _HEADER, _is_no_word),
+    ("authorization", _WITH_SCHEME, _is_no_plain_word),
     ("bearer", _BEARER, _is_token),
     ("basic", _BASIC, _is_pair),
     ("cookie", _COOKIE, bool),

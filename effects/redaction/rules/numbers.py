@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
 from ..rule import SecretSpan
@@ -32,6 +32,12 @@ _ACCOUNT = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{2}\d{2}(?:[ \n-]?[A-Za-z0-9]){1
 
 _SHORTEST_CARD, _LONGEST_CARD = 13, 19
 
+_MOST_BESIDE = 7
+"""How many other groups of digits may stand around a card: when it expires, digit by digit, and its check number."""
+
+_Group = tuple[int, str]
+"""Where digits begin in a text, and the digits."""
+
 
 def find_cards(text: str) -> Iterator[SecretSpan]:
     """Yield the numbers of payment cards, by issuer and checksum. Their groups may be separated."""
@@ -39,25 +45,51 @@ def find_cards(text: str) -> Iterator[SecretSpan]:
 
     for run in _DIGITS.finditer(text):
         groups = [(run.start() + group.start(), group[0]) for group in _GROUP.finditer(run[0])]
-        first = 0
+        first = anchor = 0
         while first < len(groups):
-            used = _card_length(text, groups, first, luhn.is_valid)
-            if used:
+            used = (
+                _card_length(text, groups, first, luhn.is_valid)
+                if first == anchor or not _is_short(groups[first])
+                else 0
+            )
+            if used and not _is_of_list(text, groups, first, used, anchor):
                 start, (last_start, last) = groups[first][0], groups[first + used - 1]
                 yield SecretSpan(start, last_start + len(last), "CARD")
+                anchor = first + used
             first += used or 1
 
 
-def _card_length(text: str, groups: list[tuple[int, str]], first: int, is_valid: Callable[[str], bool]) -> int:
+def _is_short(group: _Group) -> bool:
+    """Whether this may be a part of a number that is read out digit by digit, or in pairs."""
+    return len(group[1]) <= 2
+
+
+def _is_of_list(text: str, groups: Sequence[_Group], first: int, used: int, anchor: int) -> bool:
+    """Whether a number is rather made of members of a list or a table, in which some always look like a card together.
+    `anchor` is where a card may begin in any case: at the beginning, or behind another card."""
+    inside = _between(text, groups, first + 1) if used > 1 else ""
+    if inside != "." and text.endswith(".", 0, groups[first][0]):
+        return True  # the digits of a fraction
+    if len(groups) - used <= _MOST_BESIDE:
+        return False
+    return _is_short(groups[first]) or (first > anchor and _between(text, groups, first) == inside)
+
+
+def _between(text: str, groups: Sequence[_Group], index: int) -> str:
+    """Return what separates a group from the one before it."""
+    start, digits = groups[index - 1]
+    return text[start + len(digits) : groups[index][0]]
+
+
+def _card_length(text: str, groups: Sequence[_Group], first: int, is_valid: Callable[[str], bool]) -> int:
     """Return how many groups from the first on are the number of a card, or 0."""
     digits, separators = "", set()
-    for count, (start, group) in enumerate(groups[first : first + _LONGEST_CARD], 1):
+    for count, (_, group) in enumerate(groups[first : first + _LONGEST_CARD], 1):
         digits += group
         if len(digits) > _LONGEST_CARD:
             break
         if count > 1:
-            before = groups[first + count - 2]
-            separators.add(text[before[0] + len(before[1]) : start])
+            separators.add(_between(text, groups, first + count - 1))
         if len(digits) < _SHORTEST_CARD or not _ISSUERS.fullmatch(digits) or not is_valid(digits):
             continue
         if _is_grouped(separators, [one for _, one in groups[first : first + count]]):

@@ -22,6 +22,15 @@ _NAMED = re.compile(
 )
 """A number behind a word for telephones, perhaps with a few words between them."""
 
+_NO_PHONE = re.compile(
+    r"""(?:\b(?:order|invoice|ticket|case|part|serial|item|model|sku|reference|tracking)s?\b
+    (?:[ ]?(?:number|no\.?|nr\.?|id))?[ :\#]{0,3}|\#)$""",
+    re.VERBOSE | re.IGNORECASE,
+)
+"""What says that the number behind it is none of a telephone, although it is written like those of North America."""
+
+_LOOKED_BACK = 30
+
 _DATE = re.compile(r"\d{4}[-./]\d\d?[-./]\d\d?|\d\d?[-./]\d\d?[-./]\d{4}")
 
 
@@ -31,7 +40,8 @@ def find_phones(text: str) -> Iterator[SecretSpan]:
         if _is_number("+" + match["rest"], "ZZ", strictly=match["sign"] == "00"):
             yield SecretSpan(*match.span(), "PHONE")
     for match in _AMERICAN.finditer(text):
-        if _is_number(match[0], "US", strictly=True):
+        is_named = _NO_PHONE.search(text, max(0, match.start() - _LOOKED_BACK), match.start())
+        if not is_named and _is_number(match[0], "US", strictly=True):
             yield SecretSpan(*match.span(), "PHONE")
     for match in _NAMED.finditer(text):
         digits = sum(map(str.isdigit, match["secret"]))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from random import Random
 from typing import Any
 
 import pytest
@@ -80,6 +81,49 @@ class TestEveryKind:
     def test_is_found_in_disguise(self, redaction: Redaction, written: str, redacted: str) -> None:
         """Look-alikes, invisible characters, line breaks and half characters hide nothing."""
         assert redaction.redact(written) == redacted
+
+
+class TestNumbersAndSpeech:
+    """J1: secrets as they are read out, and numbers that look like them in tables."""
+
+    @pytest.mark.parametrize(
+        ("spoken", "redacted"),
+        [
+            ("4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 expires 1 2 2 5", "[CARD] expires 1 2 2 5"),
+            ("4111 1111 1111 1111 5555 5555 5555 4444 3782 822463 10005", "[CARD] [CARD] [CARD]"),
+            ("The password for the wifi is bluefish42.", "The password for the wifi is [PASSWORD]."),
+            ("The password for the wifi is on the fridge.", "The password for the wifi is on the fridge."),
+            ("anna dot berg at example dot org", "[EMAIL]"),
+            ("Write to anna at gmail dot com.", "Write to [EMAIL]."),
+            ("Meet me at the dot in the middle.", "Meet me at the dot in the middle."),
+            ("Koodisi on 482913", "Koodisi on [CODE]"),
+            ("验证码是482913", "验证码是[CODE]"),
+            ("Il tuo codice è 482913", "Il tuo codice è [CODE]"),
+            ("Authorization: Bearer abcdef.ghijkl", "Authorization: Bearer [TOKEN]"),
+            ("Authorization: Bearer authentication", "Authorization: Bearer authentication"),
+            ("Authorization: Bearer YOUR_TOKEN", "Authorization: Bearer YOUR_TOKEN"),
+            ("api key: 12345678-1234-1234-1234-123456789abc", "api key: [PASSWORD]"),
+            ("Password: 8-20 characters", "Password: 8-20 characters"),
+            ("order 415-555-2671, call 415-555-2671", "order 415-555-2671, call [PHONE]"),
+        ],
+    )
+    def test_what_people_say(self, redaction: Redaction, spoken: str, redacted: str) -> None:
+        """J1: a secret is found in a sentence, and a sentence without one stays."""
+        assert redaction.redact(spoken) == redacted
+
+    @pytest.mark.parametrize("separator", [" ", "\n"])
+    @pytest.mark.parametrize("digits", [1, 2, 3, 4])
+    def test_a_list_of_numbers_stays(self, redaction: Redaction, digits: int, separator: str) -> None:
+        """J1: among members of a list some always look like a card together; it counts only where the list begins."""
+        random = Random(digits)
+        lists = (separator.join(str(random.randrange(10**digits)).zfill(digits) for _ in range(40)) for _ in range(100))
+        assert sum(redaction.redact(numbers) != numbers for numbers in lists) < 10
+
+    def test_fractions_stay(self, redaction: Redaction) -> None:
+        """J1: of sixteen digits, as programs write them."""
+        random = Random(1)
+        text = " ".join(f"{random.random():.16f}" for _ in range(1_000))
+        assert redaction.redact(text) == text
 
 
 class TestJson:
@@ -173,6 +217,9 @@ UNITS = [
         '{"a":',
         "curl -u ",
         "mysql -p ",
+        "a dot ",
+        "password for a ",
+        "4111 ",
     ),
 ]
 
