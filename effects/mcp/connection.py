@@ -29,9 +29,9 @@ from .call import ConnectionLost, McpCall
 from .elicitation import Asker
 from .listing import list_tools
 from .offered_tools import ServerTool, tools_of
-from .reasons import reason_of
+from .reasons import reason_of, refuses_version
 from .server import McpServer
-from .transport import Callbacks, connected
+from .transport import Callbacks, Mode, connected
 
 FIRST_DELAY, LONGEST_DELAY = 0.5, 60.0
 """Seconds until a server that vanished is tried again; each delay is twice the one before."""
@@ -69,6 +69,7 @@ class McpConnection:
         self._changed = changed
         self._scope = anyio.CancelScope()
         self._task: asyncio.Task[None] | None = None
+        self._mode: Mode = "legacy" if _asks_in_calls(server) else "auto"
         self._client: Client | None = None
         self._listed: list[mcp_types.Tool] = []
         self._has_ended = False
@@ -150,9 +151,11 @@ class McpConnection:
                     await self._connect()
                     self._note("the connection was lost")
                 except Exception as error:
+                    if self._server.protocol == "auto" and self._mode == "legacy" and refuses_version(error):
+                        self._mode = "auto"
+                        continue
                     self._note(reason_of(error, self._server, self._status))
                     _LOGGER.debug("%s failed", self._name, exc_info=error)
-                finally:
                     self.has_been_tried.set()
                 if anyio.current_time() - began > STABLE:
                     delay = FIRST_DELAY
@@ -169,7 +172,7 @@ class McpConnection:
         self._has_ended, self._status = False, None
         callbacks = Callbacks(self._end, self._take_message, self._elicit, self._note_status)
         with anyio.CancelScope(deadline=anyio.current_time() + self._server.connect_timeout) as limit:
-            async with connected(self._name, self._server, callbacks) as client:
+            async with connected(self._name, self._server, self._mode, callbacks) as client:
                 listed = await list_tools(client)
                 try:
                     await self._offer(client, listed)
@@ -239,3 +242,8 @@ class McpConnection:
 
     def _note_status(self, status: int) -> None:
         self._status = status
+
+
+def _asks_in_calls(server: McpServer) -> bool:
+    """Whether the server is to speak a version in which it may ask the user in the middle of a call."""
+    return server.protocol == "legacy" or (server.protocol == "auto" and server.elicitation)

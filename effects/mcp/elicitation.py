@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 import mcp_types
 from mcp_types import ElicitRequestFormParams, ElicitRequestParams, ElicitRequestURLParams, ElicitResult
@@ -120,8 +119,7 @@ class Asker:
 
     async def _answers(self, questions: Sequence[UserQuestion]) -> dict[str, Answer]:
         """The answers by the texts of their questions. Raises _NotAnswered."""
-        context: Any = self._context
-        answers = await context.ask(questions)
+        answers = await self._context.ask(questions)
         if answers.action != "answered":
             raise _NotAnswered(answers.action)
         return dict(answers.answers)

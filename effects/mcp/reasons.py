@@ -14,9 +14,7 @@ _ENDED = "its program ended before it answered; what it printed is logged by tur
 def reason_of(error: BaseException, server: McpServer, status: int | None) -> str:
     """Why the connection failed, as a part of a sentence. `status` is the last HTTP status that refused a request, or
     None. `Pure.`"""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    match error:
+    match error := _first(error):
         case OSError() if not isinstance(error, TimeoutError):
             return _why_not_started(error, server)
         case TimeoutError():
@@ -47,3 +45,17 @@ def _why_refused(error: MCPError, server: McpServer, status: int | None) -> str:
     if status is not None:
         return f"it answered with the HTTP status {status}"
     return f"it answered with the error {error.code}"
+
+
+def refuses_version(error: BaseException) -> bool:
+    """Whether the server knows none of the versions from before 2026, or not their handshake. `Pure.`"""
+    first = _first(error)
+    refusals = (mcp_types.UNSUPPORTED_PROTOCOL_VERSION, mcp_types.METHOD_NOT_FOUND)
+    return isinstance(first, MCPError) and first.code in refusals
+
+
+def _first(error: BaseException) -> BaseException:
+    """The error itself, or the first one of a group."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -56,8 +56,9 @@ class McpServer(_McpSettings):
       the variables in `env` and few others (`PATH`, `HOME`, `USER`, …), so the keys of the engine stay in the engine.
     - `url`, `headers`: the address of a server that speaks streamable HTTP, and what is sent with each request.
     - `timeout`: seconds that a call may take. `connect_timeout`: seconds to start the server and list its tools.
-    - `protocol`: `auto` speaks the newest version that the server knows; `legacy` one from before 2026, for a server
-      that asks the user in the middle of a call, which newer versions do not allow.
+    - `protocol`: `newest` is the newest version that the server knows. `legacy` is one from before 2026; only in those
+      may a server ask the user in the middle of a call. `auto` is `legacy` where the server may ask and knows such a
+      version, else `newest`.
     - `crash`: what may happen to a call that was running when the process died, as for other tools.
     - `approval`: whether a person must approve each call.
     - `tools`: what differs for single tools, by their names on the server.
@@ -76,7 +77,7 @@ class McpServer(_McpSettings):
     headers: Mapping[str, str] = Field(default_factory=dict, repr=False)
     timeout: Seconds = 60.0
     connect_timeout: Seconds = 30.0
-    protocol: Literal["auto", "legacy"] = "auto"
+    protocol: Literal["auto", "legacy", "newest"] = "auto"
     crash: McpCrashContract | None = None
     approval: bool = False
     tools: Mapping[str, McpTool] = Field(default_factory=dict)

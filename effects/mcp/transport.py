@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import anyio
 import httpx2
@@ -27,6 +27,10 @@ _WRITE_TIMEOUT = 30.0
 """Seconds to connect to an HTTP server, and to send it a request. How long an answer may take is up to the caller."""
 
 
+Mode = Literal["legacy", "auto"]
+"""The versions that the SDK proposes: those from before 2026, or the newest one and then those."""
+
+
 @dataclass(frozen=True)
 class Callbacks:
     """What a connection calls: `ended` at its end, `message` with each message, `elicit` when the server asks the user,
@@ -44,10 +48,11 @@ class Callbacks:
 
 
 @asynccontextmanager
-async def connected(name: str, server: McpServer, callbacks: Callbacks) -> AsyncIterator[Client]:
-    """The connected client of a server. The context must be left by the task that entered it; a program is ended then.
+async def connected(name: str, server: McpServer, mode: Mode, callbacks: Callbacks) -> AsyncIterator[Client]:
+    """The connected client of a server, which speaks a version of this `mode`.
 
-    Raises what the SDK raises if there is no such server, and `TimeoutError` never: the caller limits the time.
+    The context must be left by the task that entered it; a program is ended then. Raises what the SDK raises if there
+    is no such server. The caller limits the time.
     """
     async with AsyncExitStack() as stack:
         if server.url is None:
@@ -60,7 +65,7 @@ async def connected(name: str, server: McpServer, callbacks: Callbacks) -> Async
             streams = streamable_http_client(server.url, http_client=http_client, max_sse_event_size=MAX_EVENT)
         client = Client(
             _observed(streams, callbacks.ended),
-            mode=server.protocol,
+            mode=mode,
             cache=None,
             client_info=Implementation(name="turnwise", version=_own_version()),
             message_handler=callbacks.message,

@@ -100,6 +100,13 @@ class TestWhoIsAsked:
         assert refused == {"action": "cancel"}
         assert context.asked == []
 
+    async def test_where_nobody_can_be_asked(self, tmp_path: Path) -> None:
+        """The server is told that nobody answered."""
+        async with opened(files=Program(tmp_path, ["ask"]).server()) as registry:
+            result = await call(registry, "files:ask", **FORM)
+
+        assert json.loads(result.text) == {"action": "cancel"}
+
     async def test_a_program_that_serves_two_users_at_once(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:

@@ -54,7 +54,7 @@ class TestAsAProgram:
         """Results, progress, a schema of the newest dialect, and a question to the user, in the newest version."""
         shown: list[str] = []
         context = answering(lambda text: "Ada")
-        async with opened(all=everything_over_stdio()) as registry:
+        async with opened(all=everything_over_stdio(protocol="newest")) as registry:
             await check_contents(registry)
             await call(registry, "all:test_tool_with_progress", shown.append)
             greeting = await call(registry, "all:test_input_required_result_elicitation", context=context)
@@ -81,7 +81,7 @@ class TestOverHttp:
         """Each round asks the user of the call, and the server gets its own state back."""
         context = answering(lambda text: "Ada" if "name" in text else "green")
         confirming = answering(lambda text: "Yes")
-        async with opened(all=McpServer(url=address)) as registry:
+        async with opened(all=McpServer(url=address, protocol="newest")) as registry:
             rounds = await call(registry, "all:test_input_required_result_multi_round", context=context)
             confirmed = await call(registry, "all:test_input_required_result_request_state", context=confirming)
 
@@ -90,7 +90,7 @@ class TestOverHttp:
 
     async def test_what_is_not_asked_of_a_user(self, address: str) -> None:
         """The call fails, and the model reads why."""
-        async with opened(all=McpServer(url=address)) as registry:
+        async with opened(all=McpServer(url=address, protocol="newest")) as registry:
             sampling = await call(registry, "all:test_input_required_result_sampling")
             roots = await call(registry, "all:test_input_required_result_list_roots")
 
@@ -104,7 +104,7 @@ class TestOverHttp:
             return answering(lambda text: name)
 
         users = {name: user(name) for name in ("Ada", "Bob", "Cyd")}
-        async with opened(all=McpServer(url=address, protocol="legacy")) as registry:
+        async with opened(all=McpServer(url=address)) as registry:
             calls = [
                 call(registry, "all:test_elicitation", context=context, message=f"Who is {name}?")
                 for name, context in users.items()
@@ -131,7 +131,7 @@ class TestOverHttp:
         def fill_in(text: str) -> str:
             return next((answer for title, answer in numbers.items() if f"\n{title}" in text), "") or next(ages)
 
-        async with opened(all=McpServer(url=address, protocol="legacy")) as registry:
+        async with opened(all=McpServer(url=address)) as registry:
             chosen = await call(registry, "all:test_elicitation_sep1330_enums", context=answering(choose))
             filled = await call(registry, "all:test_elicitation_sep1034_defaults", context=answering(fill_in))
 
@@ -148,7 +148,7 @@ class TestOverHttp:
         """J17: the call under way fails, its tools are withdrawn, and they are offered again when it is there."""
         port, begun = free_port(), asyncio.Event()
         with everything_over_http(port) as url:
-            servers = opened(all=McpServer(url=url))
+            servers = opened(all=McpServer(url=url, protocol="newest"))
             registry = await servers.__aenter__()
             running = asyncio.create_task(call(registry, "all:test_tool_with_progress", lambda line: begun.set()))
             await begun.wait()
