@@ -31,6 +31,10 @@ ACCEPT, DECLINE = "Yes", "No"
 _LOGGER = performer_logger("turnwise.mcp")
 
 
+class NotOffered(Exception):
+    """A server asks for something that it was not told it may ask for, such as a completion of a model."""
+
+
 class _NotAnswered(Exception):
     """The user declined, or did not answer in time. `result` tells the server."""
 
@@ -137,7 +141,3 @@ async def answer_requests(requests: mcp_types.InputRequests, asker: Asker) -> di
             raise NotOffered(request.method)
         answers[key] = await asker.ask(request.params)
     return answers
-
-
-class NotOffered(Exception):
-    """A server asks for something that it was not told it may ask for, such as a completion of a model."""

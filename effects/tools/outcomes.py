@@ -46,12 +46,12 @@ def _tool_outcome(tool: AnyTool, outcome: Outcome | None, policy: Policy) -> Too
             _LOGGER.warning("%s did not finish within %g s", tool.name, tool.timeout)
             return error_result(f"{tool.name} did not finish within {tool.timeout:g} s.")
         case Raised(error):
-            return _outcome_oferror_result(tool, error)
+            return _outcome_of_error(tool, error)
         case Returned(value):
             return _outcome_of_value(tool, value, policy)
 
 
-def _outcome_oferror_result(tool: AnyTool, error: BaseException) -> ToolResult:
+def _outcome_of_error(tool: AnyTool, error: BaseException) -> ToolResult:
     if isinstance(error, ToolError) and (words := _message(error)).strip():
         _LOGGER.info("%s failed, and told the model why", tool.name)
         return ToolResult(text=encodable(words), error=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...states.effects import ExecuteTool, ResumeTool
 from ...states.events import AskUserQuestionPending, ToolAborted, ToolComplete, ToolReconciled
-from ...states.values.messages import ToolResult
+from ...states.values.messages import REPEATABLE, ToolResult
 from ..clock import Clock
 from ..context import EffectContext
 from ..recall.search import ConversationSearch
@@ -20,9 +20,6 @@ from .result_length import MAX_RESULT
 
 ToolAnswer = ToolComplete | AskUserQuestionPending
 """The answer to an effect that runs a tool."""
-
-RERUN = ("pure", "idempotent")
-"""The contracts of tools that may run again without a question."""
 
 
 class ToolPerformer:
@@ -73,7 +70,7 @@ class ResumptionPerformer:
     def _lost(self, effect: ResumeTool) -> ToolAborted | ToolReconciled:
         """The call does not wait here: another process has begun it. Its crash contract decides."""
         effect_id, at = effect.effect_id, self._clock.now()
-        if effect.call.crash not in RERUN:
+        if effect.call.crash not in REPEATABLE:
             return ToolReconciled(effect_id=effect_id, at=at, verdict="unknown")
         if effect.reply == "cancelled":
             return ToolAborted(effect_id=effect_id, at=at)

@@ -24,6 +24,9 @@ pure: it runs again. idempotent: it runs again under the same key. reconcile: it
 at_most_once: it never runs twice.
 """
 
+REPEATABLE: frozenset[CrashContract] = frozenset({"pure", "idempotent"})
+"""The contracts under which such a call runs again without a question."""
+
 Stopped = Literal["cancelled", "denied"]
 """Why a call has no result of its own although nothing failed: the turn was cancelled, or nobody allowed the call."""
 

@@ -27,12 +27,10 @@ from ...states.events import (
     ToolReconciled,
 )
 from ...states.step import Step
+from ...states.values.messages import REPEATABLE
 
 ANSWERED = 0
 """Stands for the id of an effect that was answered, and so cannot be used again."""
-
-REPEATABLE = ("pure", "idempotent")
-"""The contracts of tools that a crash interrupted and that run again without a question."""
 
 
 class EffectLedger:
