@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,6 +56,42 @@ class TestOpening:
             assert names(registry) == []
 
         assert "The MCP server files cannot be reached: it did not answer within 0.3 s" in caplog.text
+
+
+class TestVersions:
+    """A server that may ask speaks a version in which it may do so in the middle of a call, if it knows one."""
+
+    @pytest.mark.parametrize(
+        ("settings", "methods"),
+        [
+            ({}, ["initialize"]),
+            ({"elicitation": False}, ["server/discover", "initialize"]),
+            ({"protocol": "newest"}, ["server/discover", "initialize"]),
+            ({"protocol": "legacy", "elicitation": False}, ["initialize"]),
+        ],
+    )
+    async def test_how_a_connection_begins(self, tmp_path: Path, settings: dict[str, Any], methods: list[str]) -> None:
+        """The settings decide; this server knows no newer version."""
+        program = Program(tmp_path, ["echo"])
+        async with opened(files=program.server(**settings)) as registry:
+            assert names(registry) == ["files:echo"]
+
+        assert [method for method in ("server/discover", "initialize") if program.received(method)] == methods
+
+    async def test_a_server_that_knows_only_newer_versions(self, tmp_path: Path) -> None:
+        """It is asked again, before the engine is open."""
+        program = Program(tmp_path, ["echo"])
+        program.mark("newest")
+        async with opened(files=program.server()) as registry:
+            assert names(registry) == ["files:echo"]
+            assert (await call(registry, "files:echo", a=1)).text == '{"a": 1}'
+
+    async def test_such_a_server_where_the_application_insists(self, tmp_path: Path) -> None:
+        """It cannot be reached."""
+        program = Program(tmp_path, ["echo"])
+        program.mark("newest")
+        async with opened(files=program.server(protocol="legacy")) as registry:
+            assert names(registry) == []
 
 
 class TestFollowing:

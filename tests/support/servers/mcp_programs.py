@@ -54,7 +54,8 @@ class Program:
         (self.folder / "tools.json").write_text(json.dumps(written))
 
     def mark(self, name: str) -> None:
-        """Have the server begin silently (`silent`), or not end by itself (`lingering`)."""
+        """Have the server begin silently (`silent`), not end by itself (`lingering`), or know only the newest version
+        of the protocol (`newest`)."""
         (self.folder / name).touch()
 
     def received(self, method: str) -> list[Any]:

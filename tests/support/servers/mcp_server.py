@@ -16,7 +16,7 @@ from typing import Any
 
 FOLDER = Path(sys.argv[1])
 TOOLS = FOLDER / "tools.json"
-VERSION = "2025-11-25"
+VERSION, NEWEST = "2025-11-25", "2026-07-28"
 
 listed: list[str] = []
 """The tools as they were listed last."""
@@ -32,7 +32,7 @@ def send(**message: Any) -> None:
 
 def result(call_id: Any, text: str, **more: Any) -> None:
     """Answer a call with a text."""
-    send(id=call_id, result={"content": [{"type": "text", "text": text}], **more})
+    send(id=call_id, result={"resultType": "complete", "content": [{"type": "text", "text": text}], **more})
 
 
 def echo(call_id: Any, arguments: Any, meta: Any) -> None:
@@ -125,7 +125,11 @@ def handle_call(call_id: Any, params: dict[str, Any]) -> None:
 
 
 def initialize(request_id: Any, params: Any) -> None:
-    """Answer the handshake of the versions before 2026."""
+    """Answer the handshake of the versions before 2026, or refuse it if there is a file `newest`."""
+    if (FOLDER / "newest").exists():
+        supported = {"supported": [NEWEST], "requested": params["protocolVersion"]}
+        send(id=request_id, error={"code": -32022, "message": "Unsupported protocol version", "data": supported})
+        return
     server = {"name": "test", "version": "1"}
     capabilities = {"tools": {"listChanged": True}}
     send(id=request_id, result={"protocolVersion": VERSION, "capabilities": capabilities, "serverInfo": server})
@@ -134,10 +138,20 @@ def initialize(request_id: Any, params: Any) -> None:
 def list_tools(request_id: Any, params: Any) -> None:
     """List the tools in the file."""
     listed[:] = [TOOLS.read_text()]
-    send(id=request_id, result={"tools": json.loads(listed[0])})
+    caching = {"resultType": "complete", "ttlMs": 0, "cacheScope": "public"} if (FOLDER / "newest").exists() else {}
+    send(id=request_id, result={"tools": json.loads(listed[0]), **caching})
 
 
-METHODS = {"initialize": initialize, "tools/list": list_tools, "tools/call": handle_call}
+def discover(request_id: Any, params: Any) -> None:
+    """Answer the question that newer versions begin with, which older ones do not know."""
+    if (FOLDER / "newest").exists():
+        found = {"supportedVersions": [NEWEST], "capabilities": {"tools": {}}, "ttlMs": 0, "cacheScope": "public"}
+        send(id=request_id, result={"resultType": "complete", **found})
+    else:
+        send(id=request_id, error={"code": -32601, "message": "Method not found"})
+
+
+METHODS = {"server/discover": discover, "initialize": initialize, "tools/list": list_tools, "tools/call": handle_call}
 
 
 def handle(message: dict[str, Any]) -> None:
