@@ -12,6 +12,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_right
+from collections.abc import Set
+
+from .rule import is_label
 
 LABEL_MARK = "\ue000"
 """Stands for a label or a file in a folded text. It is for private use, so it means nothing in any text."""
@@ -30,7 +33,7 @@ _SPECIAL = re.compile(
     rf"\[[A-Z][A-Z0-9_]{{1,31}}\]|data:(?:image|audio|video|font|application)/[\w.+-]{{1,80}};base64,[A-Za-z0-9+/=]+"
     rf"|[{_FILLERS}]|[^\t-\r -~\w]"
 )
-"""A label, a file in a `data:` URL, or a character that may be invisible."""
+"""What may be a label, a file in a `data:` URL, or a character that may be invisible."""
 
 
 class _Folds(dict[int, int]):
@@ -69,9 +72,10 @@ def lowered(text: str) -> str:
 
 
 class FoldedText:
-    """A text as the rules see it (`text`), of which each place can be found in the original."""
+    """A text as the rules see it (`text`), of which each place can be found in the original. `labels` are those that
+    cannot be known by their form."""
 
-    def __init__(self, original: str) -> None:
+    def __init__(self, original: str, labels: Set[str] = frozenset()) -> None:
         self._end = len(original)
         self._places, self._original_places = [0], [0]
         parts: list[str] = []
@@ -79,6 +83,8 @@ class FoldedText:
         for special in _SPECIAL.finditer(original):
             start, end = special.span()
             is_mark = end - start > 1
+            if is_mark and original[start] == "[" and not is_label(original[start + 1 : end - 1], labels):
+                continue
             if not is_mark and not _is_invisible(original[start]):
                 continue
             parts += [fold(original[done:start]), LABEL_MARK if is_mark else ""]

@@ -12,11 +12,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from .rule import SecretRule
+from .rule import SecretRule, declared_labels, is_label
 
 _MAY_BE_JSON = re.compile(r"\s*[\[{]")
 
 _ONLY_LABELS = re.compile(r"(?:\s*\[[A-Z][A-Z0-9_]{1,31}\])+\s*")
+_LABEL = re.compile(r"[A-Z0-9_]+")
 
 
 @runtime_checkable
@@ -76,7 +77,8 @@ class JsonTexts:
         self.texts: list[str] = []
         self.labels: list[str] = []
         self.is_exact = True
-        given: Iterable[object] = rules
+        given: Sequence[Any] = tuple(rules)
+        self._labels = declared_labels(given)
         self._naming = [rule for rule in given if isinstance(rule, NamesSecrets)]
         self._tree = self._read(value, None)
 
@@ -107,13 +109,17 @@ class JsonTexts:
             return self._place(text, text)
 
     def _label_of(self, name: str | None, value: str) -> str | None:
-        if name is None or not self._naming or _ONLY_LABELS.fullmatch(value):
+        if name is None or not self._naming or self._has_only_labels(value):
             return None
         for rule in self._naming:
             if (label := rule.label_of(name, value)) is not None:
                 self.labels.append(label)
                 return f"[{label}]"
         return None
+
+    def _has_only_labels(self, value: str) -> bool:
+        is_like = _ONLY_LABELS.fullmatch(value) is not None
+        return is_like and all(is_label(found, self._labels) for found in _LABEL.findall(value))
 
     def _place(self, text: str, unchanged: Any) -> _Place:
         self.texts.append(text)

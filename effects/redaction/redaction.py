@@ -19,7 +19,7 @@ from typing import Any
 from ...states.errors import ConfigurationError
 from .folded_text import LABEL_MARK, FoldedText
 from .json_texts import JsonTexts
-from .rule import SecretRule
+from .rule import SecretRule, declared_labels
 from .spans import secrets_in
 
 logger = logging.getLogger("turnwise.redaction")
@@ -118,7 +118,8 @@ class Redaction:
         return [_UNREADABLE] if len(texts) == 1 else [self._redact_texts([text])[0] for text in redacted]
 
     def _pass(self, texts: Sequence[str], rules: Sequence[SecretRule]) -> list[str]:
-        folded = [FoldedText(text) for text in texts]
+        labels = declared_labels(rules)
+        folded = [FoldedText(text, labels) for text in texts]
         starts = list(accumulate((len(one.text) + len(_BETWEEN) for one in folded), initial=0))
         found: dict[int, list[tuple[int, int, str]]] = {}
         for start, end, label in secrets_in(_BETWEEN.join(one.text for one in folded), rules):

@@ -7,7 +7,7 @@ of what the pattern found: the checksum of a card number, for example.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -15,6 +15,10 @@ from ...states.errors import ConfigurationError
 
 LABEL = re.compile(r"[A-Z][A-Z0-9_]{1,31}")
 """What a label looks like. In a text it stands in square brackets."""
+
+LONGEST_WORD = 16
+"""Characters of a label that is known by its form. Chosen to be longer than any label of the built-in rules, and
+shorter than keys and numbers that are written in capitals."""
 
 SECRET = "secret"
 """The group of a pattern that is the secret. Without such a group it is all that the pattern matches."""
@@ -67,3 +71,14 @@ class RedactionRule:
             start, end = match.span(group)
             if start < end and (self.check is None or self.check(match[group])):
                 yield SecretSpan(start, end, self.label)
+
+
+def declared_labels(rules: Iterable[SecretRule]) -> frozenset[str]:
+    """Return the labels that rules made of a pattern use. `Pure.`"""
+    return frozenset(rule.label for rule in rules if isinstance(rule, RedactionRule))
+
+
+def is_label(name: str, declared: Set[str]) -> bool:
+    """Whether what stands in brackets, and looks like a label, is one. A key in capitals may stand there as well:
+    `[AKIAIOSFODNN7EXAMPLE]`. So a label is one of those `declared`, or a short word without digits. `Pure.`"""
+    return name in declared or (len(name) <= LONGEST_WORD and not any(map(str.isdigit, name)))

@@ -76,6 +76,9 @@ class TestEveryKind:
             ("4242 4242\n4242 4242 is it", "[CARD] is it"),
             ("ghp_aB3dE5fG7hI9jK1lM3nO\n5pQ7rS9tU1vW3xY5 end", "[API_KEY] end"),
             ("half \ud800 anna@posti.example", "half \ud800 [EMAIL]"),
+            ("keys=[AKIAIOSFODNN7EXAMPLE]", "keys=[[API_KEY]]"),
+            ("[FI2112345600000785]", "[[IBAN]]"),
+            ("[DEADBEEF01234567DEADBEEF0123456A]", "[[HEX]]"),
         ],
     )
     def test_is_found_in_disguise(self, redaction: Redaction, written: str, redacted: str) -> None:
