@@ -1,7 +1,7 @@
 """Stores conversations so that a crash loses nothing; whoever writes a store needs no other names than those here.
 
     records/      what every store shares: rows, their encoding, digests, verification
-    ports         what an engine needs of a store: `Store`, `Log`
+    ports         what an engine needs of a store: `Store`, `Log`, `SearchableStore`
     sqlite/       the store in a SQLite database
     maintenance/  replay, fork, export, import and examination of any store
     opening       which store belongs to a URL

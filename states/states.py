@@ -66,7 +66,7 @@ class ProfileSelecting(InTurn):
 
 
 class MemoryRecalling(InTurn):
-    """Older conversations are searched for what belongs to the turn."""
+    """What belongs to the turn is looked up: the last minutes, older conversations, documents."""
 
     IN_FLIGHT: ClassVar = (RecallMemory,)
 

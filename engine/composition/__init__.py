@@ -1,1 +1,1 @@
-"""Composition: an engine's parts, and what they are made of beside its store, models, tools and channels."""
+"""What an engine is put together from, beside its store, models, tools and channels: performers, providers, memory."""

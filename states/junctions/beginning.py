@@ -37,7 +37,7 @@ def select_profile(step: StepBuilder[State], event: Event, context: Context) -> 
 
 
 def recall(step: StepBuilder[State], event: Event, context: Context) -> MemoryRecalling:
-    """Older conversations are searched for what belongs to the turn."""
+    """What belongs to the turn is looked up: the last minutes, older conversations, documents."""
     effect_id = step.next_id()
     step.add_effect(recall_effect(effect_id, step.turn, context))
     return step.within_turn(MemoryRecalling, effect_id=effect_id)
