@@ -88,7 +88,7 @@ class RuleChecks:
         chosen, of = (None, "") if profile is None else (profile.tools, f" of the profile {profile.name}")
         for name in chosen or ():
             if self.tools.find(name) is None and not self.tools.comes_from_source(name):
-                yield self.tools.describe_unknown(name)
+                yield f"{self.tools.describe_unknown(name)} The list of tools{of} names it."
         acts = self.tools.acts_of(self.tools.allowed(tools, chosen))
         if not may_show_text(policy) and "speech" not in acts:
             yield SILENT.format(of=of)

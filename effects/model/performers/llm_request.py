@@ -108,4 +108,4 @@ def _log_request(turn: int, transcript: Transcript, tools: int) -> None:
     """Note which request of the turn this is. A request that is sent again has the same number."""
     if logger.isEnabledFor(logging.INFO):
         answered = sum(message.role == "assistant" for message in of_turn(transcript.messages, turn))
-        logger.info("Request %d of turn %d, with %d tools.", answered + 1, turn, tools)
+        logger.info("Request %d of turn %d, tools: %d.", answered + 1, turn, tools)

@@ -17,6 +17,9 @@ RECALLED = 6
 MAX_CALL = 160
 """The most characters that are shown of a tool call."""
 
+MAX_ERROR = 200
+"""The most characters that are shown of why a tool call failed."""
+
 CANCELLED = "Cancelled; the conversation goes on."
 
 ASKS = "ask_user_question"
@@ -66,7 +69,7 @@ def _outcome(call: ToolCall, result: Message) -> Iterator[RecalledLine]:
     status = result.stopped or ("failed" if result.error else "completed")
     questions = _questions(call) if call.name == ASKS and status != "failed" else []
     if not questions:
-        yield RecalledLine("note", outcome_line(call_line(call.name, call.arguments), status))
+        yield RecalledLine("note", outcome_line(call_line(call.name, call.arguments), status, result.text))
         return
     answers = (json_object(result.text) or {}).get("answers")
     for question in questions:
@@ -94,6 +97,9 @@ def call_line(name: str, arguments: Mapping[str, Any]) -> str:
     return one_line(f"{name}({written})", MAX_CALL)
 
 
-def outcome_line(call: str, status: str) -> str:
-    """Return the line for a call that has ended. `Pure.`"""
-    return f"  ✓ {call}" if status == "completed" else f"  ✗ {call} {status}"
+def outcome_line(call: str, status: str, result: str | None) -> str:
+    """Return the line for a call that has ended. One that failed shows its result, which says why. `Pure.`"""
+    if status == "completed":
+        return f"  ✓ {call}"
+    reason = one_line(result or "", MAX_ERROR) if status == "failed" else ""
+    return f"  ✗ {call} {status}{': ' if reason else ''}{reason}"

@@ -198,7 +198,7 @@ class Screen:
             call = self._calls.pop(tool.call_id, tool.name)
             if self._by_tool and (not self._thoughts or (tool.status == "completed" and tool.speaks)):
                 return  # what the tool said has been shown
-            self.writer.note(outcome_line(call, tool.status))
+            self.writer.note(outcome_line(call, tool.status, tool.error))
 
     def _show_progress(self, progress: ToolProgressUpdate) -> None:
         self.writer.spin(f"{self._calls.get(progress.call_id, '')}: {progress.text}")

@@ -365,10 +365,10 @@ class TestSteps:
 
         records = [record for record in caplog.records if record.name == "turnwise.planning"]
         assert [record.getMessage() for record in records] == [
-            "Request 1 of turn 1, with 2 tools.",
-            "Request 2 of turn 1, with 2 tools.",
-            "Request 2 of turn 1, with 2 tools.",
-            "Request 1 of turn 2, with 2 tools.",
+            "Request 1 of turn 1, tools: 2.",
+            "Request 2 of turn 1, tools: 2.",
+            "Request 2 of turn 1, tools: 2.",
+            "Request 1 of turn 2, tools: 2.",
         ]
 
 

@@ -57,7 +57,7 @@ REFUSED: list[tuple[Policy, list[Any], str]] = [
     (
         Policy(profiles=(Profile(name="cook", tools=("gone",)),)),
         ["talk"],
-        "There is no tool called gone. Known: talk.",
+        "There is no tool called gone. Known: talk. The list of tools of the profile cook names it.",
     ),
     (
         Policy(profiles=(Profile(name="cook", model=ModelSpec(name="gone")),)),

@@ -107,7 +107,7 @@ class TestModels:
 
 def test_rules_that_cannot_be_carried_out_are_one_sentence(tmp_path: Path) -> None:
     """The engine refuses them before the conversation begins."""
-    assert_one_sentence(run("chat", "--preset", "reply-flow", cwd=tmp_path), "This engine cannot ")
+    assert_one_sentence(run("chat", "--preset", "background", cwd=tmp_path), "Under this policy ")
 
 
 class TestUsage:

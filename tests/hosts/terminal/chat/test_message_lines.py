@@ -45,6 +45,17 @@ class TestRecalled:
         assert lines(call, result(error=True, stopped="denied"))[-1] == ("note", "  ✗ pay(amount=5) denied")
         assert lines(call, result(error=True))[-1] == ("note", "  ✗ pay(amount=5) failed")
 
+    def test_a_tool_that_failed_says_why(self) -> None:
+        """On the same line, shortened."""
+        call = calling("pay", '{"amount": 5}')
+
+        assert lines(call, result("The bank\nis closed.", error=True))[-1] == (
+            "note",
+            "  ✗ pay(amount=5) failed: The bank is closed.",
+        )
+        assert len(lines(call, result("x" * 10_000, error=True))[-1][1]) < 250
+        assert lines(call, result("No.", error=True, stopped="denied"))[-1] == ("note", "  ✗ pay(amount=5) denied")
+
     def test_questions_are_shown_with_their_answers(self) -> None:
         """Instead of a line for the tool that asked."""
         asked = calling("ask_user_question", QUESTIONS)
