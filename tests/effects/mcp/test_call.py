@@ -129,7 +129,7 @@ class TestStopping:
     async def test_a_flood_of_progress_is_not_shown(self, program: Program) -> None:
         """Nobody could read it."""
         shown: list[str] = []
-        async with connected(program, timeout=0.3) as registry:
+        async with connected(program, timeout=0.8) as registry:
             await call(registry, "files:hang", shown.append, lines=[f"step {number}" for number in range(1_000)])
 
         assert shown[0] == "waiting"

@@ -10,8 +10,6 @@ from turnwise.testing import ManualClock
 
 from ...support.servers.openai_server import Body, OpenAiServer, Reply, fails, hangs, has_no_choices, says, sends
 
-QUICK = Settings(llm_tools_timeout_sec=0.2)
-
 
 class Server(OpenAiServer):
     """A model's service that says "Yes.", and answers a request for the terms of a search with this reply."""
@@ -64,14 +62,23 @@ async def test_what_a_model_names_is_found() -> None:
         fails(500),
         fails(429),
         sends("{"),
-        hangs(),
     ],
-    ids=["no JSON", "no keywords", "no choices", "500", "429", "garbage", "hangs"],
+    ids=["no JSON", "no keywords", "no choices", "500", "429", "garbage"],
 )
 async def test_a_provider_that_fails_leaves_the_past_out(terms: Reply) -> None:
-    """J4, J19: the turn goes on, and nothing is asked twice."""
+    """J4: the turn goes on, and nothing is asked twice."""
+    await check_the_past_is_left_out(terms)
+
+
+async def test_a_provider_that_hangs_leaves_the_past_out() -> None:
+    """J4, J19: after the seconds of the setting."""
+    await check_the_past_is_left_out(hangs(), Settings(llm_tools_timeout_sec=0.5))
+
+
+async def check_the_past_is_left_out(terms: Reply, settings: Settings | None = None) -> None:
+    """Have a provider answer the request for the terms of a search like this."""
     async with Server(terms) as server:
-        turn = await converse(server, QUICK)
+        turn = await converse(server, settings)
 
     assert turn.reply == "Yes."
     assert sum(map(server.is_enrichment, server.bodies)) == 1
