@@ -89,7 +89,10 @@ class JsonTexts:
     def _read(self, value: Any, name: str | None) -> Any:
         match value:
             case dict():
-                return [(self._place(key, key), self._read(member, key)) for key, member in value.items()]
+                names = {"value": _named_by(value)}
+                return [
+                    (self._place(key, key), self._read(member, names.get(key) or key)) for key, member in value.items()
+                ]
             case list() | tuple():
                 return tuple(self._read(member, name) for member in value)
             case str():
@@ -144,6 +147,13 @@ class JsonTexts:
             case _:
                 text = texts[tree.index]
                 return tree.unchanged if text == self.texts[tree.index] else text
+
+
+def _named_by(members: dict[str, Any]) -> str | None:
+    """Return the name that another member gives to `value`, as in lists of variables, headers and fields of forms:
+    `{"name": "DB_PASSWORD", "value": "swordfish"}`."""
+    names = (members.get(key) for key in ("name", "key"))
+    return next((name for name in names if isinstance(name, str)), None)
 
 
 def _unused(name: str, members: dict[str, Any]) -> str:

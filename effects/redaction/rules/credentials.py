@@ -62,7 +62,7 @@ _ASSIGNMENT = re.compile(
     |(?P<nothing>[ \t]))
     [ \t]{0,3}(?:\n[ \t]{0,8}(?=\S+[ \t]*(?:\n|$)))?
     (?:\\{1,2}"(?P<escaped>[^"\\\n\ue000]{1,500}+)
-    |(?P<quote>["'`])(?P<quoted>(?:(?!(?P=quote))[^\\\n\ue000]|\\[^\n\ue000]){1,500}+)(?P=quote)
+    |(?P<quote>["'`])(?P<quoted>(?:(?!(?P=quote))[^\\\n\ue000]|\\[^\n\ue000]){1,500}+)(?:(?P=quote)|(?=\n|\Z))
     |(?P<plain>(?:[^\s"'`<>,;&\\\ue000]|&(?![\w.-]{1,40}=)|\\(?!["nrt])){1,500}+))""",
     re.VERBOSE | re.IGNORECASE,
 )
@@ -97,7 +97,7 @@ _CODE = re.compile(
 _PLAIN_WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 _ENDING = re.compile(r"(?:ed|ing|able|ible|ly|ful|less|ive|ant|ent|ary|ory)$", re.IGNORECASE)
 _CLAUSE_END = re.compile(
-    rf"\s*(?:$|[.,;!?)\]}}|/\n\"'`*{LABEL_MARK}]|(?:and|but|und|et|y|ja|och|og|for|please|thanks)\b)", re.IGNORECASE
+    rf"\s*(?:$|[.,;!?)\]}}<|/\n\"'`*{LABEL_MARK}]|(?:and|but|und|et|y|ja|och|og|for|please|thanks)\b)", re.IGNORECASE
 )
 _BEFORE = re.compile(
     r"(?<!\S)(?P<value>[^\s\ue000]{6,64})\s(?:as|is)\s(?:my|the|your|our)\s(?:\w{1,12}\s)?$", re.IGNORECASE
@@ -118,8 +118,13 @@ _COMMAND = re.compile(
 """Passwords among the arguments of programs."""
 
 _REST_OF_FIELD = re.compile(
-    r"(?:[_ -]?(?:access[_ -]?)?key)?(?:[_ -]?(?:id|value|hash|prod|dev|test|live))?[0-9_]{0,3}", re.IGNORECASE
+    r"""s?(?:[_ -]?(?:access[_ -]?)?key)?
+    (?:[_ -]?(?:id|value|hash|prod|dev|test|live|confirm(?:ation)?|repeat(?:ed)?|again))?[0-9_]{0,3}""",
+    re.VERBOSE | re.IGNORECASE,
 )
+_COUNTED = ("tokens", "secrets", "keys")
+"""The ends of names that have numbers as their values, and words."""
+
 _OPERATOR = re.compile(r"\s+(?:[=+*/|%.]|if\b|or\b|and\b|in\b|not\b|else\b|for\b|is\b)|[(\[]")
 
 _LAST_LETTER = "\u2fff"
@@ -160,6 +165,8 @@ class CredentialRule:
         value = fold(value.strip())
         if not value or value.casefold() in _NO_VALUE or _CODE.match(value):
             return None
+        if lower.endswith(_COUNTED) and (value.isdigit() or not _is_random(value)):
+            return None  # how many there are
         for match in _NAME.finditer(lower):
             is_strong = _is_strong(lower, match)
             if is_strong is not None and _REST_OF_FIELD.fullmatch(lower, match.end()):

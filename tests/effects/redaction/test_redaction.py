@@ -142,6 +142,13 @@ class TestJson:
             ([4111111111111111, True, None, 1.5], ["[CARD]", True, None, 1.5]),
             ({"anna@posti.example": 1, "otto@posti.example": 2}, {"[EMAIL]": 1, "[EMAIL] 2": 2}),
             ({"inner": '{"password": "swordfish"}'}, {"inner": '{"password": "[PASSWORD]"}'}),
+            ({"passwords": ["swordfish"], "tokens": 12345678}, {"passwords": ["[PASSWORD]"], "tokens": 12345678}),
+            ({"passwordConfirm": "swordfish"}, {"passwordConfirm": "[PASSWORD]"}),
+            ({"name": "DB_PASSWORD", "value": "swordfish"}, {"name": "DB_PASSWORD", "value": "[PASSWORD]"}),
+            ({"name": "password", "value": "string"}, {"name": "password", "value": "string"}),
+            ({"password": {"type": "string"}}, {"password": {"type": "string"}}),
+            ('{"cut": 1, "password": "swordf', '{"cut": 1, "password": "[PASSWORD]'),
+            ("<Password>swordfish</Password>", "<Password>[PASSWORD]</Password>"),
             ({"max_tokens": 512, "next_page_token": "abc123def"}, {"max_tokens": 512, "next_page_token": "abc123def"}),
         ],
     )
