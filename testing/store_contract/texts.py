@@ -23,23 +23,11 @@ if TYPE_CHECKING:
 
 HOSTILE = (
     *("", " ", "\0", "*", '"', "'", "foo-bar", "col:val", "words:x", "AND", "OR", "NOT", "NEAR(a b, 2)", "^a", "a*b"),
-    *(
-        "{a b}: c",
-        "(",
-        ")",
-        "a + b",
-        '" OR "x',
-        "'; DROP TABLE texts; --",
-        "%",
-        "_",
-        "\\",
-        "\ud800",
-        "👩‍👩‍👧",
-        "\u202e",
-        "𠀀",
-    ),
+    *("{a b}: c", "(", ")", "a + b", '" OR "x', "'; DROP TABLE texts; --", "%", "_", "\\"),
+    *("\ud800", "👩‍👩‍👧", "\u202e", "𠀀"),
     *("x" * 1_000_000, "x " * 500_000, "寿" * 1_000_000, '"' * 1_000_000),
 )
+"""Keywords that would break a search by an expression of the database, or that are long."""
 
 
 class TextContract(OpenedStore):
@@ -87,7 +75,7 @@ class TextContract(OpenedStore):
             assert await found(store, str(number)) == [f"Number {number}"]
             await log.append(*story.answer("Yes.").newest)
 
-        assert len(await found(store, "number")) == len(await found(store, "yes")) - 4 + 4 == 5
+        assert [len(await found(store, word)) for word in ("number", "yes")] == [5, 5]
 
     @on_a_searchable_store
     async def test_a_long_log_is_found(self, store: SearchedStore) -> None:

@@ -15,20 +15,8 @@ from ..rule import SecretSpan
 _PASSWORDS = (
     *("password", "passwd", "passphrase", "pass word", "pass-word", "passwort", "kennwort", "salasana", "tunnussana"),
     *("mot de passe", "contraseña", "contrasena", "senha", "wachtwoord", "lösenord", "adgangskode", "passord", "haslo"),
-    *(
-        "hasło",
-        "heslo",
-        "jelszó",
-        "parola",
-        "şifre",
-        "пароль",
-        "κωδικός",
-        "密码",
-        "密碼",
-        "口令",
-        "パスワード",
-        "비밀번호",
-    ),
+    *("hasło", "heslo", "jelszó", "parola", "şifre", "пароль", "κωδικός"),
+    *("密码", "密碼", "口令", "パスワード", "비밀번호"),
 )
 _OTHERS = ("key", "secret", "token", "pass", "pwd", "psk", "pw", "credentials", "credential", "creds", "cred")
 
