@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Any
 
 from ..effects.context import UNAWAITED, EffectContext, History, LiveKind
@@ -51,6 +51,7 @@ from .projections.updates.live import live_update
 from .projections.updates.update import Update
 from .recent_requests import NOTHING_FILLED, Filled, HandledRequest, Outcome, RecentRequests
 from .recovery import reports
+from .services.dispatcher_failures import dispatcher_failures_logged
 from .services.loop_services import LoopServices
 
 logger = logging.getLogger("turnwise.loop")
@@ -58,7 +59,8 @@ logger = logging.getLogger("turnwise.loop")
 _BROKEN = "Something broke inside the program that runs this conversation; ask for the conversation again."
 
 UNCERTAIN = 64
-"""How many events are remembered whose append has failed: one of them may stand in the log, to be found soon."""
+"""How many events are remembered whose append has failed. One of them may stand in the log all the same; it is found at
+the next conflict, so a few would do."""
 
 
 class Loop:
@@ -289,9 +291,17 @@ class Loop:
     def effect_context(self) -> EffectContext:
         """Return what a performer may look at that carries out an effect of the newest step."""
         book, context = self.state.book, self.projection.context
-        redact = self._services.redactor.redact_of(context.policy)
-        conversation = (self.conversation_id, book.seq, book.turn, context, self._history)
-        return EffectContext(*conversation, self._show_progress, self._log, redact, self._suspended)
+        return EffectContext(
+            self.conversation_id,
+            book.seq,
+            book.turn,
+            context,
+            self._history,
+            self._show_progress,
+            self._log,
+            self._services.redactor.redact_of(context.policy),
+            self._suspended,
+        )
 
     def _show_progress(self, effect_id: int, kind: LiveKind, data: dict[str, Any]) -> None:
         if kind in UNAWAITED or effect_id in pending(self.state):
@@ -327,20 +337,11 @@ class Loop:
         """
         self._mailbox.shut(why)
         self._is_closing = True
-        with _logged():
+        with dispatcher_failures_logged():  # the callers that wait must be told all the same
             await self._services.dispatcher.stop(self.conversation_id, answers=answers)
         await self._suspended.close()
         await self._mailbox.close(answers=answers)
         self.turns.close(why)
         self.feed.close()
-        with _logged():
+        with dispatcher_failures_logged():  # the callers that wait must be told all the same
             await self._services.dispatcher.release(self.conversation_id, deliver=deliver)
-
-
-@contextmanager
-def _logged() -> Iterator[None]:
-    """Log what a dispatcher raises while its conversation closes: the callers that wait must be told all the same."""
-    try:
-        yield
-    except Exception:
-        logger.exception("The dispatcher failed.")
