@@ -14,7 +14,9 @@ Settings are not stored and do not affect replay. Those that are rules of a conv
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from difflib import get_close_matches
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -149,7 +151,7 @@ class Settings(BaseSettings):
             try:
                 super().__init__(**arguments)
             except ValidationError as error:
-                raise ConfigurationError(_sentence_of(error, type(self))) from None
+                raise ConfigurationError(_sentence_of(error, type(self), arguments)) from None
 
     @classmethod
     def settings_customise_sources(
@@ -164,11 +166,35 @@ class Settings(BaseSettings):
         return presets.reply_flow(self.agentic_max_turns, self.dialogue_window_sec, self.tool_marker)
 
 
-def _sentence_of(error: ValidationError, kind: type[Settings]) -> str:
+_MESSAGES = {
+    "tuple_type": "Input should be a list",
+    "dict_type": "Input should be a table of names and values",
+    "model_type": "Input should be a table of names and values",
+}
+"""What is said where pydantic names a type of Python, which neither a file nor a variable has."""
+
+
+def _sentence_of(error: ValidationError, kind: type[Settings], arguments: Mapping[str, Any]) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     name = ".".join(str(part) for part in first["loc"])
     if first["type"] != "extra_forbidden":
-        return f"The setting {name} is not valid: {first['msg'].removeprefix('Value error, ')}."
+        message = _MESSAGES.get(first["type"], first["msg"].removeprefix("Value error, "))
+        return f"The setting {name}{_origin(str(first['loc'][0]), arguments)} is not valid: {message}."
+    return f"There is no setting called {name}." + _advice(name, kind) * (len(first["loc"]) == 1)
+
+
+def _origin(name: str, arguments: Mapping[str, Any]) -> str:
+    """Say which source has the value, unless it is an argument: a variable may hide what the file says."""
+    variable = f"{PREFIX}{name}".upper()
+    if name in arguments:
+        return ""
+    is_in_environment = any(value and given.upper() == variable for given, value in os.environ.items())
+    return f" (variable {variable})" if is_in_environment else f" (in {FILE})"
+
+
+def _advice(name: str, kind: type[Settings]) -> str:
     own = [name for name in kind.__annotations__ if name in kind.model_fields]
-    known = ", ".join(dict.fromkeys((*own, *kind.model_fields)))
-    return f"There is no setting called {name}." + f" Known: {known}." * (len(first["loc"]) == 1)
+    known = list(dict.fromkeys((*own, *kind.model_fields)))
+    if similar := get_close_matches(name, known, n=1, cutoff=0.8):
+        return f" Did you mean {similar[0]}?"
+    return f" Known: {', '.join(known)}."

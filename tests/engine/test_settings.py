@@ -145,7 +145,7 @@ class TestWhereTheyComeFrom:
 
         assert (
             caught.value.sentence
-            == "The setting kept_updates is not valid: Input should be greater than or equal to 1."
+            == "The setting kept_updates (in turnwise.toml) is not valid: Input should be greater than or equal to 1."
         )
 
 
@@ -164,14 +164,18 @@ class TestWrongSettings:
             ({"memory_enrichment_max_results": 0}, "The setting memory_enrichment_max_results is not valid"),
             ({"tool_marker": ""}, "The setting tool_marker is not valid"),
             ({"location_ip_address": "home"}, "The setting location_ip_address is not valid: 'home' does not appear"),
-            ({"profiles": ["chef"]}, "The setting profiles is not valid"),
-            ({"profiles": {"chef": 3}}, "The setting profiles.chef is not valid"),
+            ({"profiles": ["chef"]}, "The setting profiles is not valid: Input should be a table of names and values."),
+            ({"profiles": {"chef": 3}}, "The setting profiles.chef is not valid: Input should be a table of names and"),
             ({"profiles": {"chef": {"tool": []}}}, "There is no setting called profiles.chef.tool."),
             ({"profiles": {"chef": {"name": "cook"}}}, "The setting profiles is not valid: the profile chef cannot"),
             ({"profiles": {"": {}}}, "The setting profiles..name is not valid"),
-            ({"profile_allowed_tools": {"chef": "pantry"}}, "The setting profile_allowed_tools.chef is not valid"),
+            (
+                {"profile_allowed_tools": {"chef": "pantry"}},
+                "The setting profile_allowed_tools.chef is not valid: Input should be a list.",
+            ),
             ({"mcps": {"git": {"comand": "x"}}}, "There is no setting called mcps.git.comand."),
-            ({"agentic_max_turn": 3}, "There is no setting called agentic_max_turn. Known: agentic_max_turns, llm_"),
+            ({"agentic_max_turn": 3}, "There is no setting called agentic_max_turn. Did you mean agentic_max_turns?"),
+            ({"rounds": 3}, "There is no setting called rounds. Known: agentic_max_turns, llm_"),
         ],
     )
     def test_in_arguments(self, given: dict[str, Any], sentence: str, directory: Path) -> None:
@@ -180,6 +184,19 @@ class TestWrongSettings:
             Settings(**given)
 
         assert caught.value.sentence.startswith(sentence)
+
+    def test_in_a_variable(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The sentence names the variable, which hides what the file says."""
+        monkeypatch.setenv("TURNWISE_AGENTIC_MAX_TURNS", "0")
+        write(directory, "agentic_max_turns = 12")
+
+        with pytest.raises(ConfigurationError) as caught:
+            Settings()
+
+        assert caught.value.sentence == (
+            "The setting agentic_max_turns (variable TURNWISE_AGENTIC_MAX_TURNS) is not valid: "
+            "Input should be greater than or equal to 1."
+        )
 
     @pytest.mark.parametrize("value", ["{", "chef", "\udc80", "[" * 100_000])
     def test_a_variable_that_is_no_json(self, value: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,7 @@ def _escaped(character: str) -> str:
 
 
 def options_for(settings: Settings, *names: str) -> list[str]:
-    """Return the options that give the named settings their values again. Raises `ConfigurationError`."""
+    """Return the options that give the named settings their values again."""
     from .settings import directory_settings
 
     default = directory_settings()

@@ -17,6 +17,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from ....engine import settings
 from ....engine.setting_sources import File, FirstOf
+from ....states.errors import ConfigurationError
 
 
 class Settings(settings.Settings):
@@ -88,8 +89,9 @@ def read_settings(**options: object) -> Settings:
 
 
 def directory_settings() -> Settings:
-    """Return the settings that hold for every run in the working directory: those of the file, and the defaults.
-
-    Raises `ConfigurationError`.
-    """
-    return _DirectorySettings()
+    """Return the settings that hold for every run in the working directory: those of the file, and the defaults. A file
+    with a value that is not valid counts as empty: the run has replaced that value, or it would not have begun."""
+    try:
+        return _DirectorySettings()
+    except ConfigurationError:
+        return _DirectorySettings.model_construct()

@@ -29,8 +29,9 @@ def test_settings_come_from_the_directory(tmp_path: Path) -> None:
     ("written", "sentence"),
     [
         ("model = ", "turnwise.toml cannot be read"),
-        ("modell = 'rehearsal'", "There is no setting called modell. Known: db, model, models, tools"),
-        ("tools = 3", "The setting tools is not valid"),
+        ("modell = 'rehearsal'", "There is no setting called modell. Did you mean model?"),
+        ("engine = 'fast'", "There is no setting called engine. Known: db, model, models, tools"),
+        ("tools = 3", "The setting tools (in turnwise.toml) is not valid: Input should be a list."),
     ],
 )
 def test_a_wrong_setting_is_one_sentence(written: str, sentence: str, tmp_path: Path) -> None:
@@ -40,3 +41,12 @@ def test_a_wrong_setting_is_one_sentence(written: str, sentence: str, tmp_path: 
     done = run("list", cwd=tmp_path)
 
     assert_one_sentence(done, sentence)
+
+
+def test_a_wrong_value_that_is_replaced_does_not_matter(tmp_path: Path) -> None:
+    """The file is not asked where the environment has a value, also when the chat says how it is resumed."""
+    (tmp_path / "turnwise.toml").write_text('agentic_max_turns = "many"', encoding="utf-8")
+
+    done = run("chat", cwd=tmp_path, lines=["Hello"], TURNWISE_AGENTIC_MAX_TURNS="3")
+
+    assert (done.returncode, done.stderr) == (0, "")
