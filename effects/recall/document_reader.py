@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
 from ...states.values.surrogates import encodable
 from ..logs import Redact, unchanged
+from ..long_texts import in_thread_if_long
 from .documents import DocumentQuery, DocumentSource
 from .parts import PartFailed, call_application
 from .records import MAX_BYTES, MAX_CHUNKS
@@ -27,7 +27,8 @@ class DocumentReader:
     async def read(self, query: DocumentQuery, redact: Redact = unchanged) -> tuple[str, ...]:
         """Return the parts of documents that belong to the query, after `redact`. Raises `PartFailed`."""
         chunks = _chunks(await call_application(self._seconds, "document source", self._source, query))
-        return await asyncio.to_thread(lambda: tuple(redact(chunk)[:MAX_BYTES] for chunk in chunks))
+        characters = 0 if redact is unchanged else sum(map(len, chunks))
+        return await in_thread_if_long(characters, lambda: tuple(redact(chunk)[:MAX_BYTES] for chunk in chunks))
 
 
 def _chunks(value: object) -> tuple[str, ...]:

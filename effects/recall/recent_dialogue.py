@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime, timedelta
 
 from ...states.events import RecentText
@@ -10,6 +9,7 @@ from ...states.projections.recent_dialogue import DatedText, recent_texts
 from ...states.values.memory import MemoryScope
 from ..clock import Clock
 from ..logs import Redact, unchanged
+from ..long_texts import in_thread_if_long
 from ..passages import cut_middle
 from .parts import STORE_SECONDS, or_else, within
 from .port import Memory
@@ -36,7 +36,9 @@ class RecentDialogue:
             for one in found
             if one.turn and one.text.strip()  # nobody knows when a message of a given history was said
         ]
-        return await asyncio.to_thread(_newest, recent_texts(dated, now, seconds), redact)  # long texts take seconds
+        texts = recent_texts(dated, now, seconds)
+        characters = 0 if redact is unchanged else sum(len(text.text) for text in texts)
+        return await in_thread_if_long(characters, lambda: _newest(texts, redact))
 
 
 def _newest(texts: tuple[RecentText, ...], redact: Redact) -> tuple[RecentText, ...]:

@@ -9,6 +9,7 @@ from itertools import islice
 
 from ...states.values.memory import FoundText, MemoryQuery, MemoryScope
 from ..logs import Redact, unchanged
+from ..long_texts import in_thread_if_long
 from .fusion import fuse
 from .moments import Bounds
 from .parts import STORE_SECONDS, or_else, within
@@ -47,7 +48,8 @@ class ConversationSearch:
         finally:
             by_vectors.cancel()
         different = _different(ranked, known, redact)
-        return await asyncio.to_thread(lambda: tuple(islice(different, self._limit)))  # a long text takes a second
+        characters = 0 if redact is unchanged else sum(len(found.text) for found in ranked)
+        return await in_thread_if_long(characters, lambda: tuple(islice(different, self._limit)))
 
     async def _by_vectors(self, scope: MemoryScope, meaning: str, bounds: Bounds, limit: int) -> tuple[FoundText, ...]:
         if self._vectors is None or not meaning.strip():

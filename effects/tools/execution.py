@@ -102,7 +102,7 @@ class ToolRun:
             self._end()
             raise
         self._end()
-        return outcome_of(self._tool, outcome, self._policy, self._max_result, self._redact)
+        return await outcome_of(self._tool, outcome, self._policy, self._max_result, self._redact)
 
     def _end(self) -> None:
         self._progress.is_over = True

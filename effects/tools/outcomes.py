@@ -31,13 +31,15 @@ ToolOutcome = ToolResult | Question
 _LOGGER = performer_logger("turnwise.tools")
 
 
-def outcome_of(
+async def outcome_of(
     tool: AnyTool, outcome: Outcome | None, policy: Policy, max_result: int, redact: Redact = unchanged
 ) -> ToolOutcome:
     """What the model reads of a call that ended like this, or what its tool asks the user; None for a call that did not
     end in time. Secrets are replaced by `redact` in a text that is cut. Never raises."""
     result = _tool_outcome(tool, outcome, policy)
-    return cut_result(result, tool.max_result or max_result, redact) if isinstance(result, ToolResult) else result
+    if isinstance(result, Question):
+        return result
+    return await cut_result(result, tool.max_result or max_result, redact)
 
 
 def _tool_outcome(tool: AnyTool, outcome: Outcome | None, policy: Policy) -> ToolOutcome:

@@ -55,7 +55,7 @@ class ReconciliationPerformer:
             return "unknown"
         match await call_function(tool.reconcile, arguments):
             case Returned(ToolResult() as result):
-                return cut_result(result, tool.max_result or self._max_result, context.redact)
+                return await cut_result(result, tool.max_result or self._max_result, context.redact)
             case Returned("ran" | "did_not_run" | "unknown" as verdict):
                 return verdict
             case outcome:

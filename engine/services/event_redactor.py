@@ -7,12 +7,12 @@ a secret that the rules find, and the log has none that a replay could bring bac
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from ...effects.context import LiveKind
 from ...effects.logs import Redact, unchanged
+from ...effects.long_texts import LONG, in_thread_if_long
 from ...effects.redaction.event_redaction import SecretInAddress, redacted_event
 from ...effects.redaction.redaction import Redaction
 from ...states.errors import InvalidInput
@@ -23,9 +23,6 @@ R = TypeVar("R", bound=Request)
 
 _SHOWN = "text"
 """The member of a live update's data that holds what a tool shows of its progress."""
-
-LONG = 50_000
-"""Characters of an event that is redacted in a thread: what would hold up the event loop for some 50 ms."""
 
 INVALID = "What is left without its secrets cannot be used"
 
@@ -53,9 +50,8 @@ class EventRedactor:
         """
         if not policy.redact:
             return event
-        if sum(map(len, event.texts)) > LONG or (isinstance(event, Opened) and event.messages):
-            return await asyncio.to_thread(self._redacted, event)
-        return self._redacted(event)
+        characters = LONG + 1 if isinstance(event, Opened) and event.messages else sum(map(len, event.texts))
+        return await in_thread_if_long(characters, lambda: self._redacted(event))
 
     def _redacted(self, event: Event) -> Event:
         try:
@@ -76,8 +72,9 @@ class EventRedactor:
 
     def shown(self, kind: LiveKind, data: dict[str, Any], policy: Policy) -> dict[str, Any]:
         """Return the data of a live update; the text of a tool's progress has no secrets."""
-        shown = data.get(_SHOWN) if policy.redact and kind == "tool_progress" else None
-        return data if not isinstance(shown, str) else {**data, _SHOWN: self._redaction.redact(shown)}
+        if not policy.redact or kind != "tool_progress" or _SHOWN not in data:
+            return data
+        return {**data, _SHOWN: self._redaction.redact(str(data[_SHOWN]))}  # a tool may report anything
 
     def variants(self, request: Request, handled: Request, policy: Policy) -> Iterator[tuple[Request, Request]]:
         """Yield the forms in which a request is to be compared with the one that was handled under its id: each of them

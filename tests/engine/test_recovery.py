@@ -27,7 +27,7 @@ from turnwise import (
     ToolContext,
     tool,
 )
-from turnwise.effects.tools.result_length import MAX_RESULT, cut_result
+from turnwise.effects.tools.result_length import MAX_RESULT, cut_text
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import ToolResult
 from turnwise.testing import ManualClock
@@ -305,7 +305,7 @@ class TestAskingTheTool:
             (ToolResult(text="5 paid at noon"), "completed", "5 paid at noon", 1),
             ("ran", "completed", TEXTS.did_run, 1),
             ("did_not_run", "completed", "5 paid", 2),
-            (LONG, "completed", cut_result(LONG, MAX_RESULT).text, 1),
+            (LONG, "completed", cut_text(LONG.text, MAX_RESULT), 1),
             ("unknown", "in_doubt", None, 1),
             ("perhaps", "in_doubt", None, 1),
             (RuntimeError("no line"), "in_doubt", None, 1),

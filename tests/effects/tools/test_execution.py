@@ -225,6 +225,21 @@ class TestLongResults:
         assert limit - 5 <= len(cut) <= limit
         assert cut.encode().decode() == cut
 
+    @pytest.mark.parametrize("length", [300, 500, 100_000])
+    def test_only_the_ends_of_a_long_text_are_redacted(self, length: int) -> None:
+        """J1: a secret at the place of the cut is seen in full, and the cost does not grow with the text."""
+        seen: list[int] = []
+
+        def redact(text: str) -> str:
+            seen.append(len(text))
+            return text.replace("secret", "[X]")
+
+        cut = cut_text(("secret" * length)[:length], 250, redact)
+
+        assert len(cut) <= 250
+        assert cut.startswith("[X][X]") and not {"sec", "ret"} & set(cut.partition("\n")[0].split("[X]"))
+        assert max(seen) <= 500 and len(seen) <= 2
+
     @given(st.text())
     def test_a_text_that_fits_is_kept(self, text: str) -> None:
         """Up to the limit itself."""

@@ -295,6 +295,23 @@ async def test_a_result_is_redacted_before_it_is_cut(database: Path) -> None:
     assert "[API_KEY]" in result
 
 
+async def test_progress_of_any_type_is_redacted() -> None:
+    """J1: a tool may show a value that is no text."""
+
+    @tool(crash="pure")
+    async def report(context: ToolContext) -> str:
+        """Show what was found."""
+        context.progress({"found": [MAIL]})  # type: ignore[arg-type]
+        return "Done."
+
+    llm = ScriptedLlm([call("report"), reply("Done.")])
+    async with Engine.open("sqlite://", model=llm, tools=[report], policy=REDACTS) as engine:
+        conversation = await engine.create()
+        shown = [update async for update in conversation.stream("Go") if update.type == "tool_progress"]
+
+    assert shown and MAIL not in repr(shown)
+
+
 class TestOpening:
     """The first event of a conversation."""
 
