@@ -14,7 +14,7 @@ from ...states.policy.policy import Policy
 from ...states.values.acts import ActKind
 from ...states.values.messages import ToolResult
 from ...states.values.surrogates import encodable
-from ...states.values.value import shortened
+from ...states.values.value import MAX_SENTENCE, shortened
 from ..application_functions import Outcome, Raised, Returned
 from ..logs import Redact, performer_logger, unchanged
 from .act_results import acknowledgement_of, acts_in
@@ -36,29 +36,30 @@ async def outcome_of(
 ) -> ToolOutcome:
     """What the model reads of a call that ended like this, or what its tool asks the user; None for a call that did not
     end in time. Secrets are replaced by `redact` in a text that is cut. Never raises."""
-    result = _tool_outcome(tool, outcome, policy)
+    result = _tool_outcome(tool, outcome, policy, redact)
     if isinstance(result, Question):
         return result
     return await cut_result(result, tool.max_result or max_result, redact)
 
 
-def _tool_outcome(tool: AnyTool, outcome: Outcome | None, policy: Policy) -> ToolOutcome:
+def _tool_outcome(tool: AnyTool, outcome: Outcome | None, policy: Policy, redact: Redact) -> ToolOutcome:
     match outcome:
         case None:
             _LOGGER.warning("%s did not finish within %g s", tool.name, tool.timeout)
             return error_result(f"{tool.name} did not finish within {tool.timeout:g} s.")
         case Raised(error):
-            return _outcome_of_error(tool, error)
+            return _outcome_of_error(tool, error, redact)
         case Returned(value):
             return _outcome_of_value(tool, value, policy)
 
 
-def _outcome_of_error(tool: AnyTool, error: BaseException) -> ToolResult:
+def _outcome_of_error(tool: AnyTool, error: BaseException, redact: Redact) -> ToolResult:
     if isinstance(error, ToolError) and (words := _message(error)).strip():
         _LOGGER.info("%s failed, and told the model why", tool.name)
         return ToolResult(text=encodable(words), error=True)
     _LOGGER.warning("%s failed", tool.name, exc_info=error)
-    return error_result(f"{tool.name} failed: {_reason(tool, error)}")
+    sentence = shortened(f"{tool.name} failed: {_reason(tool, error)}", 2 * MAX_SENTENCE)
+    return error_result(redact(sentence))
 
 
 def _outcome_of_value(tool: AnyTool, value: object, policy: Policy) -> ToolOutcome:

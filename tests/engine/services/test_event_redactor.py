@@ -29,6 +29,7 @@ from turnwise import (
     tool,
 )
 from turnwise.engine.services.event_redactor import INVALID
+from turnwise.states.values.value import MAX_SENTENCE
 from turnwise.testing import FunctionLlm, RecordingChannel, ScriptedLlm, call, calls, crash_at_every_boundary, reply
 
 from ...support.fault_profile import LONG
@@ -293,6 +294,21 @@ async def test_a_result_is_redacted_before_it_is_cut(database: Path) -> None:
     result = llm.requests[1].messages[-1]["content"]
     assert "sk-" not in result
     assert "[API_KEY]" in result
+
+
+async def test_an_exception_is_redacted_before_it_is_cut() -> None:
+    """J1: half of the number of a card in the message of an exception would not be recognised."""
+
+    @tool(crash="pure", errors="message")
+    async def fail() -> str:
+        """Fail with a long message."""
+        raise StumbledError(f"{'so it was ' * (MAX_SENTENCE // 10 - 3)} 4111 1111 1111 1111")
+
+    llm = ScriptedLlm([call("fail"), reply("Done.")])
+    async with Engine.open("sqlite://", model=llm, tools=[fail], policy=REDACTS) as engine:
+        await (await engine.create()).send("Go")
+
+    assert "4111 1" not in llm.requests[1].messages[-1]["content"]
 
 
 async def test_progress_of_any_type_is_redacted() -> None:
