@@ -181,17 +181,22 @@ class SpeechChannel:
     def _end(self, delivery: Delivery, outcome: Outcome) -> None:
         steps.info("Delivery %d of turn %d: %s.", delivery.ordinal, delivery.turn, outcome)
         last = self._turns.note_text(delivery, spoken=outcome == "spoken")
-        try:
-            if self._on_end is not None:
-                self._on_end(delivery, outcome)
-        finally:
-            self._open_follow_up(last)
+        if self._on_end is not None:
+            self._call("on_end", partial(self._on_end, delivery, outcome))
+        self._open_follow_up(last)
 
     def _open_follow_up(self, last: Delivery | None) -> None:
         if last is not None:
             steps.info("Turn %d was spoken.", last.turn)
             if self._on_turn_spoken is not None:
-                self._on_turn_spoken(last)
+                self._call("on_turn_spoken", partial(self._on_turn_spoken, last))
+
+    def _call(self, name: str, callback: Callable[[], object]) -> None:
+        """Call the application. An error is logged here, since the event loop would log the delivery with its text."""
+        try:
+            callback()
+        except Exception:
+            logger.exception("The callback %s of the channel %s failed.", name, self.name)
 
     async def _try_to_reword(self, reword: Reword, text: str) -> str:
         """The reworded text without markup; empty if there is none in time."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -173,12 +174,12 @@ class TestAfterATurn:
     async def test_an_error_of_the_callback_ends_nothing(
         self, database: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """It is logged, and later turns are spoken."""
+        """It is logged without what was said, and later turns are spoken."""
 
-        def fail(delivery: Delivery) -> None:
+        def fail(*_: object) -> None:
             raise OSError("no microphone")
 
-        channel = SpeechChannel(into=tmp_path, on_turn_spoken=fail, voices=[WRITES])
+        channel = SpeechChannel(into=tmp_path, on_end=fail, on_turn_spoken=fail, voices=[WRITES])
         async with Engine.open(database, model=ScriptedLlm([reply("a"), reply("b")]), channels=[channel]) as engine:
             conversation = await engine.create()
             for text in ("one", "two"):
@@ -188,6 +189,12 @@ class TestAfterATurn:
                 await asyncio.sleep(0)
 
         assert sorted(file.read_text() for file in tmp_path.glob("*.wav")) == ["a", "b"]
+        failed = [record for record in caplog.records if record.levelno == logging.ERROR]
+        callbacks = ["on_end", "on_turn_spoken"] * 2
+        assert [record.getMessage() for record in failed] == [
+            f"The callback {name} of the channel speech failed." for name in callbacks
+        ]
+        assert {record.name for record in failed} == {"turnwise.channels"}
         assert "no microphone" in caplog.text
 
     def test_a_coroutine_function_is_refused(self) -> None:
