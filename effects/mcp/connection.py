@@ -76,6 +76,7 @@ class McpConnection:
         self._wake = asyncio.Event()
         self._askers: set[Asker] = set()
         self._status: int | None = None
+        self._noted_unknown_user = False
 
     @property
     def is_connected(self) -> bool:
@@ -136,9 +137,14 @@ class McpConnection:
         if asker is None and len(self._askers) == 1:
             (asker,) = self._askers
         if asker is None:
-            _LOGGER.warning("%s asks, and it cannot be told which user it means; nobody is asked", self._name)
+            self._note_unknown_user()
             return ElicitResult(action="cancel")
         return await asker.ask(params)
+
+    def _note_unknown_user(self) -> None:
+        if not self._noted_unknown_user:
+            _LOGGER.warning("%s asks, and it cannot be told which user it means; nobody is asked", self._name)
+        self._noted_unknown_user = True
 
     # --- the connection
 
@@ -169,7 +175,7 @@ class McpConnection:
 
     async def _connect(self) -> None:
         """Connect, and return when the connection has ended. Raises if there is none, or the server stops answering."""
-        self._has_ended, self._status = False, None
+        self._has_ended, self._status, self._noted_unknown_user = False, None, False
         callbacks = Callbacks(self._end, self._take_message, self._elicit, self._note_status)
         with anyio.CancelScope(deadline=anyio.current_time() + self._server.connect_timeout) as limit:
             async with connected(self._name, self._server, self._mode, callbacks) as client:

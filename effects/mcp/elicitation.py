@@ -58,7 +58,12 @@ class Asker:
         task = asyncio.create_task(self._ask(params))
         self._asking.add(task)
         task.add_done_callback(self._asking.discard)
-        return await task
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:  # the server no longer wants to know
+            task.cancel()
+            raise
+        return ElicitResult(action="cancel") if task.cancelled() else task.result()
 
     def close(self) -> None:
         """Stop asking: the call is over."""

@@ -1,14 +1,25 @@
-"""Reads the list of tools of a server, page by page."""
+"""Reads the list of tools of a server, page by page.
+
+The SDK refuses a page as a whole if the protocol does not allow one of its tools. So such a tool is removed from the
+message before the SDK reads it, and the others are offered.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 import mcp_types
 from mcp import Client
+from mcp_types.methods import parse_server_result
+from pydantic import ValidationError
 
+from ..logs import performer_logger
 from .offered_tools import MAX_TOOLS
 
 MAX_PAGES = 100
 """The most pages that are read, so that a server whose list never ends does not hold anybody up."""
+
+_LOGGER = performer_logger("turnwise.mcp")
 
 
 async def list_tools(client: Client) -> list[mcp_types.Tool]:
@@ -22,3 +33,35 @@ async def list_tools(client: Client) -> list[mcp_types.Tool]:
         if cursor is None or len(listed) > MAX_TOOLS:
             break
     return listed
+
+
+class ListingFilter:
+    """Removes the tools that the protocol does not allow from what the server called `name` lists. `version` is that of
+    the protocol, and None until the connection is made."""
+
+    def __init__(self, name: str) -> None:
+        self.version: str | None = None
+        self._name = name
+        self._is_told = False
+
+    def take(self, message: object) -> None:
+        """Take what the server answers to any request, and change it if it is a list with such tools."""
+        if self.version is None or not isinstance(message, mcp_types.JSONRPCResponse):
+            return
+        page, tools = message.result, message.result.get("tools")
+        if not isinstance(tools, list) or self._is_allowed(page, tools) or not self._is_allowed(page, []):
+            return
+        page["tools"] = [tool for tool in tools if self._is_allowed(page, [tool])]
+        if not self._is_told:
+            left_out = len(tools) - len(page["tools"])
+            _LOGGER.warning("%s lists tools that the protocol does not allow; %d are left out", self._name, left_out)
+            self._is_told = True
+
+    def _is_allowed(self, page: dict[str, Any], tools: list[Any]) -> bool:
+        """Whether the protocol allows the page with these tools."""
+        assert self.version is not None
+        try:
+            parse_server_result("tools/list", self.version, {**page, "tools": tools})
+        except ValidationError:
+            return False
+        return True

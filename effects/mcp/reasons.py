@@ -5,6 +5,7 @@ from __future__ import annotations
 import httpx2
 import mcp_types
 from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
 
 from .server import McpServer
 
@@ -23,6 +24,8 @@ def reason_of(error: BaseException, server: McpServer, status: int | None) -> st
             return "nothing answers at its address"
         case MCPError():
             return _why_refused(error, server, status)
+        case ValidationError():
+            return "it answers with what the protocol does not allow"
         case _:
             return type(error).__name__
 

@@ -100,7 +100,7 @@ class McpServers:
 
     async def _tried(self, seconds: float) -> None:
         """Return when every server was tried, after so many seconds, or when opening is to stop."""
-        tries = asyncio.gather(*(connection.has_been_tried.wait() for connection in self._connections.values()))
+        tries = asyncio.ensure_future(self._all_tried())
         stop = asyncio.ensure_future(self._stopped.wait())
         try:
             waiting: set[asyncio.Future[Any]] = {tries, stop}
@@ -108,6 +108,10 @@ class McpServers:
         finally:
             tries.cancel()
             stop.cancel()
+
+    async def _all_tried(self) -> None:
+        for connection in list(self._connections.values()):
+            await connection.has_been_tried.wait()
 
     def _change(self) -> None:
         self.version += 1

@@ -15,8 +15,10 @@ from mcp import Client, StdioServerParameters
 from mcp.client.session import ElicitationFnT, MessageHandlerFnT
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import SessionMessage
 from mcp_types import Implementation
 
+from .listing import ListingFilter
 from .server import McpServer
 from .stderr_log import stderr_of
 
@@ -63,15 +65,18 @@ async def connected(name: str, server: McpServer, mode: Mode, callbacks: Callbac
             http_client = httpx2.AsyncClient(headers=dict(server.headers), timeout=timeout, event_hooks=hooks)
             await stack.enter_async_context(http_client)
             streams = streamable_http_client(server.url, http_client=http_client, max_sse_event_size=MAX_EVENT)
+        listings = ListingFilter(name)
         client = Client(
-            _observed(streams, callbacks.ended),
+            _observed(streams, callbacks.ended, listings),
             mode=mode,
             cache=None,
             client_info=Implementation(name="turnwise", version=_own_version()),
             message_handler=callbacks.message,
             elicitation_callback=callbacks.elicit if server.elicitation else None,
         )
-        yield await stack.enter_async_context(client)
+        await stack.enter_async_context(client)
+        listings.version = client.protocol_version
+        yield client
 
 
 def _program(server: McpServer) -> StdioServerParameters:
@@ -94,20 +99,21 @@ def _own_version() -> str:
 
 @asynccontextmanager
 async def _observed(
-    streams: AbstractAsyncContextManager[tuple[Any, Any]], ended: Callable[[], None]
+    streams: AbstractAsyncContextManager[tuple[Any, Any]], ended: Callable[[], None], listings: ListingFilter
 ) -> AsyncIterator[Any]:
-    """The same streams; `ended` is called when the one from the server ends."""
+    """The same streams; `ended` is called when the one from the server ends, and `listings` takes its messages."""
     async with streams as (reading, writing):
-        yield _Incoming(reading, ended), writing
+        yield _Incoming(reading, ended, listings), writing
 
 
 class _Incoming:
-    """The stream of messages from a server, which calls `ended` at its end. The SDK itself tells only callers that wait
-    for an answer."""
+    """The stream of messages from a server, which passes each through `listings`, and calls `ended` at its end. The SDK
+    itself tells only callers that wait for an answer."""
 
-    def __init__(self, stream: Any, ended: Callable[[], None]) -> None:
+    def __init__(self, stream: Any, ended: Callable[[], None], listings: ListingFilter) -> None:
         self._stream = stream
         self._ended = ended
+        self._listings = listings
 
     @property
     def last_context(self) -> Any:
@@ -127,10 +133,13 @@ class _Incoming:
 
     async def __anext__(self) -> Any:
         try:
-            return await self._stream.__anext__()
+            received = await self._stream.__anext__()
         except (StopAsyncIteration, anyio.ClosedResourceError):
             self._ended()
             raise
+        if isinstance(received, SessionMessage):
+            self._listings.take(received.message)
+        return received
 
     async def __aenter__(self) -> Self:
         await self._stream.__aenter__()

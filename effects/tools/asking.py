@@ -22,6 +22,8 @@ from ..logs import unchanged
 from .question import Question
 from .tool_error import ToolError
 
+IS_OVER = "The call is over, so it cannot ask any more."
+
 
 @dataclass(frozen=True)
 class Answers:
@@ -97,7 +99,8 @@ class Asking:
 
     def _add(self, asked: _Asked) -> None:
         if self._is_over:
-            asked.reply.cancel()
+            if asked.reply.set_running_or_notify_cancel():
+                asked.reply.set_exception(ToolError(IS_OVER))
         else:
             self._waiting.append(asked)
             if not self.is_waiting.done():

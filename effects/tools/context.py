@@ -46,7 +46,8 @@ class ToolContext:
         again. If the turn is cancelled, so is the call. A call may ask several times.
 
         Only a tool that is declared `exclusive` may ask: in the call of another one this raises `ToolError`, which the
-        model reads. Raises `pydantic.ValidationError` for questions that do not follow the rules for questions.
+        model reads. So it does when the call is over. Raises `pydantic.ValidationError` for questions that do not
+        follow the rules for questions.
         """
         return await self._asking.ask(questions)
 

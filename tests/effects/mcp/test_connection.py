@@ -15,7 +15,7 @@ from turnwise.effects.tools.registry import ToolRegistry
 from turnwise.states.errors import ConfigurationError
 
 from ...support.servers.json_server import body, serving
-from ...support.servers.mcp_programs import Program, call, is_alive, opened, until
+from ...support.servers.mcp_programs import Program, call, is_alive, listed, opened, until
 
 
 def names(registry: ToolRegistry) -> list[str]:
@@ -44,6 +44,32 @@ class TestOpening:
 
         assert "The MCP server missing cannot be reached: there is no program called /no/such/program" in caplog.text
         assert "The MCP server refused cannot be reached: nothing answers at its address" in caplog.text
+
+    async def test_tools_that_the_protocol_does_not_allow_are_left_out(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """The other tools of the list are offered. They are told once."""
+        program = Program(tmp_path, ["echo", listed("text", {"type": "string"}), listed("bare", {})])
+        async with opened(files=program.server()) as registry:
+            before = registry.version
+            program.offer("echo", listed("pid", description=3), {"name": "fail"}, listed("refuse"))
+            await call(registry, "files:echo")
+            await until(lambda: registry.version != before)
+
+            assert names(registry) == ["files:echo", "files:refuse"]
+
+        assert caplog.messages.count("files lists tools that the protocol does not allow; 2 are left out") == 1
+
+    async def test_what_is_no_list_is_said(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        """The server cannot be reached, for a reason that people understand."""
+        program = Program(tmp_path)
+        (tmp_path / "tools.json").write_text('"nothing"')
+
+        async with opened(files=program.server()) as registry:
+            assert names(registry) == []
+
+        sentence = "The MCP server files cannot be reached: it answers with what the protocol does not allow"
+        assert sentence in caplog.messages
 
     async def test_a_server_that_never_answers_is_given_up(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture

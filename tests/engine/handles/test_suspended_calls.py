@@ -19,6 +19,7 @@ from turnwise import (
     Refused,
     Tool,
     ToolContext,
+    ToolError,
     Turn,
     UserQuestion,
     WaitsForAnswer,
@@ -352,6 +353,21 @@ class TestWhoMayAsk:
             assert turn.status == "completed"
             (result,) = results(await conversation.transcript())
             assert result.startswith("delete failed: ")
+
+    async def test_nobody_asks_for_a_call_that_is_over(self, database: Path) -> None:
+        """Whoever kept the context reads why, and is not cancelled."""
+        kept: list[ToolContext] = []
+
+        @tool(exclusive=True)
+        async def delete(context: ToolContext) -> None:
+            """Delete everything."""
+            kept.append(context)
+
+        async with opened(database, delete) as engine:
+            await (await engine.create()).send("Delete it.")
+
+            with pytest.raises(ToolError, match="The call is over, so it cannot ask any more"):
+                await kept[0].ask([SURE])
 
     async def test_a_coroutine_may_not_block_the_event_loop(self, database: Path) -> None:
         """`ask_blocking` in a coroutine would stop everything, so it fails at once."""
