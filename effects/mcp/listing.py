@@ -36,12 +36,14 @@ async def list_tools(client: Client) -> list[mcp_types.Tool]:
 
 
 class ListingFilter:
-    """Removes the tools that the protocol does not allow from what the server called `name` lists. `version` is that of
-    the protocol, and None until the connection is made."""
+    """Removes the tools that the protocol does not allow from what the server called `name` lists, and the schemas of
+    results unless it `is_trusted`: the SDK applies them, which may take hours. `version` is that of the protocol, and
+    None until the connection is made."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, is_trusted: bool) -> None:
         self.version: str | None = None
         self._name = name
+        self._is_trusted = is_trusted
         self._is_told = False
 
     def take(self, message: object) -> None:
@@ -49,7 +51,12 @@ class ListingFilter:
         if self.version is None or not isinstance(message, mcp_types.JSONRPCResponse):
             return
         page, tools = message.result, message.result.get("tools")
-        if not isinstance(tools, list) or self._is_allowed(page, tools) or not self._is_allowed(page, []):
+        if not isinstance(tools, list):
+            return
+        for tool in tools if not self._is_trusted else ():
+            if isinstance(tool, dict):
+                tool.pop("outputSchema", None)
+        if self._is_allowed(page, tools) or not self._is_allowed(page, []):
             return
         page["tools"] = [tool for tool in tools if self._is_allowed(page, [tool])]
         if not self._is_told:

@@ -65,7 +65,7 @@ async def connected(name: str, server: McpServer, mode: Mode, callbacks: Callbac
             http_client = httpx2.AsyncClient(headers=dict(server.headers), timeout=timeout, event_hooks=hooks)
             await stack.enter_async_context(http_client)
             streams = streamable_http_client(server.url, http_client=http_client, max_sse_event_size=MAX_EVENT)
-        listings = ListingFilter(name)
+        listings = ListingFilter(name, is_trusted=server.trusted)
         client = Client(
             _observed(streams, callbacks.ended, listings),
             mode=mode,

@@ -15,6 +15,7 @@ from ....states.errors import ConfigurationError
 from ....states.values.value import MAX_QUOTED, shortened
 from .arguments import Schema
 from .patterns import without_patterns
+from .references import BoundedValidator, TooManyReferences, with_bounded_references
 from .unique_items import with_fast_unique_items
 
 _DEFAULT = "https://json-schema.org/draft/2020-12/schema"
@@ -63,13 +64,13 @@ def validator_of(schema: Schema, name: str, *, checks_patterns: bool = True) -> 
         raise ConfigurationError(f'The schema of {name} must describe an object: its "type" must be "object".')
     _check_references(dialect, schema, name)
     nothing_else: Registry[Any] = Registry()  # the registry that is used without it downloads what a schema refers to
-    checking = with_fast_unique_items(dialect)
+    checking = with_bounded_references(with_fast_unique_items(dialect))
     if not checks_patterns:
         checking = without_patterns(checking, json.dumps(schema))
-    validator: Validator = checking(schema, registry=nothing_else)
+    validator = BoundedValidator(checking(schema, registry=nothing_else))
     try:
         list(validator.iter_errors({}))
-    except RecursionError as error:
+    except (RecursionError, TooManyReferences) as error:
         raise ConfigurationError(f"The schema of {name} refers to itself without an end.") from error
     return validator
 

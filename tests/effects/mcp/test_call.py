@@ -55,11 +55,18 @@ class TestWhatGoesWrong:
             "fail": error("the disk is full"),
             "refuse": error("The server answered with an error: not today"),
             "garbage": error("The server returned what the protocol does not allow."),
-            "lie": error("The tool ran, but its result does not fit the schema that it declares."),
+            "lie": ToolResult(text='{"count":"many"}'),
         }
         assert unknown == error("The server answered with an error: Unknown tool: missing")
         assert alive == ToolResult(text="{}")
         assert all(content not in caplog.text for content in ("not a list", "many", "this is not JSON"))
+
+    async def test_the_results_of_a_trusted_server_are_checked(self, program: Program) -> None:
+        """The schema of another server is not applied, since its patterns could take hours."""
+        async with opened(files=program.server(trusted=True)) as registry:
+            result = await call(registry, "files:lie")
+
+        assert result == error("The tool ran, but its result does not fit the schema that it declares.")
 
     async def test_arguments_are_checked_here(self, program: Program) -> None:
         """The server is not asked."""

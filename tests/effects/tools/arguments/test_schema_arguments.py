@@ -139,6 +139,26 @@ class TestTheSchema:
         with pytest.raises(ConfigurationError, match="cannot be written as JSON"):
             tool(everything, parameters=endless)
 
+    def test_a_schema_that_doubles_its_parts_is_refused(self) -> None:
+        """A check would take hours. Where only some values are checked by them, calls with these values are faults."""
+        doubling = {f"d{level}": {"allOf": 2 * [{"$ref": f"#/$defs/d{level + 1}"}]} for level in range(40)}
+        parts = {"$defs": {**doubling, "d40": {}}, "type": "object"}
+        first = {"$ref": "#/$defs/d0"}
+
+        with pytest.raises(ConfigurationError, match="refers to itself without an end"):
+            made({**parts, "allOf": [first]})
+        assert (
+            fault({"a": 1}, {**parts, "properties": {"a": first}})
+            == "Invalid input: the arguments could not be checked"
+        )
+
+    def test_a_long_value_may_follow_many_references(self) -> None:
+        """As many as it has parts."""
+        items = {"type": "array", "items": {"$ref": "#/$defs/item"}}
+        parameters = {**schema(items=items), "$defs": {"item": {"type": "integer"}}}
+
+        assert fault({"items": [*range(20_000)]}, parameters) is None
+
     def test_nothing_is_ever_fetched(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Neither when the tool is made nor when a call is checked. A property may be called `$ref`, and examples hold
         anything."""
