@@ -16,8 +16,8 @@ from ..states.policy.policy import Policy
 from ..states.projections.transcript import Transcript
 from ..states.values.messages import Said, ToolCall
 from ..states.values.round import RoundCall
-from .logs import unchanged
 from .receipts import Receipts
+from .redact import unchanged
 from .suspended_calls import SuspendedCalls
 
 LiveKind = Literal["token", "tool_progress", "delivered", "delivery_failed"]

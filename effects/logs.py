@@ -9,21 +9,15 @@ has no exception.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-Redact = Callable[[str], str]
-"""Returns a text without its secrets."""
+from .redact import Redact, unchanged
 
 _REDACT: ContextVar[Redact | None] = ContextVar("turnwise-redact", default=None)
 
 _formatter = logging.Formatter()
-
-
-def unchanged(text: str) -> str:
-    """Return the text as it is: where a conversation does not ask for redaction. `Pure.`"""
-    return text
 
 
 @contextmanager

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 
 from ...states.values.surrogates import encodable
-from ..logs import Redact, unchanged
 from ..long_texts import in_thread_if_long
+from ..redact import Redact, unchanged
 from .documents import DocumentQuery, DocumentSource
 from .parts import PartFailed, call_application
 from .records import MAX_BYTES, MAX_CHUNKS

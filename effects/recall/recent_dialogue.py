@@ -8,9 +8,9 @@ from ...states.events import RecentText
 from ...states.projections.recent_dialogue import DatedText, recent_texts
 from ...states.values.memory import MemoryScope
 from ..clock import Clock
-from ..logs import Redact, unchanged
 from ..long_texts import in_thread_if_long
 from ..passages import cut_middle
+from ..redact import Redact, unchanged
 from .parts import STORE_SECONDS, or_else, within
 from .port import Memory
 

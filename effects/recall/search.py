@@ -8,8 +8,8 @@ from dataclasses import replace
 from itertools import islice
 
 from ...states.values.memory import FoundText, MemoryQuery, MemoryScope
-from ..logs import Redact, unchanged
 from ..long_texts import in_thread_if_long
+from ..redact import Redact, unchanged
 from .fusion import fuse
 from .moments import Bounds
 from .parts import STORE_SECONDS, or_else, within

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from ...states.values.questions import Annotation, QuestionSet, UserQuestion
-from ..logs import unchanged
+from ..redact import unchanged
 from .question import Question
 from .tool_error import ToolError
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from ...states.policy.policy import Policy
 from ...states.values.messages import ToolResult
 from ...states.values.questions import QuestionSet
-from ..logs import Redact, unchanged
+from ..redact import Redact, unchanged
 from .act_results import success
 from .arguments.argument_errors import InvalidArguments, NothingToSay
 from .asking import Answers, Asking

@@ -16,7 +16,8 @@ from ...states.values.messages import ToolResult
 from ...states.values.surrogates import encodable
 from ...states.values.value import MAX_SENTENCE, shortened
 from ..application_functions import Outcome, Raised, Returned
-from ..logs import Redact, performer_logger, unchanged
+from ..logs import performer_logger
+from ..redact import Redact, unchanged
 from .act_results import acknowledgement_of, acts_in
 from .arguments.argument_errors import describe_fault, is_about_acts
 from .question import Question

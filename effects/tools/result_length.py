@@ -7,8 +7,8 @@ missing, so that the model does not take the rest for the whole.
 from __future__ import annotations
 
 from ...states.values.messages import ToolResult
-from ..logs import Redact, unchanged
 from ..long_texts import in_thread_if_long
+from ..redact import Redact, unchanged
 
 MAX_RESULT = 1_000_000
 """The most characters of a result, where neither its tool nor the engine sets another limit: more than most models can

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from ...effects.context import LiveKind
-from ...effects.logs import Redact, unchanged
 from ...effects.long_texts import LONG, in_thread_if_long
+from ...effects.redact import Redact, unchanged
 from ...effects.redaction.event_redaction import SecretInAddress, redacted_event
 from ...effects.redaction.redaction import Redaction
 from ...states.errors import InvalidInput

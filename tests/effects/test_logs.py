@@ -9,7 +9,8 @@ import pytest
 
 from turnwise import Redaction
 from turnwise.effects import logs
-from turnwise.effects.logs import performer_logger, redacting, unchanged
+from turnwise.effects.logs import performer_logger, redacting
+from turnwise.effects.redact import unchanged
 
 from ..support.secrets import SECRETS, found_in_record
 
