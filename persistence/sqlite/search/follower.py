@@ -9,6 +9,7 @@ Each piece of work is one short transaction, so a step never waits long behind i
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Callable
 
@@ -73,7 +74,19 @@ class Follower:
 
     def follow(self, connection: Connection, scope: MemoryScope | None = None) -> bool:
         """Index some steps in a transaction of its own: of the conversations of a scope, or of all. Returns whether
-        there are more. Raises what the driver raises; then the index is as it was."""
+        there are more. Raises what the driver raises; then the index is as it was, unless it was damaged: such an index
+        is dropped, and whoever searches next has it built again."""
+        try:
+            return self._follow(connection, scope)
+        except sqlite3.DatabaseError as error:
+            driver = driver_of(connection)
+            if text_index.is_torn(driver, error):
+                with transaction.writing(driver):
+                    text_index.drop(driver)
+                self.forget()
+            raise
+
+    def _follow(self, connection: Connection, scope: MemoryScope | None) -> bool:
         if self.is_current:
             return False
         with transaction.writing(driver_of(connection)):

@@ -32,6 +32,13 @@ TEXT = """coalesce(texts.text, (
 ))"""
 """The SQL of the text of a row of `texts`. NULL if damage has made the step unreadable."""
 
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_CONSTRAINT)
+"""The codes of errors by which FTS5 reports damage: rows that it cannot read, and rows that it meant to be the first to
+write."""
+
+_PARTS = 4
+"""How many tables FTS5 keeps an index without texts in."""
+
 _CREATE = f"CREATE VIRTUAL TABLE {NAME} USING fts5(words, content='', tokenize='ascii')"
 _INDEXES = "SELECT name FROM sqlite_master WHERE sql LIKE 'CREATE VIRTUAL TABLE text!_index!_%' ESCAPE '!'"
 _COLUMNS = "conversation, seq, part, scope, at, turn, by_user, source, path, text, checksum"
@@ -87,6 +94,13 @@ class TextChanged(Exception):
 def exists(driver: sqlite3.Connection) -> bool:
     """Whether there is an index of these rules."""
     return (NAME,) in driver.execute(_INDEXES).fetchall()
+
+
+def is_torn(driver: sqlite3.Connection, error: sqlite3.Error) -> bool:
+    """Whether an error comes from an index that is damaged, or of which a part is missing."""
+    code = getattr(error, "sqlite_errorcode", 0)  # a driver other than CPython's may not tell
+    parts = driver.execute("SELECT count(*) FROM sqlite_master WHERE name GLOB ?", (f"{NAME}_*",)).fetchone()[0]
+    return code & 0xFF in _DAMAGE or not exists(driver) or parts < _PARTS
 
 
 def prepare(driver: sqlite3.Connection) -> None:

@@ -207,3 +207,29 @@ class TestReadingOnly:
             assert (await examine(store)).findings == ()
         async with opened(path) as store:
             assert await found(store, "sushi") == ["sushi"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        f"DROP TABLE {NAME}",
+        f"DELETE FROM {NAME}_data",
+        f"UPDATE {NAME}_data SET block = x'00'",
+        f"DROP TABLE {NAME}_idx",
+    ],
+)
+async def test_an_index_that_is_torn_while_it_is_used_is_built_again(tmp_path: Path, damage: str) -> None:
+    """The search that notices the damage fails, and the next one finds everything."""
+    path = tmp_path / "dinner.db"
+    async with opened(path) as store:
+        log = await Walk("one", owner="anna").say("sushi").into(store)
+        assert await found(store, "sushi") == ["sushi"]
+        with closing(sqlite3.connect(path)) as driver, driver:
+            driver.execute(damage)
+        await Walk("two", owner="anna").say("more sushi").into(store)
+        with pytest.raises(StorageFailed):
+            await found(store, "sushi")
+
+        assert await found(store, "sushi") == ["more sushi", "sushi"]
+        assert log.seq > 0
+        assert await store.examine_storage() == ()
