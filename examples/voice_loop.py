@@ -16,7 +16,9 @@ import json
 import logging
 import os
 import sys
+import threading
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import monotonic
@@ -67,7 +69,16 @@ async def typed() -> AsyncIterator[str]:
     """Yield the lines of the standard input."""
     if sys.stdin.isatty():
         print("Say something, such as: What will the weather be like in Turku? Ctrl-D ends the program.")
-    while line := await asyncio.to_thread(sys.stdin.readline):
+    loop, lines = asyncio.get_running_loop(), asyncio.Queue[str]()
+
+    def read() -> None:
+        with suppress(RuntimeError), open(sys.stdin.fileno(), closefd=False) as source:  # the loop may be closed first
+            for line in source:
+                loop.call_soon_threadsafe(lines.put_nowait, line)
+            loop.call_soon_threadsafe(lines.put_nowait, "")
+
+    threading.Thread(target=read, daemon=True).start()  # asyncio.to_thread would keep Ctrl-C from ending the program
+    while line := await lines.get():
         if line.strip():
             yield line.strip()
 
@@ -151,4 +162,5 @@ def print_steps() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    with suppress(KeyboardInterrupt):
+        asyncio.run(main())

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import pexpect
+
 from turnwise import Delivery, Engine, presets
 from turnwise.testing import RecordingChannel, ScriptedLlm, call, reply
 
@@ -122,6 +124,20 @@ def test_the_voice_loop(tmp_path: Path) -> None:
     assert done.stdout.endswith("Secrets that were removed: 1 of the kind CARD.\n")
     assert CARD not in done.stdout
     assert CARD.encode() not in b"".join(file.read_bytes() for file in tmp_path.glob("voice_loop.db*"))
+
+
+def test_the_voice_loop_is_interrupted(tmp_path: Path) -> None:
+    """Ctrl-C ends it while it waits for the user, without a traceback."""
+    environment = {**ENVIRONMENT, **fake_speaker_environment(tmp_path)}
+    program = [str(EXAMPLES / "voice_loop.py")]
+    loop = pexpect.spawn(sys.executable, program, cwd=tmp_path, env=environment, encoding="utf-8", timeout=TIMEOUT)
+    loop.expect_exact("Ctrl-D ends the program.")
+    loop.sendintr()
+    loop.expect(pexpect.EOF)
+    loop.close()
+
+    assert loop.exitstatus == 0
+    assert "Traceback" not in loop.before
 
 
 def test_a_table_is_booked(tmp_path: Path) -> None:

@@ -38,6 +38,16 @@ def pay(amount: int) -> str:
     'Pay the bill.'
     return f"paid {amount}"
 """
+ASKING_TOOL = """
+from turnwise import QuestionOption, ToolContext, UserQuestion, tool
+
+SURE = UserQuestion(question="Really?", options=(QuestionOption(label="Yes"), QuestionOption(label="No")))
+
+@tool(exclusive=True, crash="idempotent")
+async def book_table(context: ToolContext) -> str:
+    'Book a table.'
+    return f"The user says {(await context.ask([SURE])).answers['Really?']}."
+"""
 TWO_QUESTIONS_TOOL = """
 from turnwise import Question, QuestionOption, UserQuestion, tool
 

@@ -14,7 +14,7 @@ from ....persistence.records.details import details_of
 from ....persistence.records.summary import Summary
 from ....states.errors import ConfigurationError, TurnwiseError
 from ....states.policy.policy import Policy
-from ....states.states import Failed
+from ....states.states import AwaitingUserResponse, Failed
 from ....states.values.messages import Message
 from ..configuration.command_lines import resume_hint
 from ..configuration.conversation_ids import resolve_id
@@ -183,4 +183,6 @@ class Chat:
         except EOFError:
             self._ended = True
         if self._ended or self._commands.user_quits:
-            self._writer.note("The question stays open.")
+            state = self._conversation.state
+            ends = isinstance(state, AwaitingUserResponse) and state.suspends
+            self._writer.note("The call that asks is interrupted." if ends else "The question stays open.")

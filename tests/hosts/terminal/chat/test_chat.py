@@ -8,6 +8,7 @@ import pytest
 
 from ....support.servers.openai_server import OpenAiServer, fails, says
 from ....support.terminal import (
+    ASKING_TOOL,
     DEMO_TOOLS,
     REQUEST,
     TWO_QUESTIONS_TOOL,
@@ -77,6 +78,19 @@ class TestChatThroughAPipe:
         assert "The question stays open." in first.stdout
         assert conversation_id_in(second.stdout) == conversation_id_in(first.stdout)
         assert "You chose Kikunoi." in second.stdout
+        assert (first.returncode, second.returncode) == (0, 0)
+
+    def test_a_call_that_asks_ends_with_the_process(self, tmp_path: Path) -> None:
+        """What becomes of it is decided when the chat is resumed, so nobody is told that its question stays open."""
+        (tmp_path / "asks.py").write_text(ASKING_TOOL)
+
+        first = run("chat", "--tools", "asks:book_table", cwd=tmp_path, lines=[REQUEST])
+        second = run("chat", "--resume", "--tools", "asks:book_table", cwd=tmp_path, lines=["Yes"])
+
+        assert "The call that asks is interrupted." in first.stdout
+        assert "The question stays open." not in first.stdout
+        assert second.stdout.count("? Really?") == 1
+        assert "The user says Yes." in second.stdout
         assert (first.returncode, second.returncode) == (0, 0)
 
     async def test_a_turn_that_fails_can_be_tried_again(self, tmp_path: Path) -> None:
