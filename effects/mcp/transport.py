@@ -18,12 +18,10 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import Implementation
 
+from .http_responses import MAX_MESSAGE, bound
 from .listing import ListingFilter
 from .server import McpServer
 from .stderr_log import stderr_of
-
-MAX_EVENT = 64_000_000
-"""The most bytes of one message from an HTTP server. Chosen to be more than the largest result with images."""
 
 _WRITE_TIMEOUT = 30.0
 """Seconds to connect to an HTTP server, and to send it a request. How long an answer may take is up to the caller."""
@@ -61,10 +59,11 @@ async def connected(name: str, server: McpServer, mode: Mode, callbacks: Callbac
             streams = stdio_client(_program(server), await stack.enter_async_context(stderr_of(name)))
         else:
             timeout = httpx2.Timeout(_WRITE_TIMEOUT, read=None)
-            hooks = {"response": [callbacks.take_response]}
-            http_client = httpx2.AsyncClient(headers=dict(server.headers), timeout=timeout, event_hooks=hooks)
+            hooks = {"response": [callbacks.take_response, bound]}
+            headers = {"accept-encoding": "identity", **server.headers}
+            http_client = httpx2.AsyncClient(headers=headers, timeout=timeout, event_hooks=hooks)
             await stack.enter_async_context(http_client)
-            streams = streamable_http_client(server.url, http_client=http_client, max_sse_event_size=MAX_EVENT)
+            streams = streamable_http_client(server.url, http_client=http_client, max_sse_event_size=MAX_MESSAGE)
         listings = ListingFilter(name, is_trusted=server.trusted)
         client = Client(
             _observed(streams, callbacks.ended, listings),

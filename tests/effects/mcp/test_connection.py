@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import suppress
+from gzip import compress
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +72,28 @@ class TestOpening:
 
         sentence = "The MCP server files cannot be reached: it answers with what the protocol does not allow"
         assert sentence in caplog.messages
+
+    @pytest.mark.parametrize("compressed", [b"", b"content-encoding: gzip\r\n"])
+    async def test_an_answer_without_an_end_is_given_up(
+        self, compressed: bytes, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """It would fill the memory."""
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n" + compressed + b"\r\n")
+            sent = compress(bytes(1_000_000)) if compressed else bytes(1_000_000)
+            with suppress(ConnectionError):
+                while True:
+                    writer.write(sent)
+                    await writer.drain()
+
+        async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+            address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+            async with opened(endless=McpServer(url=address)) as registry:
+                assert names(registry) == []
+
+        assert "The MCP server endless cannot be reached" in caplog.text
 
     async def test_a_server_that_never_answers_is_given_up(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
