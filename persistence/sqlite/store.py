@@ -34,6 +34,7 @@ from .log import SqliteLog
 from .reading import read_entries, read_head
 from .search import embeddings, examination, finding, text_index
 from .search.finding import Window
+from .search.follower import Follower
 from .tables import conversation_records, queries, recorder, summaries
 from .tables import repairs as storage
 from .tables.recorder import Head
@@ -75,8 +76,10 @@ class SqliteStore:
         record = ConversationRecord(conversation_id, row.at, head, (row,), event.owner)
         details = Details().after(event)
 
+        follower = self.database.writing.follower
+
         def add(connection: Connection) -> Head:
-            return self._followed(conversation_records.add_record(connection, record, details))
+            return _followed(follower, conversation_records.add_record(connection, record, details))
 
         stored = await self.database.write(add)
         position = LogPosition(stored, row.chain, is_titled=details.first_message is not None)
@@ -219,26 +222,23 @@ class SqliteStore:
     async def write_records(self, records: Iterable[ConversationRecord]) -> None:
         """Store conversations, all of them or none. Raises `StoreConflict` if an id is taken."""
         given = tuple(records)
+        follower = self.database.writing.follower
 
         def add(connection: Connection) -> None:
             for record in given:
-                self._followed(conversation_records.add_record(connection, record))
+                _followed(follower, conversation_records.add_record(connection, record))
 
         await self.database.write(add)
 
     async def copy(self, source_id: str, record: ConversationRecord) -> None:
         """Store a conversation that was made from `source_id`, unless that one was deleted. Raises
         `UnknownConversation` and `StoreConflict`."""
+        follower = self.database.writing.follower
 
         def add(connection: Connection) -> None:
-            self._followed(conversation_records.add_copy(connection, source_id, record))
+            _followed(follower, conversation_records.add_copy(connection, source_id, record))
 
         await self.database.write(add)
-
-    def _followed(self, stored: Head) -> Head:
-        """Have the texts of a conversation that was stored just now indexed."""
-        self.database.writing.follower.note(stored.key)
-        return stored
 
     async def examine_storage(self) -> tuple[StorageFault, ...]:
         """Return what SQLite finds wrong with the file, rows that belong to no conversation, and whether the index of
@@ -274,6 +274,13 @@ class SqliteStore:
     async def close(self) -> None:
         """Finish what was handed in, close the file and release the lock. A second call does nothing."""
         await self.database.close()
+
+
+def _followed(follower: Follower, stored: Head) -> Head:
+    """Have the texts of a conversation that was stored just now indexed. Work that is handed to the writing thread does
+    not hold the store: a thread cannot wait for its own end."""
+    follower.note(stored.key)
+    return stored
 
 
 def _summary(row: summaries.SummaryRow) -> Summary:

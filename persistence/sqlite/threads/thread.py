@@ -6,6 +6,7 @@ when the work is done. An executor would need twice as many, which takes longer 
 
 from __future__ import annotations
 
+import atexit
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -140,9 +141,29 @@ class ConnectionThread:
 
 def in_thread(worker: Worker) -> Callable[[], None]:
     """Serve a worker in a thread of its own. Returns a function that ends the thread and waits for it."""
-    thread = Thread(target=worker.serve, name="turnwise-store", daemon=True)
+    thread = Thread(target=_serve, args=(worker,), name="turnwise-store", daemon=True)
     thread.start()
     return partial(_end, worker.queue, thread)
+
+
+_serving: dict[Thread, SimpleQueue[Any]] = {}
+"""The threads that serve a worker now, each with the queue of its worker."""
+
+
+def _serve(worker: Worker) -> None:
+    _serving[current_thread()] = worker.queue
+    try:
+        worker.serve()
+    finally:
+        del _serving[current_thread()]
+
+
+@atexit.register
+def _end_all() -> None:
+    """Wait for all threads when the process ends, also for one that released the last reference to its connection
+    itself: its finalizer has run then, and nobody else waits for it."""
+    for thread, queue in list(_serving.items()):
+        _end(queue, thread)
 
 
 def _end(queue: SimpleQueue[Any], thread: Thread) -> None:
