@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
     from ..effects.channels.port import Channel
-    from ..effects.location.location import LocationSource
+    from ..effects.location.location import Location, LocationSource
     from ..effects.mcp.server import McpServer
     from ..effects.model.port import Llm
     from ..effects.recall.documents import DocumentSource
@@ -89,7 +89,7 @@ class Engine(RunningEngine):
         channels: Iterable[Channel] = (),
         profiles: Iterable[Profile] = (),
         redaction: Redaction | None = None,
-        location: LocationSource | None = None,
+        location: LocationSource | Location | str | None = None,
         documents: DocumentSource | None = None,
         embed: Embed | None = None,
         mcps: Mapping[str, McpServer] | None = None,
@@ -122,7 +122,7 @@ class Engine(RunningEngine):
         is down, and tries it again; a conversation has their tools as it has those of `tools`, and may choose them by
         name (`files:read`, `files:*` for all) before their server is there.
 
-        `location` is a function that returns where the user is, for conversations whose requests state it
+        `location` says where the user is, or is a function that returns it, for conversations whose requests state it
         (`Policy.fresh_context`), unless the setting `location_enabled` is set to false. `documents` is a function
         that returns the parts of documents that belong to a user's message, for conversations that want them
         (`Policy.documents`). With `embed`, a coroutine function that returns a vector for each text, searches of older

@@ -119,8 +119,8 @@ class Settings(BaseSettings):
     """MCP servers by name, beside those given to `Engine.open`, which replace these where the names are the same."""
 
     location_enabled: bool = False
-    """Whether requests state where the user is. A function given as `Engine.open(location=…)` is asked unless this is
-    set to false."""
+    """Whether requests state where the user is. What is given as `Engine.open(location=…)` is stated unless this is set
+    to false."""
 
     location_ip_address: Annotated[str | None, AfterValidator(_checked_address)] = None
     """The IP address whose location is stated."""

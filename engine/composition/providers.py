@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from inspect import isclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...effects.location.location import LocationSource
+from ...effects.location.location import Location, LocationSource
 from ...effects.mcp.server import McpServer
 from ...effects.recall.documents import DocumentSource
 from ...effects.recall.vectors import Embed
@@ -39,7 +39,7 @@ class Providers:
         *,
         profiles: Iterable[Profile],
         redaction: Redaction | None,
-        location: LocationSource | None,
+        location: LocationSource | Location | str | None,
         documents: DocumentSource | None,
         embed: Embed | None,
         mcps: Mapping[str, McpServer] | None,
@@ -51,7 +51,7 @@ class Providers:
         return cls(
             _narrowed(_with_profiles_of(settings, _profiles(profiles)), settings.profile_allowed_tools),
             redaction,
-            _function("location", location),
+            _function("location", _fixed(location) if isinstance(location, Location | str) else location),
             _function("documents", documents),
             _function("embed", embed),
             {**settings.mcps, **_servers(mcps)},
@@ -95,6 +95,10 @@ def _narrowed(profiles: tuple[Profile, ...], allowed: Mapping[str, tuple[str, ..
 
 def _allowed(tools: tuple[str, ...] | None, most: tuple[str, ...]) -> tuple[str, ...]:
     return most if tools is None else tuple(name for name in tools if name in most)
+
+
+def _fixed(location: Location | str) -> LocationSource:
+    return lambda: location
 
 
 def _function(name: str, given: V) -> V:

@@ -214,9 +214,10 @@ class TestLocation:
         assert asked == []
         assert "location_enabled is off" in caplog.text
 
-    async def test_a_function_that_is_given_is_asked(self) -> None:
-        """J6: an application that gives a function needs no setting besides."""
-        async with Flow(reply("Yes."), settings=Settings(), location=lambda: "Espoo") as flow:
+    @pytest.mark.parametrize("location", [lambda: "Espoo", "Espoo", Location(city="Espoo")])
+    async def test_a_location_that_is_given_is_stated(self, location: Any) -> None:
+        """J6: an application that gives a place, or a function, needs no setting besides."""
+        async with Flow(reply("Yes."), settings=Settings(), location=location) as flow:
             await flow.conversation.send("Hi")
 
         assert "• Location: Espoo" in notes(flow.llm.requests[0])[0]
