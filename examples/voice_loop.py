@@ -15,6 +15,7 @@ import importlib.util
 import json
 import logging
 import os
+import signal
 import sys
 import threading
 from collections.abc import AsyncIterator
@@ -125,6 +126,7 @@ async def talk_yesterday() -> None:
 
 async def main() -> None:
     """Answer what the user says until the input ends."""
+    end_on_interrupt()
     await talk_yesterday()
     print_steps()
     window, redaction = FollowUpWindow(), Redaction()
@@ -154,6 +156,13 @@ async def main() -> None:
     print(f"Secrets that were removed: {removed or 'none'}.")
 
 
+def end_on_interrupt() -> None:
+    """Have Ctrl-C cancel this task at once: an event loop that waits does not always notice a signal by itself."""
+    task = asyncio.current_task()
+    if task and sys.platform != "win32":
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.cancel)
+
+
 def print_steps() -> None:
     """Print each step of a turn: a record that names and counts things, and never quotes what was said."""
     logging.basicConfig(stream=sys.stdout, format="  [%(name)s] %(message)s")
@@ -162,5 +171,5 @@ def print_steps() -> None:
 
 
 if __name__ == "__main__":
-    with suppress(KeyboardInterrupt):
+    with suppress(KeyboardInterrupt, asyncio.CancelledError):
         asyncio.run(main())
