@@ -3,7 +3,8 @@
 
 bin := .venv/bin
 
-pytest := $(bin)/python -m pytest -n auto  # a process for each core
+# A process for each core and one more, because many tests wait for a terminal, a server or a disk.
+pytest := $(bin)/python -m pytest -n $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 ready := .venv/ready
 
 .PHONY: help demo test check deep simulate faults mutants docs clean
