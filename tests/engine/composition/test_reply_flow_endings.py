@@ -95,7 +95,9 @@ async def test_a_memory_that_fails_changes_nothing_else(database: Path) -> None:
 
 
 @pytest.mark.parametrize(("on_failure", "rests"), [("reply", "idle"), ("fail", "failed")])
-async def test_a_model_that_never_answers(database: Path, on_failure: str, rests: str) -> None:
+async def test_a_model_that_never_answers(
+    database: Path, on_failure: str, rests: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """J16: after the last attempt the turn ends with an error reply, or the conversation rests in Failed."""
     import litellm  # noqa: F401 - loaded before the deadline begins
 
@@ -115,6 +117,8 @@ async def test_a_model_that_never_answers(database: Path, on_failure: str, rests
 
     assert (turn.status, conversation.state.type) == ("failed", rests)
     assert turn.reply.startswith("I could not answer:") == (on_failure == "reply")
+    timeouts = [record for record in caplog.records if "no answer within 0.5 s" in record.getMessage()]
+    assert len(timeouts) == policy.retry.attempts
     assert len(server.conversing) <= policy.retry.attempts  # a busy machine may not send a request before its deadline
 
 
