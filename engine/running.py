@@ -6,7 +6,6 @@ What an engine is put together from is decided in `engine.py`, which has the doo
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Generator, Iterable, Mapping
 from datetime import datetime
 from types import TracebackType
@@ -19,22 +18,22 @@ from ..effects.tools.registry import ToolRegistry
 from ..states.effects import Effect
 from ..states.errors import EngineClosed, UnknownConversation
 from ..states.events import Answer
-from ..states.machine import begin
 from ..states.policy.policy import Policy
 from .answering import AnswerIntake
 from .bootstrap import DispatcherFactory, Source, build_channels, build_observers, build_tracing, wrap
 from .choices.adoption import Adoption
 from .choices.choices import Choices, GivenTools
 from .choices.defaults import Defaults
-from .choices.given_history import GivenMessages, log_repairs, read_history
+from .choices.given_history import GivenMessages
 from .choices.models import Models
-from .choices.opening import opening_of
+from .choices.opening import ChosenOpening
 from .choices.selection import checked_selection
 from .choices.stored_faults import StoredFaults
 from .composition.memory import EngineMemory
 from .composition.performers import build_choices, build_performers
 from .composition.providers import Providers
 from .conversation import Conversation
+from .conversations.creation import Creation
 from .conversations.loop_factory import LoopFactory
 from .conversations.registry import ConversationRegistry
 from .conversations.take_over import TakeOver
@@ -77,7 +76,6 @@ class RunningEngine:
     ) -> None:
         self._source = source
         self._models = models
-        self._policy = policy.model_copy(update={"models": Policy().models})
         self._settings = settings
         self._servers = servers
         self._clock = clock
@@ -107,6 +105,15 @@ class RunningEngine:
             )
         )
         self._lifetime = Lifetime(self._open, self._close)
+        self._creation = Creation(
+            policy.model_copy(update={"models": Policy().models}),
+            self._choices,
+            self._redactor,
+            self._loops,
+            self._registry,
+            self._lifetime,
+            self.now,
+        )
         self._answers = AnswerIntake(self._registry, lambda: self._lifetime.is_closing)
 
     # --- opening and closing
@@ -239,28 +246,17 @@ class RunningEngine:
         Raises `ConfigurationError` for a model or a tool that the engine does not have, and for a rule that it cannot
         carry out, and `InvalidInput` for what is no list of messages, or too long.
         """
-        conversation_id = str(uuid.uuid4())
-        opened = opening_of(
-            conversation_id,
-            self.now(),
-            self._choices,
-            policy=self._policy if policy is None else policy,
-            history=await read_history(messages, system),
+        chosen = ChosenOpening(
+            policy=policy,
+            system=system,
             model=model,
             tools=tools,
+            messages=messages,
             owner=owner,
             title=title,
             metadata=metadata,
         )
-        opened = await self._redactor.opened(opened, wrote_system=bool(system))
-        step = begin(opened)
-        store = self.store
-        log = await store.create(conversation_id, opened, step)
-        self._lifetime.check_not_closed()
-        log_repairs(conversation_id, opened.repairs)
-        loop = self._loops.created(store, conversation_id, log, opened, step)
-        self._registry.add(loop)
-        return Conversation(self, loop)
+        return Conversation(self, await self._creation.begin(chosen))
 
     @must_be_awaited("A conversation is read with `await`: write `conversation = await engine.get(conversation_id)`.")
     async def get(self, conversation_id: str) -> Conversation:

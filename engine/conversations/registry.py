@@ -101,19 +101,19 @@ class ConversationRegistry:
             raise
 
     async def _load_and_add(self, conversation_id: str) -> Loop:
-        loop = await self._load(conversation_id)
-        self.add(loop)
-        return loop
+        return self.add(await self._load(conversation_id))
 
     def _has_loaded(self, conversation_id: str, loading: asyncio.Task[Loop]) -> None:
         del self._loading[conversation_id]
         if not loading.cancelled():
             loading.exception()  # retrieved here, in case that nobody waits any longer
 
-    def add(self, loop: Loop) -> None:
-        """Take a loop in. It is kept for a while, as if it had been asked for."""
-        self._loops[loop.conversation_id] = loop
-        self._note_use(loop)
+    def add(self, loop: Loop) -> Loop:
+        """Take a loop in, and return it. It is kept for a while, as if it had been asked for. If the conversation has a
+        loop already, because it was created and loaded at the same time, that one is kept and returned."""
+        kept = self._loops.setdefault(loop.conversation_id, loop)
+        self._note_use(kept)
+        return kept
 
     # --- what loops say
 

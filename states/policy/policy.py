@@ -203,7 +203,7 @@ class Policy(Rules):
     """All rules of one conversation. If the application does not choose `models` or `profiles`, the engine fills in
     its own."""
 
-    ADDED: ClassVar = ("describe_tools", "documents")
+    ADDED: ClassVar = ("describe_tools", "describe_agents", "documents")
 
     models: tuple[ModelSpec, ...] = Field(default=(ModelSpec(name="default"),), min_length=1)
     """The model to ask, then its fallbacks, in order."""
@@ -290,6 +290,10 @@ class Policy(Rules):
 
     describe_tools: bool = False
     """Whether the system message explains how tools are called and lists them under the heading "Tools:"."""
+
+    describe_agents: bool = False
+    """Whether the system message explains the messages of other agents, and how to reach the user and other agents. It
+    explains the messages in any case once the conversation holds one."""
 
     redact: bool = False
     """Whether secrets in messages, responses, tool arguments and tool results are replaced by labels before anything

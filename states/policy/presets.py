@@ -53,14 +53,16 @@ def talk() -> Policy:
 def foreground() -> Policy:
     """An agent with a user. It passes on what background agents have for that user; messages that arrive while it is
     busy wait. `Pure.`"""
-    return Policy(when_busy="queue", relay="nudge_then_deliver")
+    return Policy(when_busy="queue", relay="nudge_then_deliver", describe_agents=True)
 
 
 def background() -> Policy:
     """An agent that works for another one. Its own text reaches nobody. `Pure.`"""
-    return Policy(text="thought", when_busy="queue")
+    return Policy(text="thought", when_busy="queue", describe_agents=True)
 
 
 def sub_agent() -> Policy:
     """An agent that a turn of another agent started. Its last text is its result. `Pure.`"""
-    return Policy(text="thought", when_busy="queue", limits=Limits(requests=20), on_failure="reply")
+    return Policy(
+        text="thought", when_busy="queue", limits=Limits(requests=20), on_failure="reply", describe_agents=True
+    )

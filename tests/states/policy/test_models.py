@@ -62,7 +62,7 @@ def test_a_name_is_enough() -> None:
 
 
 ADDED_LATER: tuple[tuple[Rules, dict[str, object]], ...] = (
-    (Policy(), {"describe_tools": True, "documents": True}),
+    (Policy(), {"describe_tools": True, "describe_agents": True, "documents": True}),
     (Profile(name="one"), {"model": OWN, "description": "Cooks.", "settings": ModelSettings(seed=1)}),
     (Texts(), {"transcription_note": "", "tool_protocol": "Call.", "tools_guidance": "Look."}),
 )
