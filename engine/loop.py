@@ -52,6 +52,7 @@ from .projections.updates.update import Update
 from .recent_requests import NOTHING_FILLED, Filled, HandledRequest, Outcome, RecentRequests
 from .recovery import reports
 from .services.dispatcher_failures import dispatcher_failures_logged
+from .services.effect_order import dispatch_in_order
 from .services.loop_services import LoopServices
 
 logger = logging.getLogger("turnwise.loop")
@@ -276,13 +277,8 @@ class Loop:
         """Hand the effects of a committed step to the dispatcher. While the loop closes, only what goes out starts."""
         if self._is_closing:
             effects = [effect for effect in effects if isinstance(effect, OutgoingEffect)]
-        if not effects:
-            return
         try:
-            for effect in effects:
-                if isinstance(effect, ControlEffect):
-                    self._services.dispatcher.abort(self.conversation_id, effect.effect_id)
-            self._services.dispatcher.dispatch(effects, self.effect_context())
+            dispatch_in_order(effects, self._services.dispatcher, self.conversation_id, self.effect_context)
         except Exception:
             # The step is stored. Its effects are asked for again when the conversation is taken over.
             logger.exception("The dispatcher failed.")

@@ -30,7 +30,7 @@ from opentelemetry.trace import Span, SpanKind
 from ...effects.channels.attempt import attempt
 from ...effects.channels.port import Channel, Delivery
 from ...effects.context import EffectContext
-from ...effects.dispatcher import Performer
+from ...effects.dispatcher import Performer, with_abort_of
 from ...effects.model.performers.model_caller import ModelCaller, ignore_token
 from ...effects.model.port import ModelAnswer, ModelRequest, Token
 from ...states.effects import TOOL_RUNS, AwaitedEffect, Effect, ExecuteTool, ReconcileTool, ResumeTool, StartTimer
@@ -179,9 +179,9 @@ class Tracing:
 
     def _performer(self, kind: type[Effect], perform: Performer) -> Performer:
         if kind in TOOL_RUNS or kind is ReconcileTool:
-            return self._around_tool(perform)
+            return with_abort_of(perform, self._around_tool(perform))
         if issubclass(kind, AwaitedEffect) and kind is not StartTimer:
-            return self._around_requests(perform)
+            return with_abort_of(perform, self._around_requests(perform))
         return perform
 
     def _around_tool(self, perform: Performer) -> Performer:

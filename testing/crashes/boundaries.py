@@ -56,16 +56,18 @@ class Boundaries:
 @contextmanager
 def observed(journal: Journal, dies_at: int | None = None) -> Iterator[None]:
     """While this holds, every engine that is opened reaches boundaries, and what it does outside is written down."""
-    from ...effects.dispatcher import Sender
+    from ...effects.dispatcher import Sender, with_abort_of
     from ...engine.bootstrap import PortWrappers, wrapped_ports
 
     boundaries = Boundaries(journal, dies_at)
 
+    def observed_performer(one: Performer) -> Performer:
+        if isinstance(one, Sender):
+            return _ObservedSender(one, boundaries)
+        return with_abort_of(one, _ObservedPerformer(one, boundaries))
+
     def performers(given: Mapping[type[Effect], Performer]) -> Mapping[type[Effect], Performer]:
-        return {
-            kind: _ObservedSender(one, boundaries) if isinstance(one, Sender) else _ObservedPerformer(one, boundaries)
-            for kind, one in given.items()
-        }
+        return {kind: observed_performer(one) for kind, one in given.items()}
 
     def channels(given: tuple[Channel, ...]) -> Iterable[Channel]:
         return [_ObservedChannel(channel, boundaries) for channel in given]

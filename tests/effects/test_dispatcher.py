@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import gc
 import warnings
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
+import pytest
+
 from turnwise.effects.context import EffectContext
-from turnwise.effects.dispatcher import InProcessDispatcher
-from turnwise.states import Answer, RequestLlm
+from turnwise.effects.dispatcher import Abortable, InProcessDispatcher, Performer, with_abort_of
+from turnwise.states import Answer, DeliverToUser, Effect, Heard, Made, RequestLlm, SpawnSubAgent, SubAgentFinished
 from turnwise.testing import ManualClock
 from turnwise.testing.clock import NOON
 
@@ -64,3 +68,141 @@ class TestEndings:
 
         assert answers == []
         assert reported == []
+
+
+SPAWN = SpawnSubAgent(effect_id=1, task=Heard(seq=1))
+SPEECH = DeliverToUser(effect_id=2, said=Made(text="Wait."), turn=1, ordinal=1)
+
+
+class Children:
+    """An abortable performer of sub-agents. Each works until it is told to stop, and then takes leave with a text."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+        self._told: dict[int, asyncio.Event] = {}
+
+    async def abort(self, effect: SpawnSubAgent, context: EffectContext) -> None:
+        """Tell the sub-agent to stop."""
+        self.log.append(f"abort {effect.effect_id}")
+        if effect.effect_id in self._told:
+            self._told[effect.effect_id].set()
+
+    async def __call__(self, effect: SpawnSubAgent, context: EffectContext) -> SubAgentFinished:
+        """Work until the sub-agent is told to stop."""
+        self.log.append(f"begin {effect.effect_id}")
+        told = self._told.setdefault(effect.effect_id, asyncio.Event())
+        try:
+            await told.wait()
+        except asyncio.CancelledError:
+            self.log.append(f"cancel {effect.effect_id}")
+            raise
+        return SubAgentFinished(effect_id=effect.effect_id, at=NOON, outcome="I had got this far.", status="cancelled")
+
+
+class TestAbortablePerformers:
+    """A performer whose effects outlast it is told to stop them, and answers when they have stopped."""
+
+    def dispatcher(
+        self, children: Children | None = None, performers: Mapping[type[Effect], Performer] = MappingProxyType({})
+    ) -> InProcessDispatcher:
+        """Return a dispatcher whose answers are kept in `self.answers`."""
+        self.children = children or Children()
+        self.answers: list[Answer] = []
+        return InProcessDispatcher(
+            {SpawnSubAgent: self.children, **performers},
+            ManualClock(),
+            lambda _, answer: self.answers.append(answer),
+        )
+
+    async def test_it_is_told_and_its_own_answer_counts(self) -> None:
+        """The task is not cancelled: it answers with what the sub-agent had done by then."""
+        dispatcher = self.dispatcher()
+        dispatcher.dispatch((SPAWN,), CONTEXT)
+        await asyncio.sleep(0)
+        dispatcher.abort(CONTEXT.conversation_id, 1)
+        dispatcher.abort(CONTEXT.conversation_id, 1)
+        await let_tasks_run()
+
+        assert self.children.log == ["begin 1", "abort 1"]
+        assert [answer.texts for answer in self.answers] == [("I had got this far.",)]
+
+    async def test_an_effect_that_waits_is_dropped_and_the_performer_told(self) -> None:
+        """An earlier process may have begun it; so it is acknowledged only after the performer has stopped it."""
+        spoken = asyncio.Event()
+
+        async def deliver(effect: DeliverToUser, context: EffectContext) -> None:
+            await spoken.wait()
+
+        dispatcher = self.dispatcher(performers={DeliverToUser: deliver})
+        dispatcher.dispatch((SPEECH, SPAWN), CONTEXT)
+        dispatcher.abort(CONTEXT.conversation_id, 1)
+        at_once = list(self.answers)
+        await let_tasks_run()
+        spoken.set()
+        await let_tasks_run()
+
+        assert at_once == []
+        assert self.children.log == ["abort 1"]
+        assert self.answers == [SpawnSubAgent.acknowledgement(1, self.answers[0].at)]
+
+    async def test_one_that_fails_to_stop_is_cancelled(self, caplog: pytest.LogCaptureFixture) -> None:
+        """The effect is acknowledged all the same, and the error is logged."""
+
+        class Broken(Children):
+            async def abort(self, effect: SpawnSubAgent, context: EffectContext) -> None:
+                raise RuntimeError("no connection")
+
+        dispatcher = self.dispatcher(children=Broken())
+        dispatcher.dispatch((SPAWN,), CONTEXT)
+        await asyncio.sleep(0)
+        dispatcher.abort(CONTEXT.conversation_id, 1)
+        await let_tasks_run()
+
+        assert self.children.log == ["begin 1", "cancel 1"]
+        assert self.answers == [SpawnSubAgent.acknowledgement(1, self.answers[0].at)]
+        assert "A performer failed to stop spawn_sub_agent." in caplog.messages
+
+    async def test_a_conversation_that_closes_stops_nothing(self) -> None:
+        """The task is cancelled without an answer, and the sub-agent is not told."""
+        dispatcher = self.dispatcher()
+        dispatcher.dispatch((SPAWN,), CONTEXT)
+        await asyncio.sleep(0)
+        await dispatcher.stop(CONTEXT.conversation_id)
+
+        assert self.children.log == ["begin 1", "cancel 1"]
+        assert self.answers == []
+
+    async def test_a_performer_that_hangs_while_it_is_told_does_not_keep_a_conversation_from_closing(self) -> None:
+        """What tells it is cancelled with it."""
+
+        class Hangs(Children):
+            async def abort(self, effect: SpawnSubAgent, context: EffectContext) -> None:
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    self.log.append("stopped telling")
+
+        dispatcher = self.dispatcher(children=Hangs())
+        dispatcher.dispatch((SPAWN,), CONTEXT)
+        await asyncio.sleep(0)
+        dispatcher.abort(CONTEXT.conversation_id, 1)
+        await let_tasks_run()
+        await dispatcher.stop(CONTEXT.conversation_id)
+
+        assert sorted(self.children.log) == ["begin 1", "cancel 1", "stopped telling"]
+        assert self.answers == []
+
+    async def test_a_function_around_a_performer_is_as_abortable_as_that(self) -> None:
+        """Tracing and test kits put functions around performers."""
+
+        async def around(effect: Any, context: EffectContext) -> Any:
+            return None
+
+        assert isinstance(with_abort_of(Children(), around), Abortable)
+        assert with_abort_of(around, around) is around
+
+
+async def let_tasks_run() -> None:
+    """Let the tasks that are ready run, and those that they wake."""
+    for _ in range(20):
+        await asyncio.sleep(0)

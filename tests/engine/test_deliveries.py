@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from turnwise import Conversation, Delivery, Engine, EngineClosed, Speech, presets, tool
-from turnwise.effects import dispatcher
+from turnwise.effects import conversation_effects
 from turnwise.effects.channels import attempt, delivery_dispatcher
 from turnwise.effects.receipts import Receipts
 from turnwise.persistence.errors import Damaged
@@ -283,7 +283,7 @@ class TestTheNextProcess:
         self, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A delivery without a receipt is repeated, because nobody knows whether it arrived."""
-        monkeypatch.setattr(dispatcher, "SENDING_GRACE", 0)  # as long as a process has that is told to end
+        monkeypatch.setattr(conversation_effects, "SENDING_GRACE", 0)  # as long as a process has that is told to end
         monkeypatch.setattr(delivery_dispatcher, "CLOSING_TIMEOUT", 0)
         gate, clock = Gate(), ManualClock()
         stuck = RecordingChannel(lambda delivery: gate(), name="line")

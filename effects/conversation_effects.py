@@ -1,0 +1,224 @@
+"""The effects of one conversation that wait or run in this process, from their start to their answer or their abort."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from ..states.effects import AwaitedEffect, Effect, OutgoingEffect
+from ..states.events import Answer
+from .answer_sender import AnswerSender
+from .context import EffectContext
+from .logs import performer_logger, redacting
+
+logger = performer_logger("turnwise.dispatcher")
+
+CLOSING_GRACE = 1.5
+"""Seconds that running effects get to stop when a conversation closes: more than a tool gets to clean up."""
+
+SENDING_GRACE = 5.0
+"""Seconds that deliveries get for their first attempt when a conversation closes: enough for a few attempts, or for two
+that hang."""
+
+
+@dataclass(eq=False)
+class _Queued:
+    """An effect that waits for its turn."""
+
+    effect: Any
+    context: EffectContext
+
+
+@dataclass(eq=False)
+class _Running:
+    """An effect that was started, and whether somebody has aborted it, or its conversation closes. `aborting` tells its
+    performer to stop."""
+
+    queued: _Queued
+    task: asyncio.Task[Answer | None]
+    aborting: asyncio.Task[None] | None = None
+    is_aborted: bool = False
+    is_stopping: bool = False
+
+
+class ConversationEffects:
+    """The effects of one conversation that wait or run. `when_idle` is called whenever there may be none left."""
+
+    def __init__(
+        self,
+        perform: Callable[[Any, EffectContext], Coroutine[Any, Any, Answer | None]],
+        aborting: Callable[[Any, EffectContext], Coroutine[Any, Any, None] | None],
+        answers: AnswerSender,
+        when_idle: Callable[[], None],
+    ) -> None:
+        self._perform = perform
+        self._aborting = aborting
+        self._answers = answers
+        self._when_idle = when_idle
+        self._queue: deque[_Queued] = deque()
+        self._sending: _Running | None = None
+        self._running: dict[int, _Running] = {}
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits or runs."""
+        return not self._queue and self._sending is None and not self._running
+
+    # --- starting
+
+    def enqueue(self, effect: Effect, context: EffectContext) -> None:
+        """Start the effect once everything that was said before it has been tried."""
+        self._queue.append(_Queued(effect, context))
+
+    def start_next(self) -> None:
+        """Start what waits, up to the next delivery that has to be tried first."""
+        while self._queue and self._sending is None:
+            queued = self._queue.popleft()
+            performing = self._perform(queued.effect, queued.context)
+            if isinstance(queued.effect, OutgoingEffect):
+                self._sending = self._begin(queued, performing, self._sent)
+            else:
+                self._running[queued.effect.effect_id] = self._begin(queued, performing, self._finished)
+
+    def start(self, effect: Any, context: EffectContext) -> None:
+        """Start an awaited effect."""
+        performing = self._perform(effect, context)
+        self._running[effect.effect_id] = self._begin(_Queued(effect, context), performing, self._finished)
+
+    def _begin(
+        self, queued: _Queued, performing: Coroutine[Any, Any, Answer | None], then: Callable[[_Running], None]
+    ) -> _Running:
+        running = _Running(queued, asyncio.ensure_future(performing))
+        running.task.add_done_callback(lambda _: then(running))
+        return running
+
+    # --- ending
+
+    def abort(self, effect_id: int) -> None:
+        """Stop an effect, or drop it if it has not started."""
+        if (running := self._running.get(effect_id)) is not None:
+            self._abort_running(running)
+            return
+        for queued in self._queue:
+            if isinstance(queued.effect, AwaitedEffect) and queued.effect.effect_id == effect_id:
+                self._queue.remove(queued)
+                self._abort_queued(queued)
+                return
+
+    def _abort_running(self, running: _Running) -> None:
+        if running.is_aborted:
+            return
+        running.is_aborted = True
+        aborting = self._aborting(running.queued.effect, running.queued.context)
+        if aborting is None:
+            running.task.cancel()
+        else:
+            running.aborting = asyncio.ensure_future(self._tell(running, aborting))
+
+    def _abort_queued(self, queued: _Queued) -> None:
+        """Drop an effect that has not started here. An earlier process may have started it, so the performer is told
+        all the same; until it was, the effect counts as running."""
+        effect = queued.effect
+        aborting = self._aborting(effect, queued.context)
+        if aborting is None:
+            self._answers.send_acknowledgement(effect, queued.context)
+        else:
+            running = self._begin(queued, self._drop(queued, aborting), self._finished)
+            running.is_aborted = True
+            self._running[effect.effect_id] = running
+
+    async def _drop(self, queued: _Queued, aborting: Coroutine[Any, Any, None]) -> None:
+        """Tell the performer of an effect that never starts here. Its acknowledgement follows."""
+        await self._has_told(queued, aborting)
+
+    async def _tell(self, running: _Running, aborting: Coroutine[Any, Any, None]) -> None:
+        """Tell the performer of a running effect. If that fails, the performer is cancelled."""
+        if not await self._has_told(running.queued, aborting):
+            running.task.cancel()
+
+    async def _has_told(self, queued: _Queued, aborting: Coroutine[Any, Any, None]) -> bool:
+        try:
+            await aborting
+        except Exception:
+            with redacting(queued.context.redact):
+                logger.error("A performer failed to stop %s.", queued.effect.type, exc_info=True)
+            return False
+        return True
+
+    def _finished(self, running: _Running) -> None:
+        """Hand in the answer of an awaited effect. Called for a task that was cancelled before it began, too."""
+        # Retrieved in any case: asyncio reports an exception that nobody has retrieved.
+        error = None if running.task.cancelled() else running.task.exception()
+        effect, context = running.queued.effect, running.queued.context
+        if self._running.get(effect.effect_id) is not running:
+            return
+        del self._running[effect.effect_id]
+        has_answer = not running.task.cancelled() and error is None and running.task.result() is not None
+        if has_answer:
+            self._answers.send_result(effect, context, running.task.result())
+        elif running.is_stopping:
+            pass  # the answer is lost, as in a crash
+        elif error is None and running.is_aborted:
+            self._answers.send_acknowledgement(effect, context)
+        elif error is None and not running.task.cancelled():
+            self._answers.send_result(effect, context, None)
+        else:
+            # Also a performer that nobody here cancelled: a library's own cancellation has leaked out of it.
+            self._answers.send_failure(effect, context, error)
+        self._when_idle()
+
+    def _sent(self, running: _Running) -> None:
+        """Go on behind a delivery that was tried."""
+        if not running.task.cancelled() and running.task.exception() is not None:
+            effect, error = running.queued.effect, running.task.exception()
+            with redacting(running.queued.context.redact):
+                logger.error("A performer failed on %s, which nobody awaits.", effect.type, exc_info=error)
+        self._sending = None
+        self.start_next()
+        self._when_idle()
+
+    def _to_send(self) -> list[_Queued]:
+        sending = [] if self._sending is None else [self._sending.queued]
+        return sending + [queued for queued in self._queue if isinstance(queued.effect, OutgoingEffect)]
+
+    async def wait_until_tried(self) -> None:
+        """Return when every outgoing effect so far was tried once."""
+        so_far = self._to_send()
+        while self._sending is not None and any(queued in so_far for queued in self._to_send()):
+            await asyncio.wait([self._sending.task])
+
+    async def stop(self, *, answers: bool) -> None:
+        """Tell what runs to stop, and drop what waits, except outgoing effects. Return when it has stopped, or after
+        `CLOSING_GRACE`. What finishes all the same is answered, unless `answers` is false."""
+        self._queue = deque(queued for queued in self._queue if isinstance(queued.effect, OutgoingEffect))
+        stopping = dict(self._running)
+        if not answers:
+            self._running.clear()
+        tasks: list[asyncio.Task[Any]] = []
+        for running in stopping.values():
+            running.is_stopping = True
+            tasks += [running.task] if running.aborting is None else [running.task, running.aborting]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=CLOSING_GRACE)
+        for effect_id, running in stopping.items():
+            if self._running.get(effect_id) is running:
+                del self._running[effect_id]
+
+    async def release(self, *, deliver: bool) -> None:
+        """Stop sending: once the outgoing effects so far were tried, or after `SENDING_GRACE`; at once unless
+        `deliver`."""
+        so_far = self._to_send()
+        if deliver:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.wait_until_tried(), SENDING_GRACE)
+        self._queue = deque(queued for queued in self._queue if queued not in so_far)
+        if self._sending is not None and self._sending.queued in so_far:
+            task = self._sending.task
+            task.cancel()
+            await asyncio.wait([task], timeout=CLOSING_GRACE)

@@ -1,0 +1,28 @@
+"""Hands the effects of a step to the dispatcher in their order: those that it starts, and those that it stops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import groupby
+
+from ...effects.context import EffectContext
+from ...states.effects import ControlEffect, Effect
+from ..ports import Dispatcher
+
+
+def dispatch_in_order(
+    effects: Iterable[Effect], dispatcher: Dispatcher, conversation_id: str, context: Callable[[], EffectContext]
+) -> None:
+    """Start and stop effects in the order of their step. A step may start an effect and stop it at once: a process has
+    ended while a sub-agent was being stopped, and the next one takes both over. Raises what the dispatcher raises."""
+    for stops, group in groupby(effects, _stops):
+        if stops:
+            for effect in group:
+                if isinstance(effect, ControlEffect):
+                    dispatcher.abort(conversation_id, effect.effect_id)
+        else:
+            dispatcher.dispatch(tuple(group), context())
+
+
+def _stops(effect: Effect) -> bool:
+    return isinstance(effect, ControlEffect)
