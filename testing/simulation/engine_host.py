@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ...states.errors import EngineClosed, Refused, StoreError
-from ...states.policy.policy import ModelSpec, Policy
+from ...states.errors import EngineClosed, Refused, StoreError, UnknownConversation
+from ...states.policy.policy import ModelSpec
 from .environment.clock import VirtualClock
 from .environment.event_trace import EventTrace
 from .environment.random_source import RandomSource
@@ -57,7 +57,6 @@ class EngineHost:
     ) -> None:
         self.name = name
         self.times_closed = 0
-        self.conversation_id = ""
         self.process: Process
         """The newest process."""
         self._chance = chance
@@ -68,6 +67,8 @@ class EngineHost:
         self._trace = trace
         self._channels = channels
         self._engine: Engine | None = None
+        self._behind: list[str] = []
+        """The conversations of which others have stored steps."""
         self._is_behind = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
 
@@ -99,23 +100,24 @@ class EngineHost:
             del performers[DeliverToUser]
         return performers
 
-    async def create(self, policy: Policy) -> str:
-        """Create the conversation under these rules. Returns its id."""
-        assert self._engine is not None
-        self.conversation_id = (await self._engine.create(policy=policy, system="You book tables.")).id
-        return self.conversation_id
-
-    async def handle(self) -> Conversation:
-        """A new handle on the conversation. Raises `EngineClosed`."""
+    @property
+    def engine(self) -> Engine:
+        """The engine that is open. Raises `EngineClosed`."""
         if self._engine is None:
             raise EngineClosed
-        return await self._engine.get(self.conversation_id)
+        return self._engine
 
-    def answer(self, answer: Any) -> None:
+    async def create(self, **options: Any) -> str:
+        """Create a conversation, as `Engine.create` does. Returns its id."""
+        return (await self.engine.create(system="You book tables.", **options)).id
+
+    async def handle(self, conversation_id: str) -> Conversation:
+        """A new handle on a conversation. Raises `EngineClosed`."""
+        return await self.engine.get(conversation_id)
+
+    def answer(self, conversation_id: str, answer: Any) -> None:
         """Hand in the answer to an effect, as a performer in another process would. Raises `EngineClosed`."""
-        if self._engine is None:
-            raise EngineClosed
-        self._engine.answer(self.conversation_id, answer)
+        self.engine.answer(conversation_id, answer)
 
     async def close(self, *, by_crash: bool = False) -> None:
         """Close the engine, whatever it is doing. In a crash the process dies first, between two statements."""
@@ -142,7 +144,9 @@ class EngineHost:
 
     def follow(self, conversation_id: str, row: Row) -> None:
         """Somebody has stored a step: if it was another process, this host's engine is to catch up."""
-        if conversation_id == self.conversation_id and row.writer != self.process.name:
+        if row.writer != self.process.name:
+            if conversation_id not in self._behind:
+                self._behind.append(conversation_id)
             self._is_behind.set()
 
     async def _follow(self, engine: Engine, process: Process) -> None:
@@ -150,11 +154,16 @@ class EngineHost:
             await self._is_behind.wait()
             self._is_behind.clear()
             await asyncio.sleep(self._chance.seconds())
-            try:
-                await engine.refresh(self.conversation_id)
-            except EngineClosed:
-                return
-            except (Refused, StoreError):
-                if process.is_dead:
+            behind, self._behind = self._behind, []
+            for conversation_id in behind:
+                try:
+                    await engine.refresh(conversation_id)
+                except EngineClosed:
                     return
-                self._is_behind.set()
+                except UnknownConversation:
+                    continue  # deleted meanwhile
+                except (Refused, StoreError):
+                    if process.is_dead:
+                        return
+                    self._behind.append(conversation_id)
+                    self._is_behind.set()

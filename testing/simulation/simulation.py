@@ -97,7 +97,7 @@ class Simulation:
         self._recorder = CallRecorder(self.trace)
         self._storage, self._channels = self._stored_in_file() if file else (MemoryStorage(self._disk), ())
         self._hosts = [self._host(name, open_engine or Engine.open) for name in ("A", "B")[:engines]]
-        self._disk.followers.extend(host.follow for host in self._hosts if engines > 1)
+        self._conversation_id = ""
         names = ("Ada", "Bo", "Cyd")[: self._chance.number(engines, 3)]
         self._users = [self._user(name, self._hosts[place % engines]) for place, name in enumerate(names)]
         self._others = self._other_conversations() if file else []
@@ -121,7 +121,8 @@ class Simulation:
         )
 
     def _user(self, name: str, host: EngineHost) -> SimulatedUser:
-        return SimulatedUser(name, self._source(name), host, self._disk, self._clock, self._recorder)
+        chance = self._source(name)
+        return SimulatedUser(name, chance, host, self._disk, self._clock, self._recorder, self._conversation_id)
 
     def _stored_in_file(self) -> tuple[Storage, tuple[SimulatedChannel, ...]]:
         from .file_storage.storage import FileStorage
@@ -195,10 +196,12 @@ class Simulation:
     async def _begin(self) -> None:
         first, *others = self._hosts
         await self._open(first)
-        conversation_id = await first.create(simulated_policy(self._chance))
+        self._conversation_id = await first.create(policy=simulated_policy(self._chance))
+        for user in self._users:
+            user.conversation_id = self._conversation_id
         for host in others:
-            host.conversation_id = conversation_id
             await self._open(host)
+        self._disk.followers.extend(host.follow for host in self._hosts if others)
         for other in {other.conversation_id: other for other in self._others}.values():
             await other.create(first.process)
 
@@ -260,10 +263,9 @@ class Simulation:
     # --- how it ends
 
     def _check(self, last: list[Any]) -> None:
-        conversation_id = self._hosts[0].conversation_id
         ending = Ending(
-            conversation_id=conversation_id,
-            rows=self._disk.rows[conversation_id],
+            conversation_id=self._conversation_id,
+            rows=self._disk.rows[self._conversation_id],
             recorder=self._recorder,
             world=self._world,
             watches=[watch for user in self._users for watch in user.watches],

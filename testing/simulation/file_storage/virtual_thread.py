@@ -14,7 +14,7 @@ from typing import Any
 
 from ....persistence.sqlite.threads.thread import Start, Worker
 from ..environment.random_source import RandomSource
-from ..storage.memory_store import disk_time
+from ..storage.memory_log import disk_time
 
 
 class NothingYet(Exception):

@@ -90,6 +90,10 @@ class Disk:
     trace: EventTrace
     failing: float = 0.0
     rows: dict[str, list[Row]] = field(default_factory=dict)
+    deleted: dict[str, list[Row]] = field(default_factory=dict)
+    """The steps of conversations that were deleted."""
+    moved: dict[str, int] = field(default_factory=dict)
+    """For each conversation the number of its newest step among all steps."""
     identities: dict[str, set[str | int | None]] = field(default_factory=dict)
     followers: list[Callable[[str, Row], None]] = field(default_factory=list)
     """Who is told of each step, with its conversation, once it is stored."""
@@ -105,11 +109,17 @@ class Disk:
     def keep(self, conversation_id: str, row: Row) -> None:
         """Keep a step that is stored."""
         self.rows.setdefault(conversation_id, []).append(row)
+        self.moved[conversation_id] = len(self.trace.lines)
         self.identities.setdefault(conversation_id, set()).add(identity(row.event))
         effects = " ".join(_short(effect) for effect in row.effects)
         self.trace.record("store", f"{row.writer} {row.seq}: {row.event.type} -> {row.state.type}   {effects}")
         for follower in self.followers:
             follower(conversation_id, row)
+
+    def delete(self, conversation_id: str) -> None:
+        """Delete a conversation."""
+        self.deleted[conversation_id] = self.rows.pop(conversation_id)
+        self.trace.record("store", f"{conversation_id} is deleted")
 
     def head(self, conversation_id: str) -> AnyState:
         """The state that the conversation rests in, as stored."""

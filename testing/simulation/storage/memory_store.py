@@ -7,9 +7,7 @@ it later.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
@@ -17,114 +15,22 @@ from pydantic import JsonValue
 from ....states.context import Context
 from ....states.effects import AwaitedEffect
 from ....states.errors import StoreError, UnknownConversation
-from ....states.events import Event, Opened, Request
+from ....states.events import Event, Opened
 from ....states.states import AnyState, AwaitingUserResponse
 from ....states.step import Step
-from ..environment.random_source import RandomSource
-from .disk import Disk, Row, identity
+from .disk import Disk, Row
+from .memory_log import MemoryLog, conflict, disk_time, failed
+from .memory_outbox import MemoryOutbox, Receipt
 from .storage import Delivered
+from .summaries import summaries
 
 if TYPE_CHECKING:
-    from ....persistence.errors import StorageFailed, StoreConflict
     from ....persistence.ports import LoadedConversation, Log, Store
     from ....persistence.records.conversation_record import ConversationRecord
     from ....persistence.records.entry import StoredEntry
     from ....persistence.records.outbox import Undelivered
     from ....persistence.records.summary import Summary
     from .storage import Process, Storage
-
-MISREPORTED = 0.2
-"""How many of the failed attempts to store an answer have stored it all the same."""
-
-
-class MemoryLog:
-    """The log of one conversation, open at its end in one process: a `Log`."""
-
-    def __init__(self, store: MemoryStore, conversation_id: str) -> None:
-        self._store = store
-        self._disk = store.disk
-        self._id = conversation_id
-        self._seq = len(self._rows)
-        self._is_writing = False
-        self._misreported: Row | None = None
-        """The step that was stored although its attempt failed."""
-
-    @property
-    def _rows(self) -> list[Row]:
-        return self._disk.rows[self._id]
-
-    @property
-    def seq(self) -> int:
-        """The newest step that this log knows of."""
-        return self._seq
-
-    async def append(self, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> None:
-        """Store a step. Raises `StorageFailed` at random, and `StoreConflict` where a real store does."""
-        self._check_use(event, step)
-        self._is_writing = True
-        try:
-            await disk_time(self._disk.chance)
-            self._store.check_alive()
-            self._add(event, step)
-            await disk_time(self._disk.chance)
-        finally:
-            self._is_writing = False
-
-    def _add(self, event: Event, step: Step) -> None:
-        chance, disk = self._disk.chance, self._disk
-        if not self._was_stored(event, step):
-            if len(self._rows) != self._seq or identity(event) in disk.identities[self._id] - {None}:
-                raise _conflict()
-            fails = chance.probably(disk.failing)
-            if fails and (isinstance(event, Request) or not chance.probably(MISREPORTED)):
-                disk.trace.record("store", f"{self._store.name} fails to store {event.type}")
-                raise _failed()
-            row = self._store.add(self._id, event, step)
-            if fails:
-                disk.trace.record("store", f"{self._store.name} stored {event.type} and reports a failure")
-                self._misreported = row
-                raise _failed()
-        self._seq += 1
-
-    def _was_stored(self, event: Event, step: Step) -> bool:
-        """Whether an attempt of this log has stored the step although it failed."""
-        row, self._misreported = self._misreported, None
-        stored = None if row is None else (row.seq, row.event, row.effects, row.state)
-        return stored == (self._seq + 1, event, step.effects, step.state)
-
-    def _check_use(self, event: Event, step: Step) -> None:
-        if not self._store.is_open and not self._store.is_dead:
-            self._report(f"{event.type} is to be stored after the store was closed")
-        elif self._is_writing:
-            self._report(f"{event.type} is to be stored while another step is being stored")
-        elif step.state.book.seq != self._seq + 1:
-            self._report(f"step {step.state.book.seq} is to be stored behind step {self._seq}")
-
-    def _report(self, fault: str) -> None:
-        self._disk.trace.report_fault(fault)
-        raise _conflict()
-
-    async def request(self, event_id: str) -> StoredEntry | None:
-        """The step that took the request with this id, or None."""
-        await disk_time(self._disk.chance)
-        self._store.check_alive()
-        took = (row for row in self._rows if isinstance(row.event, Request) and row.event.event_id == event_id)
-        row = next(took, None)
-        return None if row is None else row.entry
-
-    async def catch_up(self) -> tuple[StoredEntry, ...]:
-        """The steps that others have stored behind `seq`."""
-        await disk_time(self._disk.chance)
-        self._store.check_alive()
-        missed = tuple(row.entry for row in self._rows[self._seq :])
-        self._seq = len(self._rows)
-        return missed
-
-    def acknowledge(self, effect_id: int, target: str) -> None:
-        """Nothing: a simulation in memory has no outbox."""
-
-    def postpone(self, effect_id: int, target: str, attempts: int, next_attempt: datetime) -> None:
-        """Nothing: a simulation in memory has no outbox."""
 
 
 class MemoryStore:
@@ -134,6 +40,8 @@ class MemoryStore:
         self.disk = disk
         self.is_open = True
         self.is_dead = False
+        self.receipts: list[Receipt] = []
+        """The receipts that are not stored yet."""
         self._name = name
         self._storage = storage
         self._claimed: set[str] = set()
@@ -157,24 +65,34 @@ class MemoryStore:
     def check_alive(self) -> None:
         """Raise `StoreError` if the store is closed or the process has died."""
         if self.is_dead:
-            raise _failed()
+            raise failed()
         if not self.is_open:
             raise StoreError("The store is closed.")
 
     # --- one conversation
 
     async def create(self, conversation_id: str, event: Opened, step: Step) -> Log:
-        """Store a new conversation."""
+        """Store a new conversation. Raises `StoreConflict` if its id is taken, and `StorageFailed` at random."""
+        await disk_time(self.disk.chance)
+        self.check_alive()
+        if conversation_id in self.disk.rows:
+            raise conflict()
+        if self.disk.chance.probably(self.disk.failing):
+            raise failed()
         self.add(conversation_id, event, step)
         return MemoryLog(self, conversation_id)
 
-    def add(self, conversation_id: str, event: Event, step: Step) -> Row:
-        """Store a step."""
+    def add(self, conversation_id: str, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> Row:
+        """Store a step, with what it hands over, and the receipts so far."""
+        outbox = self._storage.waiting
         try:
-            return self.disk.add(conversation_id, event, step, self._name)
+            row = self.disk.add(conversation_id, event, step, self._name)
         except ValueError as error:
             self.disk.trace.report_fault(f"{event.type} cannot be stored: {error}")
             raise
+        outbox.store_receipts(self.receipts)
+        outbox.add(conversation_id, row.seq, self._name, targets)
+        return row
 
     async def load(self, conversation_id: str) -> LoadedConversation:
         """The conversation as it was left."""
@@ -199,8 +117,13 @@ class MemoryStore:
         await disk_time(self.disk.chance)
 
     async def delete(self, conversation_id: str) -> None:
-        """Raises NotImplementedError: nobody deletes a conversation in a simulation."""
-        raise NotImplementedError
+        """Delete a conversation."""
+        await self._read(conversation_id)
+        self.check_alive()
+        if conversation_id not in self.disk.rows:
+            raise UnknownConversation(conversation_id)
+        self.disk.delete(conversation_id)
+        self._storage.waiting.drop(conversation_id)
 
     # --- many conversations
 
@@ -215,8 +138,9 @@ class MemoryStore:
         self._claimed.difference_update(conversation_ids)
 
     async def outbox(self, conversation_ids: Iterable[str]) -> tuple[Undelivered, ...]:
-        """Nothing: a simulation in memory has no outbox."""
-        return ()
+        """What is still to be handed over by these conversations."""
+        self.check_alive()
+        return self._storage.waiting.undelivered(conversation_ids)
 
     async def list(
         self,
@@ -227,8 +151,10 @@ class MemoryStore:
         limit: int | None = None,
         before: str | None = None,
     ) -> tuple[Summary, ...]:
-        """Raises NotImplementedError: nobody lists conversations in a simulation."""
-        raise NotImplementedError
+        """Summaries, the conversation that moved last first."""
+        self.check_alive()
+        await disk_time(self.disk.chance)
+        return summaries(self.disk, metadata=metadata, limit=limit, before=before, owner=owner, state=state)
 
     # --- raw records
 
@@ -249,7 +175,9 @@ class MemoryStore:
         raise NotImplementedError
 
     async def close(self) -> None:
-        """Store nothing more."""
+        """Store the receipts so far, and nothing more."""
+        if self.is_open and not self.is_dead:
+            self._storage.waiting.store_receipts(self.receipts)
         self.is_open = False
 
 
@@ -257,9 +185,14 @@ class MemoryStorage:
     """A `Storage` in memory."""
 
     def __init__(self, disk: Disk) -> None:
-        self.settled: set[Delivered] = set()
+        self.waiting = MemoryOutbox()
         self._disk = disk
         self._processes: dict[str, MemoryStore] = {}
+
+    @property
+    def settled(self) -> set[Delivered]:
+        """What was taken out of the outbox."""
+        return self.waiting.settled
 
     async def open(self, name: str) -> Process:
         """A new process of this name, with its store."""
@@ -267,18 +200,20 @@ class MemoryStorage:
         return process
 
     def is_abandoned(self, conversation_id: str) -> bool:
-        """Whether something is in flight, or waits for a person, that a process has begun which is closed or dead."""
+        """Whether something is in flight, in the outbox, or waits for a person, that a process has begun which is
+        closed or dead."""
         rows = self._disk.rows[conversation_id]
         begun = {one.effect_id: row.writer for row in rows for one in row.effects if isinstance(one, AwaitedEffect)}
         state: AnyState = rows[-1].state
         waiting = state.round.running if isinstance(state, AwaitingUserResponse) else ()
         under_way = (*state.in_flight(), *(call.effect_id for call in waiting))
-        processes = [self._processes[begun[effect_id]] for effect_id in under_way]
+        writers = {begun[effect_id] for effect_id in under_way} | self.waiting.writers_of(conversation_id)
+        processes = [self._processes[name] for name in writers]
         return any(process.is_dead or not process.is_open for process in processes)
 
     def outbox(self) -> tuple[Delivered, ...]:
-        """Nothing: a simulation in memory has no outbox."""
-        return ()
+        """What is still to be handed over."""
+        return tuple(self.waiting.entries)
 
     def faults(self) -> tuple[str, ...]:
         """Nothing: there is no file that could be wrong."""
@@ -286,24 +221,6 @@ class MemoryStorage:
 
     def close(self) -> None:
         """Nothing: there is nothing to remove."""
-
-
-async def disk_time(chance: RandomSource) -> None:
-    """The time that a disk takes: often none, not even another task's turn."""
-    if chance.probably(0.5):
-        await asyncio.sleep(chance.pick((0.0, 0.0, 0.001, 0.02, 1.0)))
-
-
-def _failed() -> StorageFailed:
-    from ....persistence.errors import StorageFailed
-
-    return StorageFailed("The disk is full.")
-
-
-def _conflict() -> StoreConflict:
-    from ....persistence.errors import StoreConflict
-
-    return StoreConflict("The step does not follow the newest step of its conversation.")
 
 
 if TYPE_CHECKING:

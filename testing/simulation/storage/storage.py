@@ -38,8 +38,10 @@ class Process(Protocol):
 class Storage(Protocol):
     """What is stored, through all processes that have it open."""
 
-    settled: set[Delivered]
-    """The deliveries that were taken out of the outbox."""
+    @property
+    def settled(self) -> set[Delivered]:
+        """The deliveries that were taken out of the outbox."""
+        ...
 
     async def open(self, name: str) -> Process:
         """A new process of this name, with its store."""

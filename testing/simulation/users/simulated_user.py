@@ -34,7 +34,7 @@ class Handle:
 
 
 class SimulatedUser:
-    """Somebody who uses the conversation on one host. `begin` and `watch` start what runs beside the rest."""
+    """Somebody who uses one conversation on one host. `begin` and `watch` start what runs beside the rest."""
 
     def __init__(
         self,
@@ -44,8 +44,10 @@ class SimulatedUser:
         disk: Disk,
         clock: VirtualClock,
         recorder: CallRecorder,
+        conversation_id: str = "",
     ) -> None:
         self.name = name
+        self.conversation_id = conversation_id
         self.chance = chance
         self.host = host
         self.disk = disk
@@ -62,7 +64,7 @@ class SimulatedUser:
     @property
     def stored(self) -> State:
         """The state that the conversation rests in, as stored."""
-        return self.disk.head(self.host.conversation_id)
+        return self.disk.head(self.conversation_id)
 
     @property
     def is_done(self) -> bool:
@@ -129,7 +131,7 @@ class SimulatedUser:
         """
         process = self.host.process
         if self._handle is None or self._handle.process is not process:
-            self._handle = Handle(await self.host.handle(), process)
+            self._handle = Handle(await self.host.handle(self.conversation_id), process)
         if self.chance.probably(0.8):
             _ = self._handle.conversation.state
         return self._handle

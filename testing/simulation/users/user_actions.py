@@ -187,7 +187,7 @@ async def request_anything(user: SimulatedUser, handle: Handle) -> None:
 
 async def repeat(user: SimulatedUser, handle: Handle) -> None:
     """Dispatch an earlier request once more, as it was or with other content under its id."""
-    stored = [row.event for row in user.disk.rows[user.host.conversation_id]]
+    stored = [row.event for row in user.disk.rows[user.conversation_id]]
     earlier = [*user.recorder.requests, *(event for event in stored if isinstance(event, Request))]
     requests = [event for event in earlier if not isinstance(event, CloseRequested | Opened)]
     if requests:
@@ -205,7 +205,7 @@ async def forge(user: SimulatedUser, handle: Handle) -> None:
         return
     user.recorder.trace.record(user.name, f"forges {forged.type}:{forged.effect_id}")
     try:
-        user.host.answer(forged)
+        user.host.answer(user.conversation_id, forged)
     except EngineClosed:
         return  # there is no engine to take it
 
@@ -213,7 +213,7 @@ async def forge(user: SimulatedUser, handle: Handle) -> None:
 def _forged(user: SimulatedUser) -> Answer:
     """An answer once more, one to what is awaited, or one to nothing or of a type that does not fit."""
     chance, state = user.chance, user.stored
-    given = [row.event for row in user.disk.rows[user.host.conversation_id] if isinstance(row.event, Answer)]
+    given = [row.event for row in user.disk.rows[user.conversation_id] if isinstance(row.event, Answer)]
     awaited = state.awaited()
     match chance.below(4):
         case 0 if given:

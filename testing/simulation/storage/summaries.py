@@ -1,0 +1,52 @@
+"""Lists of the conversations that a store in memory holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from ....states.errors import UnknownConversation
+from .disk import Disk, Row
+
+if TYPE_CHECKING:
+    from ....persistence.records.details import Details
+    from ....persistence.records.summary import Summary
+
+
+def summaries(
+    disk: Disk, *, metadata: Mapping[str, Any] | None, limit: int | None, before: str | None, **selected: Any
+) -> tuple[Summary, ...]:
+    """What `Store.list` returns. Raises `UnknownConversation`."""
+    newest = sorted(disk.rows, key=disk.moved.__getitem__, reverse=True)
+    if before is not None:
+        if before not in disk.rows:
+            raise UnknownConversation(before)
+        newest = newest[newest.index(before) + 1 :]
+    wanted = (
+        summary
+        for summary, details in (_summary(id_, disk.rows[id_]) for id_ in newest)
+        if details.has(metadata or {})
+        and all(value is None or getattr(summary, name) == value for name, value in selected.items())
+    )
+    return tuple(islice(wanted, limit))
+
+
+def _summary(conversation_id: str, rows: Sequence[Row]) -> tuple[Summary, Details]:
+    from ....persistence.records.details import Details
+    from ....persistence.records.summary import Summary
+
+    details = Details()
+    for row in rows:
+        details = details.after(row.event)
+    state = rows[-1].state
+    summary = Summary(
+        id=conversation_id,
+        state=state.type,
+        busy=state.ends_with_process,
+        updated_at=rows[-1].event.at,
+        owner=details.owner,
+        title=details.title,
+        metadata=details.metadata,
+    )
+    return summary, details
