@@ -15,6 +15,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from ..states.errors import EngineClosed, EngineNotOpen
 from ..states.policy.policy import Policy
+from ..states.policy.roles import Role
 from ..states.states import AnyState
 from .conversation import Conversation
 from .running import RunningEngine
@@ -181,6 +182,21 @@ class BlockingConversation(_Blocking[Conversation]):
         """The name of the profile of the newest turn, or an empty text; see `Conversation.profile`."""
         profile: str = self._portal.call(lambda: self._target.profile)
         return profile
+
+    @property
+    def role(self) -> Role:
+        """The role of this agent; see `Conversation.role`."""
+        return self._target.role
+
+    @property
+    def works_for(self) -> str | None:
+        """The id of the conversation for which this background agent works, or None."""
+        return self._target.works_for
+
+    @property
+    def parent(self) -> str | None:
+        """The id of the conversation whose turn started this sub-agent, or None."""
+        return self._target.parent
 
     @property
     def owner(self) -> str | None:

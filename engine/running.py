@@ -19,6 +19,7 @@ from ..states.effects import Effect
 from ..states.errors import EngineClosed, UnknownConversation
 from ..states.events import Answer
 from ..states.policy.policy import Policy
+from ..states.policy.roles import Role
 from .answering import AnswerIntake
 from .bootstrap import DispatcherFactory, Source, build_channels, build_observers, build_tracing, wrap
 from .choices.adoption import Adoption
@@ -27,6 +28,7 @@ from .choices.defaults import Defaults
 from .choices.given_history import GivenMessages
 from .choices.models import Models
 from .choices.opening import ChosenOpening
+from .choices.roles import GivenConversation
 from .choices.selection import checked_selection
 from .choices.stored_faults import StoredFaults
 from .composition.memory import EngineMemory
@@ -221,6 +223,8 @@ class RunningEngine:
     async def create(
         self,
         *,
+        role: Role = "foreground",
+        works_for: GivenConversation | None = None,
         policy: Policy | None = None,
         system: str = "",
         model: str | None = None,
@@ -231,6 +235,10 @@ class RunningEngine:
         metadata: Mapping[str, Any] | None = None,
     ) -> Conversation:
         """Create a conversation. `system` is its system prompt, `policy` its rules.
+
+        A conversation with the role "foreground" has a user. One with the role "background" works for the agent of
+        another conversation, `works_for` (a handle or an id), and has its owner; without a `policy` it has the rules of
+        the engine, but for what concerns a user. Which built-in tools it may call follows from its role.
 
         `model` is the name of a model that the engine was opened with: it is asked first, then the engine's fallback
         models. Without it the models of the policy are asked, or those of the engine if the policy names none; only a
@@ -243,10 +251,14 @@ class RunningEngine:
         one that says so, a repeated id becomes another one. `Conversation.repairs` tells what was done. System messages
         at the beginning become the system prompt, unless `system` is given.
 
-        Raises `ConfigurationError` for a model or a tool that the engine does not have, and for a rule that it cannot
-        carry out, and `InvalidInput` for what is no list of messages, or too long.
+        Raises `ConfigurationError` for a model or a tool that the engine does not have, for a rule that it cannot carry
+        out and for another role; `InvalidInput` for what is no list of messages, or too long, and for an owner other
+        than that of the conversation that is worked for. If that conversation is not stored, it raises
+        `UnknownConversation`, and if it is closed, `Refused` with `closed`.
         """
         chosen = ChosenOpening(
+            role=role,
+            works_for=works_for,
             policy=policy,
             system=system,
             model=model,

@@ -9,6 +9,7 @@ from typing import Any
 from ...states.context import Context
 from ...states.errors import ConfigurationError
 from ...states.policy.policy import Policy
+from ...states.policy.roles import Role
 from ..requests import checked_policy
 from .chosen_rules import ChosenRules
 from .defaults import Defaults
@@ -35,9 +36,11 @@ class Choices:
         """The models of the engine."""
         return self.checks.models
 
-    def rules(self, policy: Policy, tools: ToolNames, model: str | None = None) -> ChosenRules:
-        """Return the rules of a new conversation with these tools. `model` is asked first, in place of the models of
-        the policy. Raises `InvalidInput` for what is not a policy."""
+    def rules(
+        self, policy: Policy, tools: ToolNames, model: str | None = None, role: Role = "foreground"
+    ) -> ChosenRules:
+        """Return the rules of a new conversation with these tools and this role. `model` is asked first, in place of
+        the models of the policy. Raises `InvalidInput` for what is not a policy."""
         policy = checked_policy(policy)
         names_models = model is not None or "models" in policy.model_fields_set
         names_profiles = "profiles" in policy.model_fields_set
@@ -48,7 +51,7 @@ class Choices:
         if not names_profiles:
             policy = policy.replace(profiles=self.defaults.profiles)
         rules = ChosenRules(policy, names_models, names_profiles, not names_models, not names_profiles)
-        return self._checked(rules, tools)
+        return self._checked(rules, tools, role)
 
     def rules_after(self, context: Context, policy: Policy) -> ChosenRules:
         """Return the rules to which a conversation changes. Without other models than it has, it keeps those that it
@@ -70,10 +73,10 @@ class Choices:
             filled_models=not names_models,
             filled_profiles=not names_profiles,
         )
-        return self._checked(rules, tools_of_next_turn(context))
+        return self._checked(rules, tools_of_next_turn(context), context.role)
 
-    def _checked(self, rules: ChosenRules, tools: ToolNames) -> ChosenRules:
-        _raise_first(self.checks.faults(rules.policy, tools))
+    def _checked(self, rules: ChosenRules, tools: ToolNames, role: Role) -> ChosenRules:
+        _raise_first(self.checks.faults(rules.policy, tools, role))
         return replace(rules, policy=self.models.with_windows(rules.policy))
 
     def tools(self, given: GivenTools | None) -> ToolNames:
@@ -87,7 +90,7 @@ class Choices:
     def tools_after(self, context: Context, given: GivenTools | None) -> ToolNames:
         """Return the names of the tools to which a conversation changes. Its rules must be able to do with them."""
         tools = self.tools(given)
-        _raise_first(self.checks.faults_of_tools(context.policy, tools))
+        _raise_first(self.checks.faults_of_tools(context.policy, tools, context.role))
         return tools
 
     def names_meant(self, given: GivenTools | None) -> ToolNames:

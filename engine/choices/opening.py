@@ -9,15 +9,19 @@ from typing import Any
 
 from ...states.events import Opened
 from ...states.policy.policy import Policy
+from ...states.policy.roles import Role
 from ..requests import make
 from .choices import Choices, GivenTools
 from .given_history import GivenMessages, read_history
+from .roles import GivenConversation, checked_role, default_policy, id_of
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChosenOpening:
     """What an application chooses for a new conversation. `Engine.create` says what each choice means."""
 
+    role: Role
+    works_for: GivenConversation | None
     policy: Policy | None
     system: str
     model: str | None
@@ -31,16 +35,19 @@ class ChosenOpening:
 async def opening_of(
     conversation_id: str, at: datetime, choices: Choices, default: Policy, chosen: ChosenOpening
 ) -> Opened:
-    """Return the first event of a conversation, which has the rules `default` unless it chooses others. Raises
-    `ConfigurationError` for what the engine does not have or cannot carry out, and `InvalidInput` for what such an
-    event cannot hold."""
+    """Return the first event of a conversation in an engine whose policy is `default`. Raises `ConfigurationError` for
+    what the engine does not have or cannot carry out, and `InvalidInput` for what such an event cannot hold."""
+    role = checked_role(chosen.role, chosen.works_for)
     history = await read_history(chosen.messages, chosen.system)
     names = choices.tools(chosen.tools)
-    rules = choices.rules(default if chosen.policy is None else chosen.policy, names, chosen.model)
+    policy = default_policy(role, default) if chosen.policy is None else chosen.policy
+    rules = choices.rules(policy, names, chosen.model, role)
     return make(
         Opened,
         event_id=f"opened-{conversation_id}",
         at=at,
+        role=role,
+        works_for=None if chosen.works_for is None else id_of(chosen.works_for),
         system=history.system,
         policy=rules.policy,
         chose_models=rules.chose_models,

@@ -14,6 +14,7 @@ from itertools import chain
 from ...effects.tools.registry import ToolRegistry
 from ...states.policy.models import named_models
 from ...states.policy.policy import Policy, Profile, Recent
+from ...states.policy.roles import Role
 from ...states.replies.delivery_rules import may_show_text
 from .models import Models
 
@@ -48,19 +49,21 @@ class RuleChecks:
     can_recall: Callable[[], bool]
     redact_fault: Callable[[], str | None]
 
-    def faults(self, policy: Policy, tools: ToolNames) -> Iterator[str]:
-        """Yield a sentence for each rule that cannot be carried out in a conversation with these tools."""
+    def faults(self, policy: Policy, tools: ToolNames, role: Role) -> Iterator[str]:
+        """Yield a sentence for each rule that cannot be carried out in a conversation with these tools and this
+        role."""
         yield from self._faults_of_features(policy)
         yield from self._faults_of_models(policy)
         if self.offers_tools:
             yield from self._faults_of_costs(policy)
-        yield from self.faults_of_tools(policy, tools)
+        yield from self.faults_of_tools(policy, tools, role)
 
-    def faults_of_tools(self, policy: Policy, tools: ToolNames) -> Iterator[str]:
+    def faults_of_tools(self, policy: Policy, tools: ToolNames, role: Role) -> Iterator[str]:
         """Yield a sentence for each rule that needs another tool than these."""
         if self.offers_tools:
             profiles = policy.profiles or (None,)
-            yield from chain.from_iterable(self._faults_of_profile(policy, tools, profile) for profile in profiles)
+            found = (self._faults_of_profile(policy, tools, role, profile) for profile in profiles)
+            yield from chain.from_iterable(found)
 
     def _faults_of_features(self, policy: Policy) -> Iterator[str]:
         redact_fault = self.redact_fault() if policy.redact else None
@@ -83,14 +86,17 @@ class RuleChecks:
             if policy.limits.cost is not None and not self.models.is_priced(name):
                 yield f"The cost of a turn cannot be limited, because the price of the model {name} is not known."
 
-    def _faults_of_profile(self, policy: Policy, tools: ToolNames, profile: Profile | None) -> Iterator[str]:
-        """Yield the faults of turns with this profile, or of a policy without profiles."""
+    def _faults_of_profile(
+        self, policy: Policy, tools: ToolNames, role: Role, profile: Profile | None
+    ) -> Iterator[str]:
+        """Yield the faults of turns with this profile, or of a policy without profiles. An agent without a user need
+        not speak."""
         chosen, of = (None, "") if profile is None else (profile.tools, f" of the profile {profile.name}")
         for name in chosen or ():
             if self.tools.find(name) is None and not self.tools.comes_from_source(name):
                 yield f"{self.tools.describe_unknown(name)} The list of tools{of} names it."
         acts = self.tools.acts_of(self.tools.allowed(tools, chosen))
-        if not may_show_text(policy) and "speech" not in acts:
+        if role == "foreground" and not may_show_text(policy) and "speech" not in acts:
             yield SILENT.format(of=of)
         if policy.ends_on == "work_complete" and "work_complete" not in acts:
             yield ENDLESS.format(of=of)

@@ -26,7 +26,7 @@ class StoredFaults:
             policy = policy.model_copy(update={"models": self._defaults.models.chain})
         if not self._defaults.keeps_profiles(context):
             policy = policy.model_copy(update={"profiles": self._defaults.profiles})
-        for sentence in self._checks.faults(policy, tools_of_next_turn(context)):
+        for sentence in self._checks.faults(policy, tools_of_next_turn(context), context.role):
             if sentence not in self._logged:
                 self._logged.add(sentence)
                 logger.warning("In the conversation %s: %s", conversation_id, sentence)

@@ -18,6 +18,7 @@ from ...states.policy.policy import Policy
 from ..choices.choices import Choices
 from ..choices.given_history import log_repairs
 from ..choices.opening import ChosenOpening, opening_of
+from ..choices.roles import owner_for
 from ..lifetime import Lifetime
 from ..loop import Loop
 from ..services.event_redactor import EventRedactor
@@ -54,6 +55,9 @@ class Creation:
         `Engine.create` raises."""
         conversation_id = str(uuid.uuid4())
         opened = await opening_of(conversation_id, self._now(), self._choices, self._policy, chosen)
+        if opened.works_for is not None:
+            served = await self._registry.read(opened.works_for)
+            opened = opened.replace(owner=owner_for(opened.owner, served.state, served.projection.context))
         opened = await self._redactor.opened(opened, wrote_system=bool(chosen.system))
         loop = await self.create(conversation_id, opened)
         log_repairs(conversation_id, opened.repairs)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ...states.events import Event, Request
 from ...states.policy.policy import Policy
+from ...states.policy.roles import Role
 from ...states.states import AnyState, Cancelling
 from ..choices.choices import Choices
 from ..loop import Loop
@@ -80,6 +81,22 @@ class Handle:
         """The name of the profile of the newest turn, also of one that is under way; "" before the first turn, and in a
         turn without profiles. While a profile is being chosen, this is the first one."""
         return self._loop.projection.profile
+
+    @property
+    def role(self) -> Role:
+        """Whether this agent has a user ("foreground"), works for another agent ("background"), or was started by a
+        turn of another agent ("sub_agent")."""
+        return self._loop.projection.context.role
+
+    @property
+    def works_for(self) -> str | None:
+        """The id of the conversation for which this background agent works, or None."""
+        return self._loop.projection.context.works_for
+
+    @property
+    def parent(self) -> str | None:
+        """The id of the conversation whose turn started this sub-agent, or None."""
+        return self._loop.projection.context.parent
 
     @property
     def owner(self) -> str | None:
