@@ -113,9 +113,10 @@ if TYPE_CHECKING:
         Repeats,
         Retry,
         SpeechRules,
+        SubAgentRules,
     )
     from .states.policy.texts import Texts
-    from .states.values.acts import AgentMail, Speech, SubAgents, WorkComplete
+    from .states.values.acts import AgentMail, Speech, SubAgents, SubAgentTask, WorkComplete
     from .states.values.images import Image
     from .states.values.messages import Message, Usage
     from .states.values.questions import QuestionOption, UserQuestion
@@ -224,9 +225,10 @@ _HOMES = {
         "Repeats",
         "Retry",
         "SpeechRules",
+        "SubAgentRules",
     ),
     "states.policy.texts": ("Texts",),
-    "states.values.acts": ("AgentMail", "Speech", "SubAgents", "WorkComplete"),
+    "states.values.acts": ("AgentMail", "Speech", "SubAgentTask", "SubAgents", "WorkComplete"),
     "states.values.images": ("Image",),
     "states.values.messages": ("Message", "Usage"),
     "states.values.questions": ("QuestionOption", "UserQuestion"),
@@ -251,8 +253,8 @@ __all__ += ["Receipts", "Receiver", "Recent", "Recovery", "Redaction", "Redactio
 __all__ += ["ReplayReport", "Retry", "Rewording", "RunningTurn"]
 __all__ += ["SecretRule", "SecretSpan"]
 __all__ += ["Settings", "SnapshotUpdate", "Speech", "SpeechChannel", "SpeechRules", "StateChangeUpdate", "StateType"]
-__all__ += ["StateView", "StepOutcome", "Store", "StoreError", "StoredEntry", "StreamChannel", "Streaming", "SubAgents"]
-__all__ += ["Subscription", "Summary", "SuspendedCall", "SuspendedCalls"]
+__all__ += ["StateView", "StepOutcome", "Store", "StoreError", "StoredEntry", "StreamChannel", "Streaming"]
+__all__ += ["SubAgentRules", "SubAgentTask", "SubAgents", "Subscription", "Summary", "SuspendedCall", "SuspendedCalls"]
 __all__ += ["TerminalChannel", "Texts", "ThoughtUpdate", "Token", "TokenUpdate", "Tool", "ToolContext", "ToolError"]
 __all__ += ["ToolOptions", "ToolProgressUpdate", "ToolStatus", "ToolUpdate", "Turn", "TurnEndedUpdate", "TurnStatus"]
 __all__ += ["TurnwiseError", "Undelivered", "UnknownConversation", "Update", "Usage", "UserQuestion"]

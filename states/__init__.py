@@ -11,6 +11,7 @@ The glossary of the project is docs/glossary.md.
 from .context import Context, NextTools
 from .effects import (
     Abort,
+    AnswerSubAgent,
     AnyEffect,
     AwaitedEffect,
     CancelSubAgent,
@@ -71,6 +72,7 @@ from .events import (
     Resumed,
     RetryDue,
     RetryRequested,
+    SubAgentAsked,
     SubAgentFinished,
     ToolAborted,
     ToolApproval,
@@ -102,6 +104,7 @@ from .policy.policy import (
     Repeats,
     Retry,
     SpeechRules,
+    SubAgentRules,
     WhenBusy,
 )
 from .policy.roles import Role
@@ -133,7 +136,8 @@ from .states import (
     pending,
 )
 from .step import Step
-from .values.acts import Act, ActKind, AgentMail, Audience, Speech, SubAgents, WorkComplete
+from .values.acts import Act, ActKind, AgentMail, Audience, Speech, SubAgents, SubAgentTask, WorkComplete
+from .values.children import Child, ChildQuestion, Share
 from .values.failures import FailureKind
 from .values.history import HistoryMessage, HistoryRole
 from .values.images import Image
@@ -161,7 +165,7 @@ from .values.questions import (
     QuestionSet,
     UserQuestion,
 )
-from .values.round import Child, Round, RoundCall, Running
+from .values.round import Round, RoundCall, Running
 from .values.turn import Delivered, EndedStatus, Failure, LimitKind, Spoken, TurnEnded, TurnRecord
 
 __all__ = [
@@ -173,6 +177,7 @@ __all__ = [
     "AgentMessage",
     "Annotation",
     "Answer",
+    "AnswerSubAgent",
     "AnswerTypes",
     "Answers",
     "AnyEffect",
@@ -189,6 +194,7 @@ __all__ = [
     "CancelSubAgent",
     "Cancelling",
     "Child",
+    "ChildQuestion",
     "ChoiceQuestion",
     "CloseRequested",
     "Closed",
@@ -282,6 +288,7 @@ __all__ = [
     "SelectProfile",
     "SendToAgent",
     "SettledCall",
+    "Share",
     "SpawnSubAgent",
     "Speech",
     "SpeechRules",
@@ -291,7 +298,10 @@ __all__ = [
     "Step",
     "Stopped",
     "StoreError",
+    "SubAgentAsked",
     "SubAgentFinished",
+    "SubAgentRules",
+    "SubAgentTask",
     "SubAgents",
     "SummarizeTurn",
     "Summarizing",

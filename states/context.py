@@ -25,8 +25,8 @@ class Context(Value):
     """What holds for the whole conversation: its role, its system prompt, its rules, the agents that it works for, its
     tools, and what the application notes about it.
 
-    `tools` are those of the turns before `next_tools`; ask `tools_in`. `revision` is the revision of the machine under
-    which the log began.
+    `tools` are those of the turns before `next_tools`; ask `tools_in`. `depth` is how many agents are above this one.
+    `revision` is the revision of the machine under which the log began.
     """
 
     role: Role = "foreground"
@@ -41,6 +41,7 @@ class Context(Value):
     owner: str | None = None
     title: str | None = None
     metadata: Block = Field(default_factory=dict)
+    depth: int = 0
     revision: Revision = CURRENT_REVISION
 
     def tools_in(self, turn: int) -> tuple[str, ...] | None:
@@ -88,5 +89,6 @@ class Context(Value):
             owner=event.owner,
             title=event.title,
             metadata=event.metadata,
+            depth=event.depth,
             revision=event.revision,
         )

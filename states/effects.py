@@ -43,6 +43,7 @@ from .events import (
     TurnSummarized,
     WorkVerified,
 )
+from .policy.policy import Limits
 from .values.acts import Audience
 from .values.messages import Heard, Said
 from .values.round import RoundCall
@@ -214,7 +215,11 @@ class CompactHistory(AwaitedEffect):
 
 
 class SpawnSubAgent(AwaitedEffect):
-    """Start a sub-agent with this task."""
+    """Start a sub-agent with this task.
+
+    It works by the `profile` of its parent, if one is named, with those of its parent's tools that `tools` names, or
+    with all of them, and within these `limits`. It is stopped when it is `due`.
+    """
 
     ANSWERS: ClassVar = (SubAgentFinished, EffectFailed)
     ACKNOWLEDGES: ClassVar = SubAgentFinished
@@ -222,6 +227,10 @@ class SpawnSubAgent(AwaitedEffect):
 
     type: Literal["spawn_sub_agent"] = "spawn_sub_agent"
     task: Heard
+    profile: Text = ""
+    tools: tuple[Text, ...] | None = None
+    limits: Limits = Limits()
+    due: Instant | None = None
 
     @classmethod
     def acknowledgement(cls, effect_id: int, at: datetime) -> SubAgentFinished:
@@ -279,9 +288,22 @@ class SendToAgent(OutgoingEffect):
     silent: bool = False
 
 
+class AnswerSubAgent(OutgoingEffect):
+    """Pass an answer on to the sub-agent that the effect `child` started: `said` answers what it asked by its call
+    `call_id`, or is None if the user declined."""
+
+    type: Literal["answer_sub_agent"] = "answer_sub_agent"
+    child: int
+    call_id: Text
+    said: Heard | None = None
+
+
 class NotifyParent(OutgoingEffect):
-    """Report to the conversation that started this sub-agent how a turn ended and what the sub-agent said last, if
-    anything."""
+    """Record in the log of a sub-agent how its turn ended and what it said last, if anything.
+
+    This is read, not performed: whoever waits for the sub-agent finds its outcome in its log, where it stands even if
+    both processes died. Dispatchers leave it alone.
+    """
 
     type: Literal["notify_parent"] = "notify_parent"
     status: EndedStatus
@@ -306,6 +328,7 @@ AnyEffect = Annotated[
     | CancelSubAgent
     | DeliverToUser
     | SendToAgent
+    | AnswerSubAgent
     | NotifyParent,
     Field(discriminator="type"),
 ]

@@ -37,6 +37,7 @@ from .state import (
     round_in_flight,
     timer_in_flight,
 )
+from .values.children import ChildQuestion
 from .values.failures import FailureKind
 from .values.inbox import Waiting
 from .values.messages import Heard
@@ -154,7 +155,8 @@ class AwaitingApproval(AwaitingPerson):
 
 
 class AwaitingSubAgents(InTurn):
-    """Sub-agents work. Their outcomes together are the result of `call`, which started them."""
+    """Sub-agents work. Their outcomes together are the result of `call`, which started them. `asked` are their
+    questions to the user."""
 
     IN_FLIGHT: ClassVar = (SpawnSubAgent, StartTimer)
 
@@ -162,6 +164,7 @@ class AwaitingSubAgents(InTurn):
     call: RoundCall
     round: Round
     deadline: Timer | None = None
+    asked: tuple[ChildQuestion, ...] = ()
 
     def in_flight(self) -> InFlight:
         """The sub-agents that still work, and the deadline, if there is one. `Pure.`"""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, Literal, TypeVar, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_origin
 
 from pydantic import AwareDatetime, BaseModel
 
@@ -25,6 +25,7 @@ from ...states.events import (
     PolicyChanged,
     ProfileSelected,
     Request,
+    SubAgentAsked,
     ToolApproval,
     ToolInterrupted,
     ToolsChanged,
@@ -32,7 +33,7 @@ from ...states.events import (
     UserQuestionResponse,
     exact,
 )
-from ...states.values.acts import AgentMail
+from ...states.values.acts import AgentMail, SubAgentTask
 from ...states.values.history import HistoryMessage
 from ...states.values.images import Image
 from ...states.values.messages import ToolCall, ToolResult
@@ -56,10 +57,12 @@ NAMES: Mapping[type[Value], frozenset[str]] = {
     DetailsChanged: frozenset({"metadata"}),
     DoubtResolved: frozenset({"call_id"}),
     ToolInterrupted: frozenset({"call_id"}),
+    SubAgentAsked: frozenset({"call_id"}),
     ProfileSelected: frozenset({"profile"}),
     LlmResponse: frozenset({"finish_reason", "model", "digest"}),
     ToolCall: frozenset({"call_id", "name", "provider_id"}),
     AgentMail: frozenset({"target"}),
+    SubAgentTask: frozenset({"profile", "tools"}),
 }
 """The texts that are names, by the class that declares them."""
 
@@ -92,6 +95,8 @@ def _is_closed(annotation: Any) -> bool:
     """Whether a field has one of a few values, or a number."""
     if get_origin(annotation) is Literal:
         return True
+    if get_origin(annotation) is Annotated:
+        return _is_closed(get_args(annotation)[0])
     members = get_args(annotation)
     return all(map(_is_closed, members)) if members else annotation in _CLOSED
 

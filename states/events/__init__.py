@@ -2,8 +2,8 @@
 
 A *request* comes from a person or a program. The sender gives it an `event_id`, so that a request that is delivered
 twice is handled once. An *answer* is the outcome of an effect and names that effect; each effect has one answer. A
-*report* comes from the process that takes over a conversation after another process died; it answers nothing. Every
-event says when it happened, because the machine has no clock.
+*report* tells of something that is under way and answers nothing: what a crash interrupted, what a sub-agent asks.
+Every event says when it happened, because the machine has no clock.
 
 What a conversation asks for in return is in `effects`.
 """
@@ -42,6 +42,7 @@ from .family import (
 )
 from .reports import (
     Resumed as Resumed,
+    SubAgentAsked as SubAgentAsked,
     ToolInterrupted as ToolInterrupted,
 )
 from .requests import (
@@ -93,7 +94,8 @@ AnyEvent = Annotated[
     | HistoryCompacted
     | EffectFailed
     | Resumed
-    | ToolInterrupted,
+    | ToolInterrupted
+    | SubAgentAsked,
     Field(discriminator="type"),
 ]
 """Every event. Used to read one back by its `type`; the families below follow from it."""

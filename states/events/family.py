@@ -37,4 +37,5 @@ AnswerTypes: TypeAlias = tuple[type[Answer], ...]
 
 
 class Report(Event):
-    """What became of something that was under way when a process died. A report about anything else is ignored."""
+    """News of something that is under way: what a crash interrupted, or what a sub-agent asks. A report about anything
+    else is ignored."""

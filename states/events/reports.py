@@ -1,10 +1,11 @@
-"""The events by which a process that takes over a conversation reports what a crash interrupted."""
+"""The events by which a process reports what a crash interrupted, and what a sub-agent asks."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from ..values.value import Text
+from ..values.questions import QuestionSet
+from ..values.value import Instant, Text
 from .family import Report
 
 
@@ -21,3 +22,14 @@ class ToolInterrupted(Report):
 
     type: Literal["tool_interrupted"] = "tool_interrupted"
     call_id: Text
+
+
+class SubAgentAsked(Report):
+    """The sub-agent that the effect `effect_id` started asks the user, by its call `call_id`, since the moment `since`;
+    or, if `questions` is None, it no longer asks by that call."""
+
+    type: Literal["sub_agent_asked"] = "sub_agent_asked"
+    effect_id: int
+    call_id: Text
+    questions: QuestionSet | None = None
+    since: Instant | None = None

@@ -38,7 +38,7 @@ class Opened(_BringsRules):
     conversation follows the models of its engine. `chose_profiles` says the same of the profiles. `tools` are the names
     of the tools that the conversation may use, or None for all that its engine has. `owner`, `title` and `metadata` are
     the application's own. `messages` are a history from elsewhere that the conversation continues, and `repairs` says
-    what was wrong with it.
+    what was wrong with it. `depth` is how many agents are above this one: 0 where no turn of another agent started it.
     """
 
     type: Literal["opened"] = "opened"
@@ -55,6 +55,7 @@ class Opened(_BringsRules):
     metadata: Metadata = Field(default_factory=dict)
     messages: tuple[HistoryMessage, ...] = ()
     repairs: tuple[Text, ...] = ()
+    depth: int = Field(default=0, ge=0)
     revision: Revision = CURRENT_REVISION
 
     @model_validator(mode="before")

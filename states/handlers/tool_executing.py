@@ -18,8 +18,9 @@ from ..junctions.again import asked_again
 from ..state import InRound
 from ..states import AwaitingSubAgents, AwaitingUserResponse, Cancelling, Interruptible, ToolExecuting
 from ..step_builder import StepBuilder
+from ..values.children import Child
 from ..values.messages import Heard, Made
-from ..values.round import Child, RoundCall
+from ..values.round import RoundCall
 from ..values.value import later
 from .acts import carry_out, fault_of
 

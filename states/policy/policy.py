@@ -199,11 +199,27 @@ class Profile(Rules):
         ) -> None: ...
 
 
+class SubAgentRules(Rules):
+    """How many sub-agents a turn may start, and what they may do."""
+
+    depth: int = Field(default=1, ge=0)
+    """How deep sub-agents may be nested: with 1 a sub-agent may not start sub-agents of its own, with 0 nobody may."""
+
+    number: int = Field(default=10, ge=1)
+    """How many sub-agents one turn may start."""
+
+    requests: int = Field(default=20, ge=1)
+    """Model requests of each sub-agent, unless its task says fewer."""
+
+    questions: Literal["refuse", "ask_user"] = "refuse"
+    """A question of a sub-agent is refused, or put to the user of the agent that started it."""
+
+
 class Policy(Rules):
     """All rules of one conversation. If the application does not choose `models` or `profiles`, the engine fills in
     its own."""
 
-    ADDED: ClassVar = ("describe_tools", "describe_agents", "documents")
+    ADDED: ClassVar = ("describe_tools", "describe_agents", "documents", "sub_agents")
 
     models: tuple[ModelSpec, ...] = Field(default=(ModelSpec(name="default"),), min_length=1)
     """The model to ask, then its fallbacks, in order."""
@@ -241,6 +257,9 @@ class Policy(Rules):
 
     sub_agent_deadline: Seconds | None = 1800.0
     """How many seconds a turn waits for its sub-agents; None waits for ever."""
+
+    sub_agents: SubAgentRules = SubAgentRules()
+    """How many sub-agents a turn may start, and what they may do."""
 
     parallel: int = Field(default=1, ge=1)
     """How many tools may run at once. Their results always stand in call order."""

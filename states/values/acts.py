@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
-from .value import Tagged, Text
+from .value import RequestText, Seconds, Tagged, Text, Value
 
 ActKind = Literal["speech", "work_complete", "question", "mail", "children"]
 """The kinds of act that a tool may declare."""
@@ -78,16 +78,42 @@ class AgentMail(Tagged):
         return (self.text,)
 
 
+class SubAgentTask(Value):
+    """The task of a sub-agent, and how it is to work.
+
+    `profile` names one of the parent's profiles, by which the sub-agent works; an empty text names none. `tools` are
+    the tools that it may use, by name, of those that its parent may use; None stands for all of these. The sub-agent
+    has at most this many model `requests` and `tokens`, spends at most this `cost` in US dollars, and is stopped after
+    this many `seconds`; None leaves a limit to the policy.
+    """
+
+    text: RequestText
+    profile: Text = ""
+    tools: tuple[Text, ...] | None = None
+    requests: Annotated[int, Field(ge=1)] | None = None
+    tokens: Annotated[int, Field(ge=1)] | None = None
+    cost: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    seconds: Annotated[Seconds, Field(gt=0)] | None = None
+
+    @field_validator("text")
+    @classmethod
+    def _says_something(cls, text: str) -> str:
+        if not text.strip():
+            raise PydanticCustomError("task_empty", "a task must not be empty")
+        return text
+
+
 class SubAgents(Tagged):
-    """Tasks for sub-agents, one each. The turn goes on when all of them have finished."""
+    """Tasks for sub-agents, one each; a text stands for a task with nothing but that text. The turn goes on when all
+    sub-agents have finished."""
 
     type: Literal["children"] = "children"
-    tasks: tuple[Text, ...] = Field(min_length=1, max_length=100)
+    tasks: tuple[Text | SubAgentTask, ...] = Field(min_length=1, max_length=100)
 
     @property
     def texts(self) -> tuple[str, ...]:
         """The texts that this act brings, one for each sub-agent."""
-        return self.tasks
+        return tuple(task if isinstance(task, str) else task.text for task in self.tasks)
 
 
 Act = Annotated[Speech | WorkComplete | AgentMail | SubAgents, Field(discriminator="type")]

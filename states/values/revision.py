@@ -7,6 +7,8 @@ behaviour.
 - 1: every log that was written before revisions existed. Its first event does not say so.
 - 2: the end of a turn names the limit that was reached.
 - 3: the end of a turn names its profile.
+- 4: agents. A sub-agent closes itself when its turn has ended, its outcome reaches its parent as JSON, what is left of
+  the parent's limits is shared among its sub-agents, and an act is carried out only if the role allows it.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from pydantic import Field
 FIRST_REVISION = 1
 NAMES_LIMITS = 2
 NAMES_PROFILES = 3
-CURRENT_REVISION = NAMES_PROFILES
+AGENTS = 4
+CURRENT_REVISION = AGENTS
 """The revision of new conversations."""
 
 Revision = Annotated[int, Field(ge=FIRST_REVISION, le=CURRENT_REVISION)]

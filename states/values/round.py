@@ -8,6 +8,7 @@ allow.
 from __future__ import annotations
 
 from .acts import ActKind
+from .children import Child
 from .messages import CrashContract, Heard, Made, ToolCall
 from .value import Part
 
@@ -66,16 +67,6 @@ class Running(Part):
     def awaited(self) -> int:
         """The id of the effect in flight."""
         return self.effect_id if self.reconciling is None else self.reconciling
-
-
-class Child(Part):
-    """A sub-agent that the call `call_id` started, with its status and outcome once it has ended."""
-
-    effect_id: int
-    call_id: str
-    task: Heard
-    status: str = ""
-    outcome: Heard | Made | None = None
 
 
 class Round(Part):

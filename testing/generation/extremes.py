@@ -24,12 +24,13 @@ from ...states.policy.policy import (
     Repeats,
     Retry,
     SpeechRules,
+    SubAgentRules,
     WhenBusy,
 )
 from ...states.policy.presets import assistant, background, explicit_response, foreground, reply_flow, sub_agent, talk
 from ...states.policy.roles import Role
 from ...states.policy.texts import Texts
-from ...states.values.acts import ActKind, AgentMail, Audience
+from ...states.values.acts import ActKind, AgentMail, Audience, SubAgentTask
 from ...states.values.history import HistoryMessage
 from ...states.values.messages import CrashContract, ToolCall
 from ...states.values.revision import CURRENT_REVISION, FIRST_REVISION
@@ -70,6 +71,9 @@ _QUESTIONS = _all(
 )
 _RETRIES = _all(Retry, attempts=(1, 2, 3), base=(1.0, 0.0, 1e308), factor=(2.0, 1.0, 1e200), cap=(60.0, 0.0, 1e308))
 _SPEECH = _all(SpeechRules, keep=("last", "each"), empty=("error", "deliver"), never_fail=(False, True))
+_SUB_AGENTS = _all(
+    SubAgentRules, depth=(1, 0, 2), number=(10, 1, 2), requests=(20, 1), questions=("refuse", "ask_user", "ask_user")
+)
 _TEXTS = (
     Texts(ending="", limit=" "),
     Texts(error="", full="", nudge="", fallback=""),
@@ -134,6 +138,7 @@ CHANGES: tuple[Change, ...] = (
     _picked("questions", *_QUESTIONS),
     _picked("approval_deadline", *SECONDS),
     _picked("sub_agent_deadline", None, *SECONDS),
+    _picked("sub_agents", *_SUB_AGENTS),
     _picked("cancel_deadline", *SECONDS),
     _picked("parallel", 2, 3, 4),
     _picked("speech", *_SPEECH),
@@ -212,6 +217,24 @@ def _mail(chance: Chance) -> AgentMail:
     return AgentMail(target="other", text=chance.words(), audience=audience, silent=silent)
 
 
+def _tasks(chance: Chance) -> tuple[str | SubAgentTask, ...]:
+    return tuple(_task(chance) for _ in range(chance.pick((1, 2, 3))))
+
+
+def _task(chance: Chance) -> str | SubAgentTask:
+    if chance.often():
+        return chance.text()
+    return SubAgentTask(
+        text=chance.words(),
+        profile=chance.pick(("", "", "one", "two", "unknown")),
+        tools=chance.pick((None, (), ("look",))),
+        requests=chance.pick((None, 1, 100)),
+        tokens=chance.pick((None, 1, 1_000)),
+        cost=chance.pick((None, 0.01, 1e308)),
+        seconds=chance.pick((None, 1.0, 1e308)),
+    )
+
+
 def _named(chance: Chance, names: Sequence[T], /) -> T | None:
     return chance.pick((None, None, *names))
 
@@ -249,7 +272,7 @@ EXTREME = Vocabulary(
     speech=lambda chance: chance.text(),
     speaks_now=lambda chance, alone: chance.often(),
     mail=_mail,
-    tasks=lambda chance: tuple(chance.text() for _ in range(chance.pick((1, 2, 3)))),
+    tasks=_tasks,
     status=one_of(*STATUSES),
     questions=question_set,
     profile=one_of("one", "two", "three", "unknown"),

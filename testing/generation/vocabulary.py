@@ -14,7 +14,7 @@ from pydantic import JsonValue
 
 from ...states.policy.policy import Policy, WhenBusy
 from ...states.policy.roles import Role
-from ...states.values.acts import ActKind, AgentMail
+from ...states.values.acts import ActKind, AgentMail, SubAgentTask
 from ...states.values.failures import FailureKind
 from ...states.values.history import HistoryMessage
 from ...states.values.messages import ToolCall, Usage
@@ -86,7 +86,7 @@ class Vocabulary:
     speaks_now: Callable[[Chance, bool], bool]
     """Whether a speech is for now, given whether its call runs alone."""
     mail: Choice[AgentMail]
-    tasks: Choice[tuple[str, ...]]
+    tasks: Choice[tuple[str | SubAgentTask, ...]]
     """The tasks of sub-agents."""
     status: Choice[EndedStatus]
     """How a sub-agent ended."""

@@ -79,6 +79,7 @@ CONTENT = {
     "effect_failed": {"sentence"},
     "resumed": set(),
     "tool_interrupted": set(),
+    "sub_agent_asked": {"questions"},
 }
 """The fields of each event that hold what somebody said. A new event, or a new field, has to be added here; until
 somebody says that it is a name, it is redacted."""

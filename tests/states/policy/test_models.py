@@ -16,6 +16,7 @@ from turnwise.states import (
     RequestLlm,
     Retry,
     SelectProfile,
+    SubAgentRules,
     Texts,
 )
 from turnwise.states.policy.models import models_of, named_models
@@ -62,7 +63,15 @@ def test_a_name_is_enough() -> None:
 
 
 ADDED_LATER: tuple[tuple[Rules, dict[str, object]], ...] = (
-    (Policy(), {"describe_tools": True, "describe_agents": True, "documents": True}),
+    (
+        Policy(),
+        {
+            "describe_tools": True,
+            "describe_agents": True,
+            "documents": True,
+            "sub_agents": SubAgentRules(depth=2),
+        },
+    ),
     (Profile(name="one"), {"model": OWN, "description": "Cooks.", "settings": ModelSettings(seed=1)}),
     (Texts(), {"transcription_note": "", "tool_protocol": "Call.", "tools_guidance": "Look."}),
 )
