@@ -23,9 +23,9 @@ class Dispatcher(Protocol):
     """
 
     def dispatch(self, effects: Sequence[Effect], context: EffectContext) -> None:
-        """Start these effects of one step, in order. Called only after the step was committed; must not wait. A step that
-        also stops effects may be handed over in parts. Every awaited effect must get one answer. Effects that concern
-        only the log are to be passed over."""
+        """Start these effects of one step, in order. Called only after the step was committed; must not wait. A step
+        that also stops effects may be handed over in parts. Every awaited effect must get one answer. Effects that
+        concern only the log are to be passed over."""
         ...
 
     def abort(self, conversation_id: str, effect_id: int) -> None:
