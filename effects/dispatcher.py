@@ -37,13 +37,13 @@ deadline. A performer of outgoing effects is a `Sender` if they are to survive a
 class Sender(Protocol):
     """The performer of an effect that nobody awaits and that must arrive all the same.
 
-    The effect is stored in the outbox for each of the `targets`, in the transaction of its step, and stays there until
+    The effect is stored in the outbox for each of its targets, in the transaction of its step, and stays there until
     the sender acknowledges that target in the `receipts` of the context.
     """
 
-    @property
-    def targets(self) -> Sequence[str]:
-        """The names of those whom each effect must reach. If there are none, nothing is stored and nothing done."""
+    def targets_of(self, effect: Any) -> Sequence[str]:
+        """Return the names of those whom this effect must reach. If there are none, nothing is stored and nothing
+        done. Must depend on nothing that changes while the engine is open."""
         ...
 
     async def __call__(self, effect: Any, context: EffectContext) -> None:
@@ -125,7 +125,7 @@ class InProcessDispatcher:
         if isinstance(effect, OutgoingEffect):
             if performer is None:
                 logger.error("There is no performer for %s, so it is lost.", effect.type)
-            elif (sender := self._senders.get(type(effect))) is None or sender.targets:
+            elif (sender := self._senders.get(type(effect))) is None or sender.targets_of(effect):
                 conversation.enqueue(effect, context)
         elif isinstance(effect, AwaitedEffect):
             if performer is None:

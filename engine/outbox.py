@@ -6,12 +6,12 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from ..effects.channels.delivery_dispatcher import DeliveryDispatcher
-from ..effects.channels.delivery_performer import make_pending_delivery
 from ..effects.context import EffectContext
 from ..effects.dispatcher import Performer, Sender
+from ..effects.retry_queues import Resumable
 from ..persistence.records.outbox import Outgoing
-from ..states.effects import OUTGOING, DeliverToUser, Effect, OutgoingEffect
+from ..states.effects import OUTGOING, Effect, OutgoingEffect
+from ..states.errors import StoreError
 
 if TYPE_CHECKING:
     from ..persistence.records.outbox import Undelivered
@@ -35,37 +35,55 @@ class OutboxTargets:
         for effect in effects:
             sender = self._senders.get(type(effect))
             if sender is not None and isinstance(effect, OutgoingEffect):
-                yield from (Outgoing(effect.effect_id, target) for target in sender.targets)
+                yield from (Outgoing(effect.effect_id, target) for target in sender.targets_of(effect))
 
 
-async def take_over_deliveries(
+async def take_over_outbox(
     undelivered: Iterable[Undelivered],
     read_entries: ReadEntries,
     context: EffectContext,
-    deliveries: DeliveryDispatcher,
+    resumers: Mapping[type[Effect], Resumable],
 ) -> None:
-    """Hand what an earlier process left in the outbox of one conversation to the channels, in its order.
+    """Go on with what an earlier process left in the outbox of one conversation, in its order.
 
-    A delivery for a channel that this engine does not have is reported, and stays in the outbox. Raises `StoreError`.
+    A delivery for a channel that this engine does not have is reported, and stays in the outbox. So does an effect that
+    cannot be read; those behind it go on.
     """
     for one in undelivered:
-        effect = await _effect(read_entries, one) if one.target in deliveries.targets else None
-        if effect is None:
+        try:
+            is_resumed = await _resume(one, read_entries, context, resumers)
+        except StoreError as error:
+            logger.warning(
+                "What the conversation %s has for %s in step %d cannot be read: %s",
+                one.conversation_id,
+                one.target,
+                one.seq,
+                error,
+            )
+            continue
+        if not is_resumed:
             logger.warning(
                 "The conversation %s still has a delivery for the channel %s, which this engine does not have.",
                 one.conversation_id,
                 one.target,
             )
-        else:
-            deliveries.resume(
-                one.target, await make_pending_delivery(effect, context, one.target, one.attempts, one.next_attempt)
-            )
 
 
-async def _effect(read_entries: ReadEntries, one: Undelivered) -> DeliverToUser | None:
-    """Return what is to be delivered, as the log has it; None if the log has no such effect."""
+async def _resume(
+    one: Undelivered, read_entries: ReadEntries, context: EffectContext, resumers: Mapping[type[Effect], Resumable]
+) -> bool:
+    """Go on with this effect. Returns false if nothing here can, or the log has no such effect. Raises `StoreError`."""
+    effect = await _effect(read_entries, one)
+    resumer = None if effect is None else resumers.get(type(effect))
+    if resumer is None:
+        return False
+    return await resumer.resume(effect, context, one.target, one.attempts, one.next_attempt)
+
+
+async def _effect(read_entries: ReadEntries, one: Undelivered) -> OutgoingEffect | None:
+    """Return what is to be sent, as the log has it; None if the log has no such effect."""
     for entry in await read_entries(one.seq - 1, one.seq):
         for effect in entry.effects:
-            if isinstance(effect, DeliverToUser) and effect.effect_id == one.effect_id:
+            if isinstance(effect, OutgoingEffect) and effect.effect_id == one.effect_id:
                 return effect
     return None

@@ -20,6 +20,7 @@ from ..states.errors import EngineClosed, UnknownConversation
 from ..states.events import Answer
 from ..states.policy.policy import Policy
 from ..states.policy.roles import Role
+from .agents.agents import EngineAgents
 from .answering import AnswerIntake
 from .bootstrap import DispatcherFactory, Source, build_channels, build_observers, build_tracing, wrap
 from .choices.adoption import Adoption
@@ -32,7 +33,7 @@ from .choices.roles import GivenConversation
 from .choices.selection import checked_selection
 from .choices.stored_faults import StoredFaults
 from .composition.memory import EngineMemory
-from .composition.performers import build_choices, build_performers
+from .composition.performers import build_choices, build_performers, build_resumers
 from .composition.providers import Providers
 from .conversation import Conversation
 from .conversations.creation import Creation
@@ -82,18 +83,19 @@ class RunningEngine:
         self._servers = servers
         self._clock = clock
         defaults = Defaults(models, models.with_windows(Policy(profiles=providers.profiles)).profiles)
-        self._tracing = build_tracing(tracer_provider)
+        self._tracing = tracing = build_tracing(tracer_provider)
         self._deliveries = build_channels(channels, clock, self._tracing, speaks=settings.tts_enabled)
         self._memory = EngineMemory(lambda: self.store, settings, providers, clock)
+        self._registry = ConversationRegistry(self._load, lambda loop: self._take_over.loop(self.store, loop))
+        self._agents = EngineAgents(lambda: self.store, self._registry, clock, lambda *new: self._creation.create(*new))
         self._performers = build_performers(
-            models, tools, self._deliveries, clock, settings, providers, self._memory, performers, self._tracing
+            models, tools, self._deliveries, clock, settings, providers, self._memory, self._agents, performers, tracing
         )
         self._dispatcher: Dispatcher = wrap("dispatcher", dispatcher(self._performers, clock, self.answer))
         self._redactor = EventRedactor(providers.redaction)
         self._choices = build_choices(defaults, tools, performers, dispatcher, self._memory, self._redactor)
         self._stored_faults = StoredFaults(self._choices)
-        self._take_over = TakeOver(self._deliveries)
-        self._registry = ConversationRegistry(self._load, lambda loop: self._take_over.loop(self.store, loop))
+        self._take_over = TakeOver(build_resumers(self._deliveries, self._agents))
         self._loops = LoopFactory(
             LoopServices(
                 self._dispatcher,
@@ -143,6 +145,7 @@ class RunningEngine:
         wait for that. What a channel did not take is tried again later, and the updates of its conversation tell."""
         self._lifetime.check_open()
         await self._dispatcher.wait_until_tried()
+        await self._agents.wait_until_tried()
         await self._deliveries.wait_until_tried()
 
     async def close(self) -> None:
@@ -164,6 +167,7 @@ class RunningEngine:
             await self._lifetime.finish_opening()  # a lock half taken could not be given back
         store = self._lifetime.take_store()
         try:
+            await self._agents.close()
             await self._registry.close(EngineClosed())
             await self._deliveries.close()
             await self._answers.wait()
@@ -306,6 +310,7 @@ class RunningEngine:
         await self.store.delete(conversation_id)
         await self._registry.drop(conversation_id, UnknownConversation(conversation_id))
         await self._deliveries.drop(conversation_id)
+        await self._agents.drop(conversation_id)
         if self._tracing is not None:
             self._tracing.drop(conversation_id)
 

@@ -19,15 +19,24 @@ class DeliveryPerformer:
     def __init__(self, deliveries: DeliveryDispatcher) -> None:
         self._deliveries = deliveries
 
-    @property
-    def targets(self) -> tuple[str, ...]:
+    def targets_of(self, effect: DeliverToUser) -> tuple[str, ...]:
         """The names of the channels, under which the outbox stores each delivery."""
         return self._deliveries.targets
 
     async def __call__(self, effect: DeliverToUser, context: EffectContext) -> None:
         """Try every channel once. A channel that fails does not delay the others; it is reported, and tried again."""
-        deliveries = [(target, await make_pending_delivery(effect, context, target)) for target in self.targets]
+        targets = self.targets_of(effect)
+        deliveries = [(target, await make_pending_delivery(effect, context, target)) for target in targets]
         await self._deliveries.submit(deliveries)
+
+    async def resume(
+        self, effect: DeliverToUser, context: EffectContext, target: str, attempts: int, due: datetime | None
+    ) -> bool:
+        """Hand a delivery that an earlier process left to its channel. Returns false if there is no such channel."""
+        if target not in self.targets_of(effect):
+            return False
+        self._deliveries.resume(target, await make_pending_delivery(effect, context, target, attempts, due))
+        return True
 
 
 async def make_pending_delivery(
@@ -57,5 +66,6 @@ def _report(context: EffectContext, effect_id: int, delivery: Delivery, target: 
 
 if TYPE_CHECKING:
     from ..dispatcher import Sender
+    from ..retry_queues import Resumable
 
-    _FILLS: type[Sender] = DeliveryPerformer
+    _FILLS: tuple[type[Sender], type[Resumable]] = (DeliveryPerformer, DeliveryPerformer)

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ...states.values.questions import UserQuestion
+from ..agents.port import Agents, ReachableAgents
 from ..context import EffectContext
 from ..recall.conversation_memory import ConversationMemory
 from ..recall.search import ConversationSearch
@@ -27,7 +28,8 @@ class ToolContext:
     that run has a key of its own. `progress` shows a line to everybody who watches the conversation; it may be called
     from any thread. `metadata` is what the application noted about the conversation, as of the step that asked for the
     call; it cannot be changed here. `memory` searches older conversations of the same owner; it is None where there is
-    no such search. `asking` serves `ask`.
+    no such search. `agents` finds the agents that this one may write to; it is None where there are none. `asking`
+    serves `ask`.
     """
 
     conversation_id: str
@@ -36,6 +38,7 @@ class ToolContext:
     progress: Callable[[str], None]
     metadata: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), hash=False)
     memory: ConversationMemory | None = field(default=None, compare=False, repr=False)
+    agents: ReachableAgents | None = field(default=None, compare=False, repr=False)
     asking: Asking | None = field(default=None, repr=False, compare=False)
 
     async def ask(self, questions: Iterable[UserQuestion | Mapping[str, Any]]) -> Answers:
@@ -64,7 +67,12 @@ class ToolContext:
 
 
 def tool_context_of(
-    call_id: str, context: EffectContext, effect_id: int, started_as: int, search: ConversationSearch | None = None
+    call_id: str,
+    context: EffectContext,
+    effect_id: int,
+    started_as: int,
+    search: ConversationSearch | None = None,
+    agents: Agents | None = None,
 ) -> ToolContext:
     """The context for a function that serves this call as the effect `effect_id`.
 
@@ -82,4 +90,5 @@ def tool_context_of(
         progress=progress,
         metadata=MappingProxyType(deepcopy(context.context.metadata)),
         memory=None if search is None else ConversationMemory(search, context),
+        agents=None if agents is None else ReachableAgents(context.conversation_id, agents),
     )

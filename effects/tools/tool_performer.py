@@ -8,6 +8,7 @@ from __future__ import annotations
 from ...states.effects import ExecuteTool, ResumeTool
 from ...states.events import AskUserQuestionPending, ToolAborted, ToolComplete, ToolReconciled
 from ...states.values.messages import REPEATABLE, ToolResult
+from ..agents.port import Agents
 from ..clock import Clock
 from ..context import EffectContext
 from ..recall.search import ConversationSearch
@@ -26,12 +27,18 @@ class ToolPerformer:
     """Carries out `ExecuteTool`. `max_result` is the most characters of a result, unless its tool says otherwise."""
 
     def __init__(
-        self, tools: ToolRegistry, clock: Clock, max_result: int = MAX_RESULT, search: ConversationSearch | None = None
+        self,
+        tools: ToolRegistry,
+        clock: Clock,
+        max_result: int = MAX_RESULT,
+        search: ConversationSearch | None = None,
+        agents: Agents | None = None,
     ) -> None:
         self._tools = tools
         self._clock = clock
         self._max_result = max_result
         self._search = search
+        self._agents = agents
 
     async def __call__(self, effect: ExecuteTool, context: EffectContext) -> ToolAnswer:
         """Run the call, and answer with its result, or with the questions that it asks."""
@@ -45,7 +52,9 @@ class ToolPerformer:
             unknown = ToolResult(text=self._tools.describe_unknown(call.name, allowed), error=True)
             return ToolComplete(effect_id=effect.effect_id, at=self._clock.now(), result=unknown)
         run = ToolRun(tool, context.policy, self._max_result, context.redact, may_ask=effect.call.exclusive)
-        tool_context = tool_context_of(call.call_id, context, effect.effect_id, effect.first_id, self._search)
+        tool_context = tool_context_of(
+            call.call_id, context, effect.effect_id, effect.first_id, self._search, self._agents
+        )
         return answer_of(effect, run, await run.start(call.raw_arguments, tool_context), context, self._clock)
 
 

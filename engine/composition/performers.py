@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ...effects.channels.delivery_dispatcher import DeliveryDispatcher
@@ -15,6 +16,7 @@ from ...effects.model.performers.model_caller import ModelCaller
 from ...effects.model.performers.profile_selection import ProfileSelectionPerformer
 from ...effects.model.performers.summary import SummaryPerformer
 from ...effects.model.performers.verification import VerificationPerformer
+from ...effects.retry_queues import Resumable
 from ...effects.timers import TimerPerformer
 from ...effects.tools.reconcile_performer import ReconciliationPerformer
 from ...effects.tools.registry import ToolRegistry
@@ -33,6 +35,7 @@ from ...states.effects import (
     SummarizeTurn,
     VerifyWork,
 )
+from ..agents.agents import EngineAgents
 from ..bootstrap import DispatcherFactory, Performers, wrap
 from ..choices.choices import Choices
 from ..choices.defaults import Defaults
@@ -55,6 +58,7 @@ def build_performers(
     settings: Settings,
     providers: Providers,
     memory: EngineMemory,
+    agents: EngineAgents,
     given: Performers,
     tracing: Tracing | None = None,
 ) -> Performers:
@@ -74,14 +78,20 @@ def build_performers(
         VerifyWork: VerificationPerformer(asking, clock),
         SummarizeTurn: SummaryPerformer(asking, clock),
         CompactHistory: CompactionPerformer(asking, clock),
-        ExecuteTool: ToolPerformer(tools, clock, settings.max_result, memory.search),
+        ExecuteTool: ToolPerformer(tools, clock, settings.max_result, memory.search, agents.directory),
         ResumeTool: ResumptionPerformer(clock),
         ReconcileTool: ReconciliationPerformer(tools, clock, settings.max_result),
         StartTimer: TimerPerformer(clock),
         DeliverToUser: DeliveryPerformer(deliveries),
+        **agents.performers,
         **given,
     }
     return wrap("performers", performers if tracing is None else tracing.performers(performers))
+
+
+def build_resumers(deliveries: DeliveryDispatcher, agents: EngineAgents) -> Mapping[type[Effect], Resumable]:
+    """Return what goes on with each type of effect that an earlier process left in the outbox."""
+    return {DeliverToUser: DeliveryPerformer(deliveries), **agents.resumers}
 
 
 def build_locator(settings: Settings, providers: Providers, clock: Clock) -> Locator:

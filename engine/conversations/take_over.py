@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ...effects.channels.delivery_dispatcher import DeliveryDispatcher
+from ...effects.retry_queues import Resumable
+from ...states.effects import Effect
 from ...states.errors import EngineClosed, StoreError, UnknownConversation
 from ..loop import Loop
-from ..outbox import take_over_deliveries
+from ..outbox import take_over_outbox
 from .registry import ConversationRegistry
 
 if TYPE_CHECKING:
@@ -30,10 +31,11 @@ first of them need not wait for all."""
 
 
 class TakeOver:
-    """Has conversations go on that were left in the middle. `deliveries` goes on with what was said in them."""
+    """Has conversations go on that were left in the middle. `resumers` go on with what is in their outbox, each with
+    one type of effect."""
 
-    def __init__(self, deliveries: DeliveryDispatcher) -> None:
-        self._deliveries = deliveries
+    def __init__(self, resumers: Mapping[type[Effect], Resumable]) -> None:
+        self._resumers = resumers
         self._undelivered: dict[str, list[Undelivered]] = {}
         self.claimed: set[str] = set()
         """The conversations that the store handed out, to be released when the engine has closed."""
@@ -63,11 +65,8 @@ class TakeOver:
             logger.warning("The conversation %s cannot be taken over: %s", conversation_id, error)
 
     async def loop(self, store: Store, loop: Loop) -> None:
-        """Have the conversation of this loop go on: first with what it said, then with what it did."""
+        """Have the conversation of this loop go on: first with what it said and wrote, then with what it did."""
         undelivered = self._undelivered.pop(loop.conversation_id, ())
         read = partial(store.entries, loop.conversation_id)
-        try:
-            await take_over_deliveries(undelivered, read, loop.effect_context(), self._deliveries)
-        except StoreError as error:
-            logger.warning("The deliveries of the conversation %s cannot be read: %s", loop.conversation_id, error)
+        await take_over_outbox(undelivered, read, loop.effect_context(), self._resumers)
         loop.take_over()

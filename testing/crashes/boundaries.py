@@ -142,9 +142,8 @@ class _ObservedSender(_ObservedPerformer):
         super().__init__(sender, boundaries)
         self._sender = sender
 
-    @property
-    def targets(self) -> Sequence[str]:
-        return self._sender.targets
+    def targets_of(self, effect: Any) -> Sequence[str]:
+        return self._sender.targets_of(effect)
 
 
 class _ObservedChannel:

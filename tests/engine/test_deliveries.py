@@ -7,14 +7,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from turnwise import Conversation, Delivery, Engine, EngineClosed, Speech, presets, tool
 from turnwise.effects import conversation_effects
 from turnwise.effects.channels import attempt, delivery_dispatcher
-from turnwise.effects.receipts import Receipts
 from turnwise.persistence.errors import Damaged
 from turnwise.persistence.maintenance.doctor import examine, repair
 from turnwise.persistence.opening import open_store
@@ -24,7 +23,7 @@ from turnwise.testing import ManualClock, RecordingChannel, ScriptedLlm, call, c
 from turnwise.testing.scripted import FunctionLlm
 
 from ..persistence.maintenance.test_doctor import change
-from ..support.engine_scenarios import Gate, Watcher, said, talk, until
+from ..support.engine_scenarios import Gate, Watcher, talk, until
 
 
 class Line:
@@ -454,21 +453,6 @@ class TestConversationsThatAreOver:
             await engine.delivered()
             assert channel.texts == ["a", "b", "c"]
         await store.close()
-
-
-async def test_a_line_that_is_dropped_before_its_first_attempt_holds_nobody_up() -> None:
-    """The deliveries of a deleted conversation are not waited for."""
-    channel = RecordingChannel(name="line")
-    deliveries = delivery_dispatcher.DeliveryDispatcher([channel], ManualClock())
-    pending = delivery_dispatcher.PendingDelivery(said("a"), 1, cast(Receipts, None), lambda sentence: None)
-
-    async with asyncio.timeout(60):
-        deliveries.resume("line", pending)
-        await deliveries.drop(pending.delivery.conversation_id)
-        await deliveries.wait_until_tried()
-        await pending.tried.wait()
-
-    assert channel.texts == []
 
 
 class TestLeaving:

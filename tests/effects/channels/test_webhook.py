@@ -14,9 +14,9 @@ import pytest
 
 from turnwise import ConfigurationError, Delivery, Engine, WebhookChannel, presets
 from turnwise.effects.channels import attempt
-from turnwise.effects.channels.delivery_dispatcher import FIRST_WAIT
 from turnwise.effects.channels.port import NotTaken
 from turnwise.effects.channels.signing import WebhookSecret
+from turnwise.effects.retry_queues import FIRST_WAIT
 from turnwise.testing import (
     FunctionLlm,
     ManualClock,

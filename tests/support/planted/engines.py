@@ -186,8 +186,7 @@ class _FaultySender:
     def __init__(self, channels: list[Channel]) -> None:
         self.channels = channels
 
-    @property
-    def targets(self) -> list[str]:
+    def targets_of(self, effect: DeliverToUser) -> list[str]:
         """The names of the channels."""
         return [channel.name for channel in self.channels]
 

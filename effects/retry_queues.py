@@ -1,0 +1,180 @@
+"""Sends what stands in the outbox, and repeats each effect until its target has taken it.
+
+Each target has a queue for each conversation. An effect that the target does not take stays at the head of its queue
+and is tried again, after longer and longer waits. The effects behind it wait, so that they arrive in the order in which
+they were asked for. Other queues, and the conversation itself, go on meanwhile. The outbox records which effects have
+arrived; the others are still in it when the process ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import takewhile
+from typing import Any, Protocol
+
+from ..states.values.value import later
+from .clock import Clock
+from .context import EffectContext
+from .receipts import Receipts
+
+FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
+"""Seconds between attempts. The wait is doubled after each failure: a short disturbance is overcome soon, and a target
+that is down for long is not flooded."""
+
+MAX_DOUBLINGS = 6
+"""After so many failures the wait is the longest one. A target may be down for weeks, and 2 ** n would become huge."""
+
+CLOSING_GRACE = 1.0
+"""Seconds that attempts under way get to stop when the engine closes."""
+
+Attempt = Callable[[], Awaitable[str | None]]
+"""Makes one attempt, in bounded time. Returns None if the target has taken the effect, otherwise a sentence that says
+why not. Must not raise."""
+
+_Key = tuple[str, str]
+"""A conversation and a target."""
+
+
+def ignore_attempt(fault: str | None) -> None:
+    """Report nothing after an attempt."""
+
+
+@dataclass(eq=False)
+class PendingEffect:
+    """An outgoing effect of a conversation on its way to one target.
+
+    `make_attempt` makes one attempt, and `report` is called after it with the reason why it failed, or None if the
+    target has taken the effect. `attempts` are those that failed, and `due` is when the next one is made, None for at
+    once. `tried` is set when the effect was tried once, or waits behind one that has failed.
+    """
+
+    conversation_id: str
+    effect_id: int
+    target: str
+    receipts: Receipts
+    make_attempt: Attempt
+    report: Callable[[str | None], None] = ignore_attempt
+    attempts: int = 0
+    due: datetime | None = None
+    tried: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Resumable(Protocol):
+    """A sender that goes on with effects that an earlier process left in the outbox."""
+
+    async def resume(
+        self, effect: Any, context: EffectContext, target: str, attempts: int, due: datetime | None
+    ) -> bool:
+        """Queue the effect for this target after `attempts` that failed; the next one is made when it is `due`, None
+        means at once. Does not wait for it. Returns false if this engine does not have the target. Raises
+        `StoreError`."""
+        ...
+
+
+class RetryQueues:
+    """The queues of all conversations, one for each target."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._queues: dict[_Key, deque[PendingEffect]] = {}
+        self._workers: dict[_Key, asyncio.Task[None]] = {}
+        self._is_closed = False
+
+    async def submit(self, effects: Iterable[PendingEffect]) -> None:
+        """Queue each effect, and return when each was tried once, or waits behind one that has failed. Once the queues
+        are closed, nothing is tried: the effects stay in the outbox."""
+        events = [self._enqueue(pending) for pending in effects]
+        await asyncio.gather(*(event.wait() for event in events))
+
+    def resume(self, pending: PendingEffect) -> None:
+        """Queue an effect that an earlier process left in the outbox. Does not wait."""
+        self._enqueue(pending)
+
+    async def drop(self, conversation_id: str) -> None:
+        """Stop sending for this conversation."""
+        await self._stop([key for key in self._workers if key[0] == conversation_id])
+
+    async def wait_until_tried(self) -> None:
+        """Return when each queued effect was tried once, by this process or an earlier one, or waits behind one that
+        has failed."""
+        untried = [takewhile(lambda pending: not pending.attempts, queue) for queue in self._queues.values()]
+        await asyncio.gather(*(pending.tried.wait() for queue in untried for pending in queue))
+
+    async def close(self, timeout: float) -> None:
+        """Stop sending, once each effect was tried or after `timeout` seconds. Those that have not arrived stay in the
+        outbox, and so does whatever is submitted later."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.wait_until_tried(), timeout)
+        self._is_closed = True
+        await self._stop(list(self._workers))
+
+    def _enqueue(self, pending: PendingEffect) -> asyncio.Event:
+        if self._is_closed:
+            pending.tried.set()
+            return pending.tried
+        key = (pending.conversation_id, pending.target)
+        queue = self._queues.setdefault(key, deque())
+        if any(earlier.attempts for earlier in queue):
+            pending.tried.set()
+        queue.append(pending)
+        if key not in self._workers:
+            self._workers[key] = asyncio.ensure_future(self._work(key))
+        return pending.tried
+
+    async def _work(self, key: _Key) -> None:
+        queue = self._queues[key]
+        try:
+            while queue:
+                await self._try_first(queue)
+        finally:
+            self._remove(key, queue)
+
+    async def _try_first(self, queue: deque[PendingEffect]) -> None:
+        """Try the first effect of the queue once, when it is due."""
+        pending = queue[0]
+        if pending.due is not None:
+            # A time that an earlier process stored may be far ahead if the clock was set back since.
+            await self._clock.sleep_until(min(pending.due, later(self._clock.now(), LONGEST_WAIT)))
+        fault = await pending.make_attempt()
+        if fault is None:
+            self._acknowledge(queue)
+        else:
+            self._postpone(queue)
+        pending.report(fault)
+        pending.tried.set()
+
+    def _acknowledge(self, queue: deque[PendingEffect]) -> None:
+        pending = queue.popleft()
+        if pending.attempts:
+            for waiting in queue:
+                waiting.tried = asyncio.Event()  # no failed effect is in front of it any longer
+        pending.receipts.acknowledge(pending.effect_id, pending.target)
+
+    def _postpone(self, queue: deque[PendingEffect]) -> None:
+        pending = queue[0]
+        wait = min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(pending.attempts, MAX_DOUBLINGS))
+        pending.due = later(self._clock.now(), wait)
+        pending.attempts += 1
+        pending.receipts.postpone(pending.effect_id, pending.target, pending.attempts, pending.due)
+        for waiting in queue:
+            waiting.tried.set()
+
+    async def _stop(self, keys: list[_Key]) -> None:
+        workers = [self._workers[key] for key in keys]
+        for key, worker in zip(keys, workers, strict=True):
+            worker.cancel()
+            self._remove(key, self._queues[key])  # a task that has not begun yet does not run its `finally`
+        if workers:
+            await asyncio.wait(workers, timeout=CLOSING_GRACE)
+
+    def _remove(self, key: _Key, queue: deque[PendingEffect]) -> None:
+        """Forget this queue, and release those who wait for it."""
+        for pending in queue:
+            pending.tried.set()
+        if self._queues.get(key) is queue:
+            del self._queues[key], self._workers[key]

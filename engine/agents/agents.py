@@ -1,0 +1,67 @@
+"""The agents of one engine: the directory that finds them, and the performers of the effects that concern others.
+
+It is built before the conversations of the engine are opened and closed before they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
+
+from ...effects.channels.attempt import ATTEMPT_TIMEOUT, GRACE
+from ...effects.clock import Clock
+from ...effects.dispatcher import Performer
+from ...effects.retry_queues import Resumable, RetryQueues
+from ...states.effects import Effect, SendToAgent
+from ...states.events import Opened
+from ..conversations.registry import ConversationRegistry
+from ..loop import Loop
+from .directory import Directory
+from .mail import MailPerformer
+
+if TYPE_CHECKING:
+    from ...persistence.ports import Store
+
+CLOSING_TIMEOUT = ATTEMPT_TIMEOUT + GRACE
+"""Seconds that messages which were never tried get when the engine closes: as long as one attempt takes at most."""
+
+
+class EngineAgents:
+    """The agents of one engine.
+
+    `create(conversation_id, opened)` creates a conversation, or returns the loop of the one that has this id. The store
+    and `create` are used only while the engine is open. Close this before the conversations are closed.
+    """
+
+    def __init__(
+        self,
+        store: Callable[[], Store],
+        registry: ConversationRegistry,
+        clock: Clock,
+        create: Callable[[str, Opened], Awaitable[Loop]],
+    ) -> None:
+        self.directory = Directory(store)
+        self.queues = RetryQueues(clock)
+        self.mail = MailPerformer(self.queues, self.directory, registry, clock)
+
+    @property
+    def performers(self) -> Mapping[type[Effect], Performer]:
+        """What carries out the effects that concern other agents."""
+        return {SendToAgent: self.mail}
+
+    @property
+    def resumers(self) -> Mapping[type[Effect], Resumable]:
+        """What goes on with the effects that an earlier process left in the outbox."""
+        return {SendToAgent: self.mail}
+
+    async def drop(self, conversation_id: str) -> None:
+        """Stop sending for a conversation that was deleted."""
+        await self.queues.drop(conversation_id)
+
+    async def wait_until_tried(self) -> None:
+        """Return when each message so far was posted once, or waits behind one that could not be."""
+        await self.queues.wait_until_tried()
+
+    async def close(self) -> None:
+        """Stop sending, once each message was tried. Those that have not arrived stay in the outbox."""
+        await self.queues.close(CLOSING_TIMEOUT)

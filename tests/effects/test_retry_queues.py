@@ -1,0 +1,86 @@
+"""Effects that are tried until their target has taken them, in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from turnwise.effects.retry_queues import PendingEffect, RetryQueues
+from turnwise.testing import ManualClock
+
+from ..support.effect_contexts import NoReceipts
+from ..support.engine_scenarios import Gate
+
+
+class Target:
+    """A target that takes effects, fails as often as it is told to, and knows what it took."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.failures = failures
+        self.taken: list[int] = []
+
+    def attempt(self, effect_id: int) -> Callable[[], Awaitable[str | None]]:
+        """Return what tries to send this effect here."""
+
+        async def attempt() -> str | None:
+            if self.failures:
+                self.failures -= 1
+                return "The target is down."
+            self.taken.append(effect_id)
+            return None
+
+        return attempt
+
+
+def pending(
+    effect_id: int, attempt: Callable[[], Awaitable[str | None]], *, conversation_id: str = "a", target: str = "t"
+) -> PendingEffect:
+    """Return an effect on its way to a target."""
+    return PendingEffect(conversation_id, effect_id, target, NoReceipts(), attempt)
+
+
+async def test_an_effect_that_is_dropped_before_its_first_attempt_holds_nobody_up() -> None:
+    """What a deleted conversation had to send is not waited for."""
+    target, queues = Target(), RetryQueues(ManualClock())
+    effect = pending(1, target.attempt(1))
+
+    async with asyncio.timeout(60):
+        queues.resume(effect)
+        await queues.drop("a")
+        await queues.wait_until_tried()
+        await effect.tried.wait()
+
+    assert target.taken == []
+
+
+async def test_those_behind_one_that_failed_wait_and_keep_their_order() -> None:
+    """First in, first out for each conversation and target; another target is not held up."""
+    clock, target, other = ManualClock(), Target(failures=2), Target()
+    queues = RetryQueues(clock)
+
+    await queues.submit([pending(1, target.attempt(1)), pending(2, target.attempt(2))])
+    await queues.submit([pending(3, target.attempt(3)), pending(4, other.attempt(4), target="u")])
+    assert (target.taken, other.taken) == ([], [4])
+    for wait in (1, 2):
+        await clock.until_asleep()
+        await clock.advance(wait)
+    await queues.close(timeout=60)
+
+    assert target.taken == [1, 2, 3]
+
+
+async def test_once_closed_nothing_is_tried() -> None:
+    """It stays in the outbox; the caller goes on at once, also one that waited for an attempt under way."""
+    gate, target, queues = Gate(), Target(), RetryQueues(ManualClock())
+
+    async def hang() -> str | None:
+        await gate()
+        return None
+
+    waiting = asyncio.ensure_future(queues.submit([pending(1, hang)]))
+    await gate.arrived.wait()
+    await queues.close(timeout=0)
+    await queues.submit([pending(2, target.attempt(2))])
+    await waiting
+
+    assert target.taken == []
