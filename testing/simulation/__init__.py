@@ -21,6 +21,7 @@ A new effect, answer or request needs nothing here: it is generated from what it
 is cancelled, unless `users.user_actions.RESPONSES` says what users do about it.
 """
 
-from .simulation import Report, Simulation, SimulationFailed, simulate
+from .simulation import Simulation, simulate
+from .virtual_run import Report, SimulationFailed
 
 __all__ = ["Report", "Simulation", "SimulationFailed", "simulate"]

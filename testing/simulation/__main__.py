@@ -7,7 +7,8 @@ import sys
 import time
 from collections.abc import Callable
 
-from .simulation import Report, SimulationFailed, simulate
+from .simulation import simulate
+from .virtual_run import Report, SimulationFailed
 
 BATCH = 500
 """Seeds between two lines of output."""

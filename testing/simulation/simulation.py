@@ -3,68 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
 
 from ...states.states import Closed, Failed, Idle, pending
 from .checks import CHECKS, Ending
 from .engine_host import EngineHost, OpenEngine
-from .environment.clock import VirtualClock
-from .environment.event_loop import Hangs, VirtualLoop, place_of
-from .environment.event_trace import EventTrace
-from .environment.log_capture import captured_logs
-from .environment.random_source import RandomSource
-from .storage.disk import Disk
-from .storage.memory_store import MemoryStorage
-from .storage.storage import Storage
+from .environment.event_loop import place_of
+from .trouble import make_trouble
 from .users.behaviour import end_wait, use
 from .users.call_recorder import CallRecorder
 from .users.simulated_user import SimulatedUser
 from .users.user_actions import waits_for_person
+from .virtual_run import PATIENCE, Report, VirtualRun
 from .world.channels import SimulatedChannel
 from .world.performers import World
 from .world.vocabulary import simulated_models, simulated_policy
 
 if TYPE_CHECKING:
     from .file_storage.other_conversations import OtherConversation
-
-PATIENCE = 10_000.0
-"""Virtual seconds within which everything comes to rest once everybody wants it to: more than the longest wait of a
-tool or a timer, and the hour by which a clock is set back during it."""
-
-SHOWN_LINES = 12
-"""How many lines of a trace stand in a failure's message."""
-
-ATTEMPTS = 10
-"""How often a task is told to stop."""
-
-BOUND = 100 * PATIENCE
-"""Virtual seconds that a simulation may take in all."""
-
-
-class SimulationFailed(AssertionError):
-    """An invariant did not hold in a simulation. The message says which, and how to see it again; `trace` is everything
-    that happened, line by line."""
-
-    def __init__(self, seed: int, fault: str, trace: tuple[str, ...], options: str = "") -> None:
-        found = next(place for place, line in enumerate(trace) if line.endswith(fault)) + 1
-        before = "\n".join(trace[max(0, found - SHOWN_LINES) : found])
-        again = f"python -m turnwise.testing.simulation --seed {seed}{options}"
-        super().__init__(f"Seed {seed}: {fault}\n{before}\nThe whole trace: {again}")
-        self.seed = seed
-        self.trace = trace
-
-
-@dataclass(frozen=True)
-class Report:
-    """What came of a simulation: how many steps were stored, all of them as text, and what happened, line by line."""
-
-    seed: int
-    steps: int
-    log: str
-    trace: tuple[str, ...]
 
 
 class Simulation:
@@ -86,16 +42,13 @@ class Simulation:
         if file and engines > 1:
             raise ValueError("A file has one engine at a time.")
         self.seed = seed
-        self._options = f"{' --file' if file else ''}{f' --engines {engines}' if engines > 1 else ''}"
-        self._chance = self._source("simulation")
-        self._loop = VirtualLoop(self._source("loop"), disorder=self._chance.pick((0.0, 0.1, 1.0, 1.0)))
-        self.trace = EventTrace(self._loop)
-        self._clock = VirtualClock(self._loop)
-        self._disk = Disk(self._source("disk"), self.trace)
+        options = f"{' --file' if file else ''}{f' --engines {engines}' if engines > 1 else ''}"
+        self._run = run = VirtualRun(seed, options, file=file)
+        self._chance, self._disk, self.trace = run.chance, run.disk, run.trace
         self._failing = self._chance.pick((0.0, 0.0, 0.1))
-        self._world = World(self._source("world"), self._clock, self._disk, self.trace)
+        self._world = World(self._run.source("world"), self._run.clock, self._disk, self.trace)
         self._recorder = CallRecorder(self.trace)
-        self._storage, self._channels = self._stored_in_file() if file else (MemoryStorage(self._disk), ())
+        self._channels = self._channels_of_file() if file else ()
         self._hosts = [self._host(name, open_engine or Engine.open) for name in ("A", "B")[:engines]]
         self._conversation_id = ""
         names = ("Ada", "Bo", "Cyd")[: self._chance.number(engines, 3)]
@@ -105,42 +58,39 @@ class Simulation:
 
     # --- who takes part
 
-    def _source(self, name: str) -> RandomSource:
-        return RandomSource(f"{self.seed} {name}")
-
     def _host(self, name: str, open_engine: OpenEngine) -> EngineHost:
         return EngineHost(
             name,
-            self._source(f"host {name}"),
+            self._run.source(f"host {name}"),
             open_engine,
-            self._storage,
+            self._run.storage,
             self._world,
-            self._clock,
+            self._run.clock,
             self.trace,
             self._channels,
         )
 
     def _user(self, name: str, host: EngineHost) -> SimulatedUser:
-        chance = self._source(name)
-        return SimulatedUser(name, chance, host, self._disk, self._clock, self._recorder, self._conversation_id)
+        chance = self._run.source(name)
+        return SimulatedUser(name, chance, host, self._disk, self._run.clock, self._recorder, self._conversation_id)
 
-    def _stored_in_file(self) -> tuple[Storage, tuple[SimulatedChannel, ...]]:
-        from .file_storage.storage import FileStorage
-
-        storage = FileStorage(self._disk, self._clock)
+    def _channels_of_file(self) -> tuple[SimulatedChannel, ...]:
+        storage = self._run.storage
         names = ("screen", "phone")[: self._chance.number(1, 2)]
-        channels = [SimulatedChannel(name, self._source(name), self.trace, lambda: storage.settled) for name in names]
-        return storage, tuple(channels)
+        channels = [
+            SimulatedChannel(name, self._run.source(name), self.trace, lambda: storage.settled) for name in names
+        ]
+        return tuple(channels)
 
     def _other_conversations(self) -> list[OtherConversation]:
         from .file_storage.other_conversations import OtherConversation
         from .file_storage.storage import FileStorage
 
-        assert isinstance(self._storage, FileStorage)
+        assert isinstance(self._run.storage, FileStorage)
         ids = ("left", "right", "above", "above")[: self._chance.below(5)]
-        self._storage.shared.update(id_ for id_ in ids if ids.count(id_) > 1)
+        self._run.storage.shared.update(id_ for id_ in ids if ids.count(id_) > 1)
         return [
-            OtherConversation(f"{id_}-{place}", id_, self._source(f"{id_} {place}"), self._clock, self._disk)
+            OtherConversation(f"{id_}-{place}", id_, self._run.source(f"{id_} {place}"), self._run.clock, self._disk)
             for place, id_ in enumerate(ids)
         ]
 
@@ -152,35 +102,14 @@ class Simulation:
         While it runs, `uuid.uuid4` of this process follows from the seed, too; let no other thread need it. Raises
         RuntimeError where an event loop is running: it brings its own.
         """
-        if _is_in_event_loop():
-            raise RuntimeError("A simulation brings its own event loop; run it where there is none.")
-        with patch("uuid.uuid4", self._source("ids").uuid), captured_logs(self.trace, self._loop):
-            cause = self._happen()
-            for fault in self._storage.faults():
-                self.trace.report_fault(fault)
-            self._clean_up()
-            self._storage.close()
-        if self.trace.faults:
-            raise SimulationFailed(self.seed, self.trace.faults[0], tuple(self.trace.lines), self._options) from cause
-        return Report(self.seed, self._disk.steps, self._disk.text(), tuple(self.trace.lines))
-
-    def _happen(self) -> Exception | None:
-        """Let it happen. Returns what broke it off."""
-        try:
-            self._loop.run(self._live(), bound=BOUND)
-        except Hangs as hangs:
-            self.trace.report_fault(str(hangs))
-        except Exception as error:
-            self.trace.report_fault(f"it broke off: {error!r}")
-            return error
-        return None
+        return self._run.run(self._live)
 
     async def _live(self) -> None:
         await self._begin()
         self._disk.failing = self._failing
         actions = self._chance.number(6, 20)
         await asyncio.gather(
-            self._make_trouble(),
+            make_trouble(self._run, self._hosts, self._open),
             *(use(user, actions) for user in self._users),
             *(other.write(self._hosts[0], actions) for other in self._others),
         )
@@ -208,24 +137,6 @@ class Simulation:
     async def _open(self, host: EngineHost) -> None:
         await host.open(simulated_models(self._chance), kept_updates=self._chance.pick((3, 1_000, 1_000, 1_000)))
 
-    async def _make_trouble(self) -> None:
-        """Set the clock, restart engines, and let the disk fail."""
-        for _ in range(self._chance.below(5)):
-            await asyncio.sleep(2 * self._chance.seconds())
-            match self._chance.below(5):
-                case 0:
-                    self._clock.set_by(self._chance.pick((3_600.0, -3_600.0, 0.5)))
-                case 1 | 2:
-                    await self._restart(self._chance.pick(self._hosts))
-                case _:
-                    self._disk.failing = self._chance.pick((0.0, 0.1, 0.5))
-
-    async def _restart(self, host: EngineHost) -> None:
-        """Close an engine, or let its process die, whatever it is doing; then open the next."""
-        await host.close(by_crash=self._chance.probably(0.5))
-        await asyncio.sleep(self._chance.seconds())
-        await self._open(host)
-
     async def _come_to_rest(self) -> None:
         """End every wait for a person, until nothing is left to be done; then look at the conversation once more."""
         last = [self._user(f"last {host.name}", host) for host in self._hosts]
@@ -234,9 +145,9 @@ class Simulation:
         self._world.calm = True
         for channel in self._channels:
             channel.calm = True
-        end = self._loop.time() + PATIENCE
+        end = self._run.loop.time() + PATIENCE
         while not self._is_at_rest():
-            if self._loop.time() > end:
+            if self._run.loop.time() > end:
                 self.trace.report_fault(f"it does not come to rest: {self._hanging()}")
                 return
             if waits_for_person(last[0].stored):
@@ -257,7 +168,7 @@ class Simulation:
         state = self._users[0].stored
         waiting = [f"{call.who}, {call.what}" for call in self._recorder.calls if call.outcome == "waits"]
         calls = [call for call in waiting if "watch" not in call]
-        places = map(place_of, self._loop.unfinished())
+        places = map(place_of, self._run.loop.unfinished())
         return f"{state.type} awaits {sorted(pending(state))}, calls: {calls}, tasks: {'; '.join(places)}"
 
     # --- how it ends
@@ -272,32 +183,12 @@ class Simulation:
             last=last,
             is_cut_short=self._is_cut_short,
             channels=self._channels,
-            outbox=tuple(self._storage.outbox()),
+            outbox=tuple(self._run.storage.outbox()),
         )
         for check in CHECKS:
             for fault in check(ending):
                 self.trace.report_fault(fault)
-        left = [task for task in self._loop.unfinished() if task is not asyncio.current_task()]
-        if left:
-            self.trace.report_fault(f"the engines are closed, and there is left: {'; '.join(map(place_of, left))}")
-
-    def _clean_up(self) -> None:
-        """After a failure tasks may be left, and some of them may not want to stop."""
-        for _ in range(ATTEMPTS):
-            for task in self._loop.unfinished():
-                task.cancel()
-            if self._loop.unfinished():
-                with suppress(Hangs):
-                    self._loop.run(asyncio.sleep(PATIENCE), bound=BOUND)
-        self._loop.close()
-
-
-def _is_in_event_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
+        self._run.report_unfinished_tasks()
 
 
 def simulate(seed: int, *, engines: int = 1, file: bool = False, open_engine: OpenEngine | None = None) -> Report:
