@@ -7,8 +7,8 @@ closed: its store fails every call, its channels deliver nothing, and what it te
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from ...states.errors import EngineClosed, Refused, StoreError, UnknownConversation
 from ...states.policy.policy import ModelSpec
@@ -18,27 +18,11 @@ from .environment.random_source import RandomSource
 from .storage.disk import Row
 from .storage.storage import Process, Storage
 from .world.channels import SimulatedChannel
-from .world.performers import World
+from .world.performers import OpenEngine, World
 
 if TYPE_CHECKING:
-    from ...effects.model.port import ModelAnswer, ModelRequest, Token
     from ...engine.conversation import Conversation
     from ...engine.engine import Engine
-
-OpenEngine: TypeAlias = "Callable[..., Engine]"
-"""Opens an engine: `Engine.open`, or a function that changes what is given to it."""
-
-
-class UnusedLlm:
-    """A model that is never asked: the performers of the simulation answer in its place."""
-
-    def __init__(self, spec: ModelSpec) -> None:
-        self.name = spec.name
-        self.window = spec.window
-
-    async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
-        """Raises AssertionError."""
-        raise AssertionError("a model was asked in a simulation")
 
 
 class EngineHost:
@@ -77,28 +61,18 @@ class EngineHost:
         from ...engine.settings import Settings
 
         process = self.process = await self._storage.open(f"{self.name}{self.times_closed + 1}")
-        first, *others = map(UnusedLlm, models)
-        options: dict[str, Any] = {
-            "store": process.store,
-            "model": first,
-            "fallback_models": others,
-            "performers": self._performers(process),
-            "channels": [channel.of(process) for channel in self._channels],
-            "clock": self._clock,
-            "settings": Settings(kept_updates=kept_updates),
-        }
+        opening = self._world.open_engine(
+            process,
+            self._open_engine,
+            models,
+            store=process.store,
+            channels=[channel.of(process) for channel in self._channels],
+            clock=self._clock,
+            settings=Settings(kept_updates=kept_updates),
+        )
         self._trace.record("host", f"opens {process.name}")
-        self._engine = await self._open_engine(**options)
+        self._engine = await opening
         self._following = asyncio.ensure_future(self._follow(self._engine, process))
-
-    def _performers(self, process: Process) -> dict[Any, Any]:
-        """The performers of the world; deliveries are the engine's own affair if there are channels."""
-        from ...states.effects import DeliverToUser
-
-        performers = dict(self._world.performers(process))
-        if self._channels:
-            del performers[DeliverToUser]
-        return performers
 
     @property
     def engine(self) -> Engine:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...states.states import Closed, Failed, Idle, pending
 from .checks import CHECKS, Ending
-from .engine_host import EngineHost, OpenEngine
+from .engine_host import EngineHost
 from .environment.event_loop import place_of
 from .trouble import make_trouble
 from .users.behaviour import end_wait, use
@@ -16,7 +16,8 @@ from .users.simulated_user import SimulatedUser
 from .users.user_actions import waits_for_person
 from .virtual_run import PATIENCE, Report, VirtualRun
 from .world.channels import SimulatedChannel
-from .world.performers import World
+from .world.performed_effects import PerformedEffects
+from .world.performers import OpenEngine, World
 from .world.vocabulary import simulated_models, simulated_policy
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Simulation:
         self._run = run = VirtualRun(seed, options, file=file)
         self._chance, self._disk, self.trace = run.chance, run.disk, run.trace
         self._failing = self._chance.pick((0.0, 0.0, 0.1))
-        self._world = World(self._run.source("world"), self._run.clock, self._disk, self.trace)
+        self._world = World(run.source("world"), run.clock, PerformedEffects(self._disk, self.trace))
         self._recorder = CallRecorder(self.trace)
         self._channels = self._channels_of_file() if file else ()
         self._hosts = [self._host(name, open_engine or Engine.open) for name in ("A", "B")[:engines]]
@@ -162,7 +163,7 @@ class Simulation:
     def _is_at_rest(self) -> bool:
         state = self._users[0].stored
         resting = isinstance(state, Idle | Failed | Closed) and not pending(state)
-        return resting and not self._world.busy and all(user.is_done for user in self._users)
+        return resting and not self._world.performed.busy and all(user.is_done for user in self._users)
 
     def _hanging(self) -> str:
         state = self._users[0].stored
@@ -178,7 +179,7 @@ class Simulation:
             conversation_id=self._conversation_id,
             rows=self._disk.rows[self._conversation_id],
             recorder=self._recorder,
-            world=self._world,
+            performed=self._world.performed,
             watches=[watch for user in self._users for watch in user.watches],
             last=last,
             is_cut_short=self._is_cut_short,

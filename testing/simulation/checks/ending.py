@@ -13,7 +13,7 @@ from ..storage.storage import Delivered, Process
 from ..users.call_recorder import CallRecorder
 from ..users.watch_record import WatchRecord
 from ..world.channels import SimulatedChannel
-from ..world.performers import World
+from ..world.performed_effects import PerformedEffects
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Ending:
     conversation_id: str
     rows: Sequence[Row]
     recorder: CallRecorder
-    world: World
+    performed: PerformedEffects
     watches: Sequence[WatchRecord]
     last: Sequence[Process]
     is_cut_short: bool

@@ -46,8 +46,8 @@ def the_log_replays(ending: Ending) -> Iterator[str]:
 def effects_are_carried_out(ending: Ending) -> Iterator[str]:
     """The last process of each host has begun the effects that it stored, unless they were taken back; and everything
     that was begun has ended."""
-    if ending.world.busy:
-        yield f"{sorted(id_ for _, _, id_ in ending.world.busy)} are still being carried out"
+    if ending.performed.busy:
+        yield f"{sorted(id_ for _, _, id_ in ending.performed.busy)} are still being carried out"
     if ending.is_cut_short:
         return
     effects = [(row, effect) for row in ending.rows for effect in row.effects]
@@ -56,13 +56,13 @@ def effects_are_carried_out(ending: Ending) -> Iterator[str]:
     for row, effect in effects:
         if row.writer not in last or not isinstance(effect, AwaitedEffect) or effect.effect_id in taken_back:
             continue
-        if (row.writer, ending.conversation_id, effect.effect_id) not in ending.world.begun:
+        if (row.writer, ending.conversation_id, effect.effect_id) not in ending.performed.begun:
             yield f"the effect {effect.effect_id}, which {row.writer} stored at step {row.seq}, was never begun"
 
 
 def at_most_once_holds(ending: Ending) -> Iterator[str]:
     """A tool that must run at most once is begun once, and once more each time that a person says so."""
-    begun = ending.world.times_begun
+    begun = ending.performed.times_begun
     yield from runs_beyond_contract([row.entry for row in ending.rows], lambda id_: begun[ending.conversation_id, id_])
 
 

@@ -1,15 +1,13 @@
 """The performers of a simulation, which carry out what a conversation asks for, in good ways and in bad ones.
 
 They take their time, answer at the same moment as others, fail, return what is no answer, and do not always stop when
-they are told to. They also check what they are asked: an effect must be stored before it begins, by the very process
-that begins it, and no process begins it twice.
+they are told to.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -17,6 +15,7 @@ from ....states.effects import (
     EFFECTS,
     TOOL_RUNS,
     AwaitedEffect,
+    DeliverToUser,
     Effect,
     ExecuteTool,
     OutgoingEffect,
@@ -25,22 +24,25 @@ from ....states.effects import (
     StartTimer,
 )
 from ....states.events import Answer, AskUserQuestionPending, LlmResponse, ToolAborted, ToolComplete, ToolReconciled
+from ....states.policy.policy import ModelSpec
 from ...generation.answers import answer
 from ...generation.events import weight_of
+from ...generation.vocabulary import Vocabulary
 from ..environment.clock import VirtualClock
-from ..environment.event_trace import EventTrace
 from ..environment.random_source import RandomSource
-from ..storage.disk import Disk
 from ..storage.storage import Process
+from .performed_effects import PerformedEffects
+from .unused_model import UnusedLlm
 from .vocabulary import CALM, SIMULATED
 from .waiting_call import WaitingCall
 
 if TYPE_CHECKING:
     from ....effects.context import EffectContext
     from ....effects.dispatcher import Performer
+    from ....engine.engine import Engine
 
-Key: TypeAlias = tuple[str, str, int]
-"""An effect that a process carries out: the name of the process, the conversation, and the id of the effect."""
+OpenEngine: TypeAlias = "Callable[..., Engine]"
+"""Opens an engine: `Engine.open`, or a function that changes what is given to it."""
 
 _BROKEN: tuple[tuple[type[Answer], dict[str, object]], ...] = (
     (LlmResponse, {"content": "\ud83d"}),
@@ -51,19 +53,34 @@ _BROKEN: tuple[tuple[type[Answer], dict[str, object]], ...] = (
 
 
 class World:
-    """Carries out the effects of all processes. Once it is `calm` everything ends soon and well."""
+    """Carries out the effects of all processes. Once it is `calm` everything ends soon and well.
 
-    def __init__(self, chance: RandomSource, clock: VirtualClock, disk: Disk, trace: EventTrace) -> None:
+    Until then its answers are made of the vocabulary `SIMULATED`, or of another one that is given.
+    """
+
+    def __init__(
+        self,
+        chance: RandomSource,
+        clock: VirtualClock,
+        performed: PerformedEffects,
+        vocabulary: Vocabulary = SIMULATED,
+    ) -> None:
         self.chance = chance
         self.clock = clock
-        self.trace = trace
+        self.performed = performed
         self.calm = False
-        self.begun: set[Key] = set()
-        self.times_begun: Counter[tuple[str, int]] = Counter()
-        """How often each effect was begun, by its conversation and id."""
-        self.busy: dict[Key, Effect] = {}
-        """The effects that are being carried out."""
-        self._disk = disk
+        self._vocabulary = vocabulary
+
+    def open_engine(
+        self, process: Process, open_engine: OpenEngine, models: Sequence[ModelSpec], **options: Any
+    ) -> Engine:
+        """Open an engine in this process whose effects are carried out here. Deliveries are the engine's own affair if
+        it has channels."""
+        performers = dict(self.performers(process))
+        if options.get("channels"):
+            del performers[DeliverToUser]
+        first, *others = map(UnusedLlm, models)
+        return open_engine(model=first, fallback_models=others, performers=performers, **options)
 
     def performers(self, process: Process) -> Mapping[type[Effect], Performer]:
         """The performers of this process, one for each type of effect."""
@@ -72,47 +89,16 @@ class World:
             if issubclass(kind, AwaitedEffect):
                 performers[kind] = partial(self._perform, process)
             elif issubclass(kind, OutgoingEffect):
-                performers[kind] = partial(self._send, process)
+                performers[kind] = self.send
         return performers
 
     # --- carrying out
 
     async def _perform(self, process: Process, effect: AwaitedEffect, context: EffectContext) -> Any:
-        key = self._begin(process, effect, context)
-        try:
-            given = await self._carry_out(effect, context)
-            told = given.type if isinstance(given, Answer) else repr(given)
-            self.trace.record("world", f"answers {effect.type}:{effect.effect_id} with {told}")
-            return given
-        except BaseException as error:
-            self.trace.record("world", f"leaves {effect.type}:{effect.effect_id} by {type(error).__name__}")
-            raise
-        finally:
-            self.busy.pop(key, None)
+        return await self.performed.record(process, effect, context, self.carry_out(effect, context))
 
-    def _begin(self, process: Process, effect: AwaitedEffect, context: EffectContext) -> Key:
-        key = (process.name, context.conversation_id, effect.effect_id)
-        if not process.is_dead:
-            self.trace.record("world", f"{process.name} begins {effect.type}:{effect.effect_id}")
-            self._check(process, key, effect)
-            self.begun.add(key)
-            self.times_begun[context.conversation_id, effect.effect_id] += 1
-        self.busy[key] = effect
-        return key
-
-    def _check(self, process: Process, key: Key, effect: AwaitedEffect) -> None:
-        rows = self._disk.rows[key[1]]
-        if key in self.begun:
-            self.trace.report_fault(f"{effect.type}:{effect.effect_id} is begun twice by {process.name}")
-        if not any(row.writer == process.name and effect in row.effects for row in reversed(rows)):
-            self.trace.report_fault(f"{effect.type}:{effect.effect_id} is begun, and {process.name} has not stored it")
-        if isinstance(effect, RequestLlm):
-            awaited = rows[-1].state.awaited()
-            others = [other for (name, where, _), other in self.busy.items() if (name, where) == key[:2]]
-            if any(isinstance(other, RequestLlm) and other.effect_id in awaited for other in others):
-                self.trace.report_fault(f"two model requests are in flight, one of them {effect.effect_id}")
-
-    async def _carry_out(self, effect: AwaitedEffect, context: EffectContext) -> Any:
+    async def carry_out(self, effect: AwaitedEffect, context: EffectContext) -> Any:
+        """Carry out an effect, well or badly. Returns its answer, or what is none."""
         if isinstance(effect, StartTimer):
             return await self._wake(effect, context)
         if isinstance(effect, ResumeTool) and (ended := await self._resume(effect, context)) is not None:
@@ -141,15 +127,15 @@ class World:
 
         due = await TimerPerformer(self.clock)(effect, context)
         if self.chance.probably(0.2):
-            await self._take_time()
+            await self.take_time()
         return due
 
     async def _work(self, effect: AwaitedEffect, context: EffectContext) -> Any:
         """Work for a while, or for long, and give any answer that the effect can have, or none that counts."""
         if isinstance(effect, ExecuteTool) and not self.calm and self.chance.probably(0.2):
-            await self._take_long()
+            await self.take_long()
         else:
-            await self._take_time()
+            await self.take_time()
         if self.calm:
             return self._answer(effect, effect.answers[0])
         await self._show_progress(effect, context)
@@ -163,24 +149,25 @@ class World:
         if isinstance(effect, RequestLlm):
             for number in range(self.chance.pick((0, 0, 1, 5))):
                 context.progress(effect.effect_id, "token", {"text": f"{number} ", "kind": "text"})
-                await self._take_time()
+                await self.take_time()
         elif isinstance(effect, ExecuteTool):
             told = {"call_id": effect.call.call_id, "text": "nearly there"}
             context.progress(effect.effect_id, "tool_progress", told)
 
-    async def _send(self, process: Process, effect: Any, context: EffectContext) -> None:
+    async def send(self, effect: Any, context: EffectContext) -> None:
         """Send what nobody awaits, or fail on it."""
-        await self._take_time()
+        await self.take_time()
         if not self.calm and self.chance.probably(0.1):
             raise RuntimeError("the connection is lost")
 
     # --- good ways and bad ones
 
-    async def _take_time(self) -> None:
+    async def take_time(self) -> None:
+        """Take a while, or no time at all."""
         if not self.calm:
             await asyncio.sleep(self.chance.seconds())
 
-    async def _take_long(self) -> None:
+    async def take_long(self) -> None:
         """Work longer than people wait, and sometimes do not stop when told to."""
         stubborn = self.chance.probably(0.3)
         end = asyncio.get_running_loop().time() + self.chance.pick((3.0, 10.0, 90.0))
@@ -193,7 +180,7 @@ class World:
 
     def _answer(self, effect: AwaitedEffect, kind: type[Answer]) -> Answer:
         call = effect.call if isinstance(effect, TOOL_RUNS) else None
-        vocabulary = CALM if self.calm else SIMULATED
+        vocabulary = CALM if self.calm else self._vocabulary
         return answer(self.chance, vocabulary, kind, effect.effect_id, self.clock.now(), call)
 
     def _misbehave(self, effect: AwaitedEffect) -> Any:
