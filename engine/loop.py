@@ -36,6 +36,7 @@ from ..states.events import (
     Request,
     RetryRequested,
     UserMessage,
+    WakeUp,
 )
 from ..states.log import LogEntry
 from ..states.machine import transition
@@ -191,7 +192,7 @@ class Loop:
 
     async def _adopt_choices(self, request: Request, filled: Filled) -> None:
         """At rest the conversation changes to the models and profiles of its engine, where it follows these."""
-        begins = isinstance(request, UserMessage | AgentMessage | CompactionRequested)
+        begins = isinstance(request, UserMessage | AgentMessage | WakeUp | CompactionRequested)
         rests = isinstance(self.state, Failed) or (begins and isinstance(self.state, Idle))
         if not rests or not (begins or isinstance(request, RetryRequested)):
             return

@@ -65,6 +65,7 @@ from .events import (
     Opened,
     PolicyChanged,
     ProfileSelected,
+    ProfileTransferred,
     RecentText,
     Report,
     Request,
@@ -72,6 +73,7 @@ from .events import (
     Resumed,
     RetryDue,
     RetryRequested,
+    ScheduleChanged,
     SubAgentAsked,
     SubAgentFinished,
     ToolAborted,
@@ -84,6 +86,7 @@ from .events import (
     UserCancel,
     UserMessage,
     UserQuestionResponse,
+    WakeUp,
     WorkVerified,
 )
 from .log import LogEntry
@@ -136,7 +139,7 @@ from .states import (
     pending,
 )
 from .step import Step
-from .values.acts import Act, ActKind, AgentMail, Audience, Speech, SubAgents, SubAgentTask, WorkComplete
+from .values.acts import Act, ActKind, AgentMail, Audience, Speech, SubAgents, SubAgentTask, Transfer, WorkComplete
 from .values.children import Child, ChildQuestion, Share
 from .values.failures import FailureKind
 from .values.history import HistoryMessage, HistoryRole
@@ -166,6 +169,7 @@ from .values.questions import (
     UserQuestion,
 )
 from .values.round import Round, RoundCall, Running
+from .values.schedule import Schedule
 from .values.turn import Delivered, EndedStatus, Failure, LimitKind, Spoken, TurnEnded, TurnRecord
 
 __all__ = [
@@ -256,6 +260,7 @@ __all__ = [
     "Profile",
     "ProfileSelected",
     "ProfileSelecting",
+    "ProfileTransferred",
     "QuestionOption",
     "QuestionSet",
     "Questions",
@@ -285,6 +290,8 @@ __all__ = [
     "RoundCall",
     "Running",
     "Said",
+    "Schedule",
+    "ScheduleChanged",
     "SelectProfile",
     "SendToAgent",
     "SettledCall",
@@ -317,6 +324,7 @@ __all__ = [
     "ToolResult",
     "ToolsChanged",
     "Transcript",
+    "Transfer",
     "TurnEnded",
     "TurnRecord",
     "TurnSummarized",
@@ -330,6 +338,7 @@ __all__ = [
     "VerifyWork",
     "Verifying",
     "Waiting",
+    "WakeUp",
     "WhenBusy",
     "WorkComplete",
     "WorkVerified",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from .events import DetailsChanged, Event, Opened, PolicyChanged, ToolsChanged
+from .events import DetailsChanged, Event, Opened, PolicyChanged, ScheduleChanged, ToolsChanged
 from .policy.policy import Policy
 from .policy.roles import Role
 from .values.revision import CURRENT_REVISION, Revision
+from .values.schedule import Schedule
 from .values.value import Block, Text, Value
 
-CHANGES_CONTEXT = (Opened, PolicyChanged, ToolsChanged, DetailsChanged)
+CHANGES_CONTEXT = (Opened, PolicyChanged, ToolsChanged, DetailsChanged, ScheduleChanged)
 """The events that change the context. To compute the context of a log, all other events can be left out."""
 
 
@@ -23,7 +24,7 @@ class NextTools(Value):
 
 class Context(Value):
     """What holds for the whole conversation: its role, its system prompt, its rules, the agents that it works for, its
-    tools, and what the application notes about it.
+    tools, its schedule, and what the application notes about it.
 
     `tools` are those of the turns before `next_tools`; ask `tools_in`. `depth` is how many agents are above this one.
     `revision` is the revision of the machine under which the log began.
@@ -43,6 +44,7 @@ class Context(Value):
     metadata: Block = Field(default_factory=dict)
     depth: int = 0
     revision: Revision = CURRENT_REVISION
+    schedule: Schedule | None = None
 
     def tools_in(self, turn: int) -> tuple[str, ...] | None:
         """The names of the tools that the conversation may use in this turn, which is the newest one or one to come.
@@ -71,6 +73,8 @@ class Context(Value):
                     title=kept_title if title is None else title,
                     metadata=kept_metadata if metadata is None else metadata,
                 )
+            case ScheduleChanged(schedule=schedule):
+                return self.replace(schedule=schedule)
             case _:
                 return self
 
@@ -91,4 +95,5 @@ class Context(Value):
             metadata=event.metadata,
             depth=event.depth,
             revision=event.revision,
+            schedule=event.schedule,
         )

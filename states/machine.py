@@ -173,7 +173,8 @@ _COMPILED = compile_table(MACHINE)
 def begin(opened: Opened) -> Step:
     """The first step of a conversation: it rests in `Idle`. Effects are numbered beyond those that the given history
     names. `Pure.`"""
-    return Step(Idle(book=Book(seq=1, next_effect=effects_taken(opened.messages) + 1)))
+    book = Book(seq=1, next_effect=effects_taken(opened.messages) + 1, wake=opened.next_wake)
+    return Step(Idle(book=book))
 
 
 def transition(state: State, event: Event, context: Context) -> Step:

@@ -13,7 +13,7 @@ from .events import Answer, AnswerTypes, DeadlineReached, Report, Resumed, ToolI
 from .values.inbox import Waiting
 from .values.round import Round, RoundCall, Running
 from .values.turn import TurnRecord
-from .values.value import Instant, Part, TaggedPart
+from .values.value import Instant, Part, TaggedPart, Text
 
 InFlight: TypeAlias = Mapping[int, type[AwaitedEffect]]
 """The effects in flight: the type of each, by its id."""
@@ -24,12 +24,18 @@ ReportTypes: TypeAlias = tuple[type[Report], ...]
 
 class Book(Part):
     """The counters that every state carries: steps and turns so far, the id of the next effect, and the tokens of the
-    last model request."""
+    last model request.
+
+    `wake` is the next moment of the conversation's schedule. `profile` is the profile that the conversation was handed
+    to, which all its turns have from then on; empty if it was handed to none.
+    """
 
     seq: int = 0
     turn: int = 0
     next_effect: int = 1
     window_used: int = 0
+    wake: Instant | None = None
+    profile: Text = ""
 
 
 class Timer(Part):

@@ -38,10 +38,12 @@ class StepBuilder(Generic[S_co]):
         "ending",
         "failure",
         "inbox",
+        "profile",
         "resumes",
         "seq",
         "state",
         "turns",
+        "wake",
         "window_used",
         "withdrawn",
     )
@@ -52,6 +54,8 @@ class StepBuilder(Generic[S_co]):
         self.seq = book.seq + 1
         self.turns = book.turn
         self.window_used = book.window_used
+        self.wake: datetime | None = book.wake
+        self.profile: str = book.profile
         self.closing: bool = fields.get("closing", False)
         self.ending: TurnEnded | None = None
         self.ended: TurnEnded | None = None
@@ -84,6 +88,16 @@ class StepBuilder(Generic[S_co]):
         """Begin the next turn, with fresh counters."""
         self.turns += 1
         self._turn = TurnRecord(number=self.turns, since=at, profile=profile)
+
+    @property
+    def is_handed_over(self) -> bool:
+        """Whether the turn goes on under another profile from its next model request on."""
+        return bool(self.profile) and self.profile != self.turn.profile
+
+    def take_over_profile(self) -> None:
+        """Let the turn go on under the profile that the conversation was handed to, with its first model."""
+        if self.is_handed_over:
+            self.change_turn(profile=self.profile, model=0)
 
     def change_turn(self, **changes: object) -> None:
         """Change these fields of the turn's record."""
@@ -176,6 +190,11 @@ class StepBuilder(Generic[S_co]):
             self.persist(Heard(seq=message.seq))
         self.inbox = tuple(message for message in self.inbox if message not in entering)
 
+    @property
+    def has_wake_up(self) -> bool:
+        """Whether a wake-up waits in the inbox."""
+        return any(waiting.scheduled for waiting in self.inbox)
+
     def withdraw_inbox(self) -> None:
         """Empty the inbox: its messages will never be answered."""
         self.withdrawn = tuple(message.event_id for message in self.inbox)
@@ -231,7 +250,12 @@ class StepBuilder(Generic[S_co]):
     def book(self) -> Book:
         """The book of the next state. Read it last: an effect that is added afterwards would not be counted."""
         return self.state.book.replace(
-            seq=self.seq, turn=self.turns, next_effect=self._next_effect, window_used=self.window_used
+            seq=self.seq,
+            turn=self.turns,
+            next_effect=self._next_effect,
+            window_used=self.window_used,
+            wake=self.wake,
+            profile=self.profile,
         )
 
     @property

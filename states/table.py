@@ -18,9 +18,9 @@ from .errors import RefusalCode
 from .events import (
     AgentMessage, AskUserQuestionPending, CloseRequested, CompactionRequested, DeadlineReached, DetailsChanged,
     DoubtResolved, EffectFailed, HistoryCompacted, LlmFailed, LlmResponse, MemoryRecalled, MessageWithdrawn, Opened,
-    PolicyChanged, ProfileSelected, Resumed, RetryDue, RetryRequested, SubAgentFinished, ToolAborted, ToolApproval,
-    ToolComplete, ToolInterrupted, ToolReconciled, ToolsChanged, TurnSummarized, UserCancel, UserMessage,
-    UserQuestionResponse, WorkVerified,
+    PolicyChanged, ProfileSelected, ProfileTransferred, Resumed, RetryDue, RetryRequested, ScheduleChanged,
+    SubAgentFinished, ToolAborted, ToolApproval, ToolComplete, ToolInterrupted, ToolReconciled, ToolsChanged,
+    TurnSummarized, UserCancel, UserMessage, UserQuestionResponse, WakeUp, WorkVerified,
 )
 from .grammar import SAME, Line, Table, branch, junction, lines, nothing, on, refuse
 from .guards.budgets import budget_is_spent, window_is_full
@@ -37,13 +37,15 @@ from .guards.responses import (
 from .guards.rounds import (
     may_ask, needs_approval, others_work, round_goes_on, something_is_at_work, something_is_in_doubt, spawns_children,
 )
+from .guards.schedules import has_room_for_wake_up, is_stale, may_have_schedule
 from .guards.turns import (
-    is_closing, is_in_turn, is_still_failed, may_compact_again, may_resume, needs_memory, profile_is_open,
-    replies_on_failure, starts_next_turn, wants_summary,
+    is_closing, is_in_turn, is_still_failed, knows_profile, may_compact_again, may_resume, needs_memory,
+    profile_is_open, replies_on_failure, starts_next_turn, wants_summary,
 )
 from .handlers import (
     awaiting_approval, awaiting_sub_agents, awaiting_user_response, busy, cancelling, compacting, in_doubt,
     llm_requesting, preparing, resting, resuming, retry_waiting, settings, summarizing, tool_executing, verifying,
+    waking,
 )
 from .junctions import asking, beginning, ending, rounds, stopping
 from .states import (
@@ -134,12 +136,18 @@ SETTINGS = lines(
     on(ToolsChanged, when=starts_next_turn, to=SAME, then=settings.change_tools),
     refuse(ToolsChanged, why="wrong_state"),
     on(DetailsChanged, to=SAME, then=settings.change_details),
+    on(ScheduleChanged, when=may_have_schedule, to=SAME, then=waking.change_schedule),
+    refuse(ScheduleChanged, why="no_schedule"),
+    on(ProfileTransferred, when=knows_profile, to=SAME, then=settings.transfer),
+    refuse(ProfileTransferred, why=settings.unknown_profile),
 )
 AT_REST = lines(
     SETTINGS,
     on(UserMessage, to=BEGIN_TURN, then=resting.open_turn),
     on(AgentMessage, when=is_silent, to=SAME, then=resting.enter_silent_message),
     on(AgentMessage, to=BEGIN_TURN, then=resting.open_turn),
+    nothing(WakeUp, when=is_stale),
+    on(WakeUp, to=BEGIN_TURN, then=waking.wake_up),
     on(PolicyChanged, to=SAME, then=resting.change_policy),
     on(CompactionRequested, to=Compacting, then=resting.compact),
     on(CloseRequested, to=Closed, then=resting.close),
@@ -156,7 +164,9 @@ def busy_with(code: RefusalCode) -> Line:
         on(UserMessage, when=may_wait, to=SAME, then=busy.keep_message),
         refuse(UserMessage, why=code),
         on(AgentMessage, when=has_room, to=SAME, then=busy.keep_message),
-        refuse(AgentMessage, PolicyChanged, CompactionRequested, why="busy"),
+        nothing(WakeUp, when=is_stale),
+        on(WakeUp, when=has_room_for_wake_up, to=SAME, then=waking.keep_wake_up),
+        refuse(AgentMessage, WakeUp, PolicyChanged, CompactionRequested, why="busy"),
         on(MessageWithdrawn, when=still_waits, to=SAME, then=busy.withdraw_message),
         refuse(MessageWithdrawn, why="not_waiting"),
         refuse(RetryRequested, why="wrong_state"),
@@ -333,9 +343,9 @@ TABLE: Table = {
         AT_REST,
     ),
     Closed: lines(
-        nothing(UserCancel, CloseRequested),
+        nothing(UserCancel, CloseRequested, WakeUp),
         refuse(Opened, UserMessage, AgentMessage, MessageWithdrawn, RetryRequested, CompactionRequested, why="closed"),
-        refuse(PolicyChanged, ToolsChanged, DetailsChanged, why="closed"),
+        refuse(PolicyChanged, ToolsChanged, DetailsChanged, ScheduleChanged, ProfileTransferred, why="closed"),
         refuse(UserQuestionResponse, ToolApproval, DoubtResolved, why="closed"),
     ),
 }

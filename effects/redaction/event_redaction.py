@@ -24,6 +24,7 @@ from ...states.events import (
     Opened,
     PolicyChanged,
     ProfileSelected,
+    ProfileTransferred,
     Request,
     SubAgentAsked,
     ToolApproval,
@@ -33,10 +34,11 @@ from ...states.events import (
     UserQuestionResponse,
     exact,
 )
-from ...states.values.acts import AgentMail, SubAgentTask
+from ...states.values.acts import AgentMail, SubAgentTask, Transfer
 from ...states.values.history import HistoryMessage
 from ...states.values.images import Image
 from ...states.values.messages import ToolCall, ToolResult
+from ...states.values.schedule import Schedule
 from ...states.values.value import Value
 from .history_redaction import redacted_message
 from .redaction import Redaction
@@ -59,6 +61,9 @@ NAMES: Mapping[type[Value], frozenset[str]] = {
     ToolInterrupted: frozenset({"call_id"}),
     SubAgentAsked: frozenset({"call_id"}),
     ProfileSelected: frozenset({"profile"}),
+    ProfileTransferred: frozenset({"profile"}),
+    Schedule: frozenset({"cron", "zone"}),
+    Transfer: frozenset({"profile"}),
     LlmResponse: frozenset({"finish_reason", "model", "digest"}),
     ToolCall: frozenset({"call_id", "name", "provider_id"}),
     AgentMail: frozenset({"target"}),

@@ -39,7 +39,7 @@ ErrorDetail = Literal["type", "message"]
 _LEGAL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", re.ASCII)
 """The names of tools that every provider accepts."""
 
-EXCLUSIVE_ACTS: frozenset[ActKind] = frozenset({"question", "children"})
+EXCLUSIVE_ACTS: frozenset[ActKind] = frozenset({"question", "children", "transfer"})
 """Kinds of act that only an exclusive tool may declare."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 from ...effects.context import History
-from ...states.events import AgentMessage, Event, LlmResponse, ToolApproval
+from ...states.events import AgentMessage, Event, LlmResponse, ToolApproval, WakeUp
 from ...states.projections.transcript import Transcript
 from ...states.values.messages import Heard, Joined, Made, Said, ToolCall
 from ...states.values.round import RoundCall
@@ -49,7 +49,7 @@ class ConversationHistory:
         if self._projection.is_read:
             return self._projection.transcript.origin(said)
         event = await self._event(said.seq) if isinstance(said, Heard) else None
-        return event.origin if isinstance(event, AgentMessage) else ""
+        return event.origin if isinstance(event, AgentMessage | WakeUp) else ""
 
     async def _event(self, seq: int) -> Event:
         (entry,) = await self._read_entries(seq - 1, seq)

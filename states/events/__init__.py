@@ -54,19 +54,23 @@ from .requests import (
     MessageWithdrawn as MessageWithdrawn,
     Opened as Opened,
     PolicyChanged as PolicyChanged,
+    ProfileTransferred as ProfileTransferred,
     Resolution as Resolution,
     RetryRequested as RetryRequested,
+    ScheduleChanged as ScheduleChanged,
     ToolApproval as ToolApproval,
     ToolsChanged as ToolsChanged,
     UserCancel as UserCancel,
     UserMessage as UserMessage,
     UserQuestionResponse as UserQuestionResponse,
+    WakeUp as WakeUp,
 )
 
 AnyEvent = Annotated[
     Opened
     | UserMessage
     | AgentMessage
+    | WakeUp
     | MessageWithdrawn
     | UserQuestionResponse
     | ToolApproval
@@ -75,6 +79,8 @@ AnyEvent = Annotated[
     | PolicyChanged
     | ToolsChanged
     | DetailsChanged
+    | ScheduleChanged
+    | ProfileTransferred
     | CompactionRequested
     | DoubtResolved
     | CloseRequested

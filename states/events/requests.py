@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from datetime import datetime
+from typing import Any, Literal, Self
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_serializer, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_serializer, model_validator
 from pydantic_core import PydanticCustomError
 
 from ..policy.policy import Policy, WhenBusy
@@ -15,7 +16,8 @@ from ..values.history import HistoryMessage
 from ..values.images import Images
 from ..values.questions import Annotation, Answers, answers_as_json
 from ..values.revision import CURRENT_REVISION, FIRST_REVISION, Revision
-from ..values.value import Block, RequestText, Text
+from ..values.schedule import Schedule, Task, not_blank
+from ..values.value import Block, Instant, RequestText, Text
 from .family import Request
 
 
@@ -39,6 +41,7 @@ class Opened(_BringsRules):
     of the tools that the conversation may use, or None for all that its engine has. `owner`, `title` and `metadata` are
     the application's own. `messages` are a history from elsewhere that the conversation continues, and `repairs` says
     what was wrong with it. `depth` is how many agents are above this one: 0 where no turn of another agent started it.
+    `schedule` says when the conversation wakes up, and `next_wake` when it does so first; a sub-agent has no schedule.
     """
 
     type: Literal["opened"] = "opened"
@@ -57,6 +60,8 @@ class Opened(_BringsRules):
     repairs: tuple[Text, ...] = ()
     depth: int = Field(default=0, ge=0)
     revision: Revision = CURRENT_REVISION
+    schedule: Schedule | None = None
+    next_wake: Instant | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -66,6 +71,13 @@ class Opened(_BringsRules):
             return {**stored, "revision": FIRST_REVISION}
         return stored
 
+    @model_validator(mode="after")
+    def _may_wake_up(self) -> Self:
+        _check_wake(self.schedule, self.next_wake)
+        if self.schedule is not None and self.role == "sub_agent":
+            raise PydanticCustomError("schedule_of_sub_agent", "a sub-agent has no schedule")
+        return self
+
     @model_serializer(mode="wrap")
     def _with_whole_policy(self, write: Any) -> dict[str, Any]:
         """The revision is always written, too, apart from the first, which stands in no log."""
@@ -74,10 +86,9 @@ class Opened(_BringsRules):
         return written if self.revision == FIRST_REVISION else {**written, "revision": self.revision}
 
 
-def _not_empty(text: str) -> str:
-    if not text.strip():
-        raise PydanticCustomError("message_empty", "a message must not be empty")
-    return text
+def _check_wake(schedule: Schedule | None, next_wake: datetime | None) -> None:
+    if schedule is None and next_wake is not None:
+        raise PydanticCustomError("wake_without_schedule", "a conversation without a schedule has no next wake-up")
 
 
 class UserMessage(Request):
@@ -92,7 +103,7 @@ class UserMessage(Request):
     @field_validator("text")
     @classmethod
     def _says_something(cls, text: str, info: ValidationInfo) -> str:
-        return text if info.data.get("images") else _not_empty(text)
+        return text if info.data.get("images") else not_blank(text)
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -106,13 +117,56 @@ class AgentMessage(Request):
 
     type: Literal["agent_message"] = "agent_message"
     origin: Text = Field(min_length=1, max_length=200)
-    text: Annotated[RequestText, AfterValidator(_not_empty)]
+    text: Task
     audience: Audience = "agent"
     silent: bool = False
 
     @property
     def texts(self) -> tuple[str, ...]:
         """The text of the message. `Pure.`"""
+        return (self.text,)
+
+
+ORIGIN_OF_WAKE_UPS = "schedule"
+"""The agent that a model, and whoever reads the transcript, is told to have written a wake-up."""
+
+
+class WakeUp(Request):
+    """The moment `due` of the conversation's schedule has come; the one after it is `next_wake`, if there is one.
+
+    `text` is the task of the schedule. The conversation reads it like the message of another agent. A wake-up that is
+    not the one that the conversation waits for changes nothing.
+    """
+
+    type: Literal["wake_up"] = "wake_up"
+    due: Instant
+    next_wake: Instant | None = None
+    text: Task
+
+    @model_validator(mode="after")
+    def _goes_forward(self) -> Self:
+        if self.next_wake is not None and self.next_wake <= self.due:
+            raise PydanticCustomError("wake_not_later", "the next wake-up must come after this one")
+        return self
+
+    @property
+    def origin(self) -> str:
+        """Who wrote this, as `AgentMessage.origin` says it. `Pure.`"""
+        return ORIGIN_OF_WAKE_UPS
+
+    @property
+    def audience(self) -> Audience:
+        """For whom this is: for the agent alone. `Pure.`"""
+        return "agent"
+
+    @property
+    def silent(self) -> bool:
+        """Whether this starts no turn: it always starts one. `Pure.`"""
+        return False
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The task. `Pure.`"""
         return (self.text,)
 
 
@@ -186,6 +240,27 @@ class DetailsChanged(Request):
     type: Literal["details_changed"] = "details_changed"
     title: Title | None = None
     metadata: Metadata | None = None
+
+
+class ScheduleChanged(Request):
+    """The conversation has another schedule, or none, and wakes up next at `next_wake`. A schedule whose moments are
+    all over has no next one."""
+
+    type: Literal["schedule_changed"] = "schedule_changed"
+    schedule: Schedule | None = None
+    next_wake: Instant | None = None
+
+    @model_validator(mode="after")
+    def _may_wake_up(self) -> Self:
+        _check_wake(self.schedule, self.next_wake)
+        return self
+
+
+class ProfileTransferred(Request):
+    """The conversation goes on under another profile of its policy from its next model request on."""
+
+    type: Literal["profile_transferred"] = "profile_transferred"
+    profile: Text = Field(min_length=1)
 
 
 class CompactionRequested(Request):

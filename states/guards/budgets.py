@@ -19,7 +19,8 @@ def window_is_full(step: StepBuilder[State], event: Event, context: Context) -> 
 
 def is_full(step: StepBuilder[State], context: Context, used: int) -> bool:
     """Whether a request of so many tokens leaves no room for another one. `Pure.`"""
-    window = models_of(context.policy, step.turn.profile)[step.turn.model].window
+    profile, place = (step.profile, 0) if step.is_handed_over else (step.turn.profile, step.turn.model)
+    window = models_of(context.policy, profile)[place].window
     if window is None or type(context.policy.dialogue) is Recent:
         return False
     return used >= context.policy.window * window

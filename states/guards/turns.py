@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..context import Context
-from ..events import EffectFailed, Event, Resumed, ToolsChanged
+from ..events import EffectFailed, Event, ProfileTransferred, Resumed, ToolsChanged
 from ..policy.policy import Policy, Recent
 from ..state import Busy, State
 from ..states import Compacting
@@ -13,8 +13,8 @@ from ..values.turn import TurnRecord
 
 
 def profile_is_open(step: StepBuilder[State], event: Event, context: Context) -> bool:
-    """The policy lets a router choose among several profiles."""
-    return context.policy.route and len(context.policy.profiles) > 1
+    """The policy lets a router choose among several profiles, and the conversation was handed to none of them."""
+    return not step.profile and context.policy.route and len(context.policy.profiles) > 1
 
 
 def needs_memory(step: StepBuilder[State], event: Event, context: Context) -> bool:
@@ -31,6 +31,11 @@ def may_search(turn: TurnRecord, policy: Policy) -> bool:
 def starts_next_turn(step: StepBuilder[State], event: ToolsChanged, context: Context) -> bool:
     """The change of tools begins with the turn after the newest one, so it leaves the turn under way alone."""
     return event.from_turn == step.turns + 1
+
+
+def knows_profile(step: StepBuilder[State], event: ProfileTransferred, context: Context) -> bool:
+    """The policy has the profile to which the conversation is to be handed over."""
+    return context.policy.has_profile(event.profile)
 
 
 def is_in_turn(step: StepBuilder[Compacting], event: Event, context: Context) -> bool:

@@ -7,7 +7,7 @@ from ..policy.policy import Policy
 from ..replies.reply_text import text_of_reply
 from ..state import InRound
 from ..step_builder import StepBuilder
-from ..values.acts import AgentMail, Speech, SubAgents, WorkComplete, with_indexes
+from ..values.acts import AgentMail, Speech, SubAgents, Transfer, WorkComplete, with_indexes
 from ..values.messages import ToolResult
 from ..values.round import RoundCall
 from ..values.turn import Spoken
@@ -27,13 +27,18 @@ def fault_of(call: RoundCall, result: ToolResult, policy: Policy, *, cancelled: 
             return texts.cancelled if cancelled else texts.act_not_exclusive
         if isinstance(act, Speech) and act.when == "now" and not call.exclusive:
             return texts.act_not_exclusive
+        if isinstance(act, Transfer) and not call.exclusive:
+            return texts.act_not_exclusive
+        if isinstance(act, Transfer) and not policy.has_profile(act.profile):
+            return texts.unknown_profile
         if isinstance(act, Speech) and policy.speech.empty == "error" and not text_of_reply(act.text, policy).strip():
             return texts.nothing_said
     return None
 
 
 def carry_out(step: StepBuilder[InRound], call: RoundCall, result: ToolResult) -> None:
-    """Carry out the acts of a result: record speech, deliver speech for now, send mail, note a claim."""
+    """Carry out the acts of a result: record speech, deliver speech for now, send mail, note a claim, change the
+    profile."""
     if result.error:
         return
     for act, index in with_indexes(result.acts):
@@ -48,6 +53,8 @@ def carry_out(step: StepBuilder[InRound], call: RoundCall, result: ToolResult) -
             step.set_round(step.open_round.with_claim(said))
         elif isinstance(act, AgentMail):
             post(step, act, index)
+        elif isinstance(act, Transfer):
+            step.profile = act.profile
 
 
 def post(step: StepBuilder[InRound], mail: AgentMail, index: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..context import Context
-from ..events import AgentMessage, MessageWithdrawn, UserMessage
+from ..events import AgentMessage, MessageWithdrawn, UserMessage, WakeUp
 from ..state import Busy, State
 from ..states import Failed
 from ..step_builder import StepBuilder
@@ -15,8 +15,10 @@ def keep_message(step: StepBuilder[Busy], event: UserMessage | AgentMessage, con
     return step.same(inbox=(*step.inbox, waiting_for(step, event, context)))
 
 
-def waiting_for(step: StepBuilder[State], event: UserMessage | AgentMessage, context: Context) -> Waiting:
+def waiting_for(step: StepBuilder[State], event: UserMessage | AgentMessage | WakeUp, context: Context) -> Waiting:
     """The entry of this message in the inbox. `Pure.`"""
+    if isinstance(event, WakeUp):
+        return Waiting(event_id=event.event_id, seq=step.seq, audience=event.audience, scheduled=True)
     if isinstance(event, AgentMessage):
         return Waiting(event_id=event.event_id, seq=step.seq, audience=event.audience, silent=event.silent)
     steer = (event.when_busy or context.policy.when_busy) == "steer"

@@ -12,7 +12,7 @@ def take_profile(step: StepBuilder[ProfileSelecting], event: ProfileSelected | E
     """The turn goes on with the chosen profile, or with the first one if the policy does not know the choice."""
     if isinstance(event, ProfileSelected):
         step.spend(event.usage)
-        if any(profile.name == event.profile for profile in context.policy.profiles):
+        if context.policy.has_profile(event.profile):
             step.change_turn(profile=event.profile)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from ..context import Context
 from ..events import AgentMessage, CompactionRequested, Event, PolicyChanged, RetryRequested, UserMessage
 from ..junctions.asking import compact_up_to
@@ -34,7 +36,12 @@ def open_next_turn(step: StepBuilder[State], event: Event, context: Context) -> 
 def open_turn(step: StepBuilder[Idle | Failed], event: UserMessage | AgentMessage, context: Context) -> None:
     """The message begins a turn, together with the messages that wait since a turn failed."""
     step.inbox = (*step.inbox, waiting_for(step, event, context))
-    begin_turn(step, event.at, context)
+    begin_turn_with_inbox(step, event.at, context)
+
+
+def begin_turn_with_inbox(step: StepBuilder[Idle | Failed], at: datetime, context: Context) -> None:
+    """Begin a turn with what waits, and with what a failed turn was to pass on."""
+    begin_turn(step, at, context)
     take_over_relay(step)
 
 
@@ -60,7 +67,10 @@ def enter_silent_message(step: StepBuilder[Idle | Failed], event: AgentMessage, 
 
 
 def change_policy(step: StepBuilder[Idle | Failed], event: PolicyChanged, context: Context) -> Idle | Failed:
-    """Other rules hold from now on: `Context.after` takes them over."""
+    """Other rules hold from now on: `Context.after` takes them over. If they do not have the profile that the
+    conversation was handed to, it is handed to none."""
+    if not event.policy.has_profile(step.profile):
+        step.profile = ""
     return step.same()
 
 
@@ -73,4 +83,5 @@ def compact(step: StepBuilder[Idle | Failed], event: CompactionRequested, contex
 def close(step: StepBuilder[State], event: Event, context: Context) -> Closed:
     """The conversation ends, and the messages that wait will never be answered."""
     step.withdraw_inbox()
+    step.wake = None
     return Closed(book=step.book)

@@ -21,7 +21,7 @@ def begin_turn(step: StepBuilder[State], at: datetime, context: Context) -> None
     """Begin a turn with the first messages that wait. Those behind them begin turns of their own, even if they were to
     be steered into the turn that is over."""
     profiles = context.policy.profiles
-    step.begin_turn(at, profiles[0].name if profiles else "")
+    step.begin_turn(at, step.profile or (profiles[0].name if profiles else ""))
     batch = step.take_batch()
     step.inbox = tuple(waiting.replace(steer=False) for waiting in step.inbox)
     relay = tuple(Heard(seq=one.seq) for one in batch if one.audience == "user" and not one.silent)

@@ -333,3 +333,7 @@ class Policy(Rules):
 
     texts: Texts = Texts()
     """The texts that the machine itself uses."""
+
+    def has_profile(self, name: str) -> bool:
+        """Whether there is a profile of this name. `Pure.`"""
+        return any(profile.name == name for profile in self.profiles)

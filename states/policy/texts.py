@@ -21,7 +21,7 @@ class Texts(Rules):
     and *reasons*. An empty ending or an empty guidance is left out.
     """
 
-    ADDED: ClassVar = ("transcription_note", "tool_protocol", "tools_guidance")
+    ADDED: ClassVar = ("transcription_note", "tool_protocol", "tools_guidance", "unknown_profile")
 
     # Results
     cancelled: Text = "Cancelled by user"
@@ -35,6 +35,7 @@ class Texts(Rules):
     question_not_exclusive: Text = "This tool may not ask the user: other tools were running beside it."
     act_not_declared: Text = "The tool did something that it does not declare; none of it was carried out."
     act_not_exclusive: Text = "The tool may not do this beside other tools; none of it was carried out."
+    unknown_profile: Text = "There is no profile of this name; nothing was handed over."
     nothing_said: Text = "text is required"
     no_message: Text = "message is required"
     denied: Text = "Denied by the user"

@@ -28,6 +28,7 @@ from ..events import (
     ToolInterrupted,
     ToolReconciled,
     UserMessage,
+    WakeUp,
 )
 from ..log import LogEntry
 from ..step import Step
@@ -68,7 +69,7 @@ class Transcript:
     """The place of each call among the calls of the newest round."""
     _heard: dict[int, Event] = field(default_factory=dict)
     """The events that brought a text, by step."""
-    _waiting: dict[int, UserMessage | AgentMessage] = field(default_factory=dict)
+    _waiting: dict[int, UserMessage | AgentMessage | WakeUp] = field(default_factory=dict)
     """Of these, the messages that have not entered the transcript yet."""
     _places: dict[Said, int] = field(default_factory=dict)
     """The places of the messages whose text may still be delivered."""
@@ -115,7 +116,7 @@ class Transcript:
     def origin(self, said: Said) -> str:
         """The agent that said this, or an empty text if it was no agent. `Pure.`"""
         event = self._heard[said.seq] if isinstance(said, Heard) else None
-        return event.origin if isinstance(event, AgentMessage) else ""
+        return event.origin if isinstance(event, AgentMessage | WakeUp) else ""
 
     @property
     def current(self) -> list[Message]:
@@ -176,7 +177,9 @@ class Transcript:
         if event.texts:
             self._heard[entry.seq] = event
         match event:
-            case UserMessage() | AgentMessage():
+            case WakeUp() if any(isinstance(waiting, WakeUp) for waiting in self._waiting.values()):
+                pass  # the one that waits stands for this one
+            case UserMessage() | AgentMessage() | WakeUp():
                 self._waiting[entry.seq] = event
             case MessageWithdrawn(message_id=withdrawn):
                 self._waiting = {seq: one for seq, one in self._waiting.items() if one.event_id != withdrawn}
@@ -209,9 +212,9 @@ class Transcript:
             self._round = len(self.messages)
         return message
 
-    def _message_from(self, entry: LogEntry, waiting: UserMessage | AgentMessage) -> Message:
+    def _message_from(self, entry: LogEntry, waiting: UserMessage | AgentMessage | WakeUp) -> Message:
         message = Message(role="user", text=waiting.text, message_id=waiting.event_id, turn=entry.turn, seq=entry.seq)
-        if isinstance(waiting, AgentMessage):
+        if isinstance(waiting, AgentMessage | WakeUp):
             self.is_verbatim = False
             return message.replace(origin=waiting.origin, audience=waiting.audience)
         self.taken[waiting.event_id] = entry.turn

@@ -1,9 +1,10 @@
-"""What a tool can do besides returning a text: speak to the user, claim completed work, send mail, start sub-agents.
+"""What a tool can do besides returning a text: speak to the user, claim completed work, send mail, start sub-agents,
+hand over to another profile.
 
 The machine knows no tool by its name. A tool's result may carry acts, and the machine carries them out, so an
 application's own tool can do the same as the built-in ones. A tool declares the kinds of act that it may return. A tool
-that speaks at once, asks or spawns must be exclusive, since the order in which people hear and sub-agents start must
-not depend on which tool was faster.
+that speaks at once, asks, spawns or hands over must be exclusive, since what people hear, which sub-agents start and who
+is in charge must not depend on which tool was faster.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pydantic_core import PydanticCustomError
 
 from .value import RequestText, Seconds, Tagged, Text, Value
 
-ActKind = Literal["speech", "work_complete", "question", "mail", "children"]
+ActKind = Literal["speech", "work_complete", "question", "mail", "children", "transfer"]
 """The kinds of act that a tool may declare."""
 
 Audience = Literal["user", "agent"]
@@ -116,7 +117,19 @@ class SubAgents(Tagged):
         return tuple(task if isinstance(task, str) else task.text for task in self.tasks)
 
 
-Act = Annotated[Speech | WorkComplete | AgentMail | SubAgents, Field(discriminator="type")]
+class Transfer(Tagged):
+    """The conversation is handed over to another profile of its policy, from its next model request on."""
+
+    type: Literal["transfer"] = "transfer"
+    profile: Text = Field(min_length=1)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts that this act brings: none, since a profile is a name."""
+        return ()
+
+
+Act = Annotated[Speech | WorkComplete | AgentMail | SubAgents | Transfer, Field(discriminator="type")]
 """Every act that a result can carry. A question is an event of its own (`AskUserQuestionPending`)."""
 
 

@@ -17,7 +17,7 @@ MAX_INBOX = 100
 class Waiting(Part):
     """A message in the inbox: the id of its request, and the step where its text is.
 
-    `audience` is set for a message of another agent.
+    `audience` is set for a message of another agent, and for a wake-up, which is `scheduled`.
     """
 
     event_id: str
@@ -25,6 +25,7 @@ class Waiting(Part):
     steer: bool = False
     audience: Audience | None = None
     silent: bool = False
+    scheduled: bool = False
 
 
 def first_batch(inbox: tuple[Waiting, ...]) -> tuple[Waiting, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import get_args
 
-from ...states.values.acts import Act, ActKind, Speech, SubAgents, WorkComplete
+from ...states.values.acts import Act, ActKind, Speech, SubAgents, Transfer, WorkComplete
 from ...states.values.messages import ToolCall, ToolResult
 from ...states.values.round import RoundCall
 from .chance import Chance
@@ -43,5 +43,7 @@ def _act(chance: Chance, vocabulary: Vocabulary, kind: ActKind, call: RoundCall 
             return WorkComplete(summary=vocabulary.words(chance, "It is done."))
         case "mail":
             return vocabulary.mail(chance)
+        case "transfer":
+            return Transfer(profile=vocabulary.profile(chance))
         case _:
             return SubAgents(tasks=vocabulary.tasks(chance))

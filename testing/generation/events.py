@@ -27,10 +27,12 @@ from ...states.events import (
     LlmResponse,
     MessageWithdrawn,
     PolicyChanged,
+    ProfileTransferred,
     Report,
     Request,
     Resumed,
     RetryRequested,
+    ScheduleChanged,
     SubAgentFinished,
     ToolApproval,
     ToolComplete,
@@ -40,6 +42,7 @@ from ...states.events import (
     UserCancel,
     UserMessage,
     UserQuestionResponse,
+    WakeUp,
 )
 from ...states.states import AwaitingUserResponse, State
 from ...states.values.round import Round, RoundCall
@@ -64,7 +67,7 @@ LIKELY: dict[type[Answer], int] = {
 }
 """How likely answers of these types are; those of other types have the weight 2, questions see `weight_of`."""
 
-SETTINGS: tuple[type[Request], ...] = (ToolsChanged, DetailsChanged)
+SETTINGS: tuple[type[Request], ...] = (ToolsChanged, DetailsChanged, ScheduleChanged, ProfileTransferred)
 """The requests that change nothing but settings of the conversation."""
 
 SELDOM = 0.02
@@ -160,7 +163,7 @@ def withdrawal_in(chance: Chance, vocabulary: Vocabulary, state: State) -> Messa
 
 
 def settings_in(chance: Chance, vocabulary: Vocabulary, state: State) -> Request:
-    """A change of the tools or the details of a conversation that is in this state."""
+    """A change of the tools, the details, the schedule or the profile of a conversation that is in this state."""
     return request(chance, vocabulary, chance.pick(SETTINGS), EVENT_ID, NOON, state)
 
 
@@ -211,8 +214,8 @@ def _way_on(chance: Chance, vocabulary: Vocabulary, state: State) -> Event:
 
 
 def _message(chance: Chance, vocabulary: Vocabulary, state: State) -> Event:
-    kinds: tuple[type[Request], ...] = (UserMessage, UserMessage, AgentMessage)
-    return request(chance, vocabulary, chance.pick(kinds), EVENT_ID, NOON)
+    kinds: tuple[type[Request], ...] = (UserMessage, UserMessage, AgentMessage, WakeUp)
+    return request(chance, vocabulary, chance.pick(kinds), EVENT_ID, NOON, state)
 
 
 def _any_request(chance: Chance, vocabulary: Vocabulary, state: State) -> Event:
@@ -237,6 +240,7 @@ _MENU: tuple[Callable[[Chance, Vocabulary, State], Event], ...] = (
 _WISHES: tuple[type[Request] | None, ...] = (
     UserMessage,
     AgentMessage,
+    WakeUp,
     MessageWithdrawn,
     None,
     UserCancel,
@@ -256,7 +260,7 @@ def candidates(chance: Chance, vocabulary: Vocabulary, state: State, at: datetim
         for _ in range(3 if kind in (LlmResponse, ToolComplete) else 1)
     ]
     closes: list[type[Request] | None] = [CloseRequested] if chance.probably(SELDOM) else []
-    wishes = [kind or person_request(state) or RetryRequested for kind in (*closes, *chance.sample(_WISHES, 4))]
+    wishes = [kind or person_request(state) or RetryRequested for kind in (*closes, *chance.sample(_WISHES, 5))]
     requests = [
         request(chance, vocabulary, kind, f"{state.book.seq}-{place}", at, state) for place, kind in enumerate(wishes)
     ]

@@ -34,6 +34,7 @@ from ...states.values.acts import ActKind, AgentMail, Audience, SubAgentTask
 from ...states.values.history import HistoryMessage
 from ...states.values.messages import CrashContract, ToolCall
 from ...states.values.revision import CURRENT_REVISION, FIRST_REVISION
+from ...states.values.schedule import LONGEST_INTERVAL, Schedule
 from ...states.values.turn import EndedStatus
 from ...states.values.value import Value
 from .calls import ACTS
@@ -254,6 +255,13 @@ def _history(chance: Chance) -> tuple[HistoryMessage, ...]:
     return tuple(HistoryMessage(role=role, content=chance.text()) for role in roles[: chance.pick((0, 0, 1, 2))])
 
 
+_SCHEDULES = (
+    Schedule(every=1.0, task="a"),
+    Schedule(every=LONGEST_INTERVAL, task='say "yes"'),
+    Schedule(cron="*/5 * * * *", task="日本語 مرحبا"),
+    Schedule(cron="not an expression", zone="Nowhere/At all", task="one\ntwo"),
+)
+
 EXTREME = Vocabulary(
     odd=lambda chance: chance.rarely(8),
     text=lambda chance, plain: chance.text(),
@@ -288,6 +296,8 @@ EXTREME = Vocabulary(
     title=lambda chance: chance.pick((None, chance.text())),
     metadata=_metadata,
     history=_history,
+    schedule=one_of(None, *_SCHEDULES),
+    wait=one_of(1.0, 60.0, 1e12),
     revision=one_of(CURRENT_REVISION, CURRENT_REVISION, FIRST_REVISION),
 )
 """Ordinary values beside those that break programs."""

@@ -16,18 +16,23 @@ from ...states.events import (
     MessageWithdrawn,
     Opened,
     PolicyChanged,
+    ProfileTransferred,
     Request,
+    ScheduleChanged,
     ToolApproval,
     ToolsChanged,
     UserCancel,
     UserMessage,
     UserQuestionResponse,
+    WakeUp,
 )
 from ...states.states import AwaitingPerson, AwaitingUserResponse, InDoubt, State
 from ...states.values.inbox import Waiting
 from ...states.values.questions import Annotation
+from ...states.values.value import later
 from .chance import Chance
 from .from_types import from_type
+from .values import INSTANTS, NOON
 from .vocabulary import Vocabulary
 
 R = TypeVar("R", bound=Request)
@@ -56,6 +61,7 @@ def request(
 
 def _opening(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fields:
     role = vocabulary.role(chance)
+    schedule: Fields = {} if role == "sub_agent" else _schedule(chance, vocabulary, state)
     return {
         "role": role,
         "policy": vocabulary.policy(chance),
@@ -70,6 +76,7 @@ def _opening(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fie
         "metadata": vocabulary.metadata(chance) or {},
         "messages": vocabulary.history(chance),
         "revision": vocabulary.revision(chance),
+        **schedule,
     }
 
 
@@ -136,6 +143,20 @@ def _details(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fie
     return {"title": vocabulary.title(chance), "metadata": vocabulary.metadata(chance)}
 
 
+def _schedule(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fields:
+    schedule = vocabulary.schedule(chance)
+    is_over = schedule is None or vocabulary.odd(chance)
+    return {"schedule": schedule, "next_wake": None if is_over else later(NOON, vocabulary.wait(chance))}
+
+
+def _wake_up(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fields:
+    wake = None if state is None or vocabulary.odd(chance) else state.book.wake
+    due = wake or chance.pick(INSTANTS)
+    following = later(due, vocabulary.wait(chance))
+    is_last = vocabulary.odd(chance) or following <= due
+    return {"due": due, "next_wake": None if is_last else following, "text": vocabulary.words(chance, "Look around.")}
+
+
 GENERATORS: dict[type[Request], Generator] = {
     Opened: _opening,
     UserMessage: _message,
@@ -147,6 +168,9 @@ GENERATORS: dict[type[Request], Generator] = {
     PolicyChanged: lambda chance, vocabulary, state: {"policy": vocabulary.policy(chance)},
     ToolsChanged: _tools,
     DetailsChanged: _details,
+    ScheduleChanged: _schedule,
+    WakeUp: _wake_up,
+    ProfileTransferred: lambda chance, vocabulary, state: {"profile": vocabulary.profile(chance)},
     DoubtResolved: _resolution,
 }
 """How a request of each type is generated that is more than its id and its moment."""

@@ -27,7 +27,14 @@ _SEEN = tuple(fingerprint(call) for call in TOOLS)
 def book(chance: Chance) -> Book:
     """The counters of a conversation that has had some turns."""
     used = chance.pick((0, 1, 90, 100, 5_000))
-    return Book(seq=5 + chance.below(40), turn=1 + chance.below(9), next_effect=NEXT_EFFECT, window_used=used)
+    return Book(
+        seq=5 + chance.below(40),
+        turn=1 + chance.below(9),
+        next_effect=NEXT_EFFECT,
+        window_used=used,
+        wake=chance.pick((None, *INSTANTS)),
+        profile=chance.pick(("", "", "one", "two", "unknown")),
+    )
 
 
 def timer(chance: Chance) -> Timer:
@@ -43,7 +50,7 @@ def inbox(chance: Chance, book: Book) -> tuple[Waiting, ...]:
 
 def _waiting(chance: Chance, number: int, seq: int) -> Waiting:
     event_id = f"request-{number}"
-    match chance.below(6):
+    match chance.below(7):
         case 0 | 1:
             return Waiting(event_id=event_id, seq=seq)
         case 2:
@@ -52,6 +59,8 @@ def _waiting(chance: Chance, number: int, seq: int) -> Waiting:
             return Waiting(event_id=event_id, seq=seq, audience="user")
         case 4:
             return Waiting(event_id=event_id, seq=seq, audience="agent", silent=True)
+        case 5:
+            return Waiting(event_id=event_id, seq=seq, audience="agent", scheduled=True)
         case _:
             return Waiting(event_id=event_id, seq=seq, audience="user", silent=True)
 

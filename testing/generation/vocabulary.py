@@ -20,6 +20,7 @@ from ...states.values.history import HistoryMessage
 from ...states.values.messages import ToolCall, Usage
 from ...states.values.questions import Answers, QuestionOption, UserQuestion
 from ...states.values.revision import CURRENT_REVISION
+from ...states.values.schedule import Schedule
 from ...states.values.turn import EndedStatus
 from .chance import Chance
 from .policies import WINDOW, plain_policy
@@ -113,6 +114,10 @@ class Vocabulary:
     metadata: Choice[dict[str, JsonValue] | None]
     history: Choice[tuple[HistoryMessage, ...]]
     """The messages that a conversation begins with."""
+    schedule: Choice[Schedule | None]
+    """When a conversation wakes up."""
+    wait: Choice[float]
+    """How many seconds it is until a conversation wakes up."""
     revision: Choice[int]
     """The revision under which a conversation begins."""
 
@@ -143,6 +148,7 @@ TOOLS: tuple[ToolCall, ...] = (
     _tool("talk", exclusive=True, acts=("speech",)),
     _tool("respond", acts=("speech", "mail")),
     _tool("finish", acts=("work_complete",)),
+    _tool("hand_over", exclusive=True, acts=("transfer",), crash="pure"),
     _tool("spawn", exclusive=True, acts=("children",), crash="pure"),
 )
 """A tool of every kind."""
@@ -197,6 +203,8 @@ PLAIN = Vocabulary(
     title=always("Dinner"),
     metadata=always(None),
     history=always(()),
+    schedule=one_of(Schedule(every=60.0, task="Look around."), None),
+    wait=always(60.0),
     revision=always(CURRENT_REVISION),
 )
 """Small and ordinary values, which fit what they answer."""

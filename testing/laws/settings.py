@@ -1,22 +1,27 @@
-"""Laws of the events that change the tools and the details of a conversation."""
+"""Laws of the events that change settings of a conversation: its tools, details, schedule and profile."""
 
 from __future__ import annotations
 
-from ...states.events import DetailsChanged, Opened, ToolsChanged
+from ...states.events import DetailsChanged, Opened, ProfileTransferred, ScheduleChanged, ToolsChanged
 from ..history import History
 from ..law import require
 
+SETTINGS = (ToolsChanged, DetailsChanged, ScheduleChanged, ProfileTransferred)
+
 
 def changes_settings_alone(history: History) -> None:
-    """A change of the tools, the title or the metadata counts one step, and changes nothing else of the state."""
+    """A change of a setting counts one step, and changes nothing else of the state but this setting."""
     newest = history.newest
-    if newest.step is None or not isinstance(newest.event, ToolsChanged | DetailsChanged):
+    if newest.step is None or not isinstance(newest.event, SETTINGS):
         return
-    book = newest.before.book
-    expected = newest.before.replace(book=book.replace(seq=book.seq + 1))
-    require(newest.after == expected, "a change of the tools or the details changed the state", history)
+    book = newest.before.book.replace(seq=newest.before.book.seq + 1)
+    if isinstance(newest.event, ScheduleChanged):
+        book = book.replace(wake=newest.event.next_wake)
+    if isinstance(newest.event, ProfileTransferred):
+        book = book.replace(profile=newest.event.profile)
+    require(newest.after == newest.before.replace(book=book), "a change of a setting changed the state", history)
     done = newest.effects or newest.step.ended or newest.step.withdrawn
-    require(not done, "a change of the tools or the details did something", history)
+    require(not done, "a change of a setting did something", history)
 
 
 def keeps_tools_of_turns(history: History) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ...states.effects import PersistMessage
-from ...states.events import AgentMessage, Event, UserMessage
+from ...states.events import AgentMessage, Event, UserMessage, WakeUp
 from ...states.step import Step
 from ...states.values.messages import Heard
 
@@ -14,7 +14,7 @@ class MessageLedger:
     """The messages of people and other agents that were taken."""
 
     def __init__(self) -> None:
-        self.taken: dict[int, UserMessage | AgentMessage] = {}
+        self.taken: dict[int, UserMessage | AgentMessage | WakeUp] = {}
         """By the step that took them."""
         self.entered: Counter[int] = Counter()
         """How often each entered the transcript, by that step."""
@@ -25,9 +25,17 @@ class MessageLedger:
 
     def add(self, event: Event, step: Step) -> None:
         """Add a step."""
-        if isinstance(event, UserMessage | AgentMessage):
+        is_taken = not isinstance(event, WakeUp) or not self._has_wake_up()
+        if isinstance(event, UserMessage | AgentMessage | WakeUp) and is_taken:
             self.taken[step.state.book.seq] = event
         self.withdrawn.update(step.withdrawn)
         said = [effect.said for effect in step.effects if isinstance(effect, PersistMessage)]
         self.entering_now = [one.seq for one in said if isinstance(one, Heard) and one.seq in self.taken]
         self.entered.update(self.entering_now)
+
+    def _has_wake_up(self) -> bool:
+        """Whether a wake-up waits, which stands for those that come after it."""
+        return any(
+            isinstance(message, WakeUp) and not self.entered[seq] and not self.withdrawn[message.event_id]
+            for seq, message in self.taken.items()
+        )

@@ -1,0 +1,50 @@
+"""When a conversation begins turns of its own accord, and what it then has to do."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from .value import RequestText, Seconds, Text, Value
+
+MAX_CRON = 200
+"""The longest cron expression, in characters: several times what an expression of five fields needs."""
+
+MAX_ZONE = 100
+"""The longest name of a time zone, in characters: more than three times the longest name that exists."""
+
+LONGEST_INTERVAL = 10 * 365 * 86_400.0
+"""The longest interval, in seconds: ten years. Chosen so that the next moment is always within the calendar."""
+
+
+def not_blank(text: str) -> str:
+    """Return the text if it says something: the validator of tasks and messages. `Pure.`"""
+    if not text.strip():
+        raise PydanticCustomError("message_empty", "a message must not be empty")
+    return text
+
+
+Task = Annotated[RequestText, AfterValidator(not_blank)]
+"""What a conversation has to do when it wakes up."""
+
+
+class Schedule(Value):
+    """When a conversation wakes up: after each interval of `every` seconds, or at the moments of a `cron` expression in
+    the time zone `zone`. At each of these moments it reads `task` and begins a turn.
+
+    Exactly one of `every`, at least a second, and `cron` is given. Whether the expression and the zone are valid is
+    checked where the next moment is computed.
+    """
+
+    every: Annotated[Seconds, Field(ge=1, le=LONGEST_INTERVAL)] | None = None
+    cron: Annotated[Text, Field(min_length=1, max_length=MAX_CRON)] | None = None
+    zone: Annotated[Text, Field(min_length=1, max_length=MAX_ZONE)] = "UTC"
+    task: Task
+
+    @model_validator(mode="after")
+    def _has_one_rhythm(self) -> Self:
+        if (self.every is None) == (self.cron is None):
+            raise PydanticCustomError("schedule_unclear", "a schedule needs either an interval or a cron expression")
+        return self
