@@ -172,183 +172,47 @@ from .values.round import Round, RoundCall, Running
 from .values.schedule import Schedule
 from .values.turn import Delivered, EndedStatus, Failure, LimitKind, Spoken, TurnEnded, TurnRecord
 
-__all__ = [
-    "MACHINE",
-    "Abort",
-    "Act",
-    "ActKind",
-    "AgentMail",
-    "AgentMessage",
-    "Annotation",
-    "Answer",
-    "AnswerSubAgent",
-    "AnswerTypes",
-    "Answers",
-    "AnyEffect",
-    "AnyEvent",
-    "AnyState",
-    "AskUserQuestionInput",
-    "AskUserQuestionPending",
-    "Audience",
-    "AwaitedEffect",
-    "AwaitingApproval",
-    "AwaitingSubAgents",
-    "AwaitingUserResponse",
-    "Book",
-    "CancelSubAgent",
-    "Cancelling",
-    "Child",
-    "ChildQuestion",
-    "ChoiceQuestion",
-    "CloseRequested",
-    "Closed",
-    "CompactHistory",
-    "Compacting",
-    "CompactionRequested",
-    "Condensed",
-    "ConfigurationError",
-    "Context",
-    "CrashContract",
-    "DeadlineReached",
-    "DeliverToUser",
-    "Delivered",
-    "DetailsChanged",
-    "DoubtResolved",
-    "Effect",
-    "EffectFailed",
-    "Empty",
-    "EndedStatus",
-    "Event",
-    "ExecuteTool",
-    "Failed",
-    "Failure",
-    "FailureKind",
-    "FoundText",
-    "Heard",
-    "HistoryCompacted",
-    "HistoryMessage",
-    "HistoryRole",
-    "Idle",
-    "Image",
-    "InDoubt",
-    "InFlight",
-    "InvalidInput",
-    "Joined",
-    "LimitKind",
-    "Limits",
-    "LlmFailed",
-    "LlmRequesting",
-    "LlmResponse",
-    "LogEntry",
-    "Made",
-    "MemoryQuery",
-    "MemoryRecalled",
-    "MemoryRecalling",
-    "MemoryScope",
-    "Message",
-    "MessageRole",
-    "MessageWithdrawn",
-    "ModelSettings",
-    "ModelSpec",
-    "NextTools",
-    "NotifyParent",
-    "Opened",
-    "PersistMessage",
-    "PersistToolResults",
-    "Policy",
-    "PolicyChanged",
-    "Profile",
-    "ProfileSelected",
-    "ProfileSelecting",
-    "ProfileTransferred",
-    "QuestionOption",
-    "QuestionSet",
-    "Questions",
-    "RecallMemory",
-    "Recent",
-    "RecentText",
-    "ReconcileTool",
-    "Recovery",
-    "RefusalCode",
-    "Refused",
-    "RepairedHistory",
-    "Repeats",
-    "Reply",
-    "Report",
-    "ReportTypes",
-    "Request",
-    "RequestLlm",
-    "Resolution",
-    "ResumeTool",
-    "Resumed",
-    "Retry",
-    "RetryDue",
-    "RetryRequested",
-    "RetryWaiting",
-    "Role",
-    "Round",
-    "RoundCall",
-    "Running",
-    "Said",
-    "Schedule",
-    "ScheduleChanged",
-    "SelectProfile",
-    "SendToAgent",
-    "SettledCall",
-    "Share",
-    "SpawnSubAgent",
-    "Speech",
-    "SpeechRules",
-    "Spoken",
-    "StartTimer",
-    "State",
-    "Step",
-    "Stopped",
-    "StoreError",
-    "SubAgentAsked",
-    "SubAgentFinished",
-    "SubAgentRules",
-    "SubAgentTask",
-    "SubAgents",
-    "SummarizeTurn",
-    "Summarizing",
-    "Texts",
-    "Timer",
-    "ToolAborted",
-    "ToolApproval",
-    "ToolCall",
-    "ToolComplete",
-    "ToolExecuting",
-    "ToolInterrupted",
-    "ToolReconciled",
-    "ToolResult",
-    "ToolsChanged",
-    "Transcript",
-    "Transfer",
-    "TurnEnded",
-    "TurnRecord",
-    "TurnSummarized",
-    "TurnwiseError",
-    "UnknownConversation",
-    "Usage",
-    "UserCancel",
-    "UserMessage",
-    "UserQuestion",
-    "UserQuestionResponse",
-    "VerifyWork",
-    "Verifying",
-    "Waiting",
-    "WakeUp",
-    "WhenBusy",
-    "WorkComplete",
-    "WorkVerified",
-    "begin",
-    "models_of",
-    "named_models",
-    "next_events",
-    "openai_messages",
-    "pending",
-    "repair_history",
-    "transcript",
-    "transition",
-]
+__all__ = ["MACHINE"]
+__all__ += ["Abort", "Act", "ActKind", "AgentMail", "AgentMessage", "Annotation", "Answer", "AnswerSubAgent"]
+__all__ += ["AnswerTypes", "Answers", "AnyEffect", "AnyEvent", "AnyState", "AskUserQuestionInput"]
+__all__ += ["AskUserQuestionPending", "Audience", "AwaitedEffect", "AwaitingApproval", "AwaitingSubAgents"]
+__all__ += ["AwaitingUserResponse"]
+__all__ += ["Book"]
+__all__ += ["CancelSubAgent", "Cancelling", "Child", "ChildQuestion", "ChoiceQuestion", "CloseRequested", "Closed"]
+__all__ += ["CompactHistory", "Compacting", "CompactionRequested", "Condensed", "ConfigurationError", "Context"]
+__all__ += ["CrashContract"]
+__all__ += ["DeadlineReached", "DeliverToUser", "Delivered", "DetailsChanged", "DoubtResolved"]
+__all__ += ["Effect", "EffectFailed", "Empty", "EndedStatus", "Event", "ExecuteTool"]
+__all__ += ["Failed", "Failure", "FailureKind", "FoundText"]
+__all__ += ["Heard", "HistoryCompacted", "HistoryMessage", "HistoryRole"]
+__all__ += ["Idle", "Image", "InDoubt", "InFlight", "InvalidInput"]
+__all__ += ["Joined"]
+__all__ += ["LimitKind", "Limits", "LlmFailed", "LlmRequesting", "LlmResponse", "LogEntry"]
+__all__ += ["Made", "MemoryQuery", "MemoryRecalled", "MemoryRecalling", "MemoryScope", "Message", "MessageRole"]
+__all__ += ["MessageWithdrawn", "ModelSettings", "ModelSpec"]
+__all__ += ["NextTools", "NotifyParent"]
+__all__ += ["Opened"]
+__all__ += ["PersistMessage", "PersistToolResults", "Policy", "PolicyChanged", "Profile", "ProfileSelected"]
+__all__ += ["ProfileSelecting", "ProfileTransferred"]
+__all__ += ["QuestionOption", "QuestionSet", "Questions"]
+__all__ += ["RecallMemory", "Recent", "RecentText", "ReconcileTool", "Recovery", "RefusalCode", "Refused"]
+__all__ += ["RepairedHistory", "Repeats", "Reply", "Report", "ReportTypes", "Request", "RequestLlm", "Resolution"]
+__all__ += ["ResumeTool", "Resumed", "Retry", "RetryDue", "RetryRequested", "RetryWaiting", "Role", "Round"]
+__all__ += ["RoundCall", "Running"]
+__all__ += ["Said", "Schedule", "ScheduleChanged", "SelectProfile", "SendToAgent", "SettledCall", "Share"]
+__all__ += ["SpawnSubAgent", "Speech", "SpeechRules", "Spoken", "StartTimer", "State", "Step", "Stopped", "StoreError"]
+__all__ += ["SubAgentAsked", "SubAgentFinished", "SubAgentRules", "SubAgentTask", "SubAgents", "SummarizeTurn"]
+__all__ += ["Summarizing"]
+__all__ += ["Texts", "Timer", "ToolAborted", "ToolApproval", "ToolCall", "ToolComplete", "ToolExecuting"]
+__all__ += ["ToolInterrupted", "ToolReconciled", "ToolResult", "ToolsChanged", "Transcript", "Transfer", "TurnEnded"]
+__all__ += ["TurnRecord", "TurnSummarized", "TurnwiseError"]
+__all__ += ["UnknownConversation", "Usage", "UserCancel", "UserMessage", "UserQuestion", "UserQuestionResponse"]
+__all__ += ["VerifyWork", "Verifying"]
+__all__ += ["Waiting", "WakeUp", "WhenBusy", "WorkComplete", "WorkVerified"]
+__all__ += ["begin"]
+__all__ += ["models_of"]
+__all__ += ["named_models", "next_events"]
+__all__ += ["openai_messages"]
+__all__ += ["pending"]
+__all__ += ["repair_history"]
+__all__ += ["transcript", "transition"]

@@ -185,6 +185,7 @@ RESUMABLE = lines(
     on(Resumed, when=may_resume, to=SAME, then=resuming.take_up),
     on(Resumed, to=Failed, then=resuming.give_up),
 )
+AT_WORK = lines(STOPPABLE, RESUMABLE, WORKING)
 
 TOOL_NEWS = lines(
     on(AskUserQuestionPending, to=NEXT_IN_ROUND, then=tool_executing.refuse_question),
@@ -206,15 +207,11 @@ TABLE: Table = {
     ),
     ProfileSelecting: lines(
         on(ProfileSelected, EffectFailed, to=AFTER_PROFILE, then=preparing.take_profile),
-        STOPPABLE,
-        RESUMABLE,
-        WORKING,
+        AT_WORK,
     ),
     MemoryRecalling: lines(
         on(MemoryRecalled, EffectFailed, to=ASK_MODEL, then=preparing.take_memory),
-        STOPPABLE,
-        RESUMABLE,
-        WORKING,
+        AT_WORK,
     ),
     LlmRequesting: lines(
         on(LlmResponse, when=calls_are_cut_off, to=ASK_MODEL, then=llm_requesting.refuse_cut_off_calls),
@@ -232,23 +229,17 @@ TABLE: Table = {
         on(LlmFailed, EffectFailed, when=fails_for_lack_of_room, to=Compacting, then=asking.compact),
         on(LlmFailed, EffectFailed, when=has_next_model, to=LlmRequesting, then=llm_requesting.ask_next_model),
         on(LlmFailed, EffectFailed, to=GIVE_UP, then=llm_requesting.give_up),
-        STOPPABLE,
-        RESUMABLE,
-        WORKING,
+        AT_WORK,
     ),
     RetryWaiting: lines(
         on(RetryDue, to=LlmRequesting, then=retry_waiting.ask_again),
-        STOPPABLE,
-        RESUMABLE,
-        WORKING,
+        AT_WORK,
     ),
     ToolExecuting: lines(
         on(ToolComplete, when=spawns_children, to=AwaitingSubAgents, then=tool_executing.spawn),
         on(AskUserQuestionPending, when=may_ask, to=AwaitingUserResponse, then=tool_executing.ask),
         TOOL_NEWS,
-        STOPPABLE,
-        RESUMABLE,
-        WORKING,
+        AT_WORK,
     ),
     AwaitingUserResponse: lines(
         on(UserQuestionResponse, when=is_complete, to=NEXT_IN_ROUND, then=awaiting_user_response.take_answers),
@@ -276,17 +267,13 @@ TABLE: Table = {
         on(SubAgentFinished, EffectFailed, when=others_work, to=SAME, then=awaiting_sub_agents.keep_outcome),
         on(SubAgentFinished, EffectFailed, to=NEXT_IN_ROUND, then=awaiting_sub_agents.take_last_outcome),
         on(DeadlineReached, to=NEXT_IN_ROUND, then=awaiting_sub_agents.go_on_without),
-        STOPPABLE,
-        RESUMABLE,
-        WORKING,
+        AT_WORK,
     ),
     Verifying: lines(
         on(WorkVerified, when=was_verified, to=END_TURN, then=verifying.end_verified),
         on(WorkVerified, EffectFailed, when=may_try_again, to=ASK_MODEL, then=verifying.send_back),
         on(WorkVerified, EffectFailed, to=END_TURN, then=verifying.end_unverified),
-        STOPPABLE,
-        RESUMABLE,
-        WORKING,
+        AT_WORK,
     ),
     Summarizing: lines(
         on(TurnSummarized, EffectFailed, to=REST, then=summarizing.take_summary),

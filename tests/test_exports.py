@@ -21,7 +21,7 @@ from .support.type_checking import CHECKERS, lines_with_errors, marked_lines
 EXPORTED = {*turnwise.__all__, *turnwise.states.__all__}
 
 PLAIN = {
-    *("Block", "Images", "Instant", "Metadata", "Owner", "RequestText", "Revision", "Seconds", "Text", "Title"),
+    *("Block", "Images", "Instant", "Metadata", "Owner", "RequestText", "Revision", "Seconds", "Task", "Text", "Title"),
     *(
         "ChoiceQuestionSet",
         "Deadline",

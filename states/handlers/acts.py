@@ -7,7 +7,7 @@ from ..policy.policy import Policy
 from ..replies.reply_text import text_of_reply
 from ..state import InRound
 from ..step_builder import StepBuilder
-from ..values.acts import AgentMail, Speech, SubAgents, Transfer, WorkComplete, with_indexes
+from ..values.acts import Act, AgentMail, Speech, SubAgents, Transfer, WorkComplete, with_indexes
 from ..values.messages import ToolResult
 from ..values.round import RoundCall
 from ..values.turn import Spoken
@@ -25,15 +25,19 @@ def fault_of(call: RoundCall, result: ToolResult, policy: Policy, *, cancelled: 
             return texts.act_not_declared
         if isinstance(act, SubAgents):
             return texts.cancelled if cancelled else texts.act_not_exclusive
-        if isinstance(act, Speech) and act.when == "now" and not call.exclusive:
-            return texts.act_not_exclusive
-        if isinstance(act, Transfer) and not call.exclusive:
+        if _must_be_alone(act) and not call.exclusive:
             return texts.act_not_exclusive
         if isinstance(act, Transfer) and not policy.has_profile(act.profile):
             return texts.unknown_profile
         if isinstance(act, Speech) and policy.speech.empty == "error" and not text_of_reply(act.text, policy).strip():
             return texts.nothing_said
     return None
+
+
+def _must_be_alone(act: Act) -> bool:
+    """Whether the tool of this act must run alone, so that the order of acts does not depend on which tool is
+    faster."""
+    return isinstance(act, Transfer) or (isinstance(act, Speech) and act.when == "now")
 
 
 def carry_out(step: StepBuilder[InRound], call: RoundCall, result: ToolResult) -> None:

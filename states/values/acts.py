@@ -3,8 +3,8 @@ hand over to another profile.
 
 The machine knows no tool by its name. A tool's result may carry acts, and the machine carries them out, so an
 application's own tool can do the same as the built-in ones. A tool declares the kinds of act that it may return. A tool
-that speaks at once, asks, spawns or hands over must be exclusive, since what people hear, which sub-agents start and who
-is in charge must not depend on which tool was faster.
+that speaks at once, asks, spawns or hands over must be exclusive: what people hear, which sub-agents start and which
+profile goes on must not depend on which tool was faster.
 """
 
 from __future__ import annotations

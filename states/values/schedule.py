@@ -15,7 +15,7 @@ MAX_CRON = 200
 MAX_ZONE = 100
 """The longest name of a time zone, in characters: more than three times the longest name that exists."""
 
-LONGEST_INTERVAL = 10 * 365 * 86_400.0
+LONGEST_INTERVAL = 315_360_000.0
 """The longest interval, in seconds: ten years. Chosen so that the next moment is always within the calendar."""
 
 

@@ -34,6 +34,7 @@ from turnwise.states import (
     PersistToolResults,
     Policy,
     PolicyChanged,
+    ProfileTransferred,
     QuestionOption,
     Questions,
     Refused,
@@ -43,6 +44,7 @@ from turnwise.states import (
     RetryDue,
     RetryRequested,
     RetryWaiting,
+    ScheduleChanged,
     StartTimer,
     Summarizing,
     Texts,
@@ -55,6 +57,7 @@ from turnwise.states import (
     UserMessage,
     UserQuestion,
     UserQuestionResponse,
+    WakeUp,
     next_events,
     transition,
 )
@@ -65,7 +68,7 @@ from ..support.busy_states import IN_TURN, Moment, stopping_children
 from ..support.conversation import Conversation, asking, call, question
 
 TEXTS = Texts()
-SETTINGS = {ToolsChanged, DetailsChanged}
+SETTINGS = {ToolsChanged, DetailsChanged, ScheduleChanged, ProfileTransferred}
 TWO_MODELS = (ModelSpec(name="first"), ModelSpec(name="second"))
 
 
@@ -1160,19 +1163,19 @@ class TestWhatAStateTakes:
     """`next_events` returns the events that are possible in a state."""
 
     def test_at_rest_a_message_may_come(self) -> None:
-        """Idle takes a message of a person or an agent, a change of the policy, the tools or the details, a request for
-        compaction, and the close."""
-        taken = {UserMessage, AgentMessage, *SETTINGS, PolicyChanged, CompactionRequested, CloseRequested}
+        """Idle takes a message of a person or an agent, a wake-up, a change of the policy or another setting, a request
+        for compaction, and the close."""
+        taken = {UserMessage, AgentMessage, WakeUp, *SETTINGS, PolicyChanged, CompactionRequested, CloseRequested}
         assert set(next_events(Idle())) == taken
 
     def test_a_question_takes_its_answer(self) -> None:
-        """It takes an answer, messages, changes of tools and details, a cancel, the close and a resume; the deadline
+        """It takes an answer, messages, a wake-up, changes of settings, a cancel, the close and a resume; the deadline
         only if one is set."""
         conversation = asked()
         with_deadline = asked(deadline=60)
 
         requests = {UserQuestionResponse, UserMessage, AgentMessage, MessageWithdrawn, UserCancel, CloseRequested}
-        assert set(next_events(conversation.state)) == {*requests, *SETTINGS, Resumed}
+        assert set(next_events(conversation.state)) == {*requests, WakeUp, *SETTINGS, Resumed}
         assert DeadlineReached in next_events(with_deadline.state)
 
     def test_a_closed_conversation_takes_nothing(self) -> None:

@@ -48,7 +48,7 @@ MAIL = SECRETS["email"]
 PICTURE = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk"
 
 CONTENT = {
-    "opened": {"title", "messages", "repairs"},
+    "opened": {"title", "messages", "repairs", "schedule"},
     "user_message": {"images", "text"},
     "agent_message": {"text"},
     "message_withdrawn": set(),
@@ -59,6 +59,9 @@ CONTENT = {
     "policy_changed": set(),
     "tools_changed": set(),
     "details_changed": {"title"},
+    "schedule_changed": {"schedule"},
+    "wake_up": {"text"},
+    "profile_transferred": set(),
     "compaction_requested": set(),
     "doubt_resolved": set(),
     "close_requested": set(),
