@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeAlias
 from ...states.errors import ConfigurationError
 from ...states.openai_format.writing import legal_name
 from ...states.policy.policy import Policy
+from ...states.policy.roles import Caller
 from ...states.values.acts import ActKind
 from ...states.values.messages import ToolCall
 from ...states.values.surrogates import encodable
@@ -25,7 +26,7 @@ from ..logs import performer_logger
 from ..model.port import ModelCall
 from .arguments.argument_errors import InvalidArguments
 from .arguments.arguments import normalize
-from .builtin.catalogue import BUILT_IN, bare_name, names_of
+from .builtin.catalogue import BUILT_IN, bare_name, built_in_name, names_of
 from .declaration import make_tool
 from .tool import AnyTool, Tool
 
@@ -133,9 +134,11 @@ class ToolRegistry:
         tools = self._current.tools.values()
         return next((tool for tool in tools if tool is given or tool.function == function), None)
 
-    def allowed(self, chosen: Iterable[str] | None, of_profile: Iterable[str] | None = None) -> frozenset[str]:
-        """The names of the tools that a conversation chose and that its profile allows; None stands for all of them. A
-        name that means no tool is left out.
+    def allowed(
+        self, chosen: Iterable[str] | None, of_profile: Iterable[str] | None = None, caller: Caller | None = None
+    ) -> frozenset[str]:
+        """The names of the tools that a conversation chose, that its profile allows and that this caller may call; None
+        stands for all of them, and for any caller. A name that means no tool is left out.
 
         `files:*` chooses every tool of the server `files`. The tools of sources are allowed for every profile.
         """
@@ -145,7 +148,16 @@ class ToolRegistry:
             names = names.intersection(self._expanded(chosen))
         if of_profile is not None:
             names = names.intersection(current.of_sources.union(self._expanded(of_profile)))
-        return names
+        return frozenset(name for name in names if self._fault_of(current.tools[name], caller) is None)
+
+    def role_fault(self, name: str, caller: Caller | None) -> str | None:
+        """Why this caller may not call the built-in tool that this name means, in a sentence; None if it may, and for
+        a tool of the application. An engine need not have the tool: a model may know its name from elsewhere."""
+        tool = self.find(name)
+        if tool is not None:
+            return self._fault_of(tool, caller)
+        meant = () if caller is None or self.comes_from_source(name) else names_of(name)
+        return caller.fault(meant[0]) if caller is not None and meant else None
 
     def name_of(self, tool: AnyTool, allowed: Allowed = None) -> str:
         """The name under which this tool is offered, which may be another of its names; empty if it is not offered. A
@@ -163,18 +175,25 @@ class ToolRegistry:
         return tuple(self._current.definitions[name] for name in self._names(allowed))
 
     def resolve_calls(
-        self, effect_id: int, calls: Sequence[ModelCall], policy: Policy = _POLICY, allowed: Allowed = None
+        self,
+        effect_id: int,
+        calls: Sequence[ModelCall],
+        policy: Policy = _POLICY,
+        allowed: Allowed = None,
+        caller: Caller | None = None,
     ) -> tuple[ToolCall, ...]:
         """The calls of the response to the effect `effect_id`, with what is known of them now. Never raises.
 
-        `policy` holds the rules under which the calls are made; a call of a tool that is not `allowed` has a `fault`. A
-        call has the name under which its tool is offered, whichever of the tool's names the model used.
+        `policy` holds the rules under which the calls are made; a call of a tool that is not `allowed`, or that this
+        `caller` may not call, has a `fault`. A call has the name under which its tool is offered, whichever of the
+        tool's names the model used.
 
         A call's id is `call_<effect id>_<index>`, so it is unique in the conversation, whatever the provider sent.
         Arguments that are too long to be stored become `{}`, and `fault` says so.
         """
         ids = (f"call_{effect_id}_{index}" for index in range(len(calls)))
-        return tuple(self._resolve(call_id, call, policy, allowed) for call_id, call in zip(ids, calls, strict=True))
+        made = zip(ids, calls, strict=True)
+        return tuple(self._resolve(call_id, call, policy, allowed, caller) for call_id, call in made)
 
     def describe_unknown(self, name: str, allowed: Allowed = None) -> str:
         """The sentence that says that there is no tool of this name, or that it is not allowed, and which tools are."""
@@ -206,10 +225,17 @@ class ToolRegistry:
             elif (tool := self.find(name)) is not None:
                 yield tool.name
 
-    def _resolve(self, call_id: str, call: ModelCall, policy: Policy, allowed: Allowed) -> ToolCall:
+    def _fault_of(self, tool: AnyTool, caller: Caller | None) -> str | None:
+        built_in = "" if caller is None else built_in_name(tool)
+        return caller.fault(built_in) if caller is not None and built_in else None
+
+    def _resolve(
+        self, call_id: str, call: ModelCall, policy: Policy, allowed: Allowed, caller: Caller | None
+    ) -> ToolCall:
         name = encodable(call.name)
-        tool = self.find(name, allowed)
-        unknown = self.describe_unknown(name, allowed) if tool is None else ""
+        denied = self.role_fault(name, caller)
+        tool = None if denied else self.find(name, allowed)
+        unknown = denied or (self.describe_unknown(name, allowed) if tool is None else "")
         arguments, fault = self._check(tool, unknown, call.arguments, policy)
         resolved = ToolCall(
             call_id=call_id, name=name, raw_arguments=arguments, provider_id=encodable(call.id), fault=fault

@@ -45,11 +45,12 @@ class ToolPerformer:
         call = await context.call(effect.call)
         chosen = context.context.tools_in(context.turn)
         allowed = None if chosen is None else self._tools.allowed(chosen)
-        tool = self._tools.find(call.name, allowed)
+        denied = self._tools.role_fault(call.name, context.context.caller)
+        tool = None if denied else self._tools.find(call.name, allowed)
         if tool is None:
             # The call was checked by an engine that had the tool, or made by a performer of the application that offers
-            # tools of its own; this engine was opened without it, or the conversation may not use it.
-            unknown = ToolResult(text=self._tools.describe_unknown(call.name, allowed), error=True)
+            # tools of its own; this engine was opened without it, or the conversation or its role may not use it.
+            unknown = ToolResult(text=denied or self._tools.describe_unknown(call.name, allowed), error=True)
             return ToolComplete(effect_id=effect.effect_id, at=self._clock.now(), result=unknown)
         run = ToolRun(tool, context.policy, self._max_result, context.redact, may_ask=effect.call.exclusive)
         tool_context = tool_context_of(

@@ -14,7 +14,7 @@ from itertools import chain
 from ...effects.tools.registry import ToolRegistry
 from ...states.policy.models import named_models
 from ...states.policy.policy import Policy, Profile, Recent
-from ...states.policy.roles import Role
+from ...states.policy.roles import Caller, Role
 from ...states.replies.delivery_rules import may_show_text
 from .models import Models
 
@@ -95,7 +95,8 @@ class RuleChecks:
         for name in chosen or ():
             if self.tools.find(name) is None and not self.tools.comes_from_source(name):
                 yield f"{self.tools.describe_unknown(name)} The list of tools{of} names it."
-        acts = self.tools.acts_of(self.tools.allowed(tools, chosen))
+        caller = Caller(role, rules=policy.sub_agents)
+        acts = self.tools.acts_of(self.tools.allowed(tools, chosen, caller))
         if role == "foreground" and not may_show_text(policy) and "speech" not in acts:
             yield SILENT.format(of=of)
         if policy.ends_on == "work_complete" and "work_complete" not in acts:

@@ -7,6 +7,7 @@ replies, waits while it is busy or hears what a claim says, so its text is its t
 from __future__ import annotations
 
 from .policy import Limits, Policy
+from .roles import Role
 
 
 def background_policy(policy: Policy) -> Policy:
@@ -24,18 +25,18 @@ def background_policy(policy: Policy) -> Policy:
         transcription_note=False,
         describe_agents=True,
         relay="prompt_only",
+        sub_agents=policy.sub_agents.replace(questions="refuse"),
     )
 
 
-def sub_agent_policy(policy: Policy, limits: Limits, profile: str = "") -> Policy:
-    """Return the rules of a sub-agent that an agent with these rules starts. `limits` are its limits. `profile` is the
-    name of its profile; if it is empty or unknown, the sub-agent has the profiles of the rules, the first by default.
+def sub_agent_policy(policy: Policy, limits: Limits, profile: str = "", parent: Role = "foreground") -> Policy:
+    """Return the rules of a sub-agent that an agent with these rules and the role `parent` starts. `limits` are its
+    limits. `profile` is the name of its profile; if it is empty or unknown, the sub-agent has the profiles of the
+    rules, the first by default.
 
-    A sub-agent always answers, so a failure becomes its last text. `Pure.`
+    A sub-agent always answers, so a failure becomes its last text. It may ask the user only of its own parent, which
+    must have one. `Pure.`
     """
     named = tuple(one for one in policy.profiles if one.name == profile)
-    return background_policy(policy).replace(
-        limits=limits,
-        profiles=named or policy.profiles,
-        on_failure="reply",
-    )
+    made = background_policy(policy).replace(limits=limits, profiles=named or policy.profiles, on_failure="reply")
+    return made.replace(sub_agents=policy.sub_agents) if parent == "foreground" else made

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 
+from ....states.context import Context
 from ....states.effects import RequestLlm
 from ....states.events import LlmFailed, LlmResponse
 from ....states.policy.models import settings_of
-from ....states.policy.policy import Policy
 from ....states.projections.recent_dialogue import of_turn
 from ....states.projections.transcript import Transcript
 from ....states.values.surrogates import encodable
@@ -63,7 +63,7 @@ class LlmRequestPerformer:
                 sentence=sentence_of(failure),
                 retry_after=failure.retry_after,
             )
-        return self._response(effect, request.model, digest, answer, context.policy, offer)
+        return self._response(effect, request.model, digest, answer, context.context, offer)
 
     async def _request(self, effect: RequestLlm, context: EffectContext, offer: ToolOffer) -> tuple[ModelRequest, str]:
         """Return the request and its digest, which is that of the request without the fresh context."""
@@ -87,7 +87,7 @@ class LlmRequestPerformer:
         return prompt.request(effect, assembled.system, assembled.messages, tools, context.turn, settings)
 
     def _response(
-        self, effect: RequestLlm, model: str, digest: str, answer: ModelAnswer, policy: Policy, offer: ToolOffer
+        self, effect: RequestLlm, model: str, digest: str, answer: ModelAnswer, context: Context, offer: ToolOffer
     ) -> LlmResponse:
         return LlmResponse(
             effect_id=effect.effect_id,
@@ -96,7 +96,9 @@ class LlmRequestPerformer:
             thinking=encodable(answer.thinking),
             # A sealed block must not be changed, so blocks with lone surrogates, which cannot be stored, are dropped.
             opaque=answer.opaque if is_encodable(answer.opaque) else (),
-            tool_calls=self._tools.resolve_calls(effect.effect_id, answer.tool_calls, policy, offer.allowed),
+            tool_calls=self._tools.resolve_calls(
+                effect.effect_id, answer.tool_calls, context.policy, offer.allowed, context.caller
+            ),
             finish_reason=answer.finish_reason,
             usage=answer.usage,
             model=model,

@@ -1,8 +1,9 @@
-"""Which tools a request offers: those that the conversation may use in the turn and that the turn's profile allows.
+"""Which tools a request offers: those that the conversation may use in the turn, that the turn's profile allows and
+that agents of its role may call.
 
 A request is built for every answer of a model, while the tools of a conversation seldom change and are mostly the same
-in all conversations. So what is offered is written once for each choice of tools and kept, until a source of tools
-changes.
+in all conversations. So what is offered is written once for each choice of tools and each kind of agent and kept, until
+a source of tools changes.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ....states.effects import RequestLlm
+from ....states.policy.roles import Caller
 from ...context import EffectContext
 from ...tools.builtin.speaking import respond_to_user, talk
 from ...tools.registry import ToolRegistry
@@ -44,9 +46,10 @@ class ToolOffers:
         """What this request offers. It stays the same within a turn, also after a crash: tools that a conversation
         chooses during a turn are those of the next one. Only the tools of sources come and go within a turn."""
         profiles = (profile.tools for profile in context.policy.profiles if profile.name == effect.profile)
-        return self._offer(self._tools.version, context.context.tools_in(context.turn), next(profiles, None))
+        chosen = context.context.tools_in(context.turn)
+        return self._offer(self._tools.version, chosen, next(profiles, None), context.context.caller)
 
-    def _make_offer(self, version: tuple[int, ...], chosen: Names, of_profile: Names) -> ToolOffer:
-        allowed = self._tools.allowed(chosen, of_profile)
+    def _make_offer(self, version: tuple[int, ...], chosen: Names, of_profile: Names, caller: Caller) -> ToolOffer:
+        allowed = self._tools.allowed(chosen, of_profile, caller)
         names = (self._tools.name_of(tool, allowed) for tool in (respond_to_user, talk))
         return ToolOffer(allowed, OfferedTools(self._tools.definitions(allowed)), SpeakingTools(*names))

@@ -33,3 +33,10 @@ def names_of(name: str) -> tuple[str, ...]:
         return ()
     others = (tool.name for tool in BUILT_IN.values() if tool.function is meant.function and tool is not meant)
     return (meant.name, *others)
+
+
+def built_in_name(tool: AnyTool) -> str:
+    """The name of the built-in tool that this is, under whatever name an application offers it; empty for a tool of the
+    application, also for one that has the name of a built-in tool. `Pure.`"""
+    names = [name for name, one in BUILT_IN.items() if one.function is tool.function]
+    return tool.name if tool.name in names else next(iter(names), "")

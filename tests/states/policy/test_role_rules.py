@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from turnwise.states import Limits, ModelSpec, Policy, Profile, Recent, Retry, Texts
 from turnwise.states.policy import presets
+from turnwise.states.policy.policy import SubAgentRules
 from turnwise.states.policy.role_rules import background_policy, sub_agent_policy
+from turnwise.states.policy.roles import Role
 
 COOK, GUIDE = Profile(name="cook"), Profile(name="guide")
 GENERAL = Policy(
@@ -70,3 +74,15 @@ class TestSubAgents:
     def test_it_answers_also_when_it_fails(self, preset: type[Policy]) -> None:
         """Its parent waits for it."""
         assert sub_agent_policy(preset(), Limits()).on_failure == "reply"
+
+    def test_it_may_ask_the_user_only_of_its_own_parent(self) -> None:
+        """D2: a background agent may not ask, and neither may what it starts; nor what a sub-agent starts."""
+        policy = GENERAL.replace(sub_agents=SubAgentRules(questions="ask_user", depth=3))
+        made = {role: sub_agent_policy(policy, Limits(), "", role).sub_agents for role in get_args(Role)}
+
+        assert {role: rules.questions for role, rules in made.items()} == {
+            "foreground": "ask_user",
+            "background": "refuse",
+            "sub_agent": "refuse",
+        }
+        assert {rules.depth for rules in made.values()} == {3}

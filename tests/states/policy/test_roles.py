@@ -2,28 +2,22 @@
 
 import pytest
 
-from turnwise.states.policy import roles
-from turnwise.states.policy.roles import MAX_DEPTH, Role, role_fault
+from turnwise.effects.tools.builtin.catalogue import BUILT_IN
+from turnwise.states import Context, Policy
+from turnwise.states.policy.policy import SubAgentRules
+from turnwise.states.policy.roles import ROLE_TOOLS, Caller, Role, role_fault
 
-TOOLS = (
-    "ask_user_question",
-    "respond_to_user",
-    "talk",
-    "mark_work_complete",
-    "send_user_message",
-    "send_agent_message",
-    "spawn_agents",
-    "recall_conversation",
-)
 ALLOWED: dict[Role, set[str]] = {
     "foreground": {
         "ask_user_question",
         "respond_to_user",
+        "speak_to_user",
         "talk",
         "mark_work_complete",
         "send_agent_message",
         "spawn_agents",
         "recall_conversation",
+        "transfer_to",
     },
     "background": {
         "mark_work_complete",
@@ -31,13 +25,28 @@ ALLOWED: dict[Role, set[str]] = {
         "send_agent_message",
         "spawn_agents",
         "recall_conversation",
+        "transfer_to",
     },
     "sub_agent": {"mark_work_complete", "send_agent_message", "recall_conversation"},
 }
+TOOLS = sorted(set().union(*ALLOWED.values()))
+ASKS_USER = SubAgentRules(questions="ask_user")
+
+
+class TestData:
+    """D2: which tools a role may call is data, and complete."""
+
+    @pytest.mark.parametrize("role", ALLOWED)
+    def test_every_built_in_tool_is_allowed_or_denied(self, role: Role) -> None:
+        """D2: under each of its names, and never both. So a tool that is added must be decided on for each role."""
+        tools = ROLE_TOOLS[role]
+
+        assert set(BUILT_IN) <= tools.allowed | tools.denied == set(TOOLS)
+        assert not tools.allowed & tools.denied
 
 
 class TestRoles:
-    """D2: which tools a role may call is data."""
+    """D2: what follows from the data and from the rules for sub-agents."""
 
     @pytest.mark.parametrize("tool", TOOLS)
     @pytest.mark.parametrize("role", ALLOWED)
@@ -50,6 +59,7 @@ class TestRoles:
         ("tool", "role", "sentence"),
         [
             ("ask_user_question", "sub_agent", "ask_user_question is not available to sub-agents"),
+            ("spawn_agents", "sub_agent", "spawn_agents is not available to sub-agents"),
             ("send_user_message", "foreground", "send_user_message is not available to agents with a user"),
             ("talk", "background", "talk is not available to background agents"),
         ],
@@ -65,23 +75,48 @@ class TestRoles:
 
         assert allowed <= {tool for tool in TOOLS if role_fault(tool, role) is None}
 
-    @pytest.mark.parametrize(("depth", "may"), [(0, True), (MAX_DEPTH - 1, True), (MAX_DEPTH, False), (9, False)])
-    def test_agents_start_others_only_so_deep(self, depth: int, may: bool) -> None:
-        """P20: beyond the depth limit spawn_agents is denied to every role."""
-        assert (role_fault("spawn_agents", "background", depth) is None) == may
-
-    def test_a_sub_agent_is_never_at_the_top(self) -> None:
-        """P20: a sub-agent counts as one deep if no depth is given."""
-        assert role_fault("spawn_agents", "sub_agent") == "spawn_agents is not available to sub-agents"
-
     @pytest.mark.parametrize("role", ALLOWED)
     def test_tools_of_the_host_are_not_of_concern(self, role: Role) -> None:
         """D2: tools of the application are available to every role."""
         assert role_fault("find_table", role) is None
 
-    def test_above_a_sub_agent_there_is_one_turn_at_least(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """P20: a sub-agent counts as one deep and not more: with a limit of two it could start others."""
-        monkeypatch.setattr(roles, "MAX_DEPTH", 2)
 
-        assert role_fault("spawn_agents", "sub_agent", 0) is None
-        assert role_fault("spawn_agents", "sub_agent", 2) is not None
+class TestRules:
+    """P20: what the rules for sub-agents change."""
+
+    @pytest.mark.parametrize(
+        ("role", "depth", "deepest", "may"),
+        [
+            ("foreground", 0, 1, True),
+            ("foreground", 0, 0, False),
+            ("background", 0, 1, True),
+            ("background", 1, 1, False),
+            ("background", 9, 1, False),
+            ("sub_agent", 1, 1, False),
+            ("sub_agent", 1, 2, True),
+            ("sub_agent", 2, 2, False),
+            ("sub_agent", 0, 1, False),
+            ("sub_agent", 0, 2, True),
+        ],
+    )
+    def test_agents_start_others_only_so_deep(self, role: Role, depth: int, deepest: int, may: bool) -> None:
+        """P20: the policy gives the depth limit, beyond which spawn_agents is denied to every role. A sub-agent counts
+        as one deep if its log does not say so."""
+        assert (role_fault("spawn_agents", role, depth, SubAgentRules(depth=deepest)) is None) == may
+
+    @pytest.mark.parametrize(("role", "may"), [("foreground", True), ("background", False), ("sub_agent", True)])
+    def test_sub_agents_may_ask_if_the_policy_says_so(self, role: Role, may: bool) -> None:
+        """Their question goes to their parent's user. A background agent has no such parent."""
+        assert (role_fault("ask_user_question", role, 1, ASKS_USER) is None) == may
+
+    @pytest.mark.parametrize("tool", ["respond_to_user", "talk", "send_user_message", "transfer_to"])
+    def test_a_sub_agent_that_may_ask_may_do_nothing_else_more(self, tool: str) -> None:
+        """D2: the rule is about questions alone."""
+        assert role_fault(tool, "sub_agent", 1, ASKS_USER) is not None
+
+    def test_a_conversation_says_who_calls(self) -> None:
+        """The role, the depth and the rules stand in its context."""
+        context = Context(role="sub_agent", depth=2, policy=Policy(sub_agents=SubAgentRules(depth=3)))
+
+        assert context.caller == Caller("sub_agent", 2, SubAgentRules(depth=3))
+        assert context.caller.fault("spawn_agents") is None
