@@ -287,16 +287,21 @@ class RunningEngine:
         state: str | None = None,
         limit: int | None = None,
         before: str | None = None,
+        role: Role | None = None,
+        parent: str | None = None,
+        works_for: str | None = None,
     ) -> tuple[Summary, ...]:
         """Return a page of conversations, the one that changed last first: summaries with `id`, `title`, `owner`,
-        `metadata`, `state`, `busy`, `updated_at` and `origin`.
+        `metadata`, `state`, `busy`, `updated_at`, `origin`, `role`, `parent`, `works_for` and `wakes_at`.
 
         `owner`, `state` (such as `"idle"`) and `metadata` select: `metadata={"tenant": "a"}` those whose metadata has
-        this value under this name. Values are compared as JSON: 1 is neither "1" nor true. `limit` is the size of the
-        page, and `before` the id of the last conversation of the page before. Raises `InvalidInput`, and
-        `UnknownConversation` for a `before` that is not stored.
+        this value under this name. Values are compared as JSON: 1 is neither "1" nor true. `role` selects, too; so do
+        `parent`, the id of the conversation that started sub-agents, and `works_for`, the id of the one that background
+        agents work for. `limit` is the size of the page, and `before` the id of the last conversation of the page
+        before. Raises `InvalidInput`, and `UnknownConversation` for a `before` that is not stored.
         """
-        return await self.store.list(**checked_selection(owner, metadata, state, limit, before))
+        selection = checked_selection(owner, metadata, state, limit, before, role, parent, works_for)
+        return await self.store.list(**selection)
 
     async def delete(self, conversation_id: str) -> None:
         """Remove a conversation and all that was said in it from the database.

@@ -80,6 +80,11 @@ class StoredConversation:
         return self.record.head
 
     @property
+    def summary(self) -> Summary:
+        """What a list shows of the conversation."""
+        return Summary.of(self.record, self.details)
+
+    @property
     def waits(self) -> bool:
         """Whether it waits for work, for a timer or for a delivery."""
         return self.head.waits or self.head.next_timer is not None or bool(self.outbox)
@@ -193,25 +198,26 @@ class MemoryStore:
     async def list(
         self,
         *,
-        owner: str | None = None,
         metadata: Mapping[str, JsonValue] | None = None,
-        state: str | None = None,
         limit: int | None = None,
         before: str | None = None,
+        **selected: str | None,
     ) -> tuple[Summary, ...]:
-        """Return summaries, the conversation that moved last first."""
+        """Return summaries, the conversation that moved last first. `selected` are the values that they must have."""
         self.check_open()
         newest = sorted(self._conversations.values(), key=lambda each: each.head.updated_at)[::-1]
         if before is not None:
             newest = newest[newest.index(self._found(before)) + 1 :]
-        wanted = (
-            each
-            for each in newest
-            if owner in (None, each.record.owner)
-            and state in (None, each.head.state_type)
-            and each.details.has(metadata or {})
-        )
-        return tuple(map(_summary, islice(wanted, limit)))
+        values = {name: value for name, value in selected.items() if value is not None}
+        wanted = (each.summary for each in newest if each.details.has(metadata or {}))
+        return tuple(islice((each for each in wanted if values.items() <= vars(each).items()), limit))
+
+    async def scheduled(self, limit: int) -> tuple[tuple[str, datetime], ...]:
+        """Return up to `limit` conversations with a scheduled wake-up, the earliest first."""
+        self.check_open()
+        summaries = (each.summary for each in self._conversations.values())
+        wake_ups = [(each.id, each.wakes_at) for each in summaries if each.wakes_at is not None]
+        return tuple(sorted(wake_ups, key=lambda wake_up: wake_up[1])[:limit])
 
     async def claim(self, limit: int) -> tuple[str, ...]:
         """Return the ids of up to `limit` conversations that wait, each of them once."""
@@ -311,20 +317,6 @@ class MemoryStore:
         if conversation_id not in self._conversations:
             raise UnknownConversation(conversation_id)
         return self._conversations[conversation_id]
-
-
-def _summary(conversation: StoredConversation) -> Summary:
-    record, head, details = conversation.record, conversation.head, conversation.details
-    return Summary(
-        id=record.id,
-        state=head.state_type,
-        busy=head.waits,
-        updated_at=from_microseconds(head.updated_at),
-        origin=record.origin,
-        owner=record.owner,
-        title=details.title,
-        metadata=details.metadata,
-    )
 
 
 def _undelivered(conversation_id: str, row: OutboxRow) -> Undelivered:

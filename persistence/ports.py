@@ -16,6 +16,7 @@ from pydantic import JsonValue
 
 from ..states.context import Context
 from ..states.events import Event, Opened
+from ..states.policy.roles import Role
 from ..states.states import AnyState
 from ..states.step import Step
 from ..states.values.memory import FoundText, MemoryQuery, MemoryScope
@@ -124,18 +125,28 @@ class Store(Protocol):
         state: str | None = None,
         limit: int | None = None,
         before: str | None = None,
+        role: Role | None = None,
+        parent: str | None = None,
+        works_for: str | None = None,
     ) -> tuple[Summary, ...]:
         """Return summaries, the conversation that moved last first.
 
-        `owner`, `metadata` and `state` (the literal of a state, such as `idle`) select. Of metadata, a conversation
-        must have all the given values under their names, compared as `json_identity` does: 1 is neither "1" nor true.
-        Owner, title and metadata follow from the log as `Details` says.
+        `owner`, `metadata`, `state` (the literal of a state, such as `idle`), `role`, `parent` and `works_for` select.
+        Of metadata, a conversation must have all the given values under their names, compared as `json_identity` does:
+        1 is neither "1" nor true. What is selected by follows from the log as `Details` says, apart from `state`.
+        `parent` and `works_for` need not be ids of conversations that are stored.
 
         `limit` is the size of a page, and `before` the id of the last conversation of the page before. If that
         conversation has moved in the meantime, the page begins at its new place: some conversations are listed twice.
         Another one that moves between two pages comes before them, and is not on those that follow. Raises
         `UnknownConversation` if `before` is not stored.
         """
+        ...
+
+    async def scheduled(self, limit: int) -> tuple[tuple[str, datetime], ...]:
+        """Return the ids of up to `limit` conversations that have a scheduled wake-up, each with its moment, which is
+        `book.wake` of its state; the earliest first. The cost does not grow with the number of conversations, so an
+        engine can ask for the next few after each wake-up."""
         ...
 
     async def claim(self, limit: int) -> tuple[str, ...]:

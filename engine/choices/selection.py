@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypedDict
+from typing import Any, TypedDict, get_args
 
 from pydantic import JsonValue, TypeAdapter
 
 from ...effects.text import is_encodable
 from ...states.errors import InvalidInput
+from ...states.policy.roles import Role
 from ...states.states import STATES
 from ...states.values.details import MAX_ENTRIES
 from ...states.values.value import MAX_QUOTED, Block, shortened
@@ -26,10 +27,20 @@ class Selection(TypedDict):
     state: str | None
     limit: int | None
     before: str | None
+    role: Role | None
+    parent: str | None
+    works_for: str | None
 
 
 def checked_selection(
-    owner: str | None, metadata: Mapping[str, Any] | None, state: str | None, limit: int | None, before: str | None
+    owner: str | None,
+    metadata: Mapping[str, Any] | None,
+    state: str | None,
+    limit: int | None,
+    before: str | None,
+    role: Role | None = None,
+    parent: str | None = None,
+    works_for: str | None = None,
 ) -> Selection:
     """Return what `Store.list` takes. Raises `InvalidInput`, which says which argument is wrong."""
     return Selection(
@@ -38,6 +49,9 @@ def checked_selection(
         state=_checked_state(state),
         limit=_checked_limit(limit),
         before=None if before is None else checked_id(before),
+        role=_checked_role(role),
+        parent=None if parent is None else checked_id(parent),
+        works_for=None if works_for is None else checked_id(works_for),
     )
 
 
@@ -69,6 +83,12 @@ def _checked_state(state: Any) -> str | None:
     if state is None or (isinstance(state, str) and state in _STATES):
         return state
     raise InvalidInput(f"The state that a list selects by is one of {', '.join(_STATES)}.")
+
+
+def _checked_role(role: Role | None) -> Role | None:
+    if role is None or role in get_args(Role):
+        return role
+    raise InvalidInput(f"The role that a list selects by is one of {', '.join(get_args(Role))}.")
 
 
 def _checked_limit(limit: int | None) -> int | None:

@@ -29,7 +29,7 @@ from ..records.storage import DropDelivery, Repair, ReplaceDetails, ReplaceHead,
 from .audit import audit
 from .replay import Fold
 
-DERIVED_COLUMNS = ("state_type", "waits", "next_timer", "updated_at")
+DERIVED_COLUMNS = ("state_type", "waits", "next_timer", "updated_at", "wakes_at")
 """The columns of the head row that follow from the state and the newest step."""
 
 
@@ -180,7 +180,8 @@ class _ExaminedConversation:
         if self._record.owner != owner:
             yield self._finding(1, "The owner is not the one that the first step names.", replace)
         if stored is not None and stored != expected:
-            yield self._finding(1, "The title or the metadata in lists does not agree with the steps.", replace)
+            named = "The title or the metadata" if stored.agent == expected.agent else "The role"
+            yield self._finding(1, f"{named} in lists does not agree with the steps.", replace)
 
     def deliveries(self) -> Iterator[Finding]:
         """Which deliveries cannot be made, because no step asked for them or their attempts cannot be read."""

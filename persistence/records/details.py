@@ -1,4 +1,5 @@
-"""What a list shows of a conversation besides its head: its owner, its title, and the metadata of the application.
+"""What a list shows of a conversation besides its head: its owner, its role among agents, its title, and the metadata
+of the application.
 
 All of it follows from a few events of the log. A store may keep it beside the log, to list conversations without
 reading logs, and can compute it again at any time.
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from ...states.events import DetailsChanged, Event, Opened, UserMessage
 from ...states.log import LogEntry
+from ...states.policy.roles import Role
 from ..errors import Damaged
 from .codec import decode
 from .metadata import Metadata, json_identity, metadata_columns
@@ -24,16 +26,20 @@ _MESSAGE = UserMessage.model_fields["type"].default
 
 @dataclass(frozen=True)
 class Details:
-    """The owner, the title and the metadata of a conversation.
+    """The owner, the title and the metadata of a conversation, and its role among agents.
 
     `given_title` is the title that the application chose, None if it chose none. `first_message` is what the title is
-    otherwise: the first message of a user on one line, None before there is one.
+    otherwise: the first message of a user on one line, None before there is one. `role`, `parent` and `works_for` are
+    those of `Opened`.
     """
 
     owner: str | None = None
     given_title: str | None = None
     first_message: str | None = None
     metadata: Metadata = field(default_factory=dict, hash=False)
+    role: Role = "foreground"
+    parent: str | None = None
+    works_for: str | None = None
 
     @property
     def title(self) -> str:
@@ -44,7 +50,15 @@ class Details:
         """Return the details after this event. `Pure.`"""
         match event:
             case Opened():
-                return Details(event.owner, given_title(event.title), first_title(event.messages), event.metadata)
+                return Details(
+                    owner=event.owner,
+                    given_title=given_title(event.title),
+                    first_message=first_title(event.messages),
+                    metadata=event.metadata,
+                    role=event.role,
+                    parent=event.parent,
+                    works_for=event.works_for,
+                )
             case UserMessage() if self.first_message is None:
                 return replace(self, first_message=message_title(event.text, len(event.images)))
             case DetailsChanged():
@@ -85,4 +99,7 @@ def details_of_rows(rows: Iterable[EventRow]) -> Details:
 
 def details_row(details: Details) -> DetailsRow:
     """Return the row that a store keeps of these details. `Pure.`"""
-    return DetailsRow(details.given_title, details.first_message, *metadata_columns(details.metadata))
+    text, entries = metadata_columns(details.metadata)
+    role = None if details.role == "foreground" else details.role
+    agent = (role, details.parent, details.works_for)
+    return DetailsRow(details.given_title, details.first_message, text, entries, *agent)

@@ -29,8 +29,9 @@ class EventRow(NamedTuple):
 class HeadRow(NamedTuple):
     """Where a conversation stands: the number and the link of its newest step, and the state after it in full.
 
-    The values between `chain` and `state` follow from the state and the newest step. They are stored so that
-    conversations can be found by them.
+    All values but the first two and `state` follow from the state and the newest step. They are stored so that
+    conversations can be found by them. `next_timer` is when a timer of the turn is due, and `wakes_at` the next
+    scheduled wake-up.
     """
 
     seq: int
@@ -40,6 +41,7 @@ class HeadRow(NamedTuple):
     next_timer: int | None
     updated_at: int
     state: str
+    wakes_at: int | None = None
 
 
 class OutboxRow(NamedTuple):
@@ -55,10 +57,18 @@ class OutboxRow(NamedTuple):
 
 class DetailsRow(NamedTuple):
     """What a store keeps to list a conversation: the title that the application gave, the title that the first message
-    of a user gives, the metadata as a JSON object, and a digest for each value in it, sorted. What a conversation does
-    not have is None."""
+    of a user gives, the metadata as a JSON object, a digest for each value in it, sorted, and its role
+    among agents. What a conversation does not have is None, and so is the role `foreground`."""
 
     title: str | None = None
     first_message: str | None = None
     metadata: str | None = None
     entries: tuple[bytes, ...] = ()
+    role: str | None = None
+    parent: str | None = None
+    works_for: str | None = None
+
+    @property
+    def agent(self) -> tuple[str | None, ...]:
+        """The role, and the conversations that it belongs to."""
+        return self.role, self.parent, self.works_for

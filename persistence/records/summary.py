@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from ...states.policy.roles import Role
+from .codec import from_microseconds
+from .conversation_record import ConversationRecord
+from .details import Details
 from .metadata import Metadata
 from .origin import Origin
 
@@ -15,6 +19,9 @@ class Summary:
     copied from, whom it belongs to, its title, and what its application noted about it.
 
     `title` is the one that was given, else the first message of a user, cut to a line; it is empty before there is one.
+    `role` says whether it has a user, works for another conversation (`works_for`, if it names one), or was started by
+    a turn of another one (`parent`). `wakes_at` is its next scheduled wake-up. The ids may be those of conversations
+    that have been deleted.
     """
 
     id: str
@@ -25,3 +32,27 @@ class Summary:
     owner: str | None = None
     title: str = ""
     metadata: Metadata = field(default_factory=dict, hash=False)
+    role: Role = "foreground"
+    parent: str | None = None
+    works_for: str | None = None
+    wakes_at: datetime | None = None
+
+    @classmethod
+    def of(cls, record: ConversationRecord, details: Details) -> Summary:
+        """Return what a list shows of a conversation, for a store that has its record and its details at hand.
+        `Pure.`"""
+        head = record.head
+        return cls(
+            id=record.id,
+            state=head.state_type,
+            busy=head.waits,
+            updated_at=from_microseconds(head.updated_at),
+            origin=record.origin,
+            owner=record.owner,
+            title=details.title,
+            metadata=details.metadata,
+            role=details.role,
+            parent=details.parent,
+            works_for=details.works_for,
+            wakes_at=None if head.wakes_at is None else from_microseconds(head.wakes_at),
+        )

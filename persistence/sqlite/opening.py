@@ -10,11 +10,11 @@ from sqlalchemy import Connection
 from ...states.errors import StoreError
 from .file.address import Address
 from .file.connection import configured, connect
-from .file.identity import HEAD, READABLE, recognise
+from .file.identity import READABLE, recognise
 from .file.lock import exclusive_use
 from .search.stand_ins import add_text_views
-from .tables.first_messages import add_views
 from .tables.migrate import migrate
+from .tables.older_tables import add_views
 
 
 def open_for_writing(address: Address, busy_timeout: float, undo: ExitStack) -> Connection:
@@ -46,10 +46,9 @@ def open_for_reading(address: Address, busy_timeout: float, undo: ExitStack) -> 
     revision = recognise(driver, address)
     if revision is None or revision not in READABLE:
         raise StoreError(f"{address.name} is not ready to be read; an engine that opens it once makes it so.")
-    if revision < "0004":
-        add_views(driver)
-    if revision != HEAD:
+    if revision < "0005":
         add_text_views(driver)
+    add_views(driver, revision)
     return undo.enter_context(configured(driver, "ro"))
 
 

@@ -9,11 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import JsonValue
+from pydantic import JsonValue, TypeAdapter
 from sqlalchemy import Connection
 
 from ...states.errors import UnknownConversation
 from ...states.events import Opened
+from ...states.policy.roles import Role
 from ...states.step import Step
 from ...states.values.memory import FoundText, MemoryQuery, MemoryScope
 from ..errors import Damaged
@@ -39,6 +40,8 @@ from .tables import conversation_records, queries, recorder, summaries
 from .tables import repairs as storage
 from .tables.recorder import Head
 from .threads.log_position import LogPosition
+
+_ROLE: TypeAdapter[Role] = TypeAdapter(Role)
 
 
 class SqliteStore:
@@ -126,18 +129,29 @@ class SqliteStore:
         state: str | None = None,
         limit: int | None = None,
         before: str | None = None,
+        role: Role | None = None,
+        parent: str | None = None,
+        works_for: str | None = None,
     ) -> tuple[Summary, ...]:
         """Return summaries, the conversation that moved last first; `Store.list` says the rest.
 
         Raises `Damaged` if one of them cannot be read.
         """
         entries = tuple(metadata_entry(name, value) for name, value in (metadata or {}).items())
-        selection = summaries.Selection(owner, entries, state, before)
+        selection = summaries.Selection(owner, entries, state, before, role, parent, works_for)
 
         def read(connection: Connection) -> tuple[Summary, ...]:
             return tuple(map(_summary, summaries.read(connection, selection, limit)))
 
         return await self.database.read(read)
+
+    async def scheduled(self, limit: int) -> tuple[tuple[str, datetime], ...]:
+        """Return up to `limit` conversations with a scheduled wake-up, the earliest first. An index finds them.
+
+        Raises `Damaged` if a moment cannot be read.
+        """
+        rows = await self.database.read(lambda connection: queries.scheduled(connection, limit))
+        return tuple((conversation_id, _moment(at)) for conversation_id, at in rows)
 
     async def claim(self, limit: int) -> tuple[str, ...]:
         """Return the ids of up to `limit` conversations that wait, each once as long as this store is open."""
@@ -286,11 +300,29 @@ def _followed(follower: Follower, stored: Head) -> Head:
 def _summary(row: summaries.SummaryRow) -> Summary:
     try:
         origin = None if row.origin is None or row.origin_seq is None else Origin(row.origin, row.origin_seq)
-        moved = from_microseconds(row.updated_at)
-        metadata = read_metadata(row.metadata)
-        return Summary(row.id, row.state_type, row.waits, moved, origin, row.owner, row.title, metadata)
+        return Summary(
+            id=row.id,
+            state=row.state_type,
+            busy=row.waits,
+            updated_at=from_microseconds(row.updated_at),
+            origin=origin,
+            owner=row.owner,
+            title=row.title,
+            metadata=read_metadata(row.metadata),
+            role=_ROLE.validate_python(row.role or "foreground"),
+            parent=row.parent,
+            works_for=row.works_for,
+            wakes_at=None if row.wakes_at is None else from_microseconds(row.wakes_at),
+        )
     except (TypeError, ValueError, OverflowError) as error:
         raise Damaged(0, "The list of the conversations cannot be read: the file is damaged.") from error
+
+
+def _moment(at: int) -> datetime:
+    try:
+        return from_microseconds(at)
+    except (TypeError, OverflowError) as error:
+        raise Damaged(0, "The scheduled wake-ups cannot be read: the file is damaged.") from error
 
 
 def _undelivered(row: queries.UndeliveredRow) -> Undelivered:

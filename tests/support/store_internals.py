@@ -57,6 +57,16 @@ def without_repeats(words: list[str]) -> list[str]:
 
 
 _UNDO = {
+    "0006": (
+        "DROP INDEX conversations_wakes_at",
+        "DROP INDEX details_role",
+        "DROP INDEX details_parent",
+        "DROP INDEX details_works_for",
+        "ALTER TABLE conversations DROP COLUMN wakes_at",
+        "ALTER TABLE details DROP COLUMN role",
+        "ALTER TABLE details DROP COLUMN parent",
+        "ALTER TABLE details DROP COLUMN works_for",
+    ),
     "0005": ("DROP TABLE text_vectors", "DROP TABLE text_positions", "DROP TABLE texts"),
     "0004": (
         "DROP TABLE details",

@@ -1,4 +1,4 @@
-"""The SQL of what a list shows of conversations: titles and metadata.
+"""The SQL of what a list shows of conversations: titles, metadata and roles.
 
 These rows follow from the log. They are written together with the steps that change them, and with no others.
 """
@@ -21,7 +21,7 @@ from .statements import prepared
 DetailsEvent: TypeAlias = UserMessage | DetailsChanged
 """An event that changes the details of a conversation."""
 
-_TEXTS = ("title", "first_message", "metadata")
+_TEXTS = ("title", "first_message", "metadata", "role", "parent", "works_for")
 _OF_CONVERSATION = details.c.conversation == bindparam("head_key")
 _READ = prepared(select(*(details.c[name] for name in _TEXTS)).where(_OF_CONVERSATION), "head_key")
 _FIRST_MESSAGE = prepared(select(details.c.first_message).where(_OF_CONVERSATION), "head_key")
@@ -56,9 +56,9 @@ _SET_METADATA = _set("metadata")
 
 def read(driver: sqlite3.Connection, key: int) -> DetailsRow:
     """Return what is stored of the details of a conversation, damaged or not."""
-    title, first_message, text = driver.execute(_READ, (key,)).fetchone() or (None, None, None)
+    title, first_message, text, *agent = driver.execute(_READ, (key,)).fetchone() or (None,) * len(_TEXTS)
     entries = tuple(entry for (entry,) in driver.execute(_READ_ENTRIES, (key,)))
-    return DetailsRow(title, first_message, text, entries)
+    return DetailsRow(title, first_message, text, entries, *agent)
 
 
 def is_titled(driver: sqlite3.Connection, key: int) -> bool:
@@ -70,7 +70,7 @@ def is_titled(driver: sqlite3.Connection, key: int) -> bool:
 def add(driver: sqlite3.Connection, key: int, row: DetailsRow) -> None:
     """Store the details of a conversation that has none so far."""
     if row != DetailsRow():
-        driver.execute(_ADD, (key, row.title, row.first_message, row.metadata))
+        driver.execute(_ADD, (key, *(getattr(row, column) for column in _TEXTS)))
         _add_entries(driver, key, row.entries)
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from ..file.identity import APPLICATION_ID, HEAD
 from ..file.transaction import driver_of
-from .first_messages import add_function
+from .older_tables import add_functions
 from .schema import metadata
 
 SCRIPTS = Path(__file__).parent.with_name("migrations")
@@ -57,5 +57,5 @@ def run_migrations(connection: Connection) -> None:
     config.set_main_option("path_separator", "os")
     with _ALEMBIC, connection.begin():
         connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
-        add_function(driver_of(connection))
+        add_functions(driver_of(connection))
         command.upgrade(config, HEAD)

@@ -92,6 +92,11 @@ _WAITING = (
     )
     .order_by(conversations.c.next_timer.nulls_last(), conversations.c.updated_at)
 )
+_SCHEDULED = (
+    select(conversations.c.id, conversations.c.wakes_at)
+    .where(conversations.c.wakes_at.is_not(None))
+    .order_by(conversations.c.wakes_at, conversations.c.key)
+)
 _UNDELIVERED = (
     select(conversations.c.id, *(outbox.c[name] for name in UndeliveredRow._fields[1:]))
     .join(conversations, conversations.c.key == outbox.c.conversation)
@@ -160,6 +165,11 @@ def waiting(connection: Connection) -> tuple[str, ...]:
     """Return the ids of all conversations that wait for work, for a timer or for a delivery. The one whose timer is
     due first comes first."""
     return tuple(connection.execute(_WAITING).scalars())
+
+
+def scheduled(connection: Connection, count: int) -> tuple[tuple[str, int], ...]:
+    """Return the ids of up to `count` conversations with a scheduled wake-up, and when that is; the earliest first."""
+    return tuple((row.id, row.wakes_at) for row in connection.execute(_SCHEDULED.limit(count)))
 
 
 def undelivered(connection: Connection, conversation_ids: Sequence[str]) -> tuple[UndeliveredRow, ...]:

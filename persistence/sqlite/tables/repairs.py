@@ -51,8 +51,7 @@ _IS_DELIVERY = (
 _DROP_DELIVERY = delete(outbox).where(*_IS_DELIVERY)
 _RESET_DELIVERY = update(outbox).where(*_IS_DELIVERY).values(attempts=0, next_attempt=None)
 _IS_CONVERSATION = conversations.c.id == bindparam("conversation_id")
-_REPLACE_HEAD = update(conversations).where(_IS_CONVERSATION)
-_REPLACE_OWNER = update(conversations).where(_IS_CONVERSATION).values(owner=bindparam("named"))
+_REPLACE = update(conversations).where(_IS_CONVERSATION)
 
 
 def faults(connection: Connection) -> tuple[StorageFault, ...]:
@@ -84,9 +83,9 @@ def repair(connection: Connection, repairs: Iterable[Repair]) -> None:
 def _statement(repair: TableRepair) -> tuple[Executable, dict[str, object]]:
     match repair:
         case ReplaceHead(conversation_id, head):
-            return _REPLACE_HEAD.values(**head._asdict()), {"conversation_id": conversation_id}
+            return _REPLACE.values(**head._asdict()), {"conversation_id": conversation_id}
         case ReplaceDetails(conversation_id, owner):
-            return _REPLACE_OWNER, {"conversation_id": conversation_id, "named": owner}
+            return _REPLACE.values(owner=owner), {"conversation_id": conversation_id}
         case DropDelivery(conversation_id, target, effect_id):
             return _DROP_DELIVERY, {"conversation_id": conversation_id, "to": target, "effect": effect_id}
         case ResetDelivery(conversation_id, target, effect_id):

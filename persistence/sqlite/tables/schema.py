@@ -40,15 +40,19 @@ conversations = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
     Column("state", Text, nullable=False),
+    Column("wakes_at", BigInteger),
 )
 """The head of each conversation: `seq` and `chain` are those of its newest step, `state` is the state in full.
 
 `waits` says whether an answer is awaited of a model, a tool or a retry: work that must be taken over after a restart.
-`state` is the last column, because SQLite moves the end of a long row to other pages, and most queries do not need it.
+`state` stands behind what every list needs, because SQLite moves the end of a long row to other pages. `wakes_at`, the
+next scheduled wake-up, is NULL in most rows, which SQLite knows from the beginning of a row, and is found by its index.
 `owner` is the owner that the first step names; an imported log of an older version may have one that no step names.
+`parent` is what an export says of the parent, if it says anything; the one that the first step names is in `details`.
 """
 
-Index("conversations_owner", conversations.c.owner, sqlite_where=conversations.c.owner.is_not(None))
+for _column in (conversations.c.owner, conversations.c.wakes_at):
+    Index(f"conversations_{_column.name}", _column, sqlite_where=_column.is_not(None))
 
 events = Table(
     "events",
@@ -106,13 +110,19 @@ details = Table(
     Column("title", Text),
     Column("first_message", Text),
     Column("metadata", Text),
+    Column("role", Text),
+    Column("parent", Text),
+    Column("works_for", Text),
 )
 """What a list shows of conversations: the title that the application gave, the title that the first message of a user
-gives, and the metadata as a JSON object. What a conversation does not have is NULL, and one that has nothing of it has
-no row.
+gives, the metadata as a JSON object, the role, the parent, and the conversation that it works for. What a conversation
+does not have is NULL, and so is the role `foreground`. A conversation that has nothing of it has no row.
 
 All of it follows from the log (`records.details`). It is a table of its own, because it would stand behind the long
 `conversations.state`, and is written when it changes, not with each step."""
+
+for _column in (details.c.role, details.c.parent, details.c.works_for):
+    Index(f"details_{_column.name}", _column, sqlite_where=_column.is_not(None))
 
 metadata_entries = Table(
     "metadata_entries",

@@ -6,16 +6,19 @@ the conversations of the page. A list reads no logs.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Select, func, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Select, func, select, tuple_
 
 from ....states.errors import UnknownConversation
+from ....states.policy.roles import Role
 from .schema import conversations, details, forks, metadata_entries
 
 
 class SummaryRow(NamedTuple):
-    """A conversation in a list. `metadata` is a JSON object, or None if there is none."""
+    """A conversation in a list. `metadata` is a JSON object, or None if there is none; `role` is None for the role
+    `foreground`."""
 
     id: str
     state_type: str
@@ -26,6 +29,10 @@ class SummaryRow(NamedTuple):
     origin_seq: int | None
     title: str
     metadata: str | None
+    role: str | None
+    parent: str | None
+    works_for: str | None
+    wakes_at: int | None
 
 
 class Selection(NamedTuple):
@@ -36,6 +43,9 @@ class Selection(NamedTuple):
     entries: tuple[bytes, ...] = ()
     state: str | None = None
     before: str | None = None
+    role: Role | None = None
+    parent: str | None = None
+    works_for: str | None = None
 
 
 _NEWEST_FIRST = (conversations.c.updated_at.desc(), conversations.c.key.desc())
@@ -50,6 +60,10 @@ _SUMMARIES = (
         forks.c.seq,
         func.coalesce(details.c.title, details.c.first_message, ""),
         details.c.metadata,
+        details.c.role,
+        details.c.parent,
+        details.c.works_for,
+        conversations.c.wakes_at,
     )
     .outerjoin_from(conversations, forks)
     .outerjoin(details)
@@ -62,24 +76,48 @@ def read(connection: Connection, selection: Selection, limit: int | None) -> tup
     """Return conversations, the one that moved last first. Raises `UnknownConversation` for `before`."""
     page = select_page(connection, selection)
     statement = _SUMMARIES.where(conversations.c.key.in_(page.order_by(*_NEWEST_FIRST).limit(limit)))
-    return tuple(SummaryRow(*row) for row in connection.execute(statement))
+    return tuple(map(SummaryRow._make, connection.execute(statement)))
 
 
 def select_page(connection: Connection, selection: Selection) -> Select[tuple[int]]:
     """Return the statement that finds the keys of these conversations. Raises `UnknownConversation` for `before`."""
-    statement = select(conversations.c.key)
-    if selection.owner is not None:
-        statement = statement.where(conversations.c.owner == selection.owner)
-    if selection.entries:
-        statement = statement.where(conversations.c.key.in_(_having(selection.entries)))
-    if selection.state is not None:
-        statement = statement.where(conversations.c.state_type == selection.state)
+    statement = select(conversations.c.key).where(*_conditions(selection))
     if selection.before is not None:
         position = connection.execute(_POSITION.where(conversations.c.id == selection.before)).one_or_none()
         if position is None:
             raise UnknownConversation(selection.before)
         statement = statement.where(tuple_(conversations.c.updated_at, conversations.c.key) < tuple_(*position))
     return statement
+
+
+def _conditions(selection: Selection) -> Iterator[ColumnElement[bool]]:
+    """Yield the conditions that these conversations fulfil, apart from their place in the list."""
+    key = conversations.c.key
+    if selection.owner is not None:
+        yield conversations.c.owner == selection.owner
+    if selection.state is not None:
+        yield conversations.c.state_type == selection.state
+    if selection.entries:
+        yield key.in_(_having(selection.entries))
+    if selection.parent is not None:
+        yield key.in_(_detailed(details.c.parent, selection.parent))
+    if selection.works_for is not None:
+        yield key.in_(_detailed(details.c.works_for, selection.works_for))
+    if selection.role is not None:
+        yield _has_role(selection.role)
+
+
+def _has_role(role: Role) -> ColumnElement[bool]:
+    """Return the condition that a conversation has this role. That of most conversations is not stored."""
+    if role == "foreground":
+        other = select(details.c.conversation).where(details.c.conversation == conversations.c.key)
+        return ~other.where(details.c.role.is_not(None)).exists()
+    return conversations.c.key.in_(_detailed(details.c.role, role))
+
+
+def _detailed(column: ColumnElement[Any], value: str) -> Select[tuple[int]]:
+    """Return the statement that finds the conversations with this value among their details."""
+    return select(details.c.conversation).where(column == value)
 
 
 def _having(entries: tuple[bytes, ...]) -> Select[tuple[int]]:

@@ -8,6 +8,7 @@ it later.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
@@ -16,6 +17,7 @@ from ....states.context import Context
 from ....states.effects import AwaitedEffect
 from ....states.errors import StoreError, UnknownConversation
 from ....states.events import Event, Opened
+from ....states.policy.roles import Role
 from ....states.states import AnyState, AwaitingUserResponse
 from ....states.step import Step
 from .disk import Disk, Row
@@ -150,11 +152,18 @@ class MemoryStore:
         state: str | None = None,
         limit: int | None = None,
         before: str | None = None,
+        role: Role | None = None,
+        parent: str | None = None,
+        works_for: str | None = None,
     ) -> tuple[Summary, ...]:
         """Summaries, the conversation that moved last first."""
         self.check_alive()
         await disk_time(self.disk.chance)
         return summaries(self.disk, metadata=metadata, limit=limit, before=before, owner=owner, state=state)
+
+    async def scheduled(self, limit: int) -> tuple[tuple[str, datetime], ...]:
+        """Raises NotImplementedError: nothing is scheduled in a simulation."""
+        raise NotImplementedError
 
     # --- raw records
 
