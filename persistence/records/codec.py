@@ -130,7 +130,7 @@ def _event_row(event: Event, step: Step, state: bytes) -> EventRow:
 
 def head_row(state: State, text: str, row: EventRow) -> HeadRow:
     """Return the head row of a conversation whose newest step is `row`; `text` is the state as JSON. `Pure.`"""
-    due = next_timer(state)
+    due, wake = next_timer(state), state.book.wake
     return HeadRow(
         seq=row.seq,
         chain=row.chain,
@@ -139,6 +139,7 @@ def head_row(state: State, text: str, row: EventRow) -> HeadRow:
         next_timer=None if due is None else to_microseconds(due),
         updated_at=row.at,
         state=text,
+        wakes_at=None if wake is None else to_microseconds(wake),
     )
 
 
