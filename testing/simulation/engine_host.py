@@ -18,7 +18,7 @@ from .environment.random_source import RandomSource
 from .storage.disk import Row
 from .storage.storage import Process, Storage
 from .world.channels import SimulatedChannel
-from .world.performers import OpenEngine, World
+from .world.performers import OpenEngine, OpensEngines
 
 if TYPE_CHECKING:
     from ...engine.conversation import Conversation
@@ -34,7 +34,7 @@ class EngineHost:
         chance: RandomSource,
         open_engine: OpenEngine,
         storage: Storage,
-        world: World,
+        world: OpensEngines,
         clock: VirtualClock,
         trace: EventTrace,
         channels: Sequence[SimulatedChannel] = (),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -95,6 +95,8 @@ class Disk:
     moved: dict[str, int] = field(default_factory=dict)
     """For each conversation the number of its newest step among all steps."""
     identities: dict[str, set[str | int | None]] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    """What conversations are called in the trace, where there are several; sub-agents after the one above them."""
     followers: list[Callable[[str, Row], None]] = field(default_factory=list)
     """Who is told of each step, with its conversation, once it is stored."""
 
@@ -112,18 +114,28 @@ class Disk:
         self.moved[conversation_id] = len(self.trace.lines)
         self.identities.setdefault(conversation_id, set()).add(identity(row.event))
         effects = " ".join(_short(effect) for effect in row.effects)
-        self.trace.record("store", f"{row.writer} {row.seq}: {row.event.type} -> {row.state.type}   {effects}")
+        self.trace.record("store", f"{row.writer} {self.name(conversation_id)}{row.seq}: {row.event.type} -> {row.state.type}   {effects}")
         for follower in self.followers:
             follower(conversation_id, row)
+
+    def name(self, conversation_id: str) -> str:
+        """What a conversation is called in the trace, with a space behind it; empty if it has no name there."""
+        root, slash, rest = conversation_id.partition("/")
+        return f"{self.names[root]}{slash}{rest} " if root in self.names else ""
 
     def delete(self, conversation_id: str) -> None:
         """Delete a conversation."""
         self.deleted[conversation_id] = self.rows.pop(conversation_id)
-        self.trace.record("store", f"{conversation_id} is deleted")
+        self.trace.record("store", f"{self.name(conversation_id)}is deleted")
+
+    def steps_of(self, conversation_id: str) -> Sequence[Row]:
+        """The steps of a conversation, also of one that was deleted; none if there never was one."""
+        stored = self.rows.get(conversation_id)
+        return self.deleted.get(conversation_id, []) if stored is None else stored
 
     def head(self, conversation_id: str) -> AnyState:
-        """The state that the conversation rests in, as stored."""
-        return self.rows[conversation_id][-1].state
+        """The state that the conversation rests in, as stored, or in which it was deleted."""
+        return self.steps_of(conversation_id)[-1].state
 
     @property
     def steps(self) -> int:

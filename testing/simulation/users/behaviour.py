@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from ....states.errors import EngineClosed
 from ....states.states import Failed, Idle
@@ -10,11 +11,11 @@ from .simulated_user import SimulatedUser
 from .user_actions import ACTIONS, CLOSING, RESPONSES, Action, cancel, close, respond, retry, send, waits_for_person
 
 
-async def use(user: SimulatedUser, actions: int) -> None:
-    """Take so many actions."""
+async def use(user: SimulatedUser, actions: int, menu: Mapping[Action, int] = ACTIONS) -> None:
+    """Take so many actions. Those of the `menu` are possible at any time."""
     for _ in range(actions):
         await asyncio.sleep(user.chance.seconds())
-        task = user.begin(act(user, _choose(user)))
+        task = user.begin(act(user, _choose(user, menu)))
         if user.chance.probably(0.4):
             await asyncio.wait([task], timeout=user.chance.seconds())
         if user.chance.probably(0.04):
@@ -36,7 +37,7 @@ async def act(user: SimulatedUser, action: Action) -> None:
     await action(user, handle)
 
 
-def _choose(user: SimulatedUser) -> Action:
+def _choose(user: SimulatedUser, menu: Mapping[Action, int]) -> Action:
     """What moves the conversation on, or else what users may do at any time."""
     state = user.stored
     if user.chance.probably(0.6):
@@ -46,4 +47,4 @@ def _choose(user: SimulatedUser) -> Action:
             return retry
         if isinstance(state, Idle | Failed):
             return send
-    return close if user.chance.probably(CLOSING) else user.chance.weighted(ACTIONS)
+    return close if user.chance.probably(CLOSING) else user.chance.weighted(menu)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ....states.errors import CompactionFailed, EngineClosed, Refused
+from ....states.errors import CompactionFailed, EngineClosed, Refused, UnknownConversation
 from ....states.events import Event, Request
 from ....states.step import Step
 from ..environment.event_trace import EventTrace
@@ -57,6 +57,8 @@ class CallRecorder:
     """The ids of requests that users chose themselves."""
     asked: list[Asked] = field(default_factory=list)
     """The requests that were made by a method of a handle."""
+    is_deleted: Callable[[], bool] = lambda: False
+    """Whether the conversation was deleted."""
 
     @property
     def requests(self) -> list[Request]:
@@ -72,20 +74,20 @@ class CallRecorder:
             call.outcome = "returned"
         except BaseException as error:
             call.result = error
-            call.outcome = _outcome(error)
+            call.outcome = self._outcome(error)
         if call.process.is_dead and call.outcome != "cancelled":
             call.outcome, call.result = "closed", None
         self.trace.record(call.who, f"{call.what}: {call.outcome}, {_short(call.result)}")
         if call.outcome == "broken":
             self.trace.report_fault(f"{call.who}, {call.what}: {type(call.result).__name__}: {call.result}")
 
-
-def _outcome(error: BaseException) -> Outcome:
-    if isinstance(error, Refused | CompactionFailed):
-        return "refused"
-    if isinstance(error, asyncio.CancelledError):
-        return "cancelled"
-    return "closed" if isinstance(error, EngineClosed) else "broken"
+    def _outcome(self, error: BaseException) -> Outcome:
+        if isinstance(error, Refused | CompactionFailed):
+            return "refused"
+        if isinstance(error, asyncio.CancelledError):
+            return "cancelled"
+        is_gone = isinstance(error, UnknownConversation) and self.is_deleted()
+        return "closed" if is_gone or isinstance(error, EngineClosed) else "broken"
 
 
 def _short(result: object) -> str:

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from ....states.events import Event, Request
 from ....states.states import State
+from ...generation.vocabulary import Vocabulary
 from ..engine_host import EngineHost
 from ..environment.clock import VirtualClock
 from ..environment.random_source import RandomSource
 from ..storage.disk import Disk
 from ..storage.storage import Process
+from ..world.vocabulary import SIMULATED
 from .call_recorder import Asked, Call, CallRecorder
 from .watch_record import WatchRecord
 
@@ -45,9 +47,11 @@ class SimulatedUser:
         clock: VirtualClock,
         recorder: CallRecorder,
         conversation_id: str = "",
+        vocabulary: Vocabulary = SIMULATED,
     ) -> None:
         self.name = name
         self.conversation_id = conversation_id
+        self.vocabulary = vocabulary
         self.chance = chance
         self.host = host
         self.disk = disk

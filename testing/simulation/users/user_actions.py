@@ -17,7 +17,6 @@ from ...generation.events import call_of
 from ...generation.from_types import CannotBeGenerated
 from ...generation.questions import any_answer_to
 from ...generation.requests import request
-from ..world.vocabulary import SIMULATED, simulated_policy
 from .simulated_user import Handle, SimulatedUser
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ async def send_again(user: SimulatedUser, handle: Handle) -> None:
 
 
 async def _send(user: SimulatedUser, handle: Handle, message_id: str, text: str) -> None:
-    when_busy: WhenBusy | None = SIMULATED.when_busy(user.chance)
+    when_busy: WhenBusy | None = user.vocabulary.when_busy(user.chance)
     if user.chance.probably(0.2):
         streaming = _collect(handle.conversation.stream(text, message_id=message_id, when_busy=when_busy))
         await user.call(handle, f"stream {message_id}", streaming, request_id=message_id)
@@ -149,7 +148,7 @@ async def compact(user: SimulatedUser, handle: Handle) -> None:
 
 async def change_policy(user: SimulatedUser, handle: Handle) -> None:
     """Change the rules."""
-    policy = simulated_policy(user.chance)
+    policy = user.vocabulary.policy(user.chance)
     await user.ask(handle, "set_policy", lambda it, id_: it.set_policy(policy, request_id=id_))
 
 
@@ -178,7 +177,7 @@ async def request_anything(user: SimulatedUser, handle: Handle) -> None:
     kind = user.chance.pick([kind for kind in REQUESTS if kind not in (CloseRequested, Opened)])
     state = user.stored if user.chance.probably(0.7) else None
     try:
-        event: Request = request(user.chance, SIMULATED, kind, **user.new_request(), state=state)
+        event: Request = request(user.chance, user.vocabulary, kind, **user.new_request(), state=state)
     except CannotBeGenerated as error:
         user.disk.trace.report_fault(f"a request cannot be generated: {error}")
         return
@@ -187,7 +186,7 @@ async def request_anything(user: SimulatedUser, handle: Handle) -> None:
 
 async def repeat(user: SimulatedUser, handle: Handle) -> None:
     """Dispatch an earlier request once more, as it was or with other content under its id."""
-    stored = [row.event for row in user.disk.rows[user.conversation_id]]
+    stored = [row.event for row in user.disk.steps_of(user.conversation_id)]
     earlier = [*user.recorder.requests, *(event for event in stored if isinstance(event, Request))]
     requests = [event for event in earlier if not isinstance(event, CloseRequested | Opened)]
     if requests:
@@ -213,7 +212,7 @@ async def forge(user: SimulatedUser, handle: Handle) -> None:
 def _forged(user: SimulatedUser) -> Answer:
     """An answer once more, one to what is awaited, or one to nothing or of a type that does not fit."""
     chance, state = user.chance, user.stored
-    given = [row.event for row in user.disk.rows[user.conversation_id] if isinstance(row.event, Answer)]
+    given = [row.event for row in user.disk.steps_of(user.conversation_id) if isinstance(row.event, Answer)]
     awaited = state.awaited()
     match chance.below(4):
         case 0 if given:
@@ -225,7 +224,7 @@ def _forged(user: SimulatedUser) -> Answer:
             effect_id = chance.number(-1, state.book.next_effect + 1)
             kinds = tuple(kind for kind in ANSWERS if kind not in awaited.get(effect_id, ()))
     at = user.new_request()["at"]
-    return generated_answer(chance, SIMULATED, chance.pick(kinds), effect_id, at, call_of(state, effect_id))
+    return generated_answer(chance, user.vocabulary, chance.pick(kinds), effect_id, at, call_of(state, effect_id))
 
 
 # --- looking

@@ -39,13 +39,14 @@ class PerformedEffects:
     ) -> Any:
         """Carry out an effect in this process, and record when it begins and how it ends."""
         key = self._begin(process, effect, context)
+        where = self._disk.name(context.conversation_id)
         try:
             given = await carrying_out
             told = given.type if isinstance(given, Answer) else repr(given)
-            self.trace.record("world", f"answers {effect.type}:{effect.effect_id} with {told}")
+            self.trace.record("world", f"{where}answers {effect.type}:{effect.effect_id} with {told}")
             return given
         except BaseException as error:
-            self.trace.record("world", f"leaves {effect.type}:{effect.effect_id} by {type(error).__name__}")
+            self.trace.record("world", f"{where}leaves {effect.type}:{effect.effect_id} by {type(error).__name__}")
             raise
         finally:
             self.busy.pop(key, None)
@@ -53,7 +54,7 @@ class PerformedEffects:
     def _begin(self, process: Process, effect: AwaitedEffect, context: EffectContext) -> Key:
         key = (process.name, context.conversation_id, effect.effect_id)
         if not process.is_dead:
-            self.trace.record("world", f"{process.name} begins {effect.type}:{effect.effect_id}")
+            self.trace.record("world", f"{process.name} {self._disk.name(key[1])}begins {effect.type}:{effect.effect_id}")
             self._check(process, key, effect)
             self.begun.add(key)
             self.times_begun[context.conversation_id, effect.effect_id] += 1
@@ -61,12 +62,12 @@ class PerformedEffects:
         return key
 
     def _check(self, process: Process, key: Key, effect: AwaitedEffect) -> None:
-        rows = self._disk.rows.get(key[1], [])
+        rows = self._disk.steps_of(key[1])
         if key in self.begun:
             self.trace.report_fault(f"{effect.type}:{effect.effect_id} is begun twice by {process.name}")
         if not any(row.writer == process.name and effect in row.effects for row in reversed(rows)):
             self.trace.report_fault(f"{effect.type}:{effect.effect_id} is begun, and {process.name} has not stored it")
-        if isinstance(effect, RequestLlm) and rows:
+        if isinstance(effect, RequestLlm):
             awaited = rows[-1].state.awaited()
             others = [other for (name, where, _), other in self.busy.items() if (name, where) == key[:2]]
             if any(isinstance(other, RequestLlm) and other.effect_id in awaited for other in others):

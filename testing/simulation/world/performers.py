@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ....states.effects import (
     EFFECTS,
@@ -50,6 +50,16 @@ _BROKEN: tuple[tuple[type[Answer], dict[str, object]], ...] = (
     (AskUserQuestionPending, {"at": "now", "questions": ()}),
 )
 """Answers that no log can hold: a type, and what is wrong with it."""
+
+
+class OpensEngines(Protocol):
+    """Opens the engines of a simulation, with models and with what carries out effects."""
+
+    def open_engine(
+        self, process: Process, open_engine: OpenEngine, models: Sequence[ModelSpec], **options: Any
+    ) -> Engine:
+        """Open an engine in this process, by this function, with these models and options."""
+        ...
 
 
 class World:

@@ -1,0 +1,29 @@
+"""How a simulation of agents has ended: what is stored of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ...storage.storage import Delivered
+from ...world.performed_effects import PerformedEffects
+from ..tree import Tree
+
+
+@dataclass(frozen=True)
+class TreeEnding:
+    """How a simulation of agents has ended.
+
+    `outbox` is what was still to be handed over; `is_cut_short` says that the engines were closed before the agents
+    came to rest.
+    """
+
+    tree: Tree
+    outbox: Sequence[Delivered]
+    performed: PerformedEffects
+    is_cut_short: bool
+
+
+TreeCheck: TypeAlias = Callable[[TreeEnding], Iterator[str]]
+"""Yields a sentence for each place where an invariant of the tree does not hold."""

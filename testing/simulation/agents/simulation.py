@@ -1,0 +1,199 @@
+"""One simulation of a tree of agents, from their first steps to rest."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from ....states.policy.role_rules import background_policy
+from ...generation.vocabulary import Vocabulary
+from ..checks import CHECKS, Ending
+from ..engine_host import EngineHost
+from ..environment.event_loop import place_of
+from ..storage.storage import Process
+from ..trouble import make_trouble
+from ..users.behaviour import end_wait, use
+from ..users.call_recorder import CallRecorder
+from ..users.simulated_user import SimulatedUser
+from ..users.user_actions import waits_for_person
+from ..virtual_run import PATIENCE, Report, VirtualRun
+from ..world.performed_effects import PerformedEffects
+from ..world.performers import OpenEngine, World
+from ..world.vocabulary import simulated_models
+from .checks import TREE_CHECKS, TreeEnding
+from .models import SimulatedModels
+from .tree import Tree
+from .users import AGENT_ACTIONS, disturb
+from .vocabulary import background_rules, foreground_rules, vocabulary
+from .world import AgentsWorld
+
+OWNER = "Ada"
+
+
+class AgentsSimulation:
+    """A tree of agents that follows from a seed alone. Run it once.
+
+    One agent has a user, two work for it in the background, one of them on a schedule, and their models start
+    sub-agents. The options are those of `Simulation`.
+    """
+
+    def __init__(
+        self, seed: int, *, engines: int = 1, file: bool = False, open_engine: OpenEngine | None = None
+    ) -> None:
+        from ....engine.engine import Engine
+
+        if file and engines > 1:
+            raise ValueError("A file has one engine at a time.")
+        options = f" --agents{' --file' if file else ''}{f' --engines {engines}' if engines > 1 else ''}"
+        self._run = run = VirtualRun(seed, options, file=file)
+        self._chance, self._disk, self._trace = run.chance, run.disk, run.trace
+        self._tree = Tree(run.disk)
+        self._performed = PerformedEffects(run.disk, run.trace)
+        self._simulated = World(run.source("world"), run.clock, self._performed, self._words(foreground=False))
+        world = AgentsWorld(self._simulated, SimulatedModels(run.source("models"), self._simulated, self._tree))
+        opens = open_engine or Engine.open
+        self._hosts = [
+            EngineHost(name, run.source(f"host {name}"), opens, run.storage, world, run.clock, run.trace)
+            for name in ("A", "B")[:engines]
+        ]
+        self._recorders: dict[str, CallRecorder] = {}
+        self._users: list[SimulatedUser] = []
+        self._is_cut_short = False
+
+    # --- who takes part
+
+    def _words(self, *, foreground: bool) -> Vocabulary:
+        rules = foreground_rules if foreground else background_rules
+        return vocabulary(rules, lambda: [*self._tree.agents, "nobody"])
+
+    def _user(self, name: str, host: EngineHost, agent_id: str) -> SimulatedUser:
+        """A user of one agent."""
+        if agent_id not in self._recorders:
+            is_deleted = partial(self._tree.is_deleted, agent_id)
+            self._recorders[agent_id] = CallRecorder(self._trace, is_deleted=is_deleted)
+        words = self._words(foreground=agent_id == self._tree.roots[0])
+        chance, clock = self._run.source(name), self._run.clock
+        user = SimulatedUser(name, chance, host, self._disk, clock, self._recorders[agent_id], agent_id, words)
+        self._users.append(user)
+        return user
+
+    # --- what happens
+
+    def run(self) -> Report:
+        """Let it happen, and check all invariants. Raises `SimulationFailed`, and RuntimeError as `Simulation` does."""
+        return self._run.run(self._live)
+
+    async def _live(self) -> None:
+        await self._begin()
+        names = ("Ada", "Bo", "Cyd")
+        users = [
+            self._user(name, self._chance.pick(self._hosts), agent_id)
+            for name, agent_id in zip(names, self._tree.roots, strict=True)
+        ]
+        self._disk.failing = self._chance.pick((0.0, 0.0, 0.1))
+        actions = self._chance.number(3, 8)
+        await asyncio.gather(
+            make_trouble(self._run, self._hosts, self._open),
+            self._disturb(users[0]),
+            *(use(user, actions, AGENT_ACTIONS) for user in users),
+        )
+        self._is_cut_short = self._chance.probably(0.1)
+        if not self._is_cut_short:
+            await self._come_to_rest()
+        last = [host.process for host in self._hosts]
+        for host in self._hosts:
+            await host.close()
+        await asyncio.sleep(PATIENCE)
+        self._check(last)
+
+    async def _begin(self) -> None:
+        first, *others = self._hosts
+        await self._open(first)
+        chance = self._chance
+        self._tree.stranger = await first.create(owner="Zoe")
+        self._disk.names[self._tree.stranger] = "stranger"
+        foreground = await first.create(owner=OWNER, policy=foreground_rules(chance))
+        self._tree.roots.append(foreground)
+        for _ in range(2):
+            policy = background_policy(foreground_rules(chance))
+            self._tree.roots.append(await first.create(role="background", works_for=foreground, policy=policy))
+        self._disk.names |= zip(self._tree.roots, ("front", "left", "right"), strict=True)
+        for host in others:
+            await self._open(host)
+        self._disk.followers.extend(host.follow for host in self._hosts if others)
+
+    async def _open(self, host: EngineHost) -> None:
+        await host.open(simulated_models(self._chance), kept_updates=self._chance.pick((3, 1_000, 1_000, 1_000)))
+
+    async def _disturb(self, user: SimulatedUser) -> None:
+        for _ in range(self._chance.below(4)):
+            await asyncio.sleep(2 * self._chance.seconds())
+            await disturb(user, self._tree)
+
+    async def _come_to_rest(self) -> None:
+        """End every wait for a person, until nothing is left to be done."""
+        self._disk.failing = 0.0
+        self._simulated.calm = True
+        last: dict[str, SimulatedUser] = {}
+        end = self._run.loop.time() + PATIENCE
+        while not self._is_at_rest():
+            if self._run.loop.time() > end:
+                self._trace.report_fault(f"it does not come to rest: {self._hanging()}")
+                return
+            for agent_id in self._tree.agents:
+                if waits_for_person(self._tree.state(agent_id)):
+                    if agent_id not in last:
+                        last[agent_id] = self._user(f"last {len(last)}", self._chance.pick(self._hosts), agent_id)
+                    last[agent_id].begin(end_wait(last[agent_id]))
+            await asyncio.sleep(5)
+        await asyncio.sleep(PATIENCE)  # for slow watchers, and whatever may still come
+
+    def _is_at_rest(self) -> bool:
+        return not self._open_agents() and not self._performed.busy and all(user.is_done for user in self._users)
+
+    def _open_agents(self) -> list[str]:
+        """The agents that are not at rest, or have mail that has not arrived."""
+        working = [each for each in self._tree.agents if not self._tree.is_at_rest(each)]
+        return [*working, *(delivered[0] for delivered in self._run.storage.outbox())]
+
+    def _hanging(self) -> str:
+        states = [f"{each}: {self._tree.state(each).type}" for each in dict.fromkeys(self._open_agents())]
+        made = [call for recorder in self._recorders.values() for call in recorder.calls]
+        waiting = [f"{call.who}, {call.what}" for call in made if call.outcome == "waits"]
+        calls = [call for call in waiting if "watch" not in call]
+        places = map(place_of, self._run.loop.unfinished())
+        return f"{', '.join(states)}; calls: {calls}, tasks: {'; '.join(places)}"
+
+    # --- how it ends
+
+    def _check(self, last: list[Process]) -> None:
+        outbox = tuple(self._run.storage.outbox())
+        ending = TreeEnding(self._tree, outbox, self._performed, self._is_cut_short)
+        for agent_id in self._tree.agents:
+            for check in CHECKS:
+                for fault in check(self._ending(agent_id, last)):
+                    self._trace.report_fault(f"{agent_id}: {fault}")
+        for tree_check in TREE_CHECKS:
+            for fault in tree_check(ending):
+                self._trace.report_fault(fault)
+        self._run.report_unfinished_tasks()
+
+    def _ending(self, agent_id: str, last: list[Process]) -> Ending:
+        return Ending(
+            conversation_id=agent_id,
+            rows=self._disk.rows[agent_id],
+            recorder=self._recorders.get(agent_id) or CallRecorder(self._trace),
+            performed=self._performed,
+            watches=[watch for user in self._users if user.conversation_id == agent_id for watch in user.watches],
+            last=last,
+            is_cut_short=self._is_cut_short,
+            channels=(),
+            outbox=(),
+        )
+
+
+def simulate_agents(
+    seed: int, *, engines: int = 1, file: bool = False, open_engine: OpenEngine | None = None
+) -> Report:
+    """Run the simulation of the agents of this seed. Raises `SimulationFailed`; see `AgentsSimulation`."""
+    return AgentsSimulation(seed, engines=engines, file=file, open_engine=open_engine).run()
