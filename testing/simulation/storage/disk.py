@@ -114,7 +114,8 @@ class Disk:
         self.moved[conversation_id] = len(self.trace.lines)
         self.identities.setdefault(conversation_id, set()).add(identity(row.event))
         effects = " ".join(_short(effect) for effect in row.effects)
-        self.trace.record("store", f"{row.writer} {self.name(conversation_id)}{row.seq}: {row.event.type} -> {row.state.type}   {effects}")
+        stored = f"{row.seq}: {row.event.type} -> {row.state.type}   {effects}"
+        self.trace.record("store", f"{row.writer} {self.name(conversation_id)}{stored}")
         for follower in self.followers:
             follower(conversation_id, row)
 

@@ -24,7 +24,7 @@ from .disk import Disk, Row
 from .memory_log import MemoryLog, conflict, disk_time, failed
 from .memory_outbox import MemoryOutbox, Receipt
 from .storage import Delivered
-from .summaries import summaries
+from .summaries import summaries, wake_ups
 
 if TYPE_CHECKING:
     from ....persistence.ports import LoadedConversation, Log, Store
@@ -159,11 +159,24 @@ class MemoryStore:
         """Summaries, the conversation that moved last first."""
         self.check_alive()
         await disk_time(self.disk.chance)
-        return summaries(self.disk, metadata=metadata, limit=limit, before=before, owner=owner, state=state)
+        return summaries(
+            self.disk,
+            metadata=metadata,
+            limit=limit,
+            before=before,
+            owner=owner,
+            state=state,
+            role=role,
+            parent=parent,
+            works_for=works_for,
+        )
 
     async def scheduled(self, limit: int) -> tuple[tuple[str, datetime], ...]:
-        """Raises NotImplementedError: nothing is scheduled in a simulation."""
-        raise NotImplementedError
+        """The conversations with a scheduled wake-up, the earliest first."""
+        self.check_alive()
+        await disk_time(self.disk.chance)
+        self.check_alive()
+        return wake_ups(self.disk, limit)
 
     # --- raw records
 

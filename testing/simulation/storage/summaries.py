@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,12 @@ def summaries(
     return tuple(islice(wanted, limit))
 
 
+def wake_ups(disk: Disk, limit: int) -> tuple[tuple[str, datetime], ...]:
+    """What `Store.scheduled` returns. `Pure.`"""
+    scheduled = ((id_, rows[-1].state.book.wake) for id_, rows in disk.rows.items())
+    return tuple(sorted(((id_, due) for id_, due in scheduled if due is not None), key=lambda each: each[1])[:limit])
+
+
 def _summary(conversation_id: str, rows: Sequence[Row]) -> tuple[Summary, Details]:
     from ....persistence.records.details import Details
     from ....persistence.records.summary import Summary
@@ -48,5 +55,9 @@ def _summary(conversation_id: str, rows: Sequence[Row]) -> tuple[Summary, Detail
         owner=details.owner,
         title=details.title,
         metadata=details.metadata,
+        role=details.role,
+        parent=details.parent,
+        works_for=details.works_for,
+        wakes_at=state.book.wake,
     )
     return summary, details

@@ -54,7 +54,8 @@ class PerformedEffects:
     def _begin(self, process: Process, effect: AwaitedEffect, context: EffectContext) -> Key:
         key = (process.name, context.conversation_id, effect.effect_id)
         if not process.is_dead:
-            self.trace.record("world", f"{process.name} {self._disk.name(key[1])}begins {effect.type}:{effect.effect_id}")
+            name = f"{process.name} {self._disk.name(context.conversation_id)}"
+            self.trace.record("world", f"{name}begins {effect.type}:{effect.effect_id}")
             self._check(process, key, effect)
             self.begun.add(key)
             self.times_begun[context.conversation_id, effect.effect_id] += 1
