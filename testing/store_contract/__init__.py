@@ -18,6 +18,7 @@ The tests are the docstrings of `turnwise.persistence.Store`, `Log` and `Searcha
 be tested from outside: that a stored step survives a power cut, and that damage of the storage is found.
 """
 
+from .agents import AgentContract
 from .appending import AppendingContract
 from .conflicts import ConflictContract
 from .conversations import ConversationContract
@@ -37,6 +38,7 @@ class StoreContract(
     ConflictContract,
     ListContract,
     DetailsContract,
+    AgentContract,
     OutboxContract,
     RecordContract,
     FailureContract,

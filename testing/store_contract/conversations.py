@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ...states.errors import StoreError, UnknownConversation
-from ...states.events import DetailsChanged, PolicyChanged, Request, ToolsChanged, UserMessage
+from ...states.events import DetailsChanged, PolicyChanged, Request, ScheduleChanged, ToolsChanged, UserMessage
 from ...states.policy.policy import Policy
 from ...states.values.history import HistoryMessage
+from ...states.values.schedule import Schedule
 from .opening import OpenedStore, on_a_store
 from .story import NOON, SOON, Story, deliveries_of, found_request, log_of, plain, undelivered_in
 
@@ -53,7 +54,7 @@ class ConversationContract(OpenedStore):
 
     @on_a_store
     async def test_the_context_is_that_of_all_changes(self, store: Store) -> None:
-        """Of the tools, the title and the metadata, in any order, and of the newest policy among them."""
+        """Of the tools, the schedule, the title and the metadata, in any order, and of the newest policy among them."""
         changes: list[tuple[type[Request], dict[str, Any]]] = [
             (ToolsChanged, {"tools": ("a",), "from_turn": 1}),
             (DetailsChanged, {"title": "Dinner"}),
@@ -62,8 +63,10 @@ class ConversationContract(OpenedStore):
             (ToolsChanged, {"tools": None, "from_turn": 2}),
             (PolicyChanged, {"policy": Policy(parallel=3), "chose_models": True}),
             (DetailsChanged, {"title": "Supper", "metadata": {}}),
+            (ScheduleChanged, {"schedule": Schedule(every=60.0, task="Look for new tables.")}),
             (DetailsChanged, {"title": ""}),
             (ToolsChanged, {"tools": ("c",), "from_turn": 3}),
+            (ScheduleChanged, {"schedule": None}),
         ]
         story = Story(owner="anna", title="Given", metadata={"tenant": "z"}, tools=("z",), chose_models=True)
         await story.into(store, "0")
@@ -193,6 +196,7 @@ class ConversationContract(OpenedStore):
             store.list(),
             store.ids(),
             store.claim(1),
+            store.scheduled(1),
             store.load("story"),
             store.entries("story"),
             store.read_record("story"),

@@ -62,6 +62,9 @@ _UNDO = {
         "DROP INDEX details_role",
         "DROP INDEX details_parent",
         "DROP INDEX details_works_for",
+        "DROP INDEX events_context_changed",
+        "CREATE INDEX events_context_changed ON events (conversation, type, seq) "
+        "WHERE type = 'policy_changed' OR type = 'tools_changed' OR type = 'details_changed'",
         "ALTER TABLE conversations DROP COLUMN wakes_at",
         "ALTER TABLE details DROP COLUMN role",
         "ALTER TABLE details DROP COLUMN parent",

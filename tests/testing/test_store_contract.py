@@ -206,6 +206,65 @@ class ForgetsTheOwner(Wrapper):
         return tuple(replace(one, owner=None) for one in await self.inner.list(**options))
 
 
+class ForgetsTheRole(Wrapper):
+    """Everything is listed as if it had a user."""
+
+    async def list(self, **options: Any) -> Any:  # noqa: D102
+        listed = await self.inner.list(**options)
+        return tuple(replace(one, role="foreground", parent=None, works_for=None) for one in listed)
+
+
+class IgnoresRoles(Wrapper):
+    """The list is not selected by role."""
+
+    async def list(self, *, role: Any = None, **options: Any) -> Any:  # noqa: D102
+        return await self.inner.list(**options)
+
+
+class TakesParentsForEmployers(Wrapper):
+    """What an agent works for is mistaken for what started it."""
+
+    async def list(self, *, works_for: Any = None, **options: Any) -> Any:  # noqa: D102
+        return await self.inner.list(**({"parent": works_for} if works_for else {}), **options)
+
+
+class ListsForgottenSchedules(Wrapper):
+    """A wake-up stays scheduled as the first step says."""
+
+    async def scheduled(self, limit: int) -> Any:  # noqa: D102
+        opened = {each: (await self.inner.entries(each, up_to=1))[0].event for each in await self.inner.ids()}
+        wakes = [(each, event.next_wake) for each, event in opened.items() if event.next_wake is not None]
+        return tuple(sorted(wakes, key=lambda wake: wake[1])[:limit])
+
+
+class ListsTheLatestWakeUpFirst(Wrapper):
+    """The wake-ups are in reverse order."""
+
+    async def scheduled(self, limit: int) -> Any:  # noqa: D102
+        return (await self.inner.scheduled(10**6))[::-1][:limit]
+
+
+class RoundsWakeUps(Wrapper):
+    """The moments are those of whole seconds."""
+
+    async def scheduled(self, limit: int) -> Any:  # noqa: D102
+        return tuple((each, at.replace(microsecond=0)) for each, at in await self.inner.scheduled(limit))
+
+
+class ListsAllWakeUps(Wrapper):
+    """The limit does not count."""
+
+    async def scheduled(self, limit: int) -> Any:  # noqa: D102
+        return await self.inner.scheduled(10**6)
+
+
+class HidesWakeUps(Wrapper):
+    """A list does not show them."""
+
+    async def list(self, **options: Any) -> Any:  # noqa: D102
+        return tuple(replace(one, wakes_at=None) for one in await self.inner.list(**options))
+
+
 class KeepsTheFirstMetadata(Wrapper):
     """Metadata that was changed is listed as it was in the beginning."""
 
@@ -366,6 +425,17 @@ FAULTS = [
     (ShowsNoTitleOfAHistory, "test_a_given_history_gives_the_title"),
     (ForgetsTheOwner, "test_the_list_shows_owner_and_metadata"),
     (ForgetsTheOwner, "test_details_follow_from_the_log"),
+    (ForgetsTheRole, "test_the_list_shows_the_role_of_each_conversation"),
+    (IgnoresRoles, "test_the_list_is_selected_by_role_and_by_whom_an_agent_belongs_to"),
+    (IgnoresRoles, "test_a_deleted_agent_is_not_found"),
+    (TakesParentsForEmployers, "test_the_list_is_selected_by_role_and_by_whom_an_agent_belongs_to"),
+    (TakesParentsForEmployers, "test_a_copy_belongs_to_whom_its_steps_say"),
+    (ListsForgottenSchedules, "test_a_schedule_follows_from_the_newest_step"),
+    (ListsTheLatestWakeUpFirst, "test_scheduled_wake_ups_come_earliest_first"),
+    (RoundsWakeUps, "test_scheduled_wake_ups_come_earliest_first"),
+    (ListsAllWakeUps, "test_scheduled_wake_ups_come_earliest_first"),
+    (HidesWakeUps, "test_scheduled_wake_ups_come_earliest_first"),
+    (with_log(DropsWhatIsInConflict), "test_a_step_in_conflict_changes_no_schedule"),
     (KeepsTheFirstMetadata, "test_the_list_shows_owner_and_metadata"),
     (KeepsTheFirstMetadata, "test_details_follow_from_the_log"),
     (LoadsTheFirstContext, "test_the_context_is_that_of_all_changes"),

@@ -70,5 +70,5 @@ def _opened_field(payload: bytes, name: str) -> str | None:
         value = json.loads(payload).get(name)
     except (ValueError, AttributeError, RecursionError):
         return None
-    is_told = isinstance(value, str) and (name, value) != ("role", "foreground")
-    return value if is_told else None
+    known = value in ("background", "sub_agent") if name == "role" else isinstance(value, str)
+    return value if known else None

@@ -65,6 +65,7 @@ _NEWEST_CHANGES = tuple(
     prepared(select(func.max(events.c.seq)).where(_OF_CONVERSATION, *conditions), "head_key")
     for conditions in (
         (_of_type("policy_changed"),),
+        (_of_type("schedule_changed"),),
         (_of_type("details_changed"), _brings("title")),
         (_of_type("details_changed"), _brings("metadata")),
     )
@@ -141,8 +142,8 @@ def newest(connection: Connection, key: int) -> int:
 
 
 def context_changes(connection: Connection, key: int) -> set[int]:
-    """Return the numbers of the steps that brought the newest policy, the newest title and the newest metadata, as far
-    as there are any. The first step and changes of the tools are left out."""
+    """Return the numbers of the steps that brought the newest policy, schedule, title and metadata, as far as there
+    are any. The first step and changes of the tools are left out."""
     driver = driver_of(connection)
     newest = (driver.execute(statement, (key,)).fetchone()[0] for statement in _NEWEST_CHANGES)
     return {seq for seq in newest if seq is not None}

@@ -83,7 +83,7 @@ The last index finds the steps that a conversation's context follows from withou
 for _column in (events.c.event_id, events.c.effect_id):
     Index(f"events_{_column.name}", events.c.conversation, _column, unique=True, sqlite_where=_column.is_not(None))
 
-CONTEXT_CHANGES = ("policy_changed", "tools_changed", "details_changed")
+CONTEXT_CHANGES = ("policy_changed", "tools_changed", "details_changed", "schedule_changed")
 """The events that change a context, apart from the first of a log."""
 
 Index(

@@ -128,7 +128,27 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"limit": "5"}, "The limit of a list is a whole number, not below 0."),
     ({"before": 7}, "The id of a conversation is a text."),
     ({"before": "x" * 201}, "No conversation has such an id."),
+    ({"role": "nurse"}, "The role that a list selects by is one of foreground, background, sub_agent."),
+    ({"role": ["background"]}, "The role that a list selects by is one of foreground, background, sub_agent."),
+    ({"parent": 7}, "The id of a conversation is a text."),
+    ({"works_for": "x" * 201}, "No conversation has such an id."),
 ]
+
+
+class TestAgents:
+    """Are found by their role, and by the conversation that they work for."""
+
+    async def test_are_listed_with_whom_they_work_for(self, engine: Engine) -> None:
+        """Others are not."""
+        foreground = await engine.create(owner="anna")
+        background = await engine.create(role="background", works_for=foreground)
+
+        (listed,) = await engine.list(works_for=foreground.id)
+
+        assert (listed.id, listed.role, listed.works_for) == (background.id, "background", foreground.id)
+        assert await engine.list(role="background", owner="anna") == (listed,)
+        assert [one.id for one in await engine.list(role="foreground")] == [foreground.id]
+        assert await engine.list(parent=foreground.id) == ()
 
 
 class TestAWrongSelection:

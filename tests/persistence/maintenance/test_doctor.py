@@ -97,6 +97,7 @@ class TestAHealthyDatabase:
 
 _OTHER_OWNER = "The owner is not the one that the first step names."
 _OTHER_DETAILS = "The title or the metadata in lists does not agree with the steps."
+_OTHER_ROLE = "The role in lists does not agree with the steps."
 
 DETAILS_DAMAGED = [
     ("UPDATE conversations SET owner = NULL WHERE key = 1", _OTHER_OWNER),
@@ -107,7 +108,11 @@ DETAILS_DAMAGED = [
     ("UPDATE details SET metadata = NULL WHERE conversation = 1", _OTHER_DETAILS),
     ("UPDATE details SET metadata = 'not JSON' WHERE conversation = 1", _OTHER_DETAILS),
     ("UPDATE details SET metadata = json_set(metadata, '$.tenant', 'c') WHERE conversation = 1", _OTHER_DETAILS),
-    ("DELETE FROM details WHERE conversation = 1", _OTHER_DETAILS),
+    ("DELETE FROM details WHERE conversation = 1", _OTHER_ROLE),
+    ("UPDATE details SET role = NULL WHERE conversation = 1", _OTHER_ROLE),
+    ("UPDATE details SET role = 'nurse' WHERE conversation = 1", _OTHER_ROLE),
+    ("UPDATE details SET parent = 'bert''s' WHERE conversation = 1", _OTHER_ROLE),
+    ("UPDATE details SET works_for = x'00' WHERE conversation = 1", _OTHER_ROLE),
     ("DELETE FROM metadata_entries WHERE conversation = 1", _OTHER_DETAILS),
     ("INSERT INTO metadata_entries VALUES (zeroblob(16), 1)", _OTHER_DETAILS),
 ]
@@ -115,8 +120,9 @@ DETAILS_DAMAGED = [
 
 
 def named() -> Walk:
-    """A conversation with an owner, a title, and metadata that was changed."""
-    walk = Walk(owner="anna", title="Dinner", metadata={"tenant": "a"}).turn("tonight")
+    """A background agent with an owner, a title, and metadata that was changed."""
+    agent = {"role": "background", "works_for": "anna's"}
+    walk = Walk(owner="anna", title="Dinner", metadata={"tenant": "a"}, **agent).turn("tonight")
     return walk.request(DetailsChanged, metadata={"tenant": "b"})
 
 
@@ -166,7 +172,7 @@ class TestWhatIsFound:
 
     @pytest.mark.parametrize(("sql", "sentence"), DETAILS_DAMAGED)
     async def test_in_what_lists_show(self, sql: str, sentence: str, store: SqliteStore, database: Path) -> None:
-        """The owner, a title or the metadata is not what the steps say."""
+        """The owner, a title, the metadata or the role is not what the steps say."""
         await named().into(store)
         await Walk("sound", owner="bert", metadata={"tenant": "a"}).turn("tonight").into(store)
         change(database, sql)

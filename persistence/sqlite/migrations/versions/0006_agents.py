@@ -1,6 +1,6 @@
-"""Agents: the role of each conversation, those that it works for and was started by, and its next wake-up.
+"""Agents: the role of each conversation, those that it works for and was started by, its schedule and next wake-up.
 
-The first steps of older logs name roles and other conversations. No older state has a wake-up.
+The first steps of older logs name roles and other conversations. No older log has a schedule.
 """
 
 import sqlalchemy as sa
@@ -11,6 +11,10 @@ down_revision = "0005"
 
 OPENED = "(SELECT opened_field(CAST(payload AS BLOB), '{}') FROM events WHERE events.conversation = key AND seq = 1)"
 """A text of the first step of a conversation. The connection has the function `opened_field`."""
+
+CHANGES = " OR ".join(
+    f"type = '{kind}'" for kind in ("policy_changed", "tools_changed", "details_changed", "schedule_changed")
+)
 
 COLUMNS = ("role", "parent", "works_for")
 
@@ -33,4 +37,6 @@ def upgrade() -> None:
     for column in COLUMNS:
         op.add_column("details", sa.Column(column, sa.Text()))
         _index("details", column)
+    op.drop_index("events_context_changed", "events")
+    op.create_index("events_context_changed", "events", ["conversation", "type", "seq"], sqlite_where=sa.text(CHANGES))
     op.get_bind().exec_driver_sql(FILL)

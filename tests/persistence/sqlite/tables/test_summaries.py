@@ -11,7 +11,16 @@ from sqlalchemy import Connection
 
 from turnwise.persistence.sqlite.file.transaction import driver_of
 from turnwise.persistence.sqlite.store import SqliteStore
-from turnwise.states import DetailsChanged, PolicyChanged, ToolsChanged
+from turnwise.persistence.sqlite.tables.schema import CONTEXT_CHANGES
+from turnwise.states import (
+    DetailsChanged,
+    Opened,
+    PolicyChanged,
+    Schedule,
+    ScheduleChanged,
+    ToolsChanged,
+)
+from turnwise.states.context import CHANGES_CONTEXT
 
 from ....support.walks import Walk
 
@@ -68,6 +77,20 @@ class TestAList:
         assert any("metadata_entries USING PRIMARY KEY (entry=?)" in plan for plan in plans), plans
         assert not [plan for plan in plans if plan.startswith("SCAN")]
 
+    @pytest.mark.parametrize("column", ["parent", "works_for", "role"])
+    async def test_of_agents_uses_the_index_of_whom_they_belong_to(self, column: str, memory: SqliteStore) -> None:
+        """Nothing is scanned."""
+        plans = await plans_of(memory, lambda: memory.list(**{column: "background"}, limit=50))
+
+        assert any(f"USING COVERING INDEX details_{column}" in plan for plan in plans), plans
+        assert not [plan for plan in plans if plan.startswith("SCAN")]
+
+    async def test_of_scheduled_wake_ups_is_read_from_their_index(self, memory: SqliteStore) -> None:
+        """In their order, so that no other conversation is looked at, and nothing is sorted."""
+        plans = await plans_of(memory, lambda: memory.scheduled(5))
+
+        assert plans == ["SEARCH conversations USING INDEX conversations_wakes_at (wakes_at>?)"]
+
     async def test_reads_no_logs(self, memory: SqliteStore) -> None:
         """Neither with a selection nor without one, in which case only `conversations` is scanned."""
         for selection in (
@@ -76,6 +99,8 @@ class TestAList:
             {"owner": "anna"},
             {"metadata": {"a": 1}},
             {"state": "idle", "before": "walk"},
+            {"role": "foreground"},
+            {"role": "background", "works_for": "walk"},
         ):
             plans = await plans_of(memory, lambda selection=selection: memory.list(**selection))
 
@@ -93,23 +118,30 @@ class TestAList:
 class TestALoadedConversation:
     """What its context follows from is found without reading its log."""
 
+    def test_knows_every_event_that_changes_a_context(self) -> None:
+        """The first event of a log is always read."""
+        changes = {kind.model_fields["type"].default for kind in CHANGES_CONTEXT if kind is not Opened}
+
+        assert changes == set(CONTEXT_CHANGES)
+
     async def test_finds_the_changes_of_its_context_by_an_index(self, memory: SqliteStore) -> None:
-        """Those of the policy, the tools and the details."""
+        """Those of the policy, the schedule, the tools and the details."""
         plans = await plans_of(memory, lambda: memory.load("walk"))
 
         found = [plan for plan in plans if "events_context_changed" in plan]
-        assert len(found) == 4
+        assert len(found) == 5
         assert not [plan for plan in plans if plan.startswith("SCAN")]
         assert all("(conversation=? AND type=?)" in plan for plan in found)
 
     async def test_reads_few_steps_however_often_they_were_changed(self, memory: SqliteStore) -> None:
-        """The newest policy, title and metadata, and two changes of the tools."""
+        """The newest policy, schedule, title and metadata, and two changes of the tools."""
         walk = Walk("changed").turn("tonight").request(DetailsChanged, metadata={"tenant": "a"})
         walk.request(ToolsChanged, tools=("a",), from_turn=2).turn("tomorrow")
         for number in range(30):
             walk.request(DetailsChanged, title=f"Dinner {number}")
             walk.request(ToolsChanged, tools=(f"tool {number}",), from_turn=3)
             walk.request(PolicyChanged, policy=walk.context.policy)
+            walk.request(ScheduleChanged, schedule=Schedule(every=60.0 + number, task="Look."))
         await walk.into(memory)
         read: list[str] = []
         await memory.database.writing.run(lambda connection: driver_of(connection).set_trace_callback(read.append))
@@ -117,4 +149,4 @@ class TestALoadedConversation:
         loaded = await memory.load("changed")
 
         assert loaded.context == walk.context
-        assert len([statement for statement in read if "events.payload" in statement.partition("FROM")[0]]) == 7
+        assert len([statement for statement in read if "events.payload" in statement.partition("FROM")[0]]) == 8
