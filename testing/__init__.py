@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .program import as_program, event_of
     from .scripted import FunctionLlm, ScriptedLlm, call, calls, failure, reply, verdict
     from .shrink import shrink_trace
-    from .simulation import Simulation, SimulationFailed, simulate
+    from .simulation import AgentsSimulation, Simulation, SimulationFailed, simulate, simulate_agents
     from .strategies import effects, events, events_for, policies, states, traces
     from .tool_calls import call_of, calls_of
 
@@ -43,7 +43,7 @@ _HOMES = {
     "program": ("as_program", "event_of"),
     "scripted": ("FunctionLlm", "ScriptedLlm", "call", "calls", "failure", "reply", "verdict"),
     "shrink": ("shrink_trace",),
-    "simulation": ("Simulation", "SimulationFailed", "simulate"),
+    "simulation": ("AgentsSimulation", "Simulation", "SimulationFailed", "simulate", "simulate_agents"),
     "tool_calls": ("call_of", "calls_of"),
     "strategies": ("effects", "events", "events_for", "policies", "states", "traces"),
 }
@@ -51,6 +51,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "LAWS",
+    "AgentsSimulation",
     "ConversationMachine",
     "FunctionLlm",
     "History",
@@ -85,6 +86,7 @@ __all__ = [
     "save_trace",
     "shrink_trace",
     "simulate",
+    "simulate_agents",
     "states",
     "trace_of",
     "traces",

@@ -17,11 +17,15 @@ puts turnwise's own store in the place of the one in memory: a SQLite file whose
 between any two of them, other conversations that are written beside this one, and channels that are down, hang and come
 back.
 
+`simulate_agents(seed)`, on the command line `--agents`, simulates a tree of agents: one with a user, two that work for
+it in the background, and the sub-agents that their models start. It takes the same options.
+
 A new effect, answer or request needs nothing here: it is generated from what its type declares. A new wait for a person
 is cancelled, unless `users.user_actions.RESPONSES` says what users do about it.
 """
 
+from .agents.simulation import AgentsSimulation, simulate_agents
 from .simulation import Simulation, simulate
 from .virtual_run import Report, SimulationFailed
 
-__all__ = ["Report", "Simulation", "SimulationFailed", "simulate"]
+__all__ = ["AgentsSimulation", "Report", "Simulation", "SimulationFailed", "simulate", "simulate_agents"]

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from .agents.simulation import simulate_agents
 from .simulation import simulate
 from .virtual_run import Report, SimulationFailed
 
@@ -22,10 +23,12 @@ def main() -> int:
     parser.add_argument("--start", type=int, default=0, help="the first of them (default: %(default)s)")
     parser.add_argument("--engines", type=int, choices=(1, 2), default=1, help="engines at once (default: %(default)s)")
     parser.add_argument("--file", action="store_true", help="with turnwise's own store, over a SQLite file")
+    parser.add_argument("--agents", action="store_true", help="a tree of agents, in the place of one conversation")
     given = parser.parse_args()
+    simulation = simulate_agents if given.agents else simulate
 
     def run(seed: int) -> Report:
-        return simulate(seed, engines=given.engines, file=given.file)
+        return simulation(seed, engines=given.engines, file=given.file)
 
     try:
         if given.seed is None:

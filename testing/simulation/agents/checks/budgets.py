@@ -1,0 +1,93 @@
+"""What must hold of what a tree of agents spends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+
+from .....states.context import Context
+from .....states.events import (
+    DoubtResolved,
+    PolicyChanged,
+    RetryRequested,
+    SubAgentFinished,
+    ToolApproval,
+    UserMessage,
+    UserQuestionResponse,
+)
+from .....states.policy.policy import Limits
+from .....states.values.messages import Usage
+from ...storage.disk import Row
+from ..tree import Tree
+from ..vocabulary import USAGE
+from .children import all_spawned
+from .tree_ending import TreeEnding
+
+HUMAN_INPUT = (UserMessage, UserQuestionResponse, ToolApproval, DoubtResolved, RetryRequested)
+"""The events from which the limits of a turn count anew."""
+
+ROUNDING = 1e-9
+"""The most by which sums of costs may differ."""
+
+Below = Mapping[tuple[str, int], Sequence[str]]
+"""The sub-agents that each turn of each agent asked for."""
+
+
+def budgets_are_kept(ending: TreeEnding) -> Iterator[str]:
+    """A turn and all sub-agents below it spend no more than its limits allow, and one request of each agent. A turn
+    whose policy changes is left out."""
+    tree = ending.tree
+    below: dict[tuple[str, int], list[str]] = {}
+    for spawned in all_spawned(tree):
+        below.setdefault((spawned.parent, spawned.row.state.book.turn), []).append(spawned.child_id)
+    for agent_id in tree.agents:
+        for turn, limits, rows in _turns(tree.rows(agent_id)):
+            children = list(_all_below(below, tree, agent_id, turn))
+            spent = _total([*_own_usage(rows), *(one for each in children for one in _own_usage(tree.rows(each)))])
+            times = 1 + sum(isinstance(row.event, HUMAN_INPUT) for row in rows)
+            yield from _faults(f"the turn {turn} of {agent_id}", spent, limits, times, 1 + len(children))
+
+
+def _faults(name: str, spent: Usage, limits: Limits, times: int, agents: int) -> Iterator[str]:
+    """What is spent beyond limits that counted anew so many `times`, by so many agents."""
+    cost, request = spent.cost or 0.0, USAGE.cost or 0.0
+    if limits.tokens is not None and spent.tokens > times * (limits.tokens + agents * USAGE.tokens):
+        yield f"{name} spent {spent.tokens} tokens of {limits.tokens}, with {agents} agents"
+    if limits.cost is not None and cost > times * (limits.cost + agents * request) + ROUNDING:
+        yield f"{name} spent {cost} of {limits.cost}, with {agents} agents"
+
+
+def _turns(rows: Sequence[Row]) -> Iterator[tuple[int, Limits, Sequence[Row]]]:
+    """The turns of a log, each with its limits and with the steps behind the one that began it."""
+    context, turns = Context().after(rows[0].event), dict[int, tuple[Limits, list[Row]]]()
+    changed: set[int] = set()
+    for before, row in pairwise(rows):
+        context = context.after(row.event)
+        turn = before.state.book.turn
+        if isinstance(row.event, PolicyChanged):
+            changed |= {turn, row.state.book.turn}
+        turns.setdefault(row.state.book.turn, (context.policy.limits, []))
+        if turn in turns:
+            turns[turn][1].append(row)
+    yield from ((turn, limits, steps) for turn, (limits, steps) in turns.items() if turn and turn not in changed)
+
+
+def _all_below(below: Below, tree: Tree, agent_id: str, turn: int | None) -> Iterator[str]:
+    """The sub-agents of a turn, or of all turns, and those below them."""
+    for (parent, number), children in below.items():
+        if parent == agent_id and turn in (None, number):
+            for child_id in children:
+                yield child_id
+                yield from _all_below(below, tree, child_id, None)
+
+
+def _own_usage(rows: Iterable[Row]) -> Iterator[Usage]:
+    """What these steps have cost, without what sub-agents report."""
+    for row in rows:
+        cost = getattr(row.event, "usage", None)
+        if isinstance(cost, Usage) and not isinstance(row.event, SubAgentFinished):
+            yield cost
+
+
+def _total(usages: Iterable[Usage]) -> Usage:
+    return sum(usages, start=Usage())

@@ -1,0 +1,91 @@
+"""What must hold of sub-agents and of those who wait for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from .....states.effects import CancelSubAgent, NotifyParent, SpawnSubAgent
+from .....states.events import Answer, SubAgentFinished
+from .....states.projections.usage import usage
+from .....states.states import Closed, Failed
+from ...storage.disk import Row
+from ..tree import Tree
+from .tree_ending import TreeEnding
+
+
+@dataclass(frozen=True)
+class Spawned:
+    """A sub-agent that was asked for: by whom, by which effect of which step, and what its parent was answered."""
+
+    parent: str
+    row: Row
+    effect: SpawnSubAgent
+    answers: Sequence[Answer]
+
+    @property
+    def child_id(self) -> str:
+        """The id of the sub-agent."""
+        return f"{self.parent}/{self.effect.effect_id}"
+
+
+def all_spawned(tree: Tree) -> Iterator[Spawned]:
+    """The sub-agents that were asked for, each once, however often it was asked for again."""
+    for parent in tree.all_agents:
+        asked: dict[int, tuple[Row, SpawnSubAgent]] = {}
+        for row in tree.rows(parent):
+            for effect in row.effects:
+                if isinstance(effect, SpawnSubAgent):
+                    asked.setdefault(effect.effect_id, (row, effect))
+        answers = [row.event for row in tree.rows(parent) if isinstance(row.event, Answer)]
+        for effect_id, (row, effect) in asked.items():
+            yield Spawned(parent, row, effect, [one for one in answers if one.effect_id == effect_id])
+
+
+def no_sub_agent_is_orphaned(ending: TreeEnding) -> Iterator[str]:
+    """A sub-agent has a parent that asked for it once; at rest it has ended, however its parent has."""
+    tree = ending.tree
+    asked_for = {spawned.child_id for spawned in all_spawned(tree)}
+    for child_id in tree.children:
+        if child_id not in asked_for:
+            yield f"the sub-agent {child_id} was created, and nobody asked for it"
+        if not ending.is_cut_short and not isinstance(tree.state(child_id), Closed | Failed):
+            yield f"the sub-agent {child_id} is left over in the state {tree.state(child_id).type}"
+        if tree.is_deleted(child_id.rpartition("/")[0]) and not ending.is_cut_short:
+            yield f"the sub-agent {child_id} is stored, and its parent was deleted"
+
+
+def parents_have_each_outcome_once(ending: TreeEnding) -> Iterator[str]:
+    """Whoever asked for a sub-agent is answered once, with what became of it; unless it has gone on without it."""
+    tree = ending.tree
+    for spawned in all_spawned(tree):
+        if len(spawned.answers) > 1:
+            yield f"the parent of {spawned.child_id} has {len(spawned.answers)} outcomes"
+        elif spawned.answers:
+            yield from _faults_of_outcome(tree, spawned, spawned.answers[0])
+        elif not ending.is_cut_short and not tree.is_deleted(spawned.parent) and not _was_given_up(tree, spawned):
+            yield f"the parent of {spawned.child_id} has no outcome"
+
+
+def _faults_of_outcome(tree: Tree, spawned: Spawned, answer: Answer) -> Iterator[str]:
+    if not isinstance(answer, SubAgentFinished) or spawned.child_id not in tree.agents:
+        return
+    rows = tree.rows(spawned.child_id)
+    notes = [effect for row in rows for effect in row.effects if isinstance(effect, NotifyParent)]
+    if not notes:
+        return
+    if answer.status != notes[-1].status:
+        yield f"the parent of {spawned.child_id} was told {answer.status}, and it ended {notes[-1].status}"
+    said = notes[-1].said
+    if said is not None and answer.outcome != (text := tree.transcript(spawned.child_id).words(said)):
+        yield f"the parent of {spawned.child_id} was told {answer.outcome!r}, and not {text!r}"
+    if answer.usage != usage(row.entry for row in rows):
+        yield f"the parent of {spawned.child_id} counts {answer.usage}"
+
+
+def _was_given_up(tree: Tree, spawned: Spawned) -> bool:
+    """Whether the parent has told the sub-agent to stop, or has failed or closed while it waited."""
+    later = tree.rows(spawned.parent)[spawned.row.seq - 1 :]
+    ended = any(row.ended is not None and row.ended.turn == spawned.row.state.book.turn for row in later)
+    stops = (one.effect_id for row in later for one in row.effects if isinstance(one, CancelSubAgent))
+    return ended or spawned.effect.effect_id in stops
