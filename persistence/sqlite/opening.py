@@ -46,7 +46,7 @@ def open_for_reading(address: Address, busy_timeout: float, undo: ExitStack) -> 
     revision = recognise(driver, address)
     if revision is None or revision not in READABLE:
         raise StoreError(f"{address.name} is not ready to be read; an engine that opens it once makes it so.")
-    if revision < "0005":
+    if revision < "0006":
         add_text_views(driver)
     add_views(driver, revision)
     return undo.enter_context(configured(driver, "ro"))

@@ -1,9 +1,11 @@
 """What people and the assistant said to each other, as texts that may be found again later.
 
-A text of a person counts when a turn takes it up, so a message that was withdrawn never does. Of the assistant only
-that counts which was delivered to the user, whatever the rules of the conversation are: a thought, a text that the
-rules keep from the user, or the result of a sub-agent reached nobody. A question counts together with its answer. The
-results of tools, the mail of agents and the system prompt were said by no one in the dialogue.
+Only conversations with a user have a dialogue: background agents and sub-agents get their tasks from other agents, and
+what they write reaches no user. A text of a person counts when a turn takes it up, so a message that was withdrawn
+never does. Of the assistant only that counts which was delivered to the user, whatever the rules of the conversation
+are: a thought, or a text that the rules keep from the user, reached nobody. A question counts together with its answer.
+The results of tools, the mail of agents and the system prompt were said by no one in the dialogue; a message of an
+agent that was passed on to the user was said by the assistant.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ def said_texts(entry: LogEntry, context: Context, event_at: EventAt) -> tuple[Sa
     out, and so is a text whose event cannot be read. `Pure.`
     """
     step = _Step(entry, context, event_at)
-    if context.role == "sub_agent":  # another agent gives it its task
+    if context.role != "foreground":
         return ()
     found = (*step.given(), *step.answers(), *step.effects())
     # In the step that ends a turn and begins the next one, the message of the next one comes behind the reply.

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from ...persistence.maintenance.fork import fork
-from ...states.events import LlmResponse, ToolComplete
+from ...states.events import AgentMessage, LlmResponse, ToolComplete
 from ...states.states import pending
 from ...states.values.history import HistoryMessage
 from ...states.values.memory import FoundText, MemoryQuery, MemoryScope
@@ -64,6 +64,17 @@ class TextContract(OpenedStore):
 
         assert await found(store, "sushi") == []
         assert await found(store, "nothing") == ["Nothing."]
+
+    @on_a_searchable_store
+    async def test_only_conversations_with_a_user_are_found(self, store: SearchedStore) -> None:
+        """Neither the task of another agent nor what it writes, and no mail that an agent reads."""
+        await dialogue(store, "reader", "sushi in the background", role="background", works_for="anna's")
+        await dialogue(store, "child", "sushi for a child", role="sub_agent", parent="reader")
+        story = Story(owner="anna").request(AgentMessage, origin="reader", text="sushi by mail")
+        await story.answer("I know a sushi bar.").into(store, "anna's")
+
+        assert await found(store, "sushi") == ["I know a sushi bar."]
+        assert texts_of(await store.recent(ANNA, NOON)) == ["I know a sushi bar."]
 
     @on_a_searchable_store
     async def test_a_step_is_found_once_it_is_stored(self, store: SearchedStore) -> None:

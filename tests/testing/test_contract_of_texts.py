@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from turnwise.persistence import Store
+from turnwise.states import Opened
 from turnwise.testing.store_contract import StoreContract
 
 from ..support.scenarios.examples import example
@@ -30,6 +31,21 @@ class IgnoresOwners(MemoryStore):  # type: ignore[misc, valid-type]
 def scopes(scope: Any) -> list[Any]:
     """The scope, and that of another owner of the tests."""
     return [scope, replace(scope, owner="bert")]
+
+
+class TakesAgentsForPeople(MemoryStore):  # type: ignore[misc, valid-type]
+    """What one agent tells another is found."""
+
+    async def write_records(self, records: Any) -> None:  # noqa: D102
+        add = self.texts.add
+        as_opened = {"role": "foreground", "parent": None, "works_for": None}
+
+        def add_as_said(conversation_id: str, owner: Any, entry: Any) -> None:
+            event = entry.event.replace(**as_opened) if isinstance(entry.event, Opened) else entry.event
+            add(conversation_id, owner, replace(entry, event=event))
+
+        self.texts.add = add_as_said
+        await super().write_records(records)
 
 
 class FindsTheCurrentTurn(MemoryStore):  # type: ignore[misc, valid-type]
@@ -94,6 +110,7 @@ class ComparesLengths(MemoryStore):  # type: ignore[misc, valid-type]
 
 FAULTS = {
     IgnoresOwners: "test_owners_do_not_see_each_other",
+    TakesAgentsForPeople: "test_only_conversations_with_a_user_are_found",
     FindsTheCurrentTurn: "test_the_current_turn_is_left_out",
     LeavesOutTheBeginning: "test_the_last_minutes_include_their_beginning",
     ReturnsTheNewestFirst: "test_the_last_minutes_are_in_order",

@@ -1,4 +1,5 @@
-"""Views in place of the tables of texts, for a database of an older version that is only read."""
+"""Views in place of the tables of texts, for a database that is only read and whose version had no such tables, or
+chose texts by other rules."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from ....states.values.acts import with_indexes
 from ...records.codec import to_microseconds
 from .expressions import indexed_words
 
-NAME = "text_index_1"
+NAME = "text_index_2"
 """The name of the index. The number is that of the rules by which texts are chosen and split into words; an index with
 another number is dropped."""
 

@@ -182,10 +182,9 @@ class TestOtherRules:
         assert dialogue(walk) == ["u: one", "a: Hm."]
         assert texts_of(walk)[1].at == spoken
 
-    @pytest.mark.parametrize("role", ["background", "foreground"])
-    def test_a_text_that_nobody_receives_is_not_found(self, role: str) -> None:
-        """That of an agent without a user, or of one whose text is a thought."""
-        walk = Walk(policy=presets.background(), role=role).say("one").answer(LlmResponse, content="thought")
+    def test_a_text_that_nobody_receives_is_not_found(self) -> None:
+        """That of an agent whose text is a thought."""
+        walk = Walk(policy=presets.background()).say("one").answer(LlmResponse, content="thought")
 
         assert dialogue(walk) == ["u: one"]
 
@@ -201,9 +200,18 @@ class TestOtherRules:
             walk.answer(LlmResponse, content="")
         assert dialogue(walk)[1:] == ["a: for the user"]
 
-    def test_a_sub_agent_has_no_dialogue(self) -> None:
-        """Another agent gives it its task, and reads its result."""
-        walk = Walk(policy=presets.sub_agent(), role="sub_agent", parent="parent").say("task")
+    @pytest.mark.parametrize(
+        ("policy", "agent"),
+        [
+            (presets.sub_agent(), {"role": "sub_agent", "parent": "parent"}),
+            (presets.background(), {"role": "background", "works_for": "foreground"}),
+            (presets.assistant(), {"role": "background"}),
+        ],
+    )
+    def test_an_agent_without_a_user_has_no_dialogue(self, policy: Policy, agent: dict[str, Any]) -> None:
+        """Another agent gives it its task, and reads its result, whatever its policy is."""
+        history = (HistoryMessage.model_validate({"role": "user", "content": "given"}),)
+        walk = Walk(policy=policy, messages=history, **agent).say("task")
 
         assert dialogue(walk.answer(LlmResponse, content="result")) == []
 

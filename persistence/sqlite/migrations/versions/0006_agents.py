@@ -1,6 +1,7 @@
 """Agents: the role of each conversation, those that it works for and was started by, its schedule and next wake-up.
 
-The first steps of older logs name roles and other conversations. No older log has a schedule.
+The first steps of older logs name roles and other conversations. No older log has a schedule. The index of texts, which
+held those of background agents, follows the logs anew when somebody searches.
 """
 
 import sqlalchemy as sa
@@ -40,3 +41,4 @@ def upgrade() -> None:
     op.drop_index("events_context_changed", "events")
     op.create_index("events_context_changed", "events", ["conversation", "type", "seq"], sqlite_where=sa.text(CHANGES))
     op.get_bind().exec_driver_sql(FILL)
+    op.get_bind().exec_driver_sql("DELETE FROM text_positions")

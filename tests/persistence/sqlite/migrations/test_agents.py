@@ -12,7 +12,7 @@ import pytest
 
 from turnwise.persistence.maintenance.doctor import examine
 from turnwise.persistence.sqlite.store import SqliteStore
-from turnwise.states import HistoryMessage, Schedule, ScheduleChanged
+from turnwise.states import HistoryMessage, MemoryScope, Schedule, ScheduleChanged
 
 from ....support.store_internals import take_back
 from ....support.walks import NOON, Walk
@@ -114,3 +114,26 @@ async def test_a_first_step_that_cannot_be_read_names_no_role(payload: str, tmp_
 
     assert read == migrated == {**AGENTS, "silent": ("foreground", None, None, "")}
     assert findings == {("silent", 1)}
+
+
+async def test_texts_of_background_agents_are_not_found_any_more(tmp_path: Path) -> None:
+    """An older version indexed them. The doctor finds nothing wrong before the next search, nor after it."""
+    path = tmp_path / "old.db"
+    scope = MemoryScope("elsewhere", "anna", 0)
+    async with opened(path) as store:
+        await Walk("anna's", owner="anna").turn("sushi").into(store)
+        await Walk("reader", owner="anna", role="background").turn("sushi").into(store)
+        assert [one.conversation_id for one in await store.recent(scope, NOON) if one.text == "sushi"] == ["anna's"]
+    change(
+        path,
+        "INSERT INTO texts SELECT 99, 2, seq, part, scope, at, turn, by_user, source, path, text, checksum "
+        "FROM texts WHERE conversation = 1 AND by_user",
+    )
+    take_back(path, "0005")
+
+    async with opened(path, read_only=True) as store:
+        assert (await examine(store)).findings == ()
+    async with opened(path) as store:
+        assert (await examine(store)).findings == ()
+        assert [one.conversation_id for one in await store.recent(scope, NOON) if one.text == "sushi"] == ["anna's"]
+        assert (await examine(store)).findings == ()
