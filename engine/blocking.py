@@ -152,6 +152,7 @@ class BlockingConversation(_Blocking[Conversation]):
     usage = _waits(Conversation.usage)
     events = _waits(Conversation.events)
     turns = _waits(Conversation.turns)
+    children = _waits(Conversation.children)
     replay = _waits(Conversation.replay)
 
     @property

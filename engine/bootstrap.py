@@ -169,10 +169,13 @@ def build_channels(
     return DeliveryDispatcher(wrap("channels", used), clock, None if tracing is None else tracing.attempt)
 
 
-def build_observers(tracing: Tracing | None, deliveries: DeliveryDispatcher) -> tuple[Observer, ...]:
-    """Return what sees the steps of conversations: the tracing, and the channels that want to know when turns end."""
+def build_observers(
+    tracing: Tracing | None, deliveries: DeliveryDispatcher, sub_agents: Observer
+) -> tuple[Observer, ...]:
+    """Return what sees the steps of conversations: the tracing, the channels that want to know when turns end, and what
+    ends sub-agents for which nobody waits."""
     turn_ends = TurnEnds(deliveries.channels)
-    return (*((tracing,) if tracing is not None else ()), *((turn_ends,) if turn_ends else ()))
+    return (*((tracing,) if tracing is not None else ()), *((turn_ends,) if turn_ends else ()), sub_agents)
 
 
 def build_tracing(provider: TracerProvider | None) -> Tracing | None:

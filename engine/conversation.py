@@ -9,6 +9,7 @@ from ..states.openai_format.messages import openai_messages, repairs_of
 from ..states.projections.transcript import transcript
 from ..states.projections.usage import usage
 from ..states.values.messages import Message, Usage
+from .conversations.deletion import children_of
 from .handles.conversation_requests import ConversationRequests
 from .handles.handle import HandleHost, new_id
 from .handles.turn_streams import TurnStreams
@@ -19,6 +20,7 @@ from .projections.updates.update import Update
 if TYPE_CHECKING:
     from ..persistence.maintenance.replay import ReplayReport
     from ..persistence.records.entry import StoredEntry
+    from ..persistence.records.summary import Summary
     from .loop import Loop
 
 
@@ -88,6 +90,11 @@ class Conversation(TurnStreams, ConversationRequests):
         """Return what the conversation has cost so far: all its turns, also those that failed or are under way, and its
         compactions. A copy that `fork` made begins with what the original had cost by then."""
         return usage(await self.events())
+
+    async def children(self) -> tuple[Summary, ...]:
+        """Return the sub-agents that the turns of this conversation have started, as `Engine.list` describes them, the
+        first one first. `Engine.get` opens each by its id."""
+        return await children_of(self._host.store, self.id)
 
     async def replay(self) -> ReplayReport:
         """Replay the stored log, and compare every step with what was stored."""

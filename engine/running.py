@@ -16,7 +16,7 @@ from ..effects.dispatcher import Performer
 from ..effects.mcp.servers import McpServers
 from ..effects.tools.registry import ToolRegistry
 from ..states.effects import Effect
-from ..states.errors import EngineClosed, UnknownConversation
+from ..states.errors import EngineClosed
 from ..states.events import Answer
 from ..states.policy.policy import Policy
 from ..states.policy.roles import Role
@@ -37,6 +37,7 @@ from .composition.performers import build_choices, build_performers, build_resum
 from .composition.providers import Providers
 from .conversation import Conversation
 from .conversations.creation import Creation
+from .conversations.deletion import Deletion
 from .conversations.loop_factory import LoopFactory
 from .conversations.registry import ConversationRegistry
 from .conversations.take_over import TakeOver
@@ -95,7 +96,7 @@ class RunningEngine:
         self._redactor = EventRedactor(providers.redaction)
         self._choices = build_choices(defaults, tools, performers, dispatcher, self._memory, self._redactor)
         self._stored_faults = StoredFaults(self._choices)
-        self._take_over = TakeOver(build_resumers(self._deliveries, self._agents))
+        self._take_over = TakeOver(build_resumers(self._deliveries, self._agents), self._agents.sub_agents.end_orphan)
         self._loops = LoopFactory(
             LoopServices(
                 self._dispatcher,
@@ -103,7 +104,7 @@ class RunningEngine:
                 clock,
                 Adoption(defaults),
                 self._registry,
-                build_observers(self._tracing, self._deliveries),
+                build_observers(self._tracing, self._deliveries, self._agents.sub_agents),
                 settings.kept_updates,
                 self._redactor,
             )
@@ -131,6 +132,7 @@ class RunningEngine:
         self._models.warm_in_background()
         await self._servers.open()  # before the calls that a crash interrupted run again
         await self._take_over.everything(self.store, self._registry)
+        await self._agents.open()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -304,16 +306,15 @@ class RunningEngine:
         return await self.store.list(**selection)
 
     async def delete(self, conversation_id: str) -> None:
-        """Remove a conversation and all that was said in it from the database.
+        """Remove a conversation, with its sub-agents and all that was said in it, from the database.
 
         Raises `UnknownConversation`, and `StoreError` if the database does not let it go, in which case the
-        conversation is as before. A caller that is cancelled stops waiting, but it is deleted all the same.
+        conversation is as before, but sub-agents of it may be gone. A caller that is cancelled stops waiting, but it is
+        deleted all the same.
         """
-        await asyncio.shield(asyncio.ensure_future(self._delete(checked_id(conversation_id))))
+        await Deletion(self.store, self._registry, self._forget).delete(checked_id(conversation_id))
 
-    async def _delete(self, conversation_id: str) -> None:
-        await self.store.delete(conversation_id)
-        await self._registry.drop(conversation_id, UnknownConversation(conversation_id))
+    async def _forget(self, conversation_id: str) -> None:
         await self._deliveries.drop(conversation_id)
         await self._agents.drop(conversation_id)
         if self._tracing is not None:

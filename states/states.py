@@ -166,6 +166,11 @@ class AwaitingSubAgents(InTurn):
     deadline: Timer | None = None
     asked: tuple[ChildQuestion, ...] = ()
 
+    @property
+    def question(self) -> ChildQuestion | None:
+        """The question of a sub-agent that a person is shown now, if there is one. `Pure.`"""
+        return next((one for one in self.asked if not one.settled), None)
+
     def in_flight(self) -> InFlight:
         """The sub-agents that still work, and the deadline, if there is one. `Pure.`"""
         return {**round_in_flight(self.round), **timer_in_flight(self.deadline)}

@@ -8,16 +8,20 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
+from ...effects.agents.sub_agent_performer import SubAgentPerformer
 from ...effects.channels.attempt import ATTEMPT_TIMEOUT, GRACE
 from ...effects.clock import Clock
 from ...effects.dispatcher import Performer
 from ...effects.retry_queues import Resumable, RetryQueues
-from ...states.effects import Effect, SendToAgent
+from ...effects.tools.registry import ToolRegistry
+from ...states.effects import AnswerSubAgent, Effect, SendToAgent, SpawnSubAgent
 from ...states.events import Opened
 from ..conversations.registry import ConversationRegistry
 from ..loop import Loop
+from .child_answers import ChildAnswerPerformer
 from .directory import Directory
 from .mail import MailPerformer
+from .sub_agents import EngineSubAgents
 
 if TYPE_CHECKING:
     from ...persistence.ports import Store
@@ -43,16 +47,24 @@ class EngineAgents:
         self.directory = Directory(store)
         self.queues = RetryQueues(clock)
         self.mail = MailPerformer(self.queues, self.directory, registry, clock)
+        self.sub_agents = EngineSubAgents(registry, clock, create)
+        self._answers = ChildAnswerPerformer(self.queues, store, registry, clock)
+        self._store = store
+        self._clock = clock
 
-    @property
-    def performers(self) -> Mapping[type[Effect], Performer]:
-        """What carries out the effects that concern other agents."""
-        return {SendToAgent: self.mail}
+    def performers(self, tools: ToolRegistry) -> Mapping[type[Effect], Performer]:
+        """Return what carries out the effects that concern other agents; `tools` are those of the engine."""
+        spawning = SubAgentPerformer(self.sub_agents, tools, self._clock)
+        return {SendToAgent: self.mail, SpawnSubAgent: spawning, AnswerSubAgent: self._answers}
 
     @property
     def resumers(self) -> Mapping[type[Effect], Resumable]:
         """What goes on with the effects that an earlier process left in the outbox."""
-        return {SendToAgent: self.mail}
+        return {SendToAgent: self.mail, AnswerSubAgent: self._answers}
+
+    async def open(self) -> None:
+        """Go on with what an earlier process has left, once its conversations are taken over."""
+        await self.sub_agents.end_orphans_at_rest(self._store())
 
     async def drop(self, conversation_id: str) -> None:
         """Stop sending for a conversation that was deleted."""
@@ -65,3 +77,4 @@ class EngineAgents:
     async def close(self) -> None:
         """Stop sending, once each message was tried. Those that have not arrived stay in the outbox."""
         await self.queues.close(CLOSING_TIMEOUT)
+        await self.sub_agents.close()

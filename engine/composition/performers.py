@@ -83,7 +83,7 @@ def build_performers(
         ReconcileTool: ReconciliationPerformer(tools, clock, settings.max_result),
         StartTimer: TimerPerformer(clock),
         DeliverToUser: DeliveryPerformer(deliveries),
-        **agents.performers,
+        **agents.performers(tools),
         **given,
     }
     return wrap("performers", performers if tracing is None else tracing.performers(performers))

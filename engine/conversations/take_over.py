@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -32,10 +32,13 @@ first of them need not wait for all."""
 
 class TakeOver:
     """Has conversations go on that were left in the middle. `resumers` go on with what is in their outbox, each with
-    one type of effect."""
+    one type of effect. `end_orphan` ends a sub-agent for which nobody waits."""
 
-    def __init__(self, resumers: Mapping[type[Effect], Resumable]) -> None:
+    def __init__(
+        self, resumers: Mapping[type[Effect], Resumable], end_orphan: Callable[[Loop], Awaitable[None]]
+    ) -> None:
         self._resumers = resumers
+        self._end_orphan = end_orphan
         self._undelivered: dict[str, list[Undelivered]] = {}
         self.claimed: set[str] = set()
         """The conversations that the store handed out, to be released when the engine has closed."""
@@ -69,4 +72,5 @@ class TakeOver:
         undelivered = self._undelivered.pop(loop.conversation_id, ())
         read = partial(store.entries, loop.conversation_id)
         await take_over_outbox(undelivered, read, loop.effect_context(), self._resumers)
+        await self._end_orphan(loop)
         loop.take_over()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias, TypeGuard
 
 from ...states.policy.policy import Policy
 from ...states.projections.transcript import Transcript
 from ...states.replies.delivery_rules import spoken_and_delivered
 from ...states.replies.reply_text import text_of_reply
-from ...states.states import AwaitingApproval, AwaitingPerson, AwaitingUserResponse, InDoubt
+from ...states.states import AwaitingApproval, AwaitingPerson, AwaitingSubAgents, AwaitingUserResponse, InDoubt, State
 from ...states.values.messages import Said
 from ...states.values.turn import Delivered, TurnEnded
 from .turn import (
@@ -50,7 +50,18 @@ def ended_turn(ended: TurnEnded, transcript: Transcript, policy: Policy) -> Ende
             return CancelledTurn(**described)
 
 
-def waiting_turn(state: AwaitingPerson | InDoubt, transcript: Transcript, policy: Policy) -> WaitingTurn:
+WaitsForPerson: TypeAlias = AwaitingPerson | InDoubt | AwaitingSubAgents
+"""The states in which a turn may wait for a person."""
+
+
+def waits_for_person(state: State) -> TypeGuard[WaitsForPerson]:
+    """Whether the turn waits for a person; while sub-agents work, that is so if one of them asks. `Pure.`"""
+    if isinstance(state, AwaitingSubAgents):
+        return state.question is not None
+    return isinstance(state, AwaitingPerson | InDoubt)
+
+
+def waiting_turn(state: WaitsForPerson, transcript: Transcript, policy: Policy) -> WaitingTurn:
     """Return a turn that waits for a person, with what the user has received of it so far. `Pure.`"""
     spoken = spoken_and_delivered(state.turn)
     described: dict[str, Any] = {
@@ -62,6 +73,10 @@ def waiting_turn(state: AwaitingPerson | InDoubt, transcript: Transcript, policy
     }
     if isinstance(state, AwaitingUserResponse):
         return WaitsForAnswer(questions=state.questions, **described)
+    if isinstance(state, AwaitingSubAgents):
+        asked = state.question
+        assert asked is not None, "the turn waits for a person"
+        return WaitsForAnswer(**{**described, "questions": asked.questions, "call_id": asked.shown_call_id})
     call = transcript.call(state.call.call_id)
     if isinstance(state, AwaitingApproval):
         return WaitsForApproval(call=call, **described)

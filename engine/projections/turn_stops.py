@@ -13,11 +13,10 @@ from typing import NamedTuple
 from ...states.errors import Refused
 from ...states.log import LogEntry
 from ...states.projections.transcript import Transcript
-from ...states.states import AwaitingPerson, InDoubt
 from .projection import ConversationProjection
 from .replayed_steps import replayed_steps
 from .turn import Turn, WaitingTurn
-from .turn_builder import ended_turn, waiting_turn
+from .turn_builder import ended_turn, waiting_turn, waits_for_person
 
 REMEMBERED = 64
 """How many waits for a person are remembered: those of the last minutes, within which requests are repeated."""
@@ -54,7 +53,7 @@ class TurnStops:
     def current(self) -> WaitingTurn | None:
         """Return the turn that waits for a person now. The contents must have been read."""
         state, projection = self._projection.state, self._projection
-        if isinstance(state, AwaitingPerson | InDoubt):
+        if waits_for_person(state):
             return waiting_turn(state, projection.transcript, projection.context.policy)
         return None
 
@@ -89,7 +88,7 @@ def first_stop(entries: Iterable[LogEntry], number: int, since: int) -> Turn | N
                 continue
             if entry.ended is not None and entry.ended.turn == number:
                 return ended_turn(entry.ended, transcript, context.policy)
-            if isinstance(state, AwaitingPerson | InDoubt) and state.turn.number == number:
+            if waits_for_person(state) and state.turn.number == number:
                 return waiting_turn(state, transcript, context.policy)
     except Refused:  # another version of the state machine wrote the log, as a replay reports
         return None

@@ -11,11 +11,14 @@ from types import MappingProxyType
 from ..tool import AnyTool
 from .questions import ask_user_question
 from .recalling import recall_conversation
+from .spawning import spawn_agents
 from .speaking import mark_work_complete, respond_to_user, speak_to_user, talk
 
 BUILT_IN: Mapping[str, AnyTool] = MappingProxyType({
     tool.name: tool
-    for tool in (ask_user_question, respond_to_user, speak_to_user, mark_work_complete, talk, recall_conversation)
+    for tool in (
+        ask_user_question, respond_to_user, speak_to_user, mark_work_complete, talk, recall_conversation, spawn_agents
+    )
 })  # fmt: skip
 """An application chooses the tools that it wants by these names."""
 

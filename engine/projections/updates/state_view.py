@@ -10,6 +10,7 @@ from ....states.policy.policy import Policy
 from ....states.projections.transcript import Transcript
 from ....states.states import (
     AwaitingApproval,
+    AwaitingSubAgents,
     AwaitingUserResponse,
     Compacting,
     Failed,
@@ -18,6 +19,7 @@ from ....states.states import (
     RetryWaiting,
     State,
 )
+from ....states.values.children import ChildQuestion
 from ....states.values.questions import UserQuestion
 from .data import data_of
 from .message_view import arguments_data
@@ -50,9 +52,9 @@ class StateView:
     `turn` is the newest turn, 0 before the first one, and `inbox` has the ids of the messages that wait for a turn.
     While a model is asked, `request` is the id of that request, `attempt` counts the requests to this `model`; while
     the next attempt is waited for, it is `due` at that moment (ISO 8601). `questions` and `call_id` are set while the
-    turn waits for an answer; `call_id`, `name` and `arguments` while it waits for a person to approve that call, or to
-    say whether it ran. `raw_arguments` is set where the model did not write a JSON object. A failure has a `kind` and a
-    `sentence` for people.
+    turn waits for an answer, also to what a sub-agent asks; `call_id`, `name` and `arguments` while it waits for a
+    person to approve that call, or to say whether it ran. `raw_arguments` is set where the model did not write a JSON
+    object. A failure has a `kind` and a `sentence` for people.
     """
 
     type: StateType
@@ -87,21 +89,30 @@ def view_of(state: State, transcript: Transcript, policy: Policy) -> StateView:
 
 
 def _details(state: State, transcript: Transcript, policy: Policy) -> dict[str, Any]:
+    details = _asked_of_person(state, transcript)
     match state:
         case LlmRequesting(effect_id=request):
-            details: dict[str, Any] = {"request": request}
+            details["request"] = request
         case RetryWaiting(timer=timer):
-            details = {"due": timer.due.isoformat()}
-        case AwaitingUserResponse(questions=questions, call=call):
-            details = {"questions": questions, "call_id": call.call_id}
-        case AwaitingApproval(call=call) | InDoubt(call=call):
-            details = {"call_id": call.call_id, "name": call.name, **arguments_data(transcript.call(call.call_id))}
+            details["due"] = timer.due.isoformat()
         case Failed(kind=kind, sentence=sentence):
-            details = {"kind": kind, "sentence": sentence}
+            details |= {"kind": kind, "sentence": sentence}
         case _:
-            details = {}
+            pass
     if isinstance(state, LlmRequesting | RetryWaiting | Compacting):
         details["attempt"] = state.attempt
     if isinstance(state, LlmRequesting | RetryWaiting):
         details["model"] = models_of(policy, state.turn.profile)[state.turn.model].name
     return details
+
+
+def _asked_of_person(state: State, transcript: Transcript) -> dict[str, Any]:
+    match state:
+        case AwaitingUserResponse(questions=questions, call=call):
+            return {"questions": questions, "call_id": call.call_id}
+        case AwaitingSubAgents(question=ChildQuestion(questions=questions, shown_call_id=call_id)):
+            return {"questions": questions, "call_id": call_id}
+        case AwaitingApproval(call=call) | InDoubt(call=call):
+            return {"call_id": call.call_id, "name": call.name, **arguments_data(transcript.call(call.call_id))}
+        case _:
+            return {}

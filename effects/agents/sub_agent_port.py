@@ -1,0 +1,97 @@
+"""The port by which the performer of `SpawnSubAgent` starts sub-agents and follows them.
+
+A sub-agent is a conversation of its own, which goes on whether or not anybody waits for it. The engine implements the
+port over its conversations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from ...states.events import Opened, SubAgentAsked, UserMessage
+from ...states.values.messages import Usage
+from ...states.values.questions import UserQuestion
+from ...states.values.turn import EndedStatus
+
+
+@dataclass(frozen=True)
+class AskedByChild:
+    """What a sub-agent asks the user by its call `call_id`, since the moment `since`."""
+
+    call_id: str
+    questions: tuple[UserQuestion, ...]
+    since: datetime | None = None
+
+
+@dataclass(frozen=True)
+class ChildOutcome:
+    """How the turn of a sub-agent ended, as its log has it. `text` is its last text, or why there is none; it may be
+    empty."""
+
+    status: EndedStatus
+    text: str
+
+
+class SubAgent(Protocol):
+    """The conversation of one sub-agent, whoever drives it.
+
+    Every coroutine raises `UnknownConversation` once it is deleted, and `StoreError` if its log cannot be read. While
+    the store takes nothing, they wait for it.
+    """
+
+    @property
+    def seq(self) -> int:
+        """The newest step that is known here."""
+        ...
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its turn has ended. A sub-agent has only one."""
+        ...
+
+    @property
+    def asks(self) -> AskedByChild | None:
+        """What it asks the user now."""
+        ...
+
+    async def begin(self, task: UserMessage) -> None:
+        """Give it its task. It takes a task once under its `event_id`, and none after its end."""
+        ...
+
+    async def beyond(self, seq: int) -> None:
+        """Return when it has made a step after the step `seq`."""
+        ...
+
+    async def close(self) -> None:
+        """Tell it to end. Returns when that is stored; tools that run delay its end."""
+        ...
+
+    async def outcome(self) -> ChildOutcome:
+        """Return how it ended. To be asked for when it has ended."""
+        ...
+
+    async def usage(self) -> Usage:
+        """Return what it has cost so far, its own sub-agents included."""
+        ...
+
+
+class SubAgents(Protocol):
+    """The sub-agents of an engine. The coroutines raise `StoreError`."""
+
+    async def find(self, child_id: str) -> SubAgent | None:
+        """Return the sub-agent with this id, or None if there is none."""
+        ...
+
+    async def create(self, child_id: str, opened: Opened) -> SubAgent:
+        """Create a sub-agent with this first event; if there is one with this id, it is returned as it is."""
+        ...
+
+    async def report(self, parent_id: str, report: SubAgentAsked) -> None:
+        """Report to a parent what a sub-agent asks its user."""
+        ...
+
+    async def reported(self, parent_id: str, effect_id: int) -> AskedByChild | None:
+        """Return what the parent knows that the sub-agent of this effect asks."""
+        ...
