@@ -41,7 +41,7 @@ class Agents(Protocol):
 
         That is the nearest foreground agent above it, by `parent` and `works_for`; it may be closed. If there is none,
         it is the foreground agent of the same owner that was active last and is not closed. None if there is none
-        either.
+        either, and for a foreground agent without one above it, which reaches its user itself.
         """
         ...
 

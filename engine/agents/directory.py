@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
 from ...effects.agents.port import Agent
-from ...states.errors import UnknownConversation
+from ...states.errors import InvalidInput, UnknownConversation
+from ..requests import checked_id
 
 if TYPE_CHECKING:
     from ...persistence.ports import Store
@@ -29,8 +30,8 @@ class Directory:
     async def find(self, agent_id: str) -> Agent | None:
         """See `Agents`."""
         try:
-            loaded = await self._store().load(agent_id)
-        except UnknownConversation:
+            loaded = await self._store().load(checked_id(agent_id))
+        except (InvalidInput, UnknownConversation):
             return None
         context = loaded.context
         return Agent(
@@ -50,7 +51,7 @@ class Directory:
         async for above in self._above(agent):
             if above.role == "foreground" and not _belong_to_two_owners(agent, above):
                 return above
-        return await self._newest_foreground(agent)
+        return None if agent.role == "foreground" else await self._newest_foreground(agent)
 
     async def reachable(self, from_id: str, agent_id: str) -> Agent | None:
         """See `Agents`."""

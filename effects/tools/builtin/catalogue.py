@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from ..tool import AnyTool
+from .mailing import send_agent_message, send_user_message
 from .questions import ask_user_question
 from .recalling import recall_conversation
 from .spawning import spawn_agents
@@ -17,7 +18,15 @@ from .speaking import mark_work_complete, respond_to_user, speak_to_user, talk
 BUILT_IN: Mapping[str, AnyTool] = MappingProxyType({
     tool.name: tool
     for tool in (
-        ask_user_question, respond_to_user, speak_to_user, mark_work_complete, talk, recall_conversation, spawn_agents
+        ask_user_question,
+        respond_to_user,
+        speak_to_user,
+        mark_work_complete,
+        talk,
+        send_user_message,
+        send_agent_message,
+        spawn_agents,
+        recall_conversation,
     )
 })  # fmt: skip
 """An application chooses the tools that it wants by these names."""
