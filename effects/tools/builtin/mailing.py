@@ -21,6 +21,7 @@ from ..tool_error import ToolError
 
 NO_AGENTS = "Messages to other agents cannot be sent here."
 NO_FOREGROUND = "There is no agent with a user that this agent works for."
+NO_TARGET = "Say by `agent_id` which agent the message is for: this agent works for none that has a user."
 UNKNOWN_AGENT = "There is no agent {agent_id} that this agent may write to."
 CLOSED_AGENT = "The agent {agent_id} is closed and takes no messages."
 SELF = "An agent cannot write to itself."
@@ -51,7 +52,7 @@ async def send_user_message(
     words. So send facts and results, not a finished text. Use it for what the user should know; for what only that
     agent needs to know, use send_agent_message.
     """
-    return _mail(await _foreground(_agents_of(context)), text, "user")
+    return _mail(await _foreground(_agents_of(context), NO_FOREGROUND), text, "user")
 
 
 @tool(acts=("mail",), crash="pure", exclusive=True)
@@ -75,7 +76,7 @@ async def send_agent_message(
     It is no request of a user and is not shown to one. That agent may answer by a message of its own, or not at all.
     """
     agents = _agents_of(context)
-    target = await _foreground(agents) if agent_id is None else await _find(agents, agent_id)
+    target = await _foreground(agents, NO_TARGET) if agent_id is None else await _find(agents, agent_id)
     return _mail(target, text, "agent", silent=silent)
 
 
@@ -85,10 +86,10 @@ def _agents_of(context: ToolContext) -> ReachableAgents:
     return context.agents
 
 
-async def _foreground(agents: ReachableAgents) -> Agent:
+async def _foreground(agents: ReachableAgents, missing: str) -> Agent:
     found = await agents.foreground()
     if found is None:
-        raise ToolError(NO_FOREGROUND)
+        raise ToolError(missing)
     return found
 
 
