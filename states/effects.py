@@ -279,13 +279,15 @@ class DeliverToUser(OutgoingEffect):
 
 
 class SendToAgent(OutgoingEffect):
-    """Put a message into the inbox of the agent `target`."""
+    """Put a message into the inbox of the agent `target`. A message that is `returned` came from that agent and was not
+    read, because this conversation has closed."""
 
     type: Literal["send_to_agent"] = "send_to_agent"
     target: Text
     said: Heard
     audience: Audience = "agent"
     silent: bool = False
+    returned: bool = False
 
 
 class AnswerSubAgent(OutgoingEffect):

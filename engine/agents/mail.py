@@ -26,6 +26,7 @@ from ...states.effects import SendToAgent
 from ...states.errors import Refused, TurnwiseError, UnknownConversation
 from ...states.events import AgentMessage
 from ...states.values.acts import Audience
+from ...states.values.value import MAX_QUOTED, shortened
 from ..conversations.registry import ConversationRegistry
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ RETURNED = (
     "Your message to the agent {target} was not delivered: that agent is closed, or is none that you may write to."
 )
 """What the sender reads of a message that its target will never take."""
+
+UNREAD = "Your message to the agent {target} was not read, because that agent has closed: {text}"
+"""What the sender reads of a message that still waited when its target closed."""
 
 NOT_TAKEN = "The agent {target} did not take a message within {seconds:g} s."
 
@@ -70,6 +74,8 @@ class MailPerformer:
 
     async def _pending(self, effect: SendToAgent, context: EffectContext) -> PendingEffect:
         text = await context.words(effect.said)
+        if effect.returned:
+            text = UNREAD.format(target=context.conversation_id, text=shortened(text, MAX_QUOTED))
         return PendingEffect(
             context.conversation_id,
             effect.effect_id,

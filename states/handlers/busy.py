@@ -8,6 +8,7 @@ from ..state import Busy, State
 from ..states import Failed
 from ..step_builder import StepBuilder
 from ..values.inbox import Waiting
+from ..values.revision import AGENTS
 
 
 def keep_message(step: StepBuilder[Busy], event: UserMessage | AgentMessage, context: Context) -> Busy:
@@ -20,7 +21,10 @@ def waiting_for(step: StepBuilder[State], event: UserMessage | AgentMessage | Wa
     if isinstance(event, WakeUp):
         return Waiting(event_id=event.event_id, seq=step.seq, audience=event.audience, scheduled=True)
     if isinstance(event, AgentMessage):
-        return Waiting(event_id=event.event_id, seq=step.seq, audience=event.audience, silent=event.silent)
+        origin = event.origin if context.revision >= AGENTS else ""
+        return Waiting(
+            event_id=event.event_id, seq=step.seq, audience=event.audience, silent=event.silent, origin=origin
+        )
     steer = (event.when_busy or context.policy.when_busy) == "steer"
     return Waiting(event_id=event.event_id, seq=step.seq, steer=steer)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 
 from ..context import Context
+from ..effects import SendToAgent
 from ..events import AgentMessage, CompactionRequested, Event, PolicyChanged, RetryRequested, UserMessage
 from ..junctions.asking import compact_up_to
 from ..junctions.beginning import begin_turn
 from ..state import State
 from ..states import Closed, Compacting, Failed, Idle
 from ..step_builder import StepBuilder
+from ..values.messages import Heard
 from .busy import waiting_for
 
 
@@ -81,7 +83,14 @@ def compact(step: StepBuilder[Idle | Failed], event: CompactionRequested, contex
 
 
 def close(step: StepBuilder[State], event: Event, context: Context) -> Closed:
-    """The conversation ends, and the messages that wait will never be answered."""
+    """The conversation ends. The messages that wait will never be answered; the agents that wrote some of them are
+    told."""
+    for waiting in step.inbox:
+        if waiting.origin:
+            said = Heard(seq=waiting.seq)
+            step.add_effect(
+                SendToAgent(effect_id=step.next_id(), target=waiting.origin, said=said, silent=True, returned=True)
+            )
     step.withdraw_inbox()
     step.wake = None
     return Closed(book=step.book)

@@ -18,6 +18,7 @@ class Waiting(Part):
     """A message in the inbox: the id of its request, and the step where its text is.
 
     `audience` is set for a message of another agent, and for a wake-up, which is `scheduled`.
+    `origin` is the agent that wrote it, to be told if nobody reads it; empty in logs that began before revision 4.
     """
 
     event_id: str
@@ -26,6 +27,7 @@ class Waiting(Part):
     audience: Audience | None = None
     silent: bool = False
     scheduled: bool = False
+    origin: str = ""
 
 
 def first_batch(inbox: tuple[Waiting, ...]) -> tuple[Waiting, ...]:

@@ -8,7 +8,8 @@ behaviour.
 - 2: the end of a turn names the limit that was reached.
 - 3: the end of a turn names its profile.
 - 4: agents. A sub-agent closes itself when its turn has ended, its outcome reaches its parent as JSON, what is left of
-  the parent's limits is shared among its sub-agents, and an act is carried out only if the role allows it.
+  the parent's limits is shared among its sub-agents, and an act is carried out only if the role allows it. When a
+  conversation closes, the agents whose messages still wait are told.
 """
 
 from __future__ import annotations

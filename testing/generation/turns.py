@@ -56,9 +56,9 @@ def _waiting(chance: Chance, number: int, seq: int) -> Waiting:
         case 2:
             return Waiting(event_id=event_id, seq=seq, steer=True)
         case 3:
-            return Waiting(event_id=event_id, seq=seq, audience="user")
+            return Waiting(event_id=event_id, seq=seq, audience="user", origin="agent")
         case 4:
-            return Waiting(event_id=event_id, seq=seq, audience="agent", silent=True)
+            return Waiting(event_id=event_id, seq=seq, audience="agent", silent=True, origin="agent")
         case 5:
             return Waiting(event_id=event_id, seq=seq, audience="agent", scheduled=True)
         case _:

@@ -455,6 +455,19 @@ class TestSilentMessages:
         flow.rests_in(Closed)
         assert flow.step.withdrawn == ("note",)
         assert flow.entered(DONE) == 0
+        (notice,) = flow.mail()
+        assert (notice.target, notice.silent, notice.returned) == ("researcher", True, True)
+        assert flow.history.log[notice.said.seq - 1].event.texts == (DONE,)
+
+    def test_the_message_of_a_user_is_withdrawn_without_a_notice(self) -> None:
+        """D14: only agents are told; so is nobody whose message was read."""
+        flow = answering()
+        flow.says("One more thing", when_busy="queue")
+
+        flow.closes()
+
+        flow.rests_in(Closed)
+        assert flow.mail() == []
 
 
 class TestRelay:

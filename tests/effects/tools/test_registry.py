@@ -47,7 +47,8 @@ class TestTools:
             (
                 ["ask_users"],
                 "There is no built-in tool called ask_users. Known: ask_user_question, respond_to_user, "
-                "speak_to_user, mark_work_complete, talk, recall_conversation, spawn_agents.",
+                "speak_to_user, mark_work_complete, talk, send_user_message, send_agent_message, spawn_agents, "
+                "recall_conversation.",
             ),
             ([find_table, find_table], "There are two tools called find_table."),
             (["ask_user_question"] * 2, "There are two tools called ask_user_question."),

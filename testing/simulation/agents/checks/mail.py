@@ -41,6 +41,8 @@ def mail_arrives_once(ending: TreeEnding) -> Iterator[str]:
 
 def _faults_of_arrival(ending: TreeEnding, sent: _Sent) -> Iterator[str]:
     effect, (_, message) = sent.effect, sent.arrivals[0]
+    if effect.returned:
+        return  # a notice has words of its own
     if (message.origin, message.text) != (sent.sender, sent.text):
         yield f"{sent.name} arrived from {message.origin} as {message.text!r}, and not as {sent.text!r}"
     if (message.audience, message.silent) != (effect.audience, effect.silent):
