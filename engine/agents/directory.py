@@ -86,16 +86,13 @@ class Directory:
         before: str | None = None
         while page := await self._page(agent.owner, before):
             for summary in page:
-                if summary.state == "closed" or summary.id == agent.id:
-                    continue
-                newest = await self.find(summary.id)
-                if newest is not None and newest.role == "foreground":
-                    return newest
+                if summary.state != "closed":
+                    return await self.find(summary.id)
             before = page[-1].id
         return None
 
     async def _page(self, owner: str, before: str | None) -> tuple[Summary, ...]:
-        return await self._store().list(owner=owner, limit=PAGE, before=before)
+        return await self._store().list(owner=owner, role="foreground", limit=PAGE, before=before)
 
 
 def _belong_to_two_owners(one: Agent, other: Agent) -> bool:

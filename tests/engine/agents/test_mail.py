@@ -12,7 +12,7 @@ from turnwise import Policy, presets, tool
 from turnwise.states.values.mail import write_message_for_user
 from turnwise.testing import call, calls, reply
 
-from ...support.agents import (
+from ...support.agents.teams import (
     MAIL_TOOLS,
     held,
     later,

@@ -16,7 +16,7 @@ from turnwise.states.values.acts import Audience
 from turnwise.states.values.mail import MessageForUser, read_message_for_user
 from turnwise.testing import RecordingChannel, ScriptedLlm, call, reply
 
-from .engine_scenarios import Gate
+from ..engine_scenarios import Gate
 
 MAIL_TOOLS = ("send_user_message", "send_agent_message")
 
