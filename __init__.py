@@ -116,10 +116,11 @@ if TYPE_CHECKING:
         SubAgentRules,
     )
     from .states.policy.texts import Texts
-    from .states.values.acts import AgentMail, Speech, SubAgents, SubAgentTask, WorkComplete
+    from .states.values.acts import AgentMail, Speech, SubAgents, SubAgentTask, Transfer, WorkComplete
     from .states.values.images import Image
     from .states.values.messages import Message, Usage
     from .states.values.questions import QuestionOption, UserQuestion
+    from .states.values.schedule import Schedule
 
 # Where a host has set up no log Python would print warnings at people.
 logging.getLogger("turnwise").addHandler(logging.NullHandler())
@@ -228,10 +229,11 @@ _HOMES = {
         "SubAgentRules",
     ),
     "states.policy.texts": ("Texts",),
-    "states.values.acts": ("AgentMail", "Speech", "SubAgentTask", "SubAgents", "WorkComplete"),
+    "states.values.acts": ("AgentMail", "Speech", "SubAgentTask", "SubAgents", "Transfer", "WorkComplete"),
     "states.values.images": ("Image",),
     "states.values.messages": ("Message", "Usage"),
     "states.values.questions": ("QuestionOption", "UserQuestion"),
+    "states.values.schedule": ("Schedule",),
 }
 _MODULES = {"presets": "states.policy.presets"}
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -251,13 +253,13 @@ __all__ += ["NotAwaited", "NotTaken", "Origin", "Performer", "Policy", "Profile"
 __all__ += ["Question", "QuestionOption", "Questions", "QueuedTurn"]
 __all__ += ["Receipts", "Receiver", "Recent", "Recovery", "Redaction", "RedactionRule", "Refused", "Repeats"]
 __all__ += ["ReplayReport", "Retry", "Rewording", "RunningTurn"]
-__all__ += ["SecretRule", "SecretSpan"]
+__all__ += ["Schedule", "SecretRule", "SecretSpan"]
 __all__ += ["Settings", "SnapshotUpdate", "Speech", "SpeechChannel", "SpeechRules", "StateChangeUpdate", "StateType"]
 __all__ += ["StateView", "StepOutcome", "Store", "StoreError", "StoredEntry", "StreamChannel", "Streaming"]
 __all__ += ["SubAgentRules", "SubAgentTask", "SubAgents", "Subscription", "Summary", "SuspendedCall", "SuspendedCalls"]
 __all__ += ["TerminalChannel", "Texts", "ThoughtUpdate", "Token", "TokenUpdate", "Tool", "ToolContext", "ToolError"]
-__all__ += ["ToolOptions", "ToolProgressUpdate", "ToolStatus", "ToolUpdate", "Turn", "TurnEndedUpdate", "TurnStatus"]
-__all__ += ["TurnwiseError", "Undelivered", "UnknownConversation", "Update", "Usage", "UserQuestion"]
+__all__ += ["ToolOptions", "ToolProgressUpdate", "ToolStatus", "ToolUpdate", "Transfer", "Turn", "TurnEndedUpdate"]
+__all__ += ["TurnStatus", "TurnwiseError", "Undelivered", "UnknownConversation", "Update", "Usage", "UserQuestion"]
 __all__ += ["WaitingTurn", "WaitsForAnswer", "WaitsForApproval", "WaitsForResolution", "WebhookChannel", "WorkComplete"]
 __all__ += ["presets", "replay", "tool", "tools_of", "update_schema"]
 

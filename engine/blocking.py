@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, suppress
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NoReturn, ParamSpec, TypeVar, overload
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
@@ -17,6 +18,7 @@ from ..states.errors import EngineClosed, EngineNotOpen
 from ..states.policy.policy import Policy
 from ..states.policy.roles import Role
 from ..states.states import AnyState
+from ..states.values.schedule import Schedule
 from .conversation import Conversation
 from .running import RunningEngine
 
@@ -139,6 +141,8 @@ class BlockingConversation(_Blocking[Conversation]):
     set_tools = _waits(Conversation.set_tools)
     set_title = _waits(Conversation.set_title)
     set_metadata = _waits(Conversation.set_metadata)
+    set_schedule = _waits(Conversation.set_schedule)
+    transfer_to = _waits(Conversation.transfer_to)
     compact = _waits(Conversation.compact)
     close = _waits(Conversation.close)
     dispatch = _waits(Conversation.dispatch)
@@ -183,6 +187,18 @@ class BlockingConversation(_Blocking[Conversation]):
         """The name of the profile of the newest turn, or an empty text; see `Conversation.profile`."""
         profile: str = self._portal.call(lambda: self._target.profile)
         return profile
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """When the conversation wakes up of its own accord, and with what task; None if it has no schedule."""
+        schedule: Schedule | None = self._portal.call(lambda: self._target.schedule)
+        return schedule
+
+    @property
+    def next_wake(self) -> datetime | None:
+        """The next moment of the schedule, in UTC, or None; see `Conversation.next_wake`."""
+        next_wake: datetime | None = self._portal.call(lambda: self._target.next_wake)
+        return next_wake
 
     @property
     def role(self) -> Role:

@@ -170,12 +170,12 @@ def build_channels(
 
 
 def build_observers(
-    tracing: Tracing | None, deliveries: DeliveryDispatcher, sub_agents: Observer
+    tracing: Tracing | None, deliveries: DeliveryDispatcher, agents: Iterable[Observer]
 ) -> tuple[Observer, ...]:
     """Return what sees the steps of conversations: the tracing, the channels that want to know when turns end, and what
-    ends sub-agents for which nobody waits."""
+    belongs to the `agents`."""
     turn_ends = TurnEnds(deliveries.channels)
-    return (*((tracing,) if tracing is not None else ()), *((turn_ends,) if turn_ends else ()), sub_agents)
+    return (*((tracing,) if tracing is not None else ()), *((turn_ends,) if turn_ends else ()), *agents)
 
 
 def build_tracing(provider: TracerProvider | None) -> Tracing | None:

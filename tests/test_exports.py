@@ -26,6 +26,7 @@ PLAIN = {
         "ChoiceQuestionSet",
         "Deadline",
         "Filled",
+        "GivenInterval",
         "GivenMessages",
         "GivenTools",
         "NamedProfiles",

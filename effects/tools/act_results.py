@@ -6,13 +6,13 @@ import json
 from collections.abc import Sequence
 
 from ...states.policy.policy import Policy
-from ...states.values.acts import Act, AgentMail, Speech, SubAgents, WorkComplete
+from ...states.values.acts import Act, AgentMail, Speech, SubAgents, Transfer, WorkComplete
 
 
 def acts_in(value: object) -> tuple[Act, ...] | None:
     """The acts, if a tool returned one, or a list of them; None for any other value. `Pure.`"""
     items = value if isinstance(value, list | tuple) and value else (value,)
-    are_acts = all(isinstance(item, Speech | WorkComplete | AgentMail | SubAgents) for item in items)
+    are_acts = all(isinstance(item, Speech | WorkComplete | AgentMail | SubAgents | Transfer) for item in items)
     return tuple(items) if are_acts else None
 
 

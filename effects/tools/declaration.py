@@ -77,8 +77,8 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
       wait for anything. If it fails, the call needs approval.
     - `exclusive`: it runs alone in its round.
     - `acts`: what it may do by what it returns: `"speech"` (`Speech`), `"work_complete"` (`WorkComplete`), `"mail"`
-      (`AgentMail`), `"children"` (`SubAgents`), `"question"` (`Question`). A tool that asks, spawns or speaks at once
-      must be `exclusive`.
+      (`AgentMail`), `"children"` (`SubAgents`), `"transfer"` (`Transfer`), `"question"` (`Question`). A tool that asks,
+      spawns, hands over or speaks at once must be `exclusive`.
     - `timeout`: seconds that a call may take; 60 by default.
     - `errors`: what the model reads of an exception other than `ToolError`: `"type"`, the default, its class;
       `"message"` the first line of its message, too, which may hold what is not meant for the model.

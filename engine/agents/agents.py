@@ -18,10 +18,12 @@ from ...states.effects import AnswerSubAgent, Effect, SendToAgent, SpawnSubAgent
 from ...states.events import Opened
 from ..conversations.registry import ConversationRegistry
 from ..loop import Loop
+from ..ports import Observer
 from .child_answers import ChildAnswerPerformer
 from .directory import Directory
 from .mail import MailPerformer
 from .sub_agents import EngineSubAgents
+from .wake_ups import WakeUps
 
 if TYPE_CHECKING:
     from ...persistence.ports import Store
@@ -51,11 +53,18 @@ class EngineAgents:
         self._answers = ChildAnswerPerformer(self.queues, store, registry, clock)
         self._store = store
         self._clock = clock
+        self.wake_ups = WakeUps(store, registry, clock)
 
     def performers(self, tools: ToolRegistry) -> Mapping[type[Effect], Performer]:
         """Return what carries out the effects that concern other agents; `tools` are those of the engine."""
         spawning = SubAgentPerformer(self.sub_agents, tools, self._clock)
         return {SendToAgent: self.mail, SpawnSubAgent: spawning, AnswerSubAgent: self._answers}
+
+    @property
+    def observers(self) -> tuple[Observer, ...]:
+        """What sees the steps of conversations: what ends sub-agents for which nobody waits, and the timer of
+        wake-ups."""
+        return (self.sub_agents, self.wake_ups)
 
     @property
     def resumers(self) -> Mapping[type[Effect], Resumable]:
@@ -65,6 +74,7 @@ class EngineAgents:
     async def open(self) -> None:
         """Go on with what an earlier process has left, once its conversations are taken over."""
         await self.sub_agents.end_orphans_at_rest(self._store())
+        self.wake_ups.open()
 
     async def drop(self, conversation_id: str) -> None:
         """Stop sending for a conversation that was deleted."""
@@ -76,5 +86,6 @@ class EngineAgents:
 
     async def close(self) -> None:
         """Stop sending, once each message was tried. Those that have not arrived stay in the outbox."""
+        await self.wake_ups.close()
         await self.queues.close(CLOSING_TIMEOUT)
         await self.sub_agents.close()

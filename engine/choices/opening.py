@@ -14,6 +14,8 @@ from ..requests import make
 from .choices import Choices, GivenTools
 from .given_history import GivenMessages, read_history
 from .roles import GivenConversation, checked_role, default_policy, id_of
+from .schedule_moments import first_moment
+from .schedules import GivenInterval, schedule_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +32,10 @@ class ChosenOpening:
     owner: str | None
     title: str | None
     metadata: Mapping[str, Any] | None
+    every: GivenInterval | None = None
+    cron: str | None = None
+    zone: str = "UTC"
+    task: str | None = None
 
 
 async def opening_of(
@@ -42,6 +48,7 @@ async def opening_of(
     names = choices.tools(chosen.tools)
     policy = default_policy(role, default) if chosen.policy is None else chosen.policy
     rules = choices.rules(policy, names, chosen.model, role)
+    schedule = schedule_of(chosen.every, chosen.cron, chosen.zone, chosen.task, rules.policy.texts.wake_up)
     return make(
         Opened,
         event_id=f"opened-{conversation_id}",
@@ -58,4 +65,6 @@ async def opening_of(
         metadata={} if chosen.metadata is None else chosen.metadata,
         messages=history.messages,
         repairs=history.repairs,
+        schedule=schedule,
+        next_wake=None if schedule is None else first_moment(schedule, at),
     )

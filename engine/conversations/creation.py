@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 
 class Creation:
-    """Creates conversations in the store of an engine. `policy` holds the rules of conversations that choose none."""
+    """Creates conversations in the store of an engine. `policy` holds the rules of conversations that choose none.
+    `note_wake` is called with the first wake-up of each conversation that has a schedule."""
 
     def __init__(
         self,
@@ -41,6 +42,7 @@ class Creation:
         registry: ConversationRegistry,
         lifetime: Lifetime,
         now: Callable[[], datetime],
+        note_wake: Callable[[datetime], None],
     ) -> None:
         self._policy = policy
         self._choices = choices
@@ -49,6 +51,7 @@ class Creation:
         self._registry = registry
         self._lifetime = lifetime
         self._now = now
+        self._note_wake = note_wake
 
     async def begin(self, chosen: ChosenOpening) -> Loop:
         """Create the conversation that an application asks for, under a new id, and return its loop. Raises what
@@ -76,6 +79,8 @@ class Creation:
         except StoreConflict:
             return await self._registry.read(conversation_id)
         self._lifetime.check_not_closed()
+        if opened.next_wake is not None:
+            self._note_wake(opened.next_wake)
         return self._registry.add(self._loops.created(store, conversation_id, log, opened, step))
 
     @property

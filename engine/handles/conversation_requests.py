@@ -6,20 +6,28 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...states.errors import ConfigurationError, Refused
-from ...states.events import CloseRequested, CompactionRequested, DetailsChanged, Event, PolicyChanged, ToolsChanged
+from ...states.events import (
+    CloseRequested,
+    CompactionRequested,
+    DetailsChanged,
+    Event,
+    PolicyChanged,
+    ProfileTransferred,
+    ToolsChanged,
+)
 from ...states.policy.policy import Policy
 from ...states.step import Step
 from ..choices.choices import GivenTools
 from ..recent_requests import MODELS, PROFILES
 from ..requests import checked, checked_policy
 from .compaction import asked_for, failure_of, goes_on
-from .handle import Handle
+from .schedule_requests import ScheduleRequests
 
 MAX_ATTEMPTS = 10
 """How often a change of tools is requested for the next turn, if each time another turn begins before it is handled."""
 
 
-class ConversationRequests(Handle):
+class ConversationRequests(ScheduleRequests):
     """The requests of a conversation that change it, or end it."""
 
     async def set_policy(self, policy: Policy, *, request_id: str | None = None) -> None:
@@ -83,6 +91,12 @@ class ConversationRequests(Handle):
         """Replace what the application notes about the conversation: JSON under names of its own, which tools see as
         `ToolContext.metadata` and `Engine.list` can select by. Raises `InvalidInput`."""
         await self._request(DetailsChanged, request_id, metadata=metadata)
+
+    async def transfer_to(self, profile: str, *, request_id: str | None = None) -> None:
+        """Let the conversation go on under another profile of its policy: from its next model request on, also if a
+        turn is under way, and in all later turns, for which no profile is chosen any more. It keeps its user and all
+        that was said. A policy without this profile ends it. Raises `Refused` with `unknown_profile`."""
+        await self._request(ProfileTransferred, request_id, profile=profile)
 
     async def compact(self, *, request_id: str | None = None) -> None:
         """Have everything so far condensed into a summary, which replaces it in requests to models; the log and the

@@ -21,7 +21,7 @@ class Texts(Rules):
     and *reasons*. An empty ending or an empty guidance is left out.
     """
 
-    ADDED: ClassVar = ("transcription_note", "tool_protocol", "tools_guidance", "unknown_profile")
+    ADDED: ClassVar = ("transcription_note", "tool_protocol", "tools_guidance", "unknown_profile", "wake_up")
 
     # Results
     cancelled: Text = "Cancelled by user"
@@ -70,6 +70,9 @@ class Texts(Rules):
     )
     relay: Text = "A message for the user is waiting. Present it to the user now, in your own words."
     fallback: Text = "Answer the user now, from the results above, in plain words and without calling tools."
+
+    # Tasks
+    wake_up: Text = "It is time for your scheduled work: do it now, as your instructions say."
 
     # Guidance
     how_to_respond: Text = (

@@ -75,7 +75,13 @@ ADDED_LATER: tuple[tuple[Rules, dict[str, object]], ...] = (
     (Profile(name="one"), {"model": OWN, "description": "Cooks.", "settings": ModelSettings(seed=1)}),
     (
         Texts(),
-        {"transcription_note": "", "tool_protocol": "Call.", "tools_guidance": "Look.", "unknown_profile": "No."},
+        {
+            "transcription_note": "",
+            "tool_protocol": "Call.",
+            "tools_guidance": "Look.",
+            "unknown_profile": "No.",
+            "wake_up": "Now.",
+        },
     ),
 )
 """Rules that were added after logs had been written, each with a value that is not its default."""

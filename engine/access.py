@@ -1,0 +1,138 @@
+"""Creates, finds and lists conversations, as an engine offers it to applications."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from ..states.policy.policy import Policy
+from ..states.policy.roles import Role
+from .choices.choices import Choices, GivenTools
+from .choices.given_history import GivenMessages
+from .choices.opening import ChosenOpening
+from .choices.roles import GivenConversation
+from .choices.schedules import GivenInterval
+from .choices.selection import checked_selection
+from .conversation import Conversation
+from .conversations.creation import Creation
+from .conversations.registry import ConversationRegistry
+from .handles.awaiting import must_be_awaited
+from .requests import checked_id
+
+if TYPE_CHECKING:
+    from ..persistence.ports import Store
+    from ..persistence.records.summary import Summary
+
+
+class ConversationAccess(ABC):
+    """The conversations of an engine, which fills in what this needs of it."""
+
+    _creation: Creation
+    _registry: ConversationRegistry
+
+    @property
+    @abstractmethod
+    def store(self) -> Store:
+        """The open store. Raises `EngineClosed`."""
+
+    @property
+    @abstractmethod
+    def choices(self) -> Choices:
+        """What the conversations of this engine may choose."""
+
+    @abstractmethod
+    def now(self) -> datetime:
+        """Return the current time, by the clock of the engine."""
+
+    @must_be_awaited("A conversation is created with `await`: write `conversation = await engine.create()`.")
+    async def create(
+        self,
+        *,
+        role: Role = "foreground",
+        works_for: GivenConversation | None = None,
+        policy: Policy | None = None,
+        system: str = "",
+        model: str | None = None,
+        tools: GivenTools | None = None,
+        messages: GivenMessages | None = None,
+        owner: str | None = None,
+        title: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        every: GivenInterval | None = None,
+        cron: str | None = None,
+        zone: str = "UTC",
+        task: str | None = None,
+    ) -> Conversation:
+        """Create a conversation. `system` is its system prompt, `policy` its rules.
+
+        A conversation with the role "foreground" has a user. One with the role "background" works for the agent of
+        another conversation, `works_for` (a handle or an id), and has its owner; without a `policy` it has the rules of
+        the engine, but for what concerns a user. Which built-in tools it may call follows from its role.
+
+        `model` is the name of a model that the engine was opened with: it is asked first, then the engine's fallback
+        models. Without it the models of the policy are asked, or those of the engine if the policy names none; only a
+        conversation that chose no models follows when the engine is opened with others. `tools` are the tools that the
+        conversation may use: names, or functions that the engine was opened with; None stands for all of them. `owner`,
+        `title` and `metadata` (JSON) are the application's own, and `Engine.list` finds conversations by them.
+
+        With `every` (seconds, or a `timedelta`) or a `cron` expression in the time zone `zone` it wakes up by itself,
+        reads `task` and begins a turn, as `Conversation.set_schedule` says.
+
+        It may begin with `messages` that were said elsewhere, in OpenAI's chat format: they stand in front of
+        everything that is said here. What no provider would accept in them is repaired: a call without a result gets
+        one that says so, a repeated id becomes another one. `Conversation.repairs` tells what was done. System messages
+        at the beginning become the system prompt, unless `system` is given.
+
+        Raises `ConfigurationError` for a model or a tool that the engine does not have, for a rule that it cannot carry
+        out and for another role; `InvalidInput` for what is no list of messages, or too long, and for an owner other
+        than that of the conversation that is worked for. If that conversation is not stored, it raises
+        `UnknownConversation`, and if it is closed, `Refused` with `closed`.
+        """
+        chosen = ChosenOpening(
+            role=role,
+            works_for=works_for,
+            policy=policy,
+            system=system,
+            model=model,
+            tools=tools,
+            messages=messages,
+            owner=owner,
+            title=title,
+            metadata=metadata,
+            every=every,
+            cron=cron,
+            zone=zone,
+            task=task,
+        )
+        return Conversation(self, await self._creation.begin(chosen))
+
+    @must_be_awaited("A conversation is read with `await`: write `conversation = await engine.get(conversation_id)`.")
+    async def get(self, conversation_id: str) -> Conversation:
+        """Return a handle on a conversation. Nothing in it changes by that. Raises `UnknownConversation`."""
+        return Conversation(self, await self._registry.read(checked_id(conversation_id)))
+
+    async def list(
+        self,
+        *,
+        owner: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        state: str | None = None,
+        limit: int | None = None,
+        before: str | None = None,
+        role: Role | None = None,
+        parent: str | None = None,
+        works_for: str | None = None,
+    ) -> tuple[Summary, ...]:
+        """Return a page of conversations, the one that changed last first: summaries with `id`, `title`, `owner`,
+        `metadata`, `state`, `busy`, `updated_at`, `origin`, `role`, `parent`, `works_for` and `wakes_at`.
+
+        `owner`, `state` (such as `"idle"`) and `metadata` select: `metadata={"tenant": "a"}` those whose metadata has
+        this value under this name. Values are compared as JSON: 1 is neither "1" nor true. `role` selects, too; so do
+        `parent`, the id of the conversation that started sub-agents, and `works_for`, the id of the one that background
+        agents work for. `limit` is the size of the page, and `before` the id of the last conversation of the page
+        before. Raises `InvalidInput`, and `UnknownConversation` for a `before` that is not stored.
+        """
+        selection = checked_selection(owner, metadata, state, limit, before, role, parent, works_for)
+        return await self.store.list(**selection)
