@@ -72,7 +72,8 @@ class ConversationEffects:
 
     def enqueue(self, effect: Effect, context: EffectContext) -> None:
         """Start the effect once everything that was said before it has been tried."""
-        self._queue.append(_Queued(effect, context))
+        if not self._is_known(effect):
+            self._queue.append(_Queued(effect, context))
 
     def start_next(self) -> None:
         """Start what waits, up to the next delivery that has to be tried first."""
@@ -86,8 +87,16 @@ class ConversationEffects:
 
     def start(self, effect: Any, context: EffectContext) -> None:
         """Start an awaited effect."""
-        performing = self._perform(effect, context)
-        self._running[effect.effect_id] = self._begin(_Queued(effect, context), performing, self._finished)
+        if not self._is_known(effect):
+            performing = self._perform(effect, context)
+            self._running[effect.effect_id] = self._begin(_Queued(effect, context), performing, self._finished)
+
+    def _is_known(self, effect: Any) -> bool:
+        """Whether this awaited effect runs or waits here already. A conversation that is taken over asks again for what
+        is in flight, and another one may have made it move in the meantime."""
+        waiting = (queued.effect for queued in self._queue if isinstance(queued.effect, AwaitedEffect))
+        is_waiting = any(one.effect_id == effect.effect_id for one in waiting)
+        return isinstance(effect, AwaitedEffect) and (effect.effect_id in self._running or is_waiting)
 
     def _begin(
         self, queued: _Queued, performing: Coroutine[Any, Any, Answer | None], then: Callable[[_Running], None]

@@ -74,6 +74,35 @@ SPAWN = SpawnSubAgent(effect_id=1, task=Heard(seq=1))
 SPEECH = DeliverToUser(effect_id=2, said=Made(text="Wait."), turn=1, ordinal=1)
 
 
+class TestRepeatedEffects:
+    """An effect that is asked for again while it runs or waits is carried out once."""
+
+    async def test_it_is_started_once(self) -> None:
+        """A conversation that is taken over asks again for what is in flight, and may have asked a moment before."""
+        spoken, begun = asyncio.Event(), []
+
+        async def deliver(effect: DeliverToUser, context: EffectContext) -> None:
+            await spoken.wait()
+
+        async def perform(effect: Any, context: EffectContext) -> Any:
+            begun.append(effect.effect_id)
+            await asyncio.Event().wait()
+
+        performers = {RequestLlm: perform, SpawnSubAgent: perform, DeliverToUser: deliver}
+        dispatcher = InProcessDispatcher(performers, ManualClock(), lambda *_: None)
+        waiting = SPAWN.replace(effect_id=3)
+        dispatcher.dispatch((REQUEST, SPEECH, waiting), CONTEXT)
+        dispatcher.dispatch((REQUEST, waiting), CONTEXT)
+        await let_tasks_run()
+        spoken.set()
+        await let_tasks_run()
+        dispatcher.dispatch((REQUEST, waiting), CONTEXT)
+        await let_tasks_run()
+
+        assert begun == [1, 3]
+        await dispatcher.stop(CONTEXT.conversation_id)
+
+
 class Children:
     """An abortable performer of sub-agents. Each works until it is told to stop, and then takes leave with a text."""
 

@@ -97,9 +97,9 @@ def _in_deliveries(sender: type[_FaultySender]) -> Fault:
 class StartsTwice(InProcessDispatcher):
     """It carries out each effect twice."""
 
-    def dispatch(self, effects: Any, context: Any) -> None:  # noqa: D102
-        super().dispatch(effects, context)
-        super().dispatch(effects, context)
+    async def perform(self, effect: Any, context: Any) -> Any:  # noqa: D102
+        await super().perform(effect, context)
+        return await super().perform(effect, context)
 
 
 def drops_answers(performers: Any, clock: Any, answer: Callable[[str, Answer], None]) -> InProcessDispatcher:
