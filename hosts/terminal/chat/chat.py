@@ -45,7 +45,11 @@ async def chat(settings: Settings, given_id: str | None, resume: bool, *, model_
     if given_id is None and not resume:
         return await _chat(settings, preset_of(settings))
     async with open_for_writing(settings) as store:
-        conversation_id = _newest(await store.list(limit=1)) if given_id is None else await resolve_id(store, given_id)
+        conversation_id = (
+            _newest(await store.list(role="foreground", limit=1))
+            if given_id is None
+            else await resolve_id(store, given_id)
+        )
         context = (await store.load(conversation_id)).context
         chosen = context.policy.models[0].name if context.chose_models and not model_given else None
         return await _chat(settings, context.policy, Past(store, conversation_id, chosen))

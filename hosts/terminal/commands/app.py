@@ -117,6 +117,7 @@ def show(
 def list_(
     owner: options.Owner = None,
     limit: options.Limit = None,
+    as_tree: options.AsTree = False,
     as_json: options.AsJson = False,
     db: options.Db = None,
     debug: options.Debug = None,
@@ -125,7 +126,7 @@ def list_(
     settings = _settings(db=db, debug=debug)
     from .conversation_list import list_conversations
 
-    _run(list_conversations(settings, owner, limit, as_json))
+    _run(list_conversations(settings, owner, limit, as_json, as_tree))
 
 
 @app.command()

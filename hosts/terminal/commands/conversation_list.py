@@ -1,4 +1,4 @@
-"""`turnwise list`: a line for each conversation of a database."""
+"""`turnwise list`: a line for each conversation of a database, also as a tree of agents."""
 
 from __future__ import annotations
 
@@ -17,11 +17,20 @@ from ..configuration.settings import Settings
 from ..output.json_document import print_json
 from ..output.notices import print_notice
 from ..output.printable import one_line
+from .conversation_tree import MAX_LEVELS, Branch, arranged
+
+WIDEST_HEAD = 44
+"""Up to how many characters the lines of a tree and the ids are padded: an id in full on the third level."""
+
+_ROLES = {"foreground": "", "background": " (background)", "sub_agent": " (sub-agent)"}
 
 
-async def list_conversations(settings: Settings, owner: str | None, limit: int | None, as_json: bool) -> int:
+async def list_conversations(
+    settings: Settings, owner: str | None, limit: int | None, as_json: bool, as_tree: bool = False
+) -> int:
     """Print for each conversation its id, its state, when it last changed, its title, and where it was forked from:
-    of all, or of those of this owner, the newest `limit`.
+    of all, or of those of this owner, the newest `limit`. A tree has agents below the conversations that they belong
+    to, with their roles and their next wake-ups.
 
     A terminal shows short ids, and cuts lines at its width; a program reads ids and lines in full.
     """
@@ -30,7 +39,10 @@ async def list_conversations(settings: Settings, owner: str | None, limit: int |
         ids = await store.ids()
     abandoned = any(summary.busy for summary in summaries) and not is_in_use(settings.db)
     if as_json:
-        print_json({"conversations": [described(summary, abandoned) for summary in summaries]})
+        branches = arranged(summaries) if as_tree else tuple(map(Branch, summaries))
+        depths = ({"depth": branch.depth} if as_tree else {} for branch in branches)
+        listed = [described(branch.summary, abandoned) | depth for branch, depth in zip(branches, depths, strict=True)]
+        print_json({"conversations": listed})
         return 0
     if not summaries:
         print_notice(
@@ -38,7 +50,9 @@ async def list_conversations(settings: Settings, owner: str | None, limit: int |
         )
     on_a_terminal = sys.stdout is not None and sys.stdout.isatty()
     width = get_terminal_size().columns if on_a_terminal else None
-    for line in _lines(summaries, abandoned, short_ids(ids) if on_a_terminal else {}):
+    shown_ids = short_ids(ids) if on_a_terminal else {}
+    lines = tree_lines(summaries, abandoned, shown_ids, width) if as_tree else _lines(summaries, abandoned, shown_ids)
+    for line in lines:
         print(_cut(line, width))
     return 0
 
@@ -54,6 +68,10 @@ def described(summary: Summary, abandoned: bool = False) -> dict[str, Any]:
         "owner": summary.owner,
         "metadata": dict(summary.metadata),
         "forked_from": described_origin(summary.origin),
+        "role": summary.role,
+        "parent": summary.parent,
+        "works_for": summary.works_for,
+        "wakes_at": None if summary.wakes_at is None else summary.wakes_at.isoformat(),
     }
 
 
@@ -71,10 +89,34 @@ def _lines(summaries: Sequence[Summary], abandoned: bool, ids: Mapping[str, str]
     """Yield a line for each conversation; `ids` are the short ids to show in place of the whole ones."""
     widest = max((len(_state(summary, abandoned)) for summary in summaries), default=0)
     for summary in summaries:
-        copied = "" if summary.origin is None else f"  {origin_line(summary.origin)}"
-        shown = ids.get(summary.id, summary.id)
-        when = _local_time(summary.updated_at)
-        yield f"{shown}  {_state(summary, abandoned):<{widest}}  {when}  {one_line(summary.title)}{copied}".rstrip()
+        shown = one_line(ids.get(summary.id, summary.id))
+        yield f"{shown}  {_state(summary, abandoned):<{widest}}  {_details(summary)}".rstrip()
+
+
+def tree_lines(
+    summaries: Sequence[Summary], abandoned: bool, ids: Mapping[str, str], width: int | None
+) -> Iterator[str]:
+    """Yield a line for each conversation, below the one that it belongs to, for a terminal of this `width`; None for
+    lines of any length. `Pure.`"""
+    branches = arranged(summaries)
+    levels = MAX_LEVELS if width is None else min(MAX_LEVELS, max(1, width // 12))
+    heads = [branch.lines(levels) + one_line(ids.get(branch.summary.id, branch.summary.id)) for branch in branches]
+    states = [_state(branch.summary, abandoned) + _ROLES[branch.summary.role] for branch in branches]
+    room = WIDEST_HEAD if width is None else min(WIDEST_HEAD, width // 3)
+    widest_head = min(room, max(map(len, heads), default=0))
+    widest_state = max(map(len, states), default=0)
+    for branch, head, state in zip(branches, heads, states, strict=True):
+        summary, belongs = branch.summary, ""
+        if branch.upper_id is not None:
+            upper = one_line(ids.get(branch.upper_id, branch.upper_id))
+            belongs = f"  {'works for' if summary.parent is None else 'started by'} {upper}"
+        wakes = "" if summary.wakes_at is None else f"  wakes {_local_time(summary.wakes_at)}"
+        yield f"{head:<{widest_head}}  {state:<{widest_state}}  {_details(summary, wakes)}{belongs}".rstrip()
+
+
+def _details(summary: Summary, wakes: str = "") -> str:
+    copied = "" if summary.origin is None else f"  {origin_line(summary.origin)}"
+    return f"{_local_time(summary.updated_at)}{wakes}  {one_line(summary.title)}{copied}"
 
 
 def _cut(line: str, width: int | None) -> str:

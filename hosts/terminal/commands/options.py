@@ -69,6 +69,7 @@ VoiceDebug = Annotated[
 Debug = Annotated[bool | None, typer.Option("--debug", help="Write a log to stderr.")]
 
 Resume = Annotated[bool, typer.Option("--resume", help="Resume the conversation that changed last.")]
+AsTree = Annotated[bool, typer.Option("--tree", help="Show agents below the conversations that they belong to.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
 Owner = Annotated[
     str | None,

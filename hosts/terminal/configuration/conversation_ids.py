@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from ....persistence.ports import Store
@@ -18,16 +18,32 @@ _MAX_CANDIDATES = 5
 async def resolve_id(store: Store, given: str) -> str:
     """Return the id that is `given`, or else the only one that begins with it.
 
+    The id of a sub-agent is that of the conversation that started it, a slash, and a number. So the beginning that
+    these two share names the conversation itself, and the number may stand behind a beginning, too.
+
     Raises `UnknownConversation`, and `InvalidInput` with the candidates if there are several.
     """
-    candidates = await store.ids(given) if given else ()
-    if given in candidates:
-        return given
-    if not candidates:
+    found = await _beginning_with(store, given)
+    upper, slash, number = given.rpartition("/")
+    while found is None and slash:
+        started_by = await _beginning_with(store, upper)
+        found = None if started_by is None else await _beginning_with(store, f"{started_by}/{number}")
+        upper, slash, rest = upper.rpartition("/")
+        number = f"{rest}/{number}"
+    if found is None:
         raise UnknownConversation(given)
-    if len(candidates) > 1:
+    return found
+
+
+async def _beginning_with(store: Store, given: str) -> str | None:
+    """Return the id that is `given`, or the only one that begins with it, apart from those of its sub-agents."""
+    candidates = await store.ids(given) if given else ()
+    if given in candidates or not candidates:
+        return given if candidates else None
+    shortest = min(candidates, key=len)
+    if not all(each == shortest or each.startswith(f"{shortest}/") for each in candidates):
         raise InvalidInput(_ambiguity(given, candidates))
-    return candidates[0]
+    return shortest
 
 
 def _ambiguity(given: str, candidates: Sequence[str]) -> str:
@@ -38,8 +54,29 @@ def _ambiguity(given: str, candidates: Sequence[str]) -> str:
 
 
 def short_ids(ids: Iterable[str]) -> Mapping[str, str]:
-    """Return for each id its shortest beginning that no other one shares, of at least `SHORTEST` characters. `Pure.`"""
-    known = sorted(set(ids))
+    """Return for each id its shortest beginning that no other one shares, of at least `SHORTEST` characters. That of a
+    sub-agent is the one of the conversation that started it, with the rest. `Pure.`"""
+    everything = set(ids)
+    uppers = {each: _started_by(each, everything) for each in everything}
+    short = _shortest({each for each, upper in uppers.items() if upper is None})
+    for each in sorted(everything - short.keys(), key=len):  # a conversation comes before those that it started
+        upper = uppers[each] or ""
+        short[each] = f"{short[upper]}{each[len(upper) :]}"
+    return short
+
+
+def _started_by(conversation_id: str, ids: Container[str]) -> str | None:
+    """Return the longest of these ids that this one continues behind a slash."""
+    upper = conversation_id
+    while "/" in upper:
+        upper = upper.rpartition("/")[0]
+        if upper in ids:
+            return upper
+    return None
+
+
+def _shortest(ids: Iterable[str]) -> dict[str, str]:
+    known = sorted(ids)
     lengths = dict.fromkeys(known, SHORTEST)
     for first, second in pairwise(known):
         needed = _shared(first, second) + 1

@@ -93,3 +93,45 @@ class TestShortIds:
             "conversation": "conversation",
             "conversation-2": "conversation-",
         }
+
+    def test_that_of_a_sub_agent_begins_with_that_of_its_conversation(self) -> None:
+        """On every level; one whose conversation is not there stands for itself."""
+        ids = ["conversation", "conversation/7", "conversation/7/12", "conversation/8/1", "deleted-one/3"]
+
+        assert dict(short_ids(ids)) == {
+            "conversation": "conversa",
+            "conversation/7": "conversa/7",
+            "conversation/7/12": "conversa/7/12",
+            "conversation/8/1": "conversa/8/1",
+            "deleted-one/3": "deleted-",
+        }
+
+
+class TestTheIdOfASubAgent:
+    """Begins with the id of the conversation that started it."""
+
+    @pytest.fixture(autouse=True)
+    def agents(self, tmp_path: Path) -> None:
+        """Store a conversation with sub-agents, one of which has one of its own."""
+        ids = ("team/main-0001", "team/main-0001/7", "team/main-0001/7/3", "team/main-0001/71")
+        database_with(tmp_path, *(Walk(each).turn(f"This is {each}.") for each in ids))
+
+    @pytest.mark.parametrize(
+        ("given", "found"),
+        [
+            ("team/m", "team/main-0001"),
+            ("team", "team/main-0001"),
+            ("team/main-0001/7", "team/main-0001/7"),
+            ("team/m/7", "team/main-0001/7"),
+            ("team/m/7/3", "team/main-0001/7/3"),
+            ("te/71", "team/main-0001/71"),
+        ],
+    )
+    def test_may_be_shortened_in_front_of_its_number(self, given: str, found: str, in_process: InProcessRun) -> None:
+        """And the beginning that all of them share names the conversation."""
+        assert f"This is {found}." in in_process("show", given).stdout
+
+    @pytest.mark.parametrize("given", ["team/m/8", "/7", "team/x/7", "/" * 50, "team/m/7/3/1"])
+    def test_is_unknown_if_there_is_none(self, given: str, in_process: InProcessRun) -> None:
+        """One sentence, exit code 2."""
+        assert_one_sentence(in_process("show", given), "There is no conversation with the id ")
