@@ -6,7 +6,7 @@ from pydantic import Field
 
 from .events import DetailsChanged, Event, Opened, PolicyChanged, ScheduleChanged, ToolsChanged
 from .policy.policy import Policy
-from .policy.roles import Caller, Role
+from .policy.roles import Role
 from .values.revision import CURRENT_REVISION, Revision
 from .values.schedule import Schedule
 from .values.value import Block, Text, Value
@@ -51,11 +51,6 @@ class Context(Value):
         None stands for all that its engine has. `Pure.`"""
         changed = self.next_tools
         return changed.tools if changed is not None and turn >= changed.from_turn else self.tools
-
-    @property
-    def caller(self) -> Caller:
-        """The agent of this conversation, as far as the tools that it may call depend on it."""
-        return Caller(self.role, self.depth, self.policy.sub_agents)
 
     def after(self, event: Event) -> Context:
         """The context after this event. This is the only place where a context changes.

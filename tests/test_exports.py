@@ -26,6 +26,7 @@ PLAIN = {
         "ChoiceQuestionSet",
         "Deadline",
         "Filled",
+        "GivenConversation",
         "GivenInterval",
         "GivenMessages",
         "GivenTools",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..context import Context
 from ..events import EffectFailed, Event, LlmResponse, WorkVerified
-from ..policy.policy import Policy
+from ..replies.nudges import owes_answer
 from ..state import State
 from ..states import LlmRequesting, Verifying
 from ..step_builder import StepBuilder
@@ -25,12 +25,14 @@ def round_claims_work(step: StepBuilder[State], event: Event, context: Context) 
 
 def must_speak_first(step: StepBuilder[State], event: Event, context: Context) -> bool:
     """Nothing was said to the user in this turn, and the model may be asked to do so."""
-    return lacks_answer(step.turn, context.policy) and not budget_is_spent(step, event, context)
+    return lacks_answer(step.turn, context) and not budget_is_spent(step, event, context)
 
 
-def lacks_answer(turn: TurnRecord, policy: Policy) -> bool:
-    """Whether nothing was said to the user in this turn, and the model was not yet asked to do so. `Pure.`"""
-    is_heard = bool(turn.said or turn.deliveries) or (policy.text == "reply" and turn.final is not None)
+def lacks_answer(turn: TurnRecord, context: Context) -> bool:
+    """Whether nothing was said in this turn to a user who waits for it, and the model was not yet asked to do so.
+    `Pure.`"""
+    shows_text = context.policy.text == "reply" and turn.final is not None
+    is_heard = bool(turn.said or turn.deliveries) or shows_text or not owes_answer(turn, context)
     return not is_heard and not turn.asked_to_speak
 
 

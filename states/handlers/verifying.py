@@ -46,7 +46,7 @@ def _verify_again(state: Verifying, effect_id: int, at: datetime, context: Conte
 def end_verified(step: StepBuilder[Verifying], event: WorkVerified, context: Context) -> None:
     """The claim holds, and the turn ends with what was checked."""
     step.spend(event.usage)
-    if lacks_answer(step.turn, context.policy):
+    if lacks_answer(step.turn, context):
         name_limit(step, event, context)
     step.conclude("completed", step.turn.final or step.turn.claim)
 

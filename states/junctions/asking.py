@@ -28,6 +28,7 @@ def request_model(step: StepBuilder[State], event: Event, context: Context) -> L
     step.enter_transcript(entering)
     if any(message.steer for message in entering):
         step.reset_limits(event.at)
+        step.change_turn(internal=False)
     step.take_over_profile()
     step.change_turn(requests=step.turn.requests + 1)
     return send(step, event.at, context, attempt=1)

@@ -13,6 +13,7 @@ from ..state import State
 from ..states import MemoryRecalling, ProfileSelecting
 from ..step_builder import StepBuilder
 from ..values.messages import Heard
+from ..values.revision import AGENTS
 from ..values.turn import TurnRecord
 from .again import asked_again
 
@@ -27,6 +28,8 @@ def begin_turn(step: StepBuilder[State], at: datetime, context: Context) -> None
     relay = tuple(Heard(seq=one.seq) for one in batch if one.audience == "user" and not one.silent)
     if relay and context.role == "foreground":
         step.change_turn(relay=relay)
+    if context.revision >= AGENTS and any(one.audience == "agent" and not one.silent for one in batch):
+        step.change_turn(internal=True)
 
 
 def select_profile(step: StepBuilder[State], event: Event, context: Context) -> ProfileSelecting:

@@ -46,7 +46,7 @@ def end_empty(step: StepBuilder[State], event: Event, context: Context) -> None:
 
 def end_complete(step: StepBuilder[State], event: Event, context: Context) -> None:
     """The work is done. What is displayed is the model's text, or else the summary in its claim."""
-    if lacks_answer(step.turn, context.policy):
+    if lacks_answer(step.turn, context):
         name_limit(step, event, context)
     step.conclude("completed", step.turn.final or step.turn.claim)
 

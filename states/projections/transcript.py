@@ -64,6 +64,8 @@ class Transcript:
     """The turn that took each message of a user, by the id of the message."""
     is_verbatim: bool = True
     """Whether a model reads every message exactly as it was said, without tags around it or notes behind it."""
+    holds_mail: bool = False
+    """Whether a message of another agent is among the messages."""
     _calls: dict[str, ToolCall] = field(default_factory=dict)
     _ranks: dict[str, int] = field(default_factory=dict)
     """The place of each call among the calls of the newest round."""
@@ -216,6 +218,7 @@ class Transcript:
         message = Message(role="user", text=waiting.text, message_id=waiting.event_id, turn=entry.turn, seq=entry.seq)
         if isinstance(waiting, AgentMessage | WakeUp):
             self.is_verbatim = False
+            self.holds_mail = True
             return message.replace(origin=waiting.origin, audience=waiting.audience)
         self.taken[waiting.event_id] = entry.turn
         return message.replace(images=waiting.images)

@@ -8,9 +8,19 @@ from __future__ import annotations
 
 from ..context import Context
 from ..values.messages import Made
+from ..values.revision import AGENTS
 from ..values.turn import TurnRecord
 from .delivery_rules import may_show_text
 from .reply_text import text_of_reply
+
+
+def owes_answer(turn: TurnRecord, context: Context) -> bool:
+    """Whether a user waits for what the turn says. Nobody does if the agent has no user, or if only an internal message
+    of another agent began the turn. In logs that began before there were agents, a user always counts as waiting.
+    `Pure.`"""
+    if context.revision < AGENTS:
+        return True
+    return context.role == "foreground" and (not turn.internal or bool(turn.relay))
 
 
 def due_nudge(turn: TurnRecord, context: Context, *, text: str) -> str | None:
@@ -18,9 +28,10 @@ def due_nudge(turn: TurnRecord, context: Context, *, text: str) -> str | None:
     policy = context.policy
     if turn.nudges >= policy.nudges:
         return None
+    owes = owes_answer(turn, context)
     if policy.ends_on == "work_complete" and turn.claim is None:
-        return policy.texts.nudge
-    if not _is_silent(turn, context, text):
+        return policy.texts.nudge if owes else policy.texts.claim_missing
+    if not owes or not _is_silent(turn, context, text):
         return None
     if turn.relay and policy.relay == "nudge_then_deliver" and turn.nudges == 0:
         return policy.texts.relay
@@ -36,11 +47,12 @@ def _is_silent(turn: TurnRecord, context: Context, text: str) -> bool:
 
 def wants_text(turn: TurnRecord, context: Context) -> bool:
     """Whether a response without text is a fault: the turn wants an answer, or the claim that is to end it. Where text
-    is only a thought nothing is missing, unless another agent waits for it. `Pure.`"""
-    policy = context.policy
-    if turn.claim is not None and (turn.said or turn.deliveries or turn.final):
+    is only a thought, or nobody waits for an answer, nothing is missing, unless another agent waits for the result.
+    `Pure.`"""
+    policy, owes = context.policy, owes_answer(turn, context)
+    if turn.claim is not None and (turn.said or turn.deliveries or turn.final or not owes):
         return False  # what is left is the check
-    return may_show_text(policy) or policy.ends_on != "text" or context.role == "sub_agent"
+    return (owes and may_show_text(policy)) or policy.ends_on != "text" or context.role == "sub_agent"
 
 
 def after_empty(turn: TurnRecord, context: Context) -> dict[str, object] | None:
@@ -51,9 +63,14 @@ def after_empty(turn: TurnRecord, context: Context) -> dict[str, object] | None:
     if turn.worked and not turn.fell_back and (policy.ends_on == "text" or is_claimed):
         if turn.empties < policy.empty.in_a_row:
             return {}
-        words = policy.texts.answer_missing if is_claimed else policy.texts.fallback
+        words = policy.texts.answer_missing if is_claimed else _fallback(turn, context)
         return {"nudge": Made(text=words), "fell_back": True}
     if turn.fell_back and turn.plain_retries < policy.plain_retry:
         return {"plain": True, "plain_retries": turn.plain_retries + 1}
     nudge = due_nudge(turn, context, text="")
     return None if nudge is None else {"nudge": Made(text=nudge), "nudges": turn.nudges + 1}
+
+
+def _fallback(turn: TurnRecord, context: Context) -> str:
+    texts = context.policy.texts
+    return texts.fallback if owes_answer(turn, context) else texts.fallback_result

@@ -89,6 +89,9 @@ class TurnRecord(Part):
     relay: tuple[Heard, ...] = ()
     """Messages to pass on to the user: those that began this turn, or that a failed turn left to it."""
 
+    internal: bool = False
+    """Whether a message of another agent, for this agent alone, began the turn, and no person has steered it since."""
+
     cut_off: bool = False
     """Whether the provider cut off the newest response."""
 

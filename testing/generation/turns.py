@@ -98,13 +98,14 @@ def _attempts(chance: Chance) -> Fields:
 
 
 def _said(chance: Chance) -> Fields:
-    flags = chance.flags(5)
+    flags = chance.flags(6)
     said = tuple(Spoken(said=Heard(seq=3, index=n + 1), place=(2, 0, n), now=now) for n, now in enumerate(flags[:2]))
     delivered = tuple(Delivered(effect_id=1, said=one.said) for one in said if one.now)
     return {
         "said": said if flags[2] else (),
         "deliveries": delivered if flags[2] else (),
         "relay": (Heard(seq=1),) if flags[3] and flags[4] else (),
+        "internal": flags[5],
         "final": chance.pick((None, Heard(seq=4))),
         "claim": chance.pick((None, None, Heard(seq=3, index=1))),
     }

@@ -539,8 +539,6 @@ class TestBeingOne:
         """The result of a sub-agent that wrote no text is the summary in its claim."""
         conversation = self.child(ends_on="work_complete")
         conversation.model_calls(completing())
-        conversation.tool_claims(summary="Counted three.")
-        conversation.model_calls(completing())
 
         conversation.tool_claims(summary="Counted three.")
 

@@ -361,7 +361,7 @@ class TestSilentTurns:
 
         conversation.model_says("")
 
-        assert conversation.nudge() == TEXTS.fallback
+        assert conversation.nudge() == TEXTS.fallback_result
 
 
 class TestStopped:

@@ -72,6 +72,7 @@ from turnwise.states import (
 from turnwise.states.effects import TOOL_RUNS, ControlEffect
 from turnwise.states.projections.transcript import Transcript
 from turnwise.states.values.messages import Said
+from turnwise.states.values.revision import CURRENT_REVISION
 from turnwise.testing.history import History
 from turnwise.testing.laws import check_newest
 from turnwise.testing.strategies import NOON
@@ -132,13 +133,21 @@ class Conversation:
     """
 
     def __init__(
-        self, policy: Policy | None = None, /, *, role: str = "foreground", messages: Any = (), **rules: Any
+        self,
+        policy: Policy | None = None,
+        /,
+        *,
+        role: str = "foreground",
+        messages: Any = (),
+        revision: int = CURRENT_REVISION,
+        **rules: Any,
     ) -> None:
         self.history = History()
         self.said = Transcript()
         self.now = NOON
         self.step: Step
-        self.happens(Opened, role=role, messages=messages, policy=Policy(**{**dict(policy or Policy()), **rules}))
+        policy = Policy(**{**dict(policy or Policy()), **rules})
+        self.happens(Opened, role=role, messages=messages, policy=policy, revision=revision)
 
     # --- what happens
 

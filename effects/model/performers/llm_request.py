@@ -16,6 +16,7 @@ from ...context import EffectContext
 from ...location.locator import Locator
 from ...logs import performer_logger
 from ...text import is_encodable
+from ...tools.callers import caller_of
 from ...tools.registry import ToolRegistry
 from ..port import LlmFailure, ModelAnswer, ModelRequest, Token
 from ..request.context_assembly import assemble_context
@@ -81,7 +82,7 @@ class LlmRequestPerformer:
         transcript = await context.transcript()
         tools = _NO_TOOLS if effect.plain else offer.definitions
         _log_request(context.turn, transcript, len(tools.definitions))
-        assembled = assemble_context(effect, context.context, transcript, context.turn, offer.speaking, tools.listed)
+        assembled = assemble_context(effect, context.context, transcript, context.turn, offer.explained, tools.listed)
         prompt = self._prompts.prompt_of(context)
         settings = settings_of(context.policy, effect.profile)
         return prompt.request(effect, assembled.system, assembled.messages, tools, context.turn, settings)
@@ -97,7 +98,7 @@ class LlmRequestPerformer:
             # A sealed block must not be changed, so blocks with lone surrogates, which cannot be stored, are dropped.
             opaque=answer.opaque if is_encodable(answer.opaque) else (),
             tool_calls=self._tools.resolve_calls(
-                effect.effect_id, answer.tool_calls, context.policy, offer.allowed, context.caller
+                effect.effect_id, answer.tool_calls, context.policy, offer.allowed, caller_of(context)
             ),
             finish_reason=answer.finish_reason,
             usage=answer.usage,

@@ -14,13 +14,23 @@ from functools import lru_cache
 from ....states.effects import RequestLlm
 from ....states.policy.roles import Caller
 from ...context import EffectContext
-from ...tools.builtin.speaking import respond_to_user, talk
+from ...tools.builtin.catalogue import BUILT_IN
+from ...tools.callers import caller_of
 from ...tools.registry import ToolRegistry
+from ..request.explained_tools import ExplainedTools
 from ..request.request_builder import OfferedTools
-from ..request.system_message import SpeakingTools
 
 KEPT = 256
 """How many choices of tools are kept: more than an application makes, unless it makes one for each conversation."""
+
+EXPLAINED = {
+    "respond": "respond_to_user",
+    "talk": "talk",
+    "message_user": "send_user_message",
+    "message_agent": "send_agent_message",
+    "transfer": "transfer_to",
+}
+"""The built-in tools that the system message explains, by the fields of `ExplainedTools`."""
 
 Names = tuple[str, ...] | None
 """Names of tools as they were chosen; None stands for all tools."""
@@ -28,11 +38,12 @@ Names = tuple[str, ...] | None
 
 @dataclass(frozen=True)
 class ToolOffer:
-    """The names of the tools that may be called, their definitions as they are sent, and those that speak."""
+    """The names of the tools that may be called, their definitions as they are sent, and those of them that the system
+    message explains."""
 
     allowed: frozenset[str]
     definitions: OfferedTools
-    speaking: SpeakingTools
+    explained: ExplainedTools
 
 
 class ToolOffers:
@@ -47,9 +58,9 @@ class ToolOffers:
         chooses during a turn are those of the next one. Only the tools of sources come and go within a turn."""
         profiles = (profile.tools for profile in context.policy.profiles if profile.name == effect.profile)
         chosen = context.context.tools_in(context.turn)
-        return self._offer(self._tools.version, chosen, next(profiles, None), context.context.caller)
+        return self._offer(self._tools.version, chosen, next(profiles, None), caller_of(context.context))
 
     def _make_offer(self, version: tuple[int, ...], chosen: Names, of_profile: Names, caller: Caller) -> ToolOffer:
         allowed = self._tools.allowed(chosen, of_profile, caller)
-        names = (self._tools.name_of(tool, allowed) for tool in (respond_to_user, talk))
-        return ToolOffer(allowed, OfferedTools(self._tools.definitions(allowed)), SpeakingTools(*names))
+        names = {purpose: self._tools.name_of(BUILT_IN[name], allowed) for purpose, name in EXPLAINED.items()}
+        return ToolOffer(allowed, OfferedTools(self._tools.definitions(allowed)), ExplainedTools(**names))

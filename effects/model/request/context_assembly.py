@@ -19,7 +19,8 @@ from ....states.projections.recent_dialogue import of_turn
 from ....states.projections.transcript import Transcript
 from ....states.values.mail import text_for_model
 from ....states.values.messages import Joined, Made, Message
-from .system_message import NO_SPEAKING_TOOLS, NOTHING_RECALLED, Recalled, SpeakingTools, write_system_message
+from .explained_tools import NO_EXPLAINED_TOOLS, ExplainedTools
+from .system_message import NOTHING_RECALLED, Recalled, write_system_message
 
 SUMMARY_TITLE = "Summary of the conversation so far:"
 """The title above the summary that stands in place of condensed messages."""
@@ -43,20 +44,20 @@ def assemble_context(
     context: Context,
     transcript: Transcript,
     turn: int,
-    speaking: SpeakingTools = NO_SPEAKING_TOOLS,
+    tools: ExplainedTools = NO_EXPLAINED_TOOLS,
     listed_tools: str = "",
 ) -> AssembledContext:
     """The content of the request that `effect` asks for, in the turn under way.
 
-    The system message says how to use the `speaking` tools and, by the rules, which tools there are (`listed_tools`,
-    written by `list_tools`). A plain request holds the system prompt and the user's messages of this turn, and nothing
+    The system message explains `tools` and, by the rules, says which tools there are (`listed_tools`, written by
+    `list_tools`). A plain request holds the system prompt and the user's messages of this turn, and nothing
     else; the caller sends it without tools. `Pure.`
     """
     found = transcript.found(effect.memory)
     recalled = NOTHING_RECALLED if found is None else Recalled(found.block, found.documents)
     return AssembledContext(
-        system=write_system_message(effect, context, recalled, speaking, listed_tools),
-        messages=(*_history(effect, context, transcript, turn, found), *_nudge(effect, transcript, speaking)),
+        system=write_system_message(effect, context, recalled, tools, listed_tools, holds_mail=transcript.holds_mail),
+        messages=(*_history(effect, context, transcript, turn, found), *_nudge(effect, transcript, tools)),
     )
 
 
@@ -90,10 +91,10 @@ def _as_read(message: Message, context: Context) -> Message:
     return message
 
 
-def _nudge(effect: RequestLlm, transcript: Transcript, speaking: SpeakingTools) -> Iterator[Message]:
+def _nudge(effect: RequestLlm, transcript: Transcript, tools: ExplainedTools) -> Iterator[Message]:
     """The reminder to the model, as the last message. Texts of the machine name the tool as it is offered."""
     if effect.nudge is not None:
-        name = speaking.respond or speaking.talk or RESPOND_PLACEHOLDER
+        name = tools.respond or tools.talk or RESPOND_PLACEHOLDER
         parts = effect.nudge.parts if isinstance(effect.nudge, Joined) else (effect.nudge,)
         named = (
             Made(text=part.text.replace(RESPOND_PLACEHOLDER, name)) if isinstance(part, Made) else part

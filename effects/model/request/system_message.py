@@ -14,6 +14,8 @@ from ....states.context import Context
 from ....states.effects import RequestLlm
 from ....states.policy.policy import Profile
 from ....states.policy.texts import Texts
+from .agent_guidance import write_agent_guidance
+from .explained_tools import ExplainedTools
 
 MEMORY_TITLE = "Relevant conversation history:"
 """The title above what was found in older conversations."""
@@ -23,18 +25,6 @@ DOCUMENTS_TITLE = "Relevant documents:"
 
 TOOLS_TITLE = "Tools:"
 """The title above the list of the tools that are offered."""
-
-
-@dataclass(frozen=True)
-class SpeakingTools:
-    """The names of the tools for speaking to the user, at the end of the turn (`respond`) and at once (`talk`). A name
-    is empty if the tool is not offered."""
-
-    respond: str = ""
-    talk: str = ""
-
-
-NO_SPEAKING_TOOLS = SpeakingTools()
 
 
 @dataclass(frozen=True)
@@ -49,19 +39,26 @@ NOTHING_RECALLED = Recalled()
 
 
 def write_system_message(
-    effect: RequestLlm, context: Context, recalled: Recalled, speaking: SpeakingTools, listed_tools: str
+    effect: RequestLlm,
+    context: Context,
+    recalled: Recalled,
+    tools: ExplainedTools,
+    listed_tools: str,
+    *,
+    holds_mail: bool = False,
 ) -> str:
     """The system message of a request; empty if there is nothing to say.
 
     In this order: the general instructions, those of the profile, that messages were spoken, how to reach the user by
-    the `speaking` tools, how to call tools, what was recalled, and the list of the tools that are offered, written by
-    `list_tools`. Empty parts are left out, and so is each part that no rule asks for. A plain request has only the
-    instructions, the general ones and those of the profile. `Pure.`
+    the `tools` for it, what concerns other agents, how to call tools, what was recalled, and the list of the tools that
+    are offered, written by `list_tools`. Empty parts are left out, and so is each part that no rule asks for.
+    `holds_mail` says that the request holds a message of another agent. A plain request has only the instructions, the
+    general ones and those of the profile. `Pure.`
     """
     profiles = [profile for profile in context.policy.profiles if profile.name == effect.profile]
     parts = [context.system, *(profile.prompt for profile in profiles)]
     if not effect.plain:
-        parts += _explanations(context, profiles, speaking, listed_tools)
+        parts += _explanations(context, profiles, tools, listed_tools, holds_mail=holds_mail)
         parts += (_titled(MEMORY_TITLE, recalled.conversations), _titled(DOCUMENTS_TITLE, recalled.documents))
         if context.policy.describe_tools:
             parts += _tools(context.policy.texts, listed_tools)
@@ -69,22 +66,23 @@ def write_system_message(
 
 
 def _explanations(
-    context: Context, profiles: list[Profile], speaking: SpeakingTools, listed_tools: str
+    context: Context, profiles: list[Profile], tools: ExplainedTools, listed_tools: str, *, holds_mail: bool
 ) -> Iterator[str]:
     """What the model is told about the messages that it reads and the ways in which it can act."""
     policy = context.policy
     if policy.transcription_note:
         yield policy.texts.transcription_note
     if all(profile.guidance for profile in profiles):
-        yield from _guidance(speaking, policy.texts)
+        yield from _guidance(tools, policy.texts)
+    yield from write_agent_guidance(context, tools, holds_mail=holds_mail)
     if policy.describe_tools and listed_tools:
         yield policy.texts.tool_protocol
 
 
-def _guidance(speaking: SpeakingTools, texts: Texts) -> Iterator[str]:
+def _guidance(tools: ExplainedTools, texts: Texts) -> Iterator[str]:
     """How to use each of the speaking tools. It is the same in all requests of a conversation, also where no tool may
     be called, because providers cache the common beginning of requests."""
-    for text, name in ((texts.how_to_respond, speaking.respond), (texts.how_to_talk, speaking.talk)):
+    for text, name in ((texts.how_to_respond, tools.respond), (texts.how_to_talk, tools.talk)):
         if name:
             yield text.replace("{tool}", name)
 

@@ -14,6 +14,7 @@ from .questions import ask_user_question
 from .recalling import recall_conversation
 from .spawning import spawn_agents
 from .speaking import mark_work_complete, respond_to_user, speak_to_user, talk
+from .transferring import transfer_to
 
 BUILT_IN: Mapping[str, AnyTool] = MappingProxyType({
     tool.name: tool
@@ -27,6 +28,7 @@ BUILT_IN: Mapping[str, AnyTool] = MappingProxyType({
         send_agent_message,
         spawn_agents,
         recall_conversation,
+        transfer_to,
     )
 })  # fmt: skip
 """An application chooses the tools that it wants by these names."""

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, field_validator
 
 from turnwise.effects.model.port import ModelCall
 from turnwise.effects.tools.arguments.arguments import MAX_ARGUMENTS
+from turnwise.effects.tools.builtin.catalogue import BUILT_IN
 from turnwise.effects.tools.declaration import make_tool, tool
 from turnwise.effects.tools.registry import ToolRegistry
 from turnwise.states.errors import ConfigurationError
@@ -46,9 +47,7 @@ class TestTools:
         [
             (
                 ["ask_users"],
-                "There is no built-in tool called ask_users. Known: ask_user_question, respond_to_user, "
-                "speak_to_user, mark_work_complete, talk, send_user_message, send_agent_message, spawn_agents, "
-                "recall_conversation.",
+                f"There is no built-in tool called ask_users. Known: {', '.join(BUILT_IN)}.",
             ),
             ([find_table, find_table], "There are two tools called find_table."),
             (["ask_user_question"] * 2, "There are two tools called ask_user_question."),

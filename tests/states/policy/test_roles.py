@@ -3,6 +3,7 @@
 import pytest
 
 from turnwise.effects.tools.builtin.catalogue import BUILT_IN
+from turnwise.effects.tools.callers import caller_of
 from turnwise.states import Context, Policy
 from turnwise.states.policy.policy import SubAgentRules
 from turnwise.states.policy.roles import ROLE_TOOLS, Caller, Role, role_fault
@@ -118,5 +119,5 @@ class TestRules:
         """The role, the depth and the rules stand in its context."""
         context = Context(role="sub_agent", depth=2, policy=Policy(sub_agents=SubAgentRules(depth=3)))
 
-        assert context.caller == Caller("sub_agent", 2, SubAgentRules(depth=3))
-        assert context.caller.fault("spawn_agents") is None
+        assert caller_of(context) == Caller("sub_agent", 2, SubAgentRules(depth=3))
+        assert caller_of(context).fault("spawn_agents") is None

@@ -27,7 +27,7 @@ from ....support.servers.openai_server import says as sends
 QUICK = presets.explicit_response().model_copy(update={"retry": Retry(base=0.001)})
 TOOLS = ("respond_to_user", "mark_work_complete", "talk")
 PASSED = verdict(True, "It was read aloud.")
-TO_VERIFY = verification.INSTRUCTION.partition("\n")[0]
+TO_VERIFY = verification.FOR_USER.instruction.partition("\n")[0]
 
 
 def respond(text: str) -> ModelAnswer:
@@ -102,6 +102,20 @@ class TestTheCheck:
             assert channel.texts == ["First tweet. Second tweet."]
             assert (await conversation.replay()).divergence is None
 
+    async def test_the_check_of_an_agent_without_a_user_speaks_of_none(self, database: Path) -> None:
+        """It is checked against its task: the claim is enough, and its result is what another agent reads."""
+        model = Model([calls(complete("Counted three."), text="Three houses.")], [PASSED])
+        async with Engine.open(database, model=model.llm, tools=TOOLS) as engine:
+            conversation = await engine.create(role="background", policy=QUICK)
+            turn = await conversation.send("Count the houses")
+
+        (asked,) = model.checks
+        words = asked.lower().partition("<record>")[0].replace("no user reads what it writes", "")
+        assert (turn.status, turn.deliveries) == ("completed", ())
+        assert section(asked, verification.FOR_AGENT.asked) == "Count the houses"
+        assert section(asked, verification.FOR_AGENT.received) == "Three houses."
+        assert "user" not in words
+
     async def test_it_reads_the_request_the_deliverable_and_the_claim(self, database: Path) -> None:
         """S11: with the record of the dialogue, and without tools and the system prompt."""
 
@@ -124,8 +138,8 @@ class TestTheCheck:
 
         (request,), (text,) = model.seen["check"], model.checks
         assert (len(request.messages), request.tools) == (1, ())
-        assert section(text, verification.ASKED) == "The launch"
-        assert section(text, verification.RECEIVED) == "One. Two."
+        assert section(text, verification.FOR_USER.asked) == "The launch"
+        assert section(text, verification.FOR_USER.received) == "One. Two."
         assert section(text, verification.CLAIMED) == "Read it aloud."
         record = text.split("<record>")[1]
         assert [word in record for word in ("Read me it", "Which thread?", '"launch"', "Two tweets.")] == [True] * 4
@@ -152,7 +166,7 @@ class TestTheCheck:
         async with begin(database, model, QUICK.model_copy(update=rules)) as (conversation, _):
             turn = await conversation.send("Hi")
 
-        assert section(model.checks[0], verification.RECEIVED).split("\n\n") == received.split("\n\n")
+        assert section(model.checks[0], verification.FOR_USER.received).split("\n\n") == received.split("\n\n")
         assert "\n\n".join(turn.deliveries) == ("" if received == verification.NOTHING else received)
 
     async def test_the_reason_of_a_rejection_is_in_the_next_request(self, database: Path) -> None:
@@ -264,8 +278,8 @@ class TestTheCheck:
         sizes = [len(text.encode()) for text in model.checks]
         assert turn.status == "completed"
         assert sizes[0] <= 100_000 and sizes[1] <= 25_000
-        assert section(model.checks[1], verification.ASKED).startswith("Read me it. word")
-        assert "characters left out" in section(model.checks[1], verification.RECEIVED)
+        assert section(model.checks[1], verification.FOR_USER.asked).startswith("Read me it. word")
+        assert "characters left out" in section(model.checks[1], verification.FOR_USER.received)
 
     async def test_the_smallest_request_holds_everything(self, database: Path) -> None:
         """However small the window is."""
@@ -277,7 +291,8 @@ class TestTheCheck:
         (text,) = model.checks
         assert len(text.encode()) <= SMALLEST_LIMIT
         assert [
-            section(text, title) for title in (verification.ASKED, verification.RECEIVED, verification.CLAIMED)
+            section(text, title)
+            for title in (verification.FOR_USER.asked, verification.FOR_USER.received, verification.CLAIMED)
         ] == ["Hi", "A", "C"]
 
     async def test_what_is_said_cannot_pass_for_a_part_of_the_request(self, database: Path) -> None:

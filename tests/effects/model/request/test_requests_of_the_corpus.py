@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from turnwise.effects.model.request.context_assembly import SpeakingTools, assemble_context
+from turnwise.effects.model.request.context_assembly import assemble_context
+from turnwise.effects.model.request.explained_tools import ExplainedTools
 from turnwise.effects.model.request.request_builder import build_request
 from turnwise.effects.model.request.request_digest import request_digest
 from turnwise.persistence.opening import open_store
@@ -39,7 +40,7 @@ def digests(entries: Sequence[LogEntry]) -> Iterator[str]:
         transcript.add(entry)
         check_what_is_sent(transcript)
         for effect in (one for one in entry.effects if isinstance(one, RequestLlm)):
-            speaking = SpeakingTools("respond_to_user", "talk")
+            speaking = ExplainedTools("respond_to_user", "talk")
             assembled = assemble_context(effect, context, transcript, entry.turn, speaking)
             tools: list[dict[str, Any]] = [] if effect.plain else OFFERED
             yield request_digest(build_request(effect, assembled.system, assembled.messages, tools, entry.turn))

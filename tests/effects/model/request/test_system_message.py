@@ -13,19 +13,19 @@ from typing import Any
 
 import pytest
 
+from turnwise.effects.model.request.explained_tools import NO_EXPLAINED_TOOLS, ExplainedTools
 from turnwise.effects.model.request.system_message import (
     DOCUMENTS_TITLE,
     MEMORY_TITLE,
-    NO_SPEAKING_TOOLS,
     NOTHING_RECALLED,
     TOOLS_TITLE,
     Recalled,
-    SpeakingTools,
     write_system_message,
 )
 from turnwise.effects.model.request.tool_list import list_tools
 from turnwise.states import Context, Policy, Profile, RequestLlm, Texts
 from turnwise.states.policy import presets
+from turnwise.states.values.revision import AGENTS
 from turnwise.testing.strategies import NOON
 
 GOLDEN = Path(__file__).parents[3] / "fixtures" / "requests"
@@ -42,10 +42,12 @@ TEXTS = Texts()
 def message(policy: Policy, **given: Any) -> str:
     """The system message of a request under these rules, with everything that it can have unless it is given."""
     effect = RequestLlm(effect_id=1, model="m", at=NOON, profile=given.pop("profile", "guide"), plain="plain" in given)
-    context = Context(system=given.pop("system", "You are kind."), policy=policy)
+    known = {name: given.pop(name) for name in ("role", "revision") if name in given}
+    context = Context(system=given.pop("system", "You are kind."), policy=policy, **known)
     recalled = given.pop("recalled", RECALLED)
-    speaking = given.pop("speaking", SpeakingTools("respond_to_user", "talk"))
-    return write_system_message(effect, context, recalled, speaking, given.pop("listed", list_tools(TOOLS)))
+    tools = given.pop("tools", ExplainedTools("respond_to_user", "talk"))
+    listed = given.pop("listed", list_tools(TOOLS))
+    return write_system_message(effect, context, recalled, tools, listed, holds_mail=given.pop("holds_mail", False))
 
 
 def rules(policy: Policy | None = None, **changes: Any) -> Policy:
@@ -53,14 +55,25 @@ def rules(policy: Policy | None = None, **changes: Any) -> Policy:
     return (policy or Policy()).model_copy(update={"profiles": PROFILES, **changes})
 
 
+MAILING = ExplainedTools("", "", "send_user_message", "send_agent_message")
+TRANSFER = ExplainedTools(transfer="transfer_to")
+DESCRIBED = (
+    Profile(name="guide", prompt="You show people the city.", description="Knows\n  the sights."),
+    Profile(name="cook", prompt="You cook."),
+)
+
 CASES = {
-    "reply_flow": message(rules(presets.reply_flow()), speaking=NO_SPEAKING_TOOLS),
+    "reply_flow": message(rules(presets.reply_flow()), tools=NO_EXPLAINED_TOOLS),
     "reply_flow_with_speaking_tools": message(rules(presets.reply_flow())),
     "reply_flow_with_nothing_found": message(rules(presets.reply_flow()), recalled=NOTHING_RECALLED),
     "reply_flow_plain": message(rules(presets.reply_flow()), plain=True),
     "assistant": message(rules(presets.assistant())),
     "explicit_response": message(rules(presets.explicit_response()), recalled=NOTHING_RECALLED),
     "talk": message(rules(presets.talk()), recalled=NOTHING_RECALLED),
+    "foreground": message(presets.foreground(), recalled=NOTHING_RECALLED, tools=NO_EXPLAINED_TOOLS),
+    "background": message(presets.background(), recalled=NOTHING_RECALLED, tools=MAILING, role="background"),
+    "sub_agent": message(presets.sub_agent(), recalled=NOTHING_RECALLED, tools=NO_EXPLAINED_TOOLS, role="sub_agent"),
+    "transfer": message(Policy(profiles=DESCRIBED), recalled=NOTHING_RECALLED, tools=TRANSFER),
 }
 
 
@@ -118,11 +131,11 @@ class TestOrder:
 
     def test_without_anything_it_is_empty(self) -> None:
         """A request has no empty message."""
-        assert message(Policy(), system="", recalled=NOTHING_RECALLED, speaking=NO_SPEAKING_TOOLS) == ""
+        assert message(Policy(), system="", recalled=NOTHING_RECALLED, tools=NO_EXPLAINED_TOOLS) == ""
 
     def test_without_tools_nothing_is_said_of_tools(self) -> None:
         """J5: neither the protocol nor the list."""
-        written = message(rules(presets.reply_flow()), listed="", speaking=NO_SPEAKING_TOOLS)
+        written = message(rules(presets.reply_flow()), listed="", tools=NO_EXPLAINED_TOOLS)
 
         assert "tool" not in written.lower()
 
@@ -140,6 +153,85 @@ class TestOrder:
         ] == []
 
 
+class TestOtherAgents:
+    """What a model is told about the messages of other agents, and about its own role."""
+
+    def test_a_message_for_the_user_must_be_presented_in_other_words(self) -> None:
+        """D13: so says the prompt of an agent with a user; D8: the other kind of message is no request of the user, and
+        not to be shown."""
+        written = CASES["foreground"]
+
+        assert "<message_for_user" in written
+        assert "You must present it to the user" in written
+        assert "in your own words" in written
+        assert "is an internal update and no request of the user. Never show it" in written
+
+    def test_a_background_agent_knows_when_to_use_its_tools(self) -> None:
+        """D13: by the names under which they are offered."""
+        tools = ExplainedTools(message_user="x_send_user_message", message_agent="")
+        written = message(presets.background(), role="background", tools=tools)
+
+        assert "Call x_send_user_message when the user should learn something" in written
+        assert "How other agents hear from you" not in written
+
+    def test_the_result_of_a_sub_agent_is_its_last_text(self) -> None:
+        """P25: so it must say everything there."""
+        assert "Your last text is all that the other agent receives" in CASES["sub_agent"]
+
+    @pytest.mark.parametrize("role", ["foreground", "background", "sub_agent"])
+    def test_no_role_reads_the_words_of_another(self, role: str) -> None:
+        """Whatever its rules say."""
+        policy = Policy(describe_agents=True)
+        own = {"foreground": TEXTS.foreground_guidance, "background": TEXTS.background_guidance}
+        own["sub_agent"] = TEXTS.sub_agent_guidance
+        written = message(policy, role=role, holds_mail=True)
+
+        assert {name for name, text in own.items() if text in written} == {role}
+
+    @pytest.mark.parametrize(
+        ("role", "revision", "holds_mail", "stands"),
+        [
+            ("foreground", AGENTS, True, True),
+            ("foreground", AGENTS, False, False),
+            ("foreground", AGENTS - 1, True, False),
+            ("background", AGENTS, True, False),
+            ("sub_agent", AGENTS, True, False),
+        ],
+    )
+    def test_other_rules_explain_messages_once_there_is_one(
+        self, role: str, revision: int, holds_mail: bool, stands: bool
+    ) -> None:
+        """D13: to an agent with a user. The requests of older conversations stay as they were."""
+        written = message(Policy(), role=role, revision=revision, holds_mail=holds_mail, tools=MAILING)
+
+        assert (TEXTS.foreground_guidance in written) is stands
+        assert TEXTS.user_message_guidance.splitlines()[0] not in written
+
+    def test_profiles_are_listed_where_the_conversation_can_be_handed_over(self) -> None:
+        """With their descriptions, one line each."""
+        listed = "- guide: Knows the sights.\n- cook"
+
+        assert CASES["transfer"].endswith(listed)
+        assert listed not in message(Policy(profiles=DESCRIBED))
+        assert "# Profiles" not in message(Policy(), tools=TRANSFER)
+        assert "# Profiles" not in message(Policy(profiles=DESCRIBED), tools=TRANSFER, plain=True)
+
+    def test_words_in_descriptions_mean_nothing(self) -> None:
+        """They are the application's."""
+        hostile = (Profile(name="a", description="{tool} {profiles} {0}"), Profile(name="b"))
+
+        assert "\n- a: {tool} {profiles} {0}\n- b\n" in message(Policy(profiles=hostile), tools=TRANSFER)
+
+    def test_empty_texts_leave_no_gap(self) -> None:
+        """An application may leave the words out."""
+        texts = Texts(foreground_guidance="", agent_message_guidance="", transfer_guidance=" ")
+        tools = ExplainedTools(message_agent="send_agent_message", transfer="transfer_to")
+
+        assert message(Policy(profiles=DESCRIBED, describe_agents=True, texts=texts), tools=tools) == (
+            message(Policy(profiles=DESCRIBED), tools=NO_EXPLAINED_TOOLS)
+        )
+
+
 class TestLanguage:
     """J5: every prompt is language-agnostic."""
 
@@ -147,7 +239,8 @@ class TestLanguage:
 
     def test_no_language_is_named(self) -> None:
         """In no text that the engine itself adds."""
-        words = {word.strip(".,:;()").lower() for word in message(rules(presets.reply_flow())).split()}
+        texts = (message(rules(presets.reply_flow())), *CASES.values())
+        words = {word.strip(".,:;()").lower() for text in texts for word in text.split()}
 
         assert words.isdisjoint(self.LANGUAGES)
 
@@ -203,6 +296,6 @@ def test_time_is_no_part_of_it() -> None:
     late = early.replace(at=datetime(2030, 1, 1, tzinfo=UTC))
     context = Context(policy=presets.reply_flow())
 
-    messages = {write_system_message(one, context, RECALLED, NO_SPEAKING_TOOLS, "- a") for one in (early, late)}
+    messages = {write_system_message(one, context, RECALLED, NO_EXPLAINED_TOOLS, "- a") for one in (early, late)}
 
     assert len(messages) == 1
