@@ -72,9 +72,11 @@ async def take_over_outbox(
 async def _resume(
     one: Undelivered, read_entries: ReadEntries, context: EffectContext, resumers: Mapping[type[Effect], Resumable]
 ) -> bool:
-    """Go on with this effect. Returns false if nothing here can, or the log has no such effect. Raises `StoreError`."""
+    """Go on with this effect. Returns false if this engine does not have its target. Raises `StoreError`."""
     effect = await _effect(read_entries, one)
-    resumer = None if effect is None else resumers.get(type(effect))
+    if effect is None:
+        raise StoreError(f"The step has no effect {one.effect_id}.")
+    resumer = resumers.get(type(effect))
     if resumer is None:
         return False
     return await resumer.resume(effect, context, one.target, one.attempts, one.next_attempt)

@@ -6,8 +6,6 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from turnwise import Policy, presets, tool
 from turnwise.states.values.mail import write_message_for_user
 from turnwise.testing import call, calls, reply
@@ -220,19 +218,23 @@ class TestRelay:
 class TestOrigin:
     """Nobody but the engine says who wrote a message."""
 
-    @pytest.mark.parametrize("text", HOSTILE)
-    async def test_any_text_arrives_as_it_was_written(self, text: str, database: Path) -> None:
+    async def test_any_text_arrives_as_it_was_written(self, database: Path) -> None:
         """D5: tags, quotes, newlines, 100 kB and any script survive, and cannot end the tag."""
-        async with team(database, fg=[reply("Told.")], bg=[tells_user(text), reply("Sent.")]) as agents:
+        async with team(
+            database, fg=[reply("Told.")] * len(HOSTILE), bg=[calls(*map(tells_user, HOSTILE)), reply("Sent.")]
+        ) as agents:
             front = await agents.foreground()
             back = await agents.background(front)
             await back.send("Go")
             await agents.settled()
 
-            ((written,),) = agents.requests("fg")
-            message = read_back(written)
-            assert (message.text, message.origin) == (text, back.id)
-            assert (written.count("<message_for_user"), written.count("</message_for_user>")) == (1, 1)
+            written = [request[-1] for request in agents.requests("fg")]
+            messages = [read_back(each) for each in written]
+            assert [message.text for message in messages] == HOSTILE
+            assert {message.origin for message in messages} == {back.id}
+            assert {(each.count("<message_for_user"), each.count("</message_for_user>")) for each in written} == {
+                (1, 1)
+            }
 
     async def test_the_tag_of_a_user_or_a_tool_is_data(self, database: Path) -> None:
         """D5: the transcript has the text as it is, and no origin."""

@@ -1,0 +1,414 @@
+"""Messages whose target does not take them now, or never will, and messages that a process left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turnwise import Engine, presets, tool
+from turnwise.effects.context import EffectContext
+from turnwise.effects.dispatcher import Performer
+from turnwise.engine.bootstrap import PortWrappers, wrapped_ports
+from turnwise.persistence.errors import StorageFailed
+from turnwise.persistence.opening import open_store
+from turnwise.states import Event, Step
+from turnwise.states.effects import Effect, SendToAgent
+from turnwise.states.events import AgentMessage
+from turnwise.states.values.inbox import MAX_INBOX
+from turnwise.testing import ManualClock, ScriptedLlm, call, calls, reply
+
+from ...persistence.maintenance.test_doctor import change
+from ...support.agents.teams import (
+    MAIL_TOOLS,
+    held,
+    later,
+    mail_in,
+    post,
+    received,
+    team,
+    tells_agent,
+    tells_user,
+)
+from ...support.effect_contexts import NoReceipts
+from ...support.engine_scenarios import Gate, results, until
+from ...support.planted.stores import WrappedLog, WrappedStore
+
+
+def notices(messages: Iterable[AgentMessage]) -> list[str]:
+    """Return the texts of the messages that tell a sender what became of its own, each of which must be silent."""
+    found = [message for message in messages if "not delivered" in message.text or "was not read" in message.text]
+    assert all(message.silent and message.audience == "agent" for message in found)
+    return [message.text for message in found]
+
+
+class TestTargetsThatAreGone:
+    """D14: nothing is lost silently. The sender learns it from the result of its call, or by a silent message."""
+
+    async def test_a_closed_target_is_an_error_result(self, database: Path) -> None:
+        """D11, D14: nothing is posted, and the sender goes on."""
+        async with team(database, fg=[], bg=[tells_user("a"), reply("Nobody is there.")]) as agents:
+            front = await agents.foreground()
+            back = await agents.background(front)
+            await front.close()
+            turn = await back.send("Go")
+            await agents.settled()
+
+            assert turn.final_content == "Nobody is there."
+            (result,) = [message for message in await back.transcript() if message.role == "tool"]
+            assert (result.text, result.error) == (f"The agent {front.id} is closed and takes no messages.", True)
+            assert await received(front) == []
+
+    async def test_a_target_that_closes_after_the_call_has_succeeded_returns_the_message(self, database: Path) -> None:
+        """D14: the sender gets a silent notice from it, once, and starts no turn for it."""
+        ids: list[str] = []
+        async with team(
+            database, [post], fg=[], bg=[later(lambda: call("post", target=ids[0], text="a")), reply("Sent.")]
+        ) as agents:
+            front = await agents.foreground()
+            back = await agents.background(front)
+            ids.append(front.id)
+            await front.close()
+            await back.send("Go")
+            await agents.settled()
+
+            (notice,) = await received(back)
+            assert (notice.origin, len(notices([notice]))) == (front.id, 1)
+            assert (len(await back.turns()), await agents.engine.store.outbox([back.id])) == (1, ())
+
+    async def test_a_message_that_waits_when_its_target_closes_is_returned(self, database: Path) -> None:
+        """D14: the step that closes the target asks for the notice, so it survives a crash as well."""
+        gate = Gate()
+        async with team(
+            database, fg=[held(gate, "never said")], bg=[tells_user("a"), tells_agent("b", silent=True), reply("Sent.")]
+        ) as agents:
+            front = await agents.foreground()
+            back = await agents.background(front)
+            sending = asyncio.ensure_future(front.send("Hi"))
+            await gate.arrived.wait()
+            await back.send("Go")
+            await agents.engine.delivered()
+            assert len(front.state.inbox) == 2
+            await front.close()
+            await asyncio.gather(sending, return_exceptions=True)
+            await agents.settled()
+
+            told = notices(await received(back))
+            assert told == [
+                f"Your message to the agent {front.id} was not read, because that agent has closed: {text}"
+                for text in "ab"
+            ]
+            assert (await front.replay()).divergence is None
+
+    @pytest.mark.parametrize("target", ["nobody", "", "x" * 500, "a\x00b"])
+    async def test_a_target_that_never_was_returns_the_message(self, target: str, database: Path) -> None:
+        """D14: whatever an application's tool names; a target of an impossible name cannot be the origin of a notice,
+        and the sender goes on all the same."""
+        async with team(database, [post], fg=[call("post", target=target, text="a"), reply("Sent.")], bg=[]) as agents:
+            front = await agents.foreground()
+            turn = await front.send("Go")
+            await agents.settled()
+
+            assert turn.reply == "Sent."
+            assert len(notices(await received(front))) == (1 if target in ("nobody", "a\x00b") else 0)
+            assert await agents.engine.store.outbox([front.id]) == ()
+
+    async def test_a_deleted_target_returns_the_message(self, database: Path) -> None:
+        """D14: also when it is deleted after it was found."""
+        ids: list[str] = []
+        async with team(
+            database, [post], fg=[], bg=[later(lambda: call("post", target=ids[0], text="a")), reply("Sent.")]
+        ) as agents:
+            front = await agents.foreground()
+            back = await agents.background(front)
+            ids.append(front.id)
+            await agents.engine.delete(front.id)
+            del agents.members["fg"]
+            await back.send("Go")
+            await agents.settled()
+
+            assert len(notices(await received(back))) == 1
+
+    async def test_an_agent_of_another_owner_is_none_that_can_be_written_to(self, database: Path) -> None:
+        """D3, D14: owners never mix, whatever id a tool names."""
+        ids: list[str] = []
+        async with team(
+            database,
+            [post, *MAIL_TOOLS],
+            fg=[],
+            bg=[
+                later(lambda: call("post", target=ids[0], text="a")),
+                later(lambda: tells_agent("b", agent_id=ids[0])),
+                reply("Sent."),
+            ],
+        ) as agents:
+            stranger = await agents.foreground(owner="eve")
+            back = await agents.background(None, owner="ada")
+            ids.append(stranger.id)
+            await back.send("Go")
+            await agents.settled()
+
+            assert await received(stranger) == []
+            assert len(notices(await received(back))) == 1
+            assert (
+                results(await back.transcript())[1] == f"There is no agent {stranger.id} that this agent may write to."
+            )
+
+
+class TestTargetsThatAreBusy:
+    """What a target cannot take now is tried again, and others are not held up."""
+
+    async def test_a_full_inbox_is_tried_again(self, database: Path) -> None:
+        """D1: with the waits of the retry queue, and in order; the sender's turn goes on meanwhile."""
+        clock, gate = ManualClock(), Gate()
+        async with team(
+            database,
+            clock=clock,
+            fg=[held(gate, "Hello."), *(reply(f"{n}") for n in range(2))],
+            bg=[calls(tells_user("a"), tells_user("b")), reply("Sent.")],
+        ) as agents:
+            front = await agents.foreground()
+            back = await agents.background(front)
+            sending = asyncio.ensure_future(front.send("Hi"))
+            await gate.arrived.wait()
+            filler = {"origin": "host", "text": "filler", "silent": True, "at": clock.now()}
+            for number in range(MAX_INBOX):
+                await front.dispatch(AgentMessage(event_id=f"filler-{number}", **filler))
+            turn = await back.send("Go")
+            await agents.engine.delivered()
+            assert (turn.status, len(await received(front))) == ("completed", MAX_INBOX)
+            gate.opened.set()
+            await sending
+            await clock.until_asleep()
+            await clock.advance(1)
+            await until(lambda: len(agents.llms["fg"].requests) == 3)
+            await agents.settled()
+
+            assert [message.text for message in await mail_in(front)][MAX_INBOX:] == ["a", "b"]
+
+    async def test_a_store_that_takes_nothing_for_a_moment_loses_nothing(self, database: Path) -> None:
+        """D9: the message stays in the outbox, and is posted under the same key until it is stored."""
+        clock = ManualClock()
+        with wrapped_ports(PortWrappers(store=lambda store: WrappedStore(store, RefusesMail))):  # type: ignore[arg-type]
+            async with team(database, clock=clock, fg=[reply("Told.")], bg=[tells_user("a"), reply("Sent.")]) as agents:
+                front = await agents.foreground()
+                back = await agents.background(front)
+                RefusesMail.failures = 2
+                await back.send("Go")
+                for wait in (1, 2):
+                    assert await received(front) == []
+                    await clock.until_asleep()
+                    await clock.advance(wait)
+                await until(lambda: len(agents.llms["fg"].requests) == 1)
+                await agents.settled()
+
+                assert [message.text for message in await received(front)] == ["a"]
+
+    async def test_the_sender_may_be_cancelled_after_it_has_sent(self, database: Path) -> None:
+        """D11: the message arrives all the same."""
+        gate = Gate()
+
+        @tool(crash="pure")
+        async def work() -> str:
+            """Work."""
+            await gate()
+            return "worked"
+
+        async with team(
+            database, [*MAIL_TOOLS, work], fg=[reply("Told.")], bg=[calls(tells_user("a"), call("work"))]
+        ) as agents:
+            front = await agents.foreground()
+            back = await agents.background(front)
+            working = asyncio.ensure_future(back.send("Go"))
+            await gate.arrived.wait()
+            await back.cancel()
+            assert (await working).status == "cancelled"
+            await agents.settled()
+
+            assert [message.text for message in await received(front)] == ["a"]
+            assert agents.channel.texts == ["Told."]
+
+    async def test_a_sender_may_be_closed_after_it_has_sent(self, database: Path) -> None:
+        """D11: the message arrives all the same."""
+        async with team(database, fg=[reply("Told.")], bg=[tells_user("a"), reply("Sent.")]) as agents:
+            front = await agents.foreground()
+            back = await agents.background(front)
+            sending = asyncio.ensure_future(back.send("Go"))
+            await until(lambda: back.state.book.seq >= 4)
+            await back.close()
+            await asyncio.gather(sending, return_exceptions=True)
+            await agents.settled()
+
+            assert [message.text for message in await received(front)] == ["a"]
+
+
+class RefusesMail(WrappedLog):
+    """A log that fails to store messages of agents, as often as it is told to."""
+
+    failures = 0
+
+    async def append(self, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> None:  # noqa: D102
+        if isinstance(event, AgentMessage) and RefusesMail.failures:
+            RefusesMail.failures -= 1
+            raise StorageFailed("The disk is full.")
+        await super().append(event, step, targets)
+
+
+class _Interrupted:
+    """A sender of messages that ends before or after it has posted, and whose receipts get lost, as in a crash."""
+
+    def __init__(self, sender: Any, *, posts: bool) -> None:
+        self._sender = sender
+        self._posts = posts
+
+    def targets_of(self, effect: SendToAgent) -> Any:
+        return self._sender.targets_of(effect)
+
+    async def __call__(self, effect: SendToAgent, context: EffectContext) -> None:
+        if self._posts:
+            await self._sender(effect, replace(context, receipts=NoReceipts()))
+
+
+def interrupted(*, posts: bool) -> Callable[[Mapping[type[Effect], Performer]], Mapping[type[Effect], Performer]]:
+    """Return what replaces the sender of messages by one that is interrupted."""
+
+    def performers(given: Mapping[type[Effect], Performer]) -> Mapping[type[Effect], Performer]:
+        return {**given, SendToAgent: _Interrupted(given[SendToAgent], posts=posts)}
+
+    return performers
+
+
+class TestWhatAProcessLeft:
+    """D9: the next process goes on with what stands in the outbox."""
+
+    @staticmethod
+    async def left(database: Path, *, posts: bool, silent: bool = False) -> tuple[str, str]:
+        """Run a process that ends before its message was posted, or before that was noted. Returns the ids of the
+        sender and its target."""
+        says = tells_agent("a", silent=True) if silent else tells_user("a")
+        with wrapped_ports(PortWrappers(performers=interrupted(posts=posts))):
+            script = [reply("Told.")] if posts and not silent else []
+            async with team(database, fg=script, bg=[says, says, reply("Sent.")][silent:]) as agents:
+                front = await agents.foreground()
+                back = await agents.background(front)
+                await back.send("Go")
+                await agents.settled()
+                assert len(await agents.engine.store.outbox([back.id])) == (1 if silent else 2)
+                return back.id, front.id
+
+    async def test_a_message_that_was_not_posted_is_posted_once(self, database: Path) -> None:
+        """D9: the foreground agent asks its model once for each message."""
+        sender, target = await self.left(database, posts=False)
+        llms = [ScriptedLlm([reply("One."), reply("Two.")], name="fg"), ScriptedLlm([], name="bg")]
+        for _ in range(2):
+            async with Engine.open(database, model=llms[0], models=llms[1:], tools=list(MAIL_TOOLS)) as engine:
+                await engine.delivered()
+                front = await engine.get(target)
+                await until(lambda front=front: front.state.type == "idle" and front.state.book.turn == 2)
+                assert [message.event_id for message in await received(front)] == [f"{sender}/{n}" for n in (3, 6)]
+                assert await engine.store.outbox([sender]) == ()
+        llms[0].assert_finished()
+
+    async def test_a_message_whose_receipt_is_missing_is_not_taken_twice(self, database: Path) -> None:
+        """D9: the target finds its key in the log, although it has long handled it."""
+        sender, target = await self.left(database, posts=True, silent=True)
+        async with Engine.open(database, model=ScriptedLlm([], name="fg"), tools=list(MAIL_TOOLS)) as engine:
+            await engine.delivered()
+            assert len(await received(await engine.get(target))) == 1
+            assert await engine.store.outbox([sender]) == ()
+
+    async def test_a_message_that_its_target_took_before_it_closed_is_not_returned(self, database: Path) -> None:
+        """D9, D14: only the receipt is missing, so the sender is told nothing."""
+        sender, target = await self.left(database, posts=True, silent=True)
+        change(database, "UPDATE outbox SET next_attempt = NULL")
+        llms = [ScriptedLlm([], name="fg"), ScriptedLlm([], name="bg")]
+        with wrapped_ports(PortWrappers(performers=interrupted(posts=True))):
+            async with Engine.open(database, model=llms[0], models=llms[1:], tools=list(MAIL_TOOLS)) as engine:
+                await (await engine.get(target)).close()
+        async with Engine.open(database, model=llms[0], models=llms[1:], tools=list(MAIL_TOOLS)) as engine:
+            await engine.delivered()
+            assert await received(await engine.get(sender)) == []
+
+    @pytest.mark.parametrize(
+        ("damage", "sentence"),
+        [
+            ("UPDATE outbox SET seq = 2 WHERE effect_id = 3", "in step 2 cannot be read: The step has no effect 3."),
+            ("UPDATE events SET effects = 'not JSON' WHERE seq = 4", "in step 4 cannot be read: Step 4 cannot be read"),
+        ],
+    )
+    async def test_an_effect_that_cannot_be_read_does_not_block_those_behind_it(
+        self, damage: str, sentence: str, database: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """D9: it stays in the outbox and is reported."""
+        sender, target = await self.left(database, posts=False)
+        change(database, damage)
+        with caplog.at_level(logging.WARNING):
+            async with Engine.open(database, model=ScriptedLlm([reply("Two.")], name="fg")) as engine:
+                await engine.delivered()
+                front = await engine.get(target)
+                await until(lambda: front.state.type == "idle" and front.state.book.turn == 1)
+                assert [message.event_id for message in await received(front)] == [f"{sender}/6"]
+                assert [one.effect_id for one in await engine.store.outbox([sender])] == [3]
+        assert sentence in caplog.text
+
+
+class TestCopiesAndOtherEngines:
+    """A copy of a conversation sends nothing again, and two engines over one store post once."""
+
+    async def test_a_fork_of_a_sender_sends_nothing(self, database: Path) -> None:
+        """D9: the copy has the log, and none of the outbox."""
+        async with team(database, fg=[reply("Told.")], bg=[tells_user("a"), reply("Sent.")]) as agents:
+            front = await agents.foreground()
+            back = await agents.background(front)
+            await back.send("Go")
+            await agents.settled()
+            copy = await back.fork()
+            await agents.engine.delivered()
+            assert len(await received(front)) == 1
+            copy_id = copy.id
+
+        async with Engine.open(database, model=ScriptedLlm([], name="fg")) as engine:
+            await engine.delivered()
+            assert len(await received(await engine.get(front.id))) == 1
+            assert await engine.store.outbox([copy_id]) == ()
+
+    async def test_two_engines_over_one_store_deliver_once(self) -> None:
+        """D1: one engine drives the target, the other one the sender."""
+        store = await open_store("sqlite://")
+        gate = Gate()
+        fg = ScriptedLlm([held(gate, "Hello."), reply("Told.")], name="fg")
+        bg = ScriptedLlm([tells_user("a"), reply("Sent.")], name="bg")
+        opening = {"model": fg, "models": [bg], "tools": list(MAIL_TOOLS)}
+        async with Engine.open(store=store, **opening) as one, Engine.open(store=store, **opening) as other:
+            front = await one.create(model="fg", policy=presets.foreground())
+            back = await other.create(role="background", works_for=front.id, model="bg")
+            sending = asyncio.ensure_future(front.send("Hi"))
+            await gate.arrived.wait()
+            await back.send("Go")
+            await other.delivered()
+            gate.opened.set()
+            await sending
+            await until(lambda: len(fg.requests) == 2)
+            await front.wait()
+
+            assert len(await received(front)) == 1
+            assert [turn.reply for turn in await front.turns()] == ["Hello.", "Told."]
+        await store.close()
+
+    async def test_closing_an_engine_posts_what_waits(self, database: Path) -> None:
+        """D9: a program may end right after the turn of its background agent."""
+        async with team(database, fg=[reply("Told.")], bg=[tells_user("a"), reply("Sent.")]) as agents:
+            front = await agents.foreground(policy=presets.foreground())
+            back = await agents.background(front)
+            await back.send("Go")
+            target = front.id
+            await agents.engine.delivered()
+            await front.wait()
+
+        async with Engine.open(database, model=ScriptedLlm([], name="fg")) as engine:
+            assert len(await received(await engine.get(target))) == 1
