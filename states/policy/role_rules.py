@@ -35,8 +35,13 @@ def sub_agent_policy(policy: Policy, limits: Limits, profile: str = "", parent: 
     rules, the first by default.
 
     A sub-agent always answers, so a failure becomes its last text. It may ask the user only of its own parent, which
-    must have one. `Pure.`
+    must have one, and goes on if that user declines to answer. `Pure.`
     """
     named = tuple(one for one in policy.profiles if one.name == profile)
-    made = background_policy(policy).replace(limits=limits, profiles=named or policy.profiles, on_failure="reply")
+    made = background_policy(policy).replace(
+        limits=limits,
+        profiles=named or policy.profiles,
+        on_failure="reply",
+        questions=policy.questions.replace(cancel="resume"),
+    )
     return made.replace(sub_agents=policy.sub_agents) if parent == "foreground" else made

@@ -72,8 +72,10 @@ class TestSubAgents:
 
     @pytest.mark.parametrize("preset", PRESETS)
     def test_it_answers_also_when_it_fails(self, preset: type[Policy]) -> None:
-        """Its parent waits for it."""
-        assert sub_agent_policy(preset(), Limits()).on_failure == "reply"
+        """Its parent waits for it. For the same reason a declined question does not end its turn."""
+        made = sub_agent_policy(preset(), Limits())
+
+        assert (made.on_failure, made.questions.cancel) == ("reply", "resume")
 
     def test_it_may_ask_the_user_only_of_its_own_parent(self) -> None:
         """D2: a background agent may not ask, and neither may what it starts; nor what a sub-agent starts."""
