@@ -153,6 +153,7 @@ from .values.messages import (
     Made,
     Message,
     MessageRole,
+    Outcomes,
     Said,
     Stopped,
     ToolCall,
@@ -191,7 +192,7 @@ __all__ += ["LimitKind", "Limits", "LlmFailed", "LlmRequesting", "LlmResponse", 
 __all__ += ["Made", "MemoryQuery", "MemoryRecalled", "MemoryRecalling", "MemoryScope", "Message", "MessageRole"]
 __all__ += ["MessageWithdrawn", "ModelSettings", "ModelSpec"]
 __all__ += ["NextTools", "NotifyParent"]
-__all__ += ["Opened"]
+__all__ += ["Opened", "Outcomes"]
 __all__ += ["PersistMessage", "PersistToolResults", "Policy", "PolicyChanged", "Profile", "ProfileSelected"]
 __all__ += ["ProfileSelecting", "ProfileTransferred"]
 __all__ += ["QuestionOption", "QuestionSet", "Questions"]

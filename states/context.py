@@ -7,7 +7,7 @@ from pydantic import Field
 from .events import DetailsChanged, Event, Opened, PolicyChanged, ScheduleChanged, ToolsChanged
 from .policy.policy import Policy
 from .policy.roles import Role
-from .values.revision import CURRENT_REVISION, Revision
+from .values.revision import AGENTS, CURRENT_REVISION, Revision
 from .values.schedule import Schedule
 from .values.value import Block, Text, Value
 
@@ -45,6 +45,12 @@ class Context(Value):
     depth: int = 0
     revision: Revision = CURRENT_REVISION
     schedule: Schedule | None = None
+
+    @property
+    def has_one_task(self) -> bool:
+        """Whether this is a sub-agent that closes when the turn of its task has ended. Its limits are a share of those
+        of its parent. `Pure.`"""
+        return self.role == "sub_agent" and self.revision >= AGENTS
 
     def tools_in(self, turn: int) -> tuple[str, ...] | None:
         """The names of the tools that the conversation may use in this turn, which is the newest one or one to come.

@@ -45,7 +45,7 @@ from .events import (
 )
 from .policy.policy import Limits
 from .values.acts import Audience
-from .values.messages import Heard, Said
+from .values.messages import Heard, Reminder, Said
 from .values.round import RoundCall
 from .values.turn import EndedStatus
 from .values.value import Instant, Part, Seconds, Text, members
@@ -91,7 +91,7 @@ class RequestLlm(AwaitedEffect):
     model: Text
     profile: Text = ""
     memory: Heard | None = None
-    nudge: Said | None = None
+    nudge: Reminder | None = None
     plain: bool = False
     tool_choice: Literal["auto", "none"] = "auto"
     at: Instant
@@ -217,7 +217,7 @@ class CompactHistory(AwaitedEffect):
 class SpawnSubAgent(AwaitedEffect):
     """Start a sub-agent with this task.
 
-    It works by the `profile` of its parent, if one is named, with those of its parent's tools that `tools` names, or
+    It works by this `profile`, if one is named, with those of its parent's tools that `tools` names, or
     with all of them, and within these `limits`. It is stopped when it is `due`.
     """
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, TypeAlias
 from .effects import AwaitedEffect, ExecuteTool, ReconcileTool, ResumeTool, SpawnSubAgent, StartTimer
 from .events import Answer, AnswerTypes, DeadlineReached, Report, Resumed, ToolInterrupted
 from .values.inbox import Waiting
+from .values.questions import OpenQuestion
 from .values.round import Round, RoundCall, Running
 from .values.turn import TurnRecord
 from .values.value import Instant, Part, TaggedPart, Text
@@ -95,6 +96,16 @@ class State(TaggedPart):
         return bool(self.in_flight())
 
     @property
+    def open_question(self) -> OpenQuestion | None:
+        """The questions that a person can answer now. `Pure.`"""
+        return None
+
+    @property
+    def waiting_call_id(self) -> str | None:
+        """The id of the call that waits for a person, if one does. `Pure.`"""
+        return None if self.open_question is None else self.open_question.call_id
+
+    @property
     def ends_with_process(self) -> bool:
         """Whether something is lost if the process dies: an effect in flight, or a call that waits for the answer of a
         person. Another process then has to take the conversation over. `Pure.`"""
@@ -171,6 +182,11 @@ class AwaitingPerson(InTurn):
     def in_flight(self) -> InFlight:
         """The deadline, if there is one. `Pure.`"""
         return timer_in_flight(self.deadline)
+
+    @property
+    def waiting_call_id(self) -> str | None:
+        """The id of the call. `Pure.`"""
+        return self.call.call_id
 
     @property
     def works(self) -> bool:

@@ -23,7 +23,7 @@ from .effects import (
     SummarizeTurn,
     VerifyWork,
 )
-from .events import Report, Resumed, RetryDue, ToolInterrupted
+from .events import Report, Resumed, RetryDue, SubAgentAsked, ToolInterrupted
 from .state import (
     AwaitingPerson as AwaitingPerson,
     Book as Book,
@@ -41,7 +41,7 @@ from .values.children import ChildQuestion
 from .values.failures import FailureKind
 from .values.inbox import Waiting
 from .values.messages import Heard
-from .values.questions import QuestionSet
+from .values.questions import OpenQuestion, QuestionSet
 from .values.round import Round, RoundCall
 from .values.turn import TurnEnded, TurnRecord
 from .values.value import Instant, members
@@ -125,6 +125,11 @@ class AwaitingUserResponse(AwaitingPerson):
     questions: QuestionSet
 
     @property
+    def open_question(self) -> OpenQuestion:
+        """The questions that were asked. `Pure.`"""
+        return OpenQuestion(self.call.call_id, self.questions)
+
+    @property
     def suspends(self) -> bool:
         """Whether the call that asks has not ended: it goes on when the wait is over. `Pure.`"""
         return bool(self.round.running)
@@ -155,25 +160,66 @@ class AwaitingApproval(AwaitingPerson):
 
 
 class AwaitingSubAgents(InTurn):
-    """Sub-agents work. Their outcomes together are the result of `call`, which started them. `asked` are their
-    questions to the user."""
+    """Sub-agents work. Their outcomes together are the result of `call`, which started them.
+
+    `asked` are their questions to the user, of which a person sees the first that is not settled. The person has been
+    waited for since `waits_since`, if there is one.
+    """
 
     IN_FLIGHT: ClassVar = (SpawnSubAgent, StartTimer)
+    REPORTS: ClassVar = (Resumed, SubAgentAsked)
 
     type: Literal["awaiting_sub_agents"] = "awaiting_sub_agents"
     call: RoundCall
     round: Round
     deadline: Timer | None = None
     asked: tuple[ChildQuestion, ...] = ()
-
-    @property
-    def question(self) -> ChildQuestion | None:
-        """The question of a sub-agent that a person is shown now, if there is one. `Pure.`"""
-        return next((one for one in self.asked if not one.settled), None)
+    waits_since: Instant | None = None
 
     def in_flight(self) -> InFlight:
         """The sub-agents that still work, and the deadline, if there is one. `Pure.`"""
         return {**round_in_flight(self.round), **timer_in_flight(self.deadline)}
+
+    @property
+    def question(self) -> ChildQuestion | None:
+        """The question that a person can answer now. `Pure.`"""
+        return next((question for question in self.asked if not question.settled), None)
+
+    @property
+    def open_question(self) -> OpenQuestion | None:
+        """The same, under an id that differs from those of the questions of other sub-agents. `Pure.`"""
+        shown = self.question
+        return None if shown is None else OpenQuestion(shown.shown_call_id, shown.questions)
+
+    def question_of(self, effect_id: int) -> ChildQuestion | None:
+        """The newest question of this sub-agent, as long as it asks. `Pure.`"""
+        return next((question for question in self.asked if question.effect_id == effect_id), None)
+
+    def concerned_by(self, report: Report) -> bool:
+        """A question must come from a sub-agent that works and be new; that it is no longer asked must concern the
+        question that is known. `Pure.`"""
+        if not isinstance(report, SubAgentAsked):
+            return super().concerned_by(report)
+        known = self.question_of(report.effect_id)
+        if report.questions is None:
+            return known is not None and known.call_id == report.call_id
+        is_new = known is None or (known.call_id, known.since) != (report.call_id, report.since)
+        return is_new and any(child.effect_id == report.effect_id for child in self.round.unfinished)
+
+    @property
+    def works(self) -> bool:
+        """Whether a sub-agent works that does not wait for a person. `Pure.`"""
+        waiting = {question.effect_id for question in self.asked if not question.settled}
+        return any(child.effect_id not in waiting for child in self.round.unfinished)
+
+    @property
+    def ends_with_process(self) -> bool:
+        """True: the sub-agents are awaited by a process. `Pure.`"""
+        return True
+
+
+Questioning: TypeAlias = AwaitingUserResponse | AwaitingSubAgents
+"""The states in which a person may be asked something."""
 
 
 class Verifying(InTurn):

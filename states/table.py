@@ -2,7 +2,7 @@
 
 A conversation rests in a state until an event happens. Then the first row for that event whose guard says yes decides
 where it rests next. A row reads: on this event, when this holds, go there, and then do that. Names in capitals are
-junctions: choices that several rows share, written once. `grammar` defines the words.
+junctions: choices that several rows share, written once in `choices`. `grammar` defines the words.
 
 In every state each request is taken, refused, or changes nothing. Answers (the outcomes of effects) and reports (what a
 crash interrupted) need rows only where a state can wait for them; all others, which are late, repeated or forged, are
@@ -14,121 +14,43 @@ from __future__ import annotations
 # Packed, so that the page stays a page.
 # isort: off
 # fmt: off
+from .choices import (
+    AFTER_PROFILE, BEGIN_TURN, REST, END_TURN, FAIL, GIVE_UP, ASK_MODEL, AFTER_EMPTY, CHECK_WORK, NEXT_IN_ROUND, STOP,
+    ACKNOWLEDGED,
+)
 from .errors import RefusalCode
 from .events import (
     AgentMessage, AskUserQuestionPending, CloseRequested, CompactionRequested, DeadlineReached, DetailsChanged,
     DoubtResolved, EffectFailed, HistoryCompacted, LlmFailed, LlmResponse, MemoryRecalled, MessageWithdrawn, Opened,
     PolicyChanged, ProfileSelected, ProfileTransferred, Resumed, RetryDue, RetryRequested, ScheduleChanged,
-    SubAgentFinished, ToolAborted, ToolApproval, ToolComplete, ToolInterrupted, ToolReconciled, ToolsChanged,
-    TurnSummarized, UserCancel, UserMessage, UserQuestionResponse, WakeUp, WorkVerified,
+    SubAgentAsked, SubAgentFinished, ToolAborted, ToolApproval, ToolComplete, ToolInterrupted, ToolReconciled,
+    ToolsChanged, TurnSummarized, UserCancel, UserMessage, UserQuestionResponse, WakeUp, WorkVerified,
 )
-from .grammar import SAME, Line, Table, branch, junction, lines, nothing, on, refuse
-from .guards.budgets import budget_is_spent, window_is_full
-from .guards.claims import (
-    may_try_again, must_be_checked, must_speak_first, round_claims_work, was_verified, work_is_claimed,
-)
+from .grammar import SAME, Line, Reason, Table, lines, nothing, on, refuse
+from .guards.claims import may_try_again, was_verified, work_is_claimed
 from .guards.crashes import did_not_run, is_asking_about, is_unknown, may_not_run_twice, names_a_doubt
-from .guards.messages import has_room, is_silent, may_wait, something_waits, still_waits
+from .guards.messages import has_room, is_silent, may_wait, still_waits
 from .guards.people import comes_too_late, declines, is_complete, names_the_call
 from .guards.responses import (
     asks_beside_others, calls_are_cut_off, fails_for_lack_of_room, fills_window, fills_window_again, has_next_model,
-    may_be_prompted_again, may_retry, must_be_nudged, only_thinks, says_nothing, wants_tools, wants_tools_too_late,
+    may_retry, must_be_nudged, only_thinks, says_nothing, wants_tools, wants_tools_too_late,
 )
-from .guards.rounds import (
-    may_ask, needs_approval, others_work, round_goes_on, something_is_at_work, something_is_in_doubt, spawns_children,
-)
+from .guards.rounds import may_ask
 from .guards.schedules import has_room_for_wake_up, is_stale, may_have_schedule
-from .guards.turns import (
-    is_closing, is_in_turn, is_still_failed, knows_profile, may_compact_again, may_resume, needs_memory,
-    profile_is_open, replies_on_failure, starts_next_turn, wants_summary,
-)
+from .guards.sub_agents import asks_no_longer, declines_for_child, may_ask_for_child, others_work, spawns_children
+from .guards.turns import is_in_turn, knows_profile, may_compact_again, may_resume, starts_next_turn
 from .handlers import (
     awaiting_approval, awaiting_sub_agents, awaiting_user_response, busy, cancelling, compacting, in_doubt,
-    llm_requesting, preparing, resting, resuming, retry_waiting, settings, summarizing, tool_executing, verifying,
-    waking,
+    llm_requesting, preparing, resting, resuming, retry_waiting, settings, spawning, summarizing, tool_executing,
+    verifying, waking,
 )
-from .junctions import asking, beginning, ending, rounds, stopping
+from .junctions import asking, stopping
 from .states import (
     AwaitingApproval, AwaitingSubAgents, AwaitingUserResponse, Cancelling, Closed, Compacting, Failed, Idle, InDoubt,
     LlmRequesting, MemoryRecalling, ProfileSelecting, RetryWaiting, Summarizing, ToolExecuting, Verifying,
 )
 # fmt: on
 # isort: on
-
-# From the message to the model.
-
-FIT_WINDOW = junction(
-    "FIT_WINDOW",
-    branch(when=window_is_full, to=Compacting, then=asking.compact),
-    branch(to=LlmRequesting, then=asking.request_model),
-)
-AFTER_PROFILE = junction(
-    "AFTER_PROFILE",
-    branch(when=needs_memory, to=MemoryRecalling, then=beginning.recall),
-    branch(to=FIT_WINDOW),
-)
-BEGIN_TURN = junction(
-    "BEGIN_TURN",
-    branch(when=profile_is_open, to=ProfileSelecting, then=beginning.select_profile),
-    branch(to=AFTER_PROFILE),
-)
-
-# From the end of a turn to rest, or to the next turn.
-
-REST = junction(
-    "REST",
-    branch(when=is_closing, to=Closed, then=resting.close),
-    branch(when=is_still_failed, to=Failed, then=resting.stay_failed),
-    branch(when=something_waits, to=BEGIN_TURN, then=resting.open_next_turn),
-    branch(to=Idle, then=resting.rest),
-)
-END_TURN = junction(
-    "END_TURN",
-    branch(when=wants_summary, to=Summarizing, then=ending.summarize),
-    branch(to=REST, then=ending.end_turn),
-)
-GIVE_UP = junction(
-    "GIVE_UP",
-    branch(when=replies_on_failure, to=END_TURN, then=ending.reply_with_error),
-    branch(to=Failed, then=ending.rest_failed),
-)
-
-# Within a turn.
-
-ASK_MODEL = junction(
-    "ASK_MODEL",
-    branch(when=budget_is_spent, to=END_TURN, then=asking.stop_at_limit),
-    branch(to=FIT_WINDOW),
-)
-AFTER_EMPTY = junction(
-    "AFTER_EMPTY",
-    branch(when=may_be_prompted_again, to=ASK_MODEL, then=asking.prompt_again),
-    branch(to=END_TURN, then=ending.end_empty),
-)
-CHECK_WORK = junction(
-    "CHECK_WORK",
-    branch(when=must_speak_first, to=ASK_MODEL, then=verifying.ask_for_answer),
-    branch(when=must_be_checked, to=Verifying, then=verifying.verify),
-    branch(to=END_TURN, then=ending.end_complete),
-)
-NEXT_IN_ROUND = junction(
-    "NEXT_IN_ROUND",
-    branch(when=something_is_in_doubt, to=InDoubt, then=rounds.wait_for_verdict),
-    branch(when=round_goes_on, to=ToolExecuting, then=rounds.start_tools),
-    branch(when=needs_approval, to=AwaitingApproval, then=rounds.ask_approval),
-    branch(when=round_claims_work, to=CHECK_WORK, then=rounds.leave_round),
-    branch(to=ASK_MODEL, then=rounds.leave_round),
-)
-STOP = junction(
-    "STOP",
-    branch(when=something_is_at_work, to=Cancelling, then=stopping.abort_work),
-    branch(to=REST, then=stopping.end_cancelled),
-)
-ACKNOWLEDGED = junction(
-    "ACKNOWLEDGED",
-    branch(when=something_is_at_work, to=Cancelling, then=stopping.wait_for_others),
-    branch(to=REST, then=stopping.end_cancelled),
-)
 
 # Rows that several states share.
 
@@ -157,12 +79,12 @@ AT_REST = lines(
 )
 
 
-def busy_with(code: RefusalCode) -> Line:
-    """Requests while something is under way. A message that may not wait is refused with this code."""
+def busy_with(why: RefusalCode | Reason) -> Line:
+    """Requests while something is under way. A message that may not wait is refused for this reason."""
     return lines(
         SETTINGS,
         on(UserMessage, when=may_wait, to=SAME, then=busy.keep_message),
-        refuse(UserMessage, why=code),
+        refuse(UserMessage, why=why),
         on(AgentMessage, when=has_room, to=SAME, then=busy.keep_message),
         nothing(WakeUp, when=is_stale),
         on(WakeUp, when=has_room_for_wake_up, to=SAME, then=waking.keep_wake_up),
@@ -183,7 +105,7 @@ STOPPABLE = lines(
 )
 RESUMABLE = lines(
     on(Resumed, when=may_resume, to=SAME, then=resuming.take_up),
-    on(Resumed, to=Failed, then=resuming.give_up),
+    on(Resumed, to=FAIL, then=resuming.give_up),
 )
 AT_WORK = lines(STOPPABLE, RESUMABLE, WORKING)
 
@@ -236,7 +158,7 @@ TABLE: Table = {
         AT_WORK,
     ),
     ToolExecuting: lines(
-        on(ToolComplete, when=spawns_children, to=AwaitingSubAgents, then=tool_executing.spawn),
+        on(ToolComplete, when=spawns_children, to=AwaitingSubAgents, then=spawning.spawn),
         on(AskUserQuestionPending, when=may_ask, to=AwaitingUserResponse, then=tool_executing.ask),
         TOOL_NEWS,
         AT_WORK,
@@ -266,8 +188,17 @@ TABLE: Table = {
     AwaitingSubAgents: lines(
         on(SubAgentFinished, EffectFailed, when=others_work, to=SAME, then=awaiting_sub_agents.keep_outcome),
         on(SubAgentFinished, EffectFailed, to=NEXT_IN_ROUND, then=awaiting_sub_agents.take_last_outcome),
+        on(SubAgentAsked, when=asks_no_longer, to=SAME, then=awaiting_sub_agents.drop_question),
+        on(SubAgentAsked, when=may_ask_for_child, to=SAME, then=awaiting_sub_agents.show_question),
+        on(SubAgentAsked, to=SAME, then=awaiting_sub_agents.refuse_question),
+        on(UserQuestionResponse, when=is_complete, to=SAME, then=awaiting_sub_agents.pass_on_answers),
+        refuse(UserQuestionResponse, why=awaiting_user_response.what_is_wrong),
+        refuse(ToolApproval, DoubtResolved, why="wrong_state"),
         on(DeadlineReached, to=NEXT_IN_ROUND, then=awaiting_sub_agents.go_on_without),
-        AT_WORK,
+        on(UserCancel, when=declines_for_child, to=SAME, then=awaiting_sub_agents.decline_question),
+        STOPPABLE,
+        RESUMABLE,
+        busy_with(awaiting_sub_agents.why_it_is_busy),
     ),
     Verifying: lines(
         on(WorkVerified, when=was_verified, to=END_TURN, then=verifying.end_verified),
@@ -296,7 +227,7 @@ TABLE: Table = {
         on(CloseRequested, when=is_in_turn, to=STOP, then=stopping.mark_closing),
         on(CloseRequested, to=REST, then=compacting.close),
         on(Resumed, when=may_resume, to=SAME, then=resuming.take_up),
-        on(Resumed, when=is_in_turn, to=Failed, then=resuming.give_up),
+        on(Resumed, when=is_in_turn, to=FAIL, then=resuming.give_up),
         on(Resumed, to=REST, then=compacting.stop),
         WORKING,
     ),

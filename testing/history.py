@@ -97,7 +97,7 @@ class History:
         self.said.add(entry)
         self.effects.add(event, step)
         self.messages.add(event, step)
-        self.spending.add(event, step, self.effects)
+        self.spending.add(event, step, self.effects, self.context)
         self.speech.add(event, step, self.effects, self.messages)
         self.sub_agents.add(event, step, self.effects)
         if isinstance(event, ToolApproval) and event.allowed:

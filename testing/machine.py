@@ -45,10 +45,11 @@ from ..states.events import (
 )
 from ..states.policy.policy import Policy
 from ..states.policy.roles import Role
-from ..states.states import AnyState, AwaitingPerson, Busy, Failed, Idle, InDoubt
+from ..states.states import AnyState, AwaitingSubAgents, Busy, Failed, Idle
 from ..states.values.messages import ToolCall
 from . import strategies
 from .fixture import AnyPath, Failures
+from .generation.requests import person_request
 from .history import History, Observation, observe
 from .laws import LAWS, Law, is_deterministic, is_replayed_by_its_log, is_taken_or_refused
 from .program import Known
@@ -193,12 +194,17 @@ class ConversationMachine(RuleBasedStateMachine):
         """A new message, or another attempt at what failed."""
         self.happen(request)
 
-    @precondition(lambda self: isinstance(self.state, AwaitingPerson | InDoubt))
+    @precondition(lambda self: person_request(self.state) is not None)
     @rule(data=st.data())
     def a_person_answers(self, data: DataObject) -> None:
         """A person answers every question, decides about a call, or says whether a call has run."""
-        assert isinstance(self.state, AwaitingPerson | InDoubt)
         self.happen(data.draw(strategies.responses_for(self.state)))
+
+    @precondition(lambda self: isinstance(self.state, AwaitingSubAgents))
+    @rule(data=st.data())
+    def a_sub_agent_asks(self, data: DataObject) -> None:
+        """A sub-agent asks the user, or no longer asks."""
+        self.happen(data.draw(strategies.reports_for(self.state)))
 
     @precondition(lambda self: isinstance(self.state, Busy))
     @rule(data=st.data())

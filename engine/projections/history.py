@@ -10,7 +10,7 @@ import json
 from ...effects.context import History
 from ...states.events import AgentMessage, Event, LlmResponse, ToolApproval, WakeUp
 from ...states.projections.transcript import Transcript
-from ...states.values.messages import Heard, Joined, Made, Said, ToolCall
+from ...states.values.messages import Heard, Joined, Made, Outcomes, Said, ToolCall
 from ...states.values.round import RoundCall
 from .projection import ConversationProjection, ReadEntries
 
@@ -41,8 +41,8 @@ class ConversationHistory:
                 return text
             case Heard(seq=seq, index=index):
                 return (await self._event(seq)).texts[index]
-            case Joined(parts=parts):
-                return "\n\n".join([await self.words(part) for part in parts])
+            case Joined() | Outcomes():
+                return said.text_of([await self.words(part) for part in said.parts])
 
     async def origin(self, said: Said) -> str:
         """Return the agent that wrote this; empty for everybody else."""

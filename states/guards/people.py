@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from ..context import Context
 from ..events import ToolApproval, UserCancel, UserQuestionResponse
-from ..state import AwaitingPerson, Busy
-from ..states import AwaitingApproval, AwaitingUserResponse
+from ..state import Busy
+from ..states import AwaitingApproval, AwaitingUserResponse, Questioning
 from ..step_builder import StepBuilder
 from ..values.questions import overanswered_question, unanswered_question, unknown_question
 
 
-def is_complete(step: StepBuilder[AwaitingUserResponse], event: UserQuestionResponse, context: Context) -> bool:
+def is_complete(step: StepBuilder[Questioning], event: UserQuestionResponse, context: Context) -> bool:
     """The answers belong to the call that asks now, answer every question, and nothing else."""
-    state = step.state
-    if event.call_id is not None and event.call_id != state.call.call_id:
+    asked = step.state.open_question
+    if asked is None or event.call_id not in (None, asked.call_id):
         return False
     return context.policy.questions.partial or (
-        unknown_question(state.questions, {**event.answers, **event.annotations}) is None
-        and unanswered_question(state.questions, event.answers) is None
-        and overanswered_question(state.questions, event.answers) is None
+        unknown_question(asked.questions, {**event.answers, **event.annotations}) is None
+        and unanswered_question(asked.questions, event.answers) is None
+        and overanswered_question(asked.questions, event.answers) is None
     )
 
 
@@ -37,6 +37,4 @@ def comes_too_late(step: StepBuilder[Busy], event: UserCancel, context: Context)
     state = step.state
     if event.turn not in (None, step.turns):
         return True
-    if event.call_id is None:
-        return False
-    return not isinstance(state, AwaitingPerson) or event.call_id != state.call.call_id
+    return event.call_id not in (None, state.waiting_call_id)

@@ -1,14 +1,14 @@
-"""Guards about the tool calls and the sub-agents of a round."""
+"""Guards about the tool calls of a round."""
 
 from __future__ import annotations
 
 from ..context import Context
-from ..events import Answer, AskUserQuestionPending, EffectFailed, Event, SubAgentFinished, ToolComplete
+from ..events import Answer, AskUserQuestionPending, Event
 from ..state import State
-from ..states import AwaitingSubAgents, ToolExecuting
+from ..states import ToolExecuting
 from ..step_builder import StepBuilder
-from ..values.acts import SubAgents
 from .budgets import limit_used_up
+from .roles import may_ask_user
 
 
 def round_goes_on(step: StepBuilder[State], event: Event, context: Context) -> bool:
@@ -48,18 +48,7 @@ def runs_alone(step: StepBuilder[ToolExecuting], event: Answer, context: Context
 
 
 def may_ask(step: StepBuilder[ToolExecuting], event: AskUserQuestionPending, context: Context) -> bool:
-    """No other call is running, and a call that waits for the answer and then goes on is exclusive."""
+    """There is a user to ask, no other call is running, and a call that waits for the answer and then goes on is
+    exclusive."""
     may_suspend = not event.suspends or step.open_round.call(event.effect_id).exclusive
-    return may_suspend and runs_alone(step, event, context)
-
-
-def spawns_children(step: StepBuilder[ToolExecuting], event: ToolComplete, context: Context) -> bool:
-    """The tool starts sub-agents, and may do so."""
-    call = step.open_round.call(event.effect_id)
-    is_spawn = len(event.result.acts) == 1 and isinstance(event.result.acts[0], SubAgents) and not event.result.error
-    return is_spawn and "children" in call.acts and call.exclusive and runs_alone(step, event, context)
-
-
-def others_work(step: StepBuilder[AwaitingSubAgents], event: SubAgentFinished | EffectFailed, context: Context) -> bool:
-    """Other sub-agents are still working."""
-    return len(step.open_round.unfinished) > 1
+    return may_suspend and runs_alone(step, event, context) and may_ask_user(context)

@@ -70,5 +70,10 @@ def may_resume(step: StepBuilder[Busy], event: Resumed, context: Context) -> boo
 
 
 def is_closing(step: StepBuilder[State], event: Event, context: Context) -> bool:
-    """The conversation ends with this turn."""
-    return step.closing
+    """The conversation ends with this turn, or it is a sub-agent and its turn has ended."""
+    return step.closing or (context.has_one_task and step.ended is not None)
+
+
+def has_one_task(step: StepBuilder[State], event: Event, context: Context) -> bool:
+    """It is a sub-agent, which closes when its turn has ended."""
+    return context.has_one_task

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
+from ..context import Context
 from ..effects import SendToAgent
-from ..policy.policy import Policy
+from ..events import ToolComplete, ToolReconciled
+from ..guards.roles import may_act
+from ..guards.sub_agents import spawn_fault
 from ..replies.reply_text import text_of_reply
 from ..state import InRound
+from ..states import Cancelling
 from ..step_builder import StepBuilder
 from ..values.acts import Act, AgentMail, Speech, SubAgents, Transfer, WorkComplete, with_indexes
 from ..values.messages import ToolResult
@@ -13,25 +19,37 @@ from ..values.round import RoundCall
 from ..values.turn import Spoken
 
 
-def fault_of(call: RoundCall, result: ToolResult, policy: Policy, *, cancelled: bool) -> str | None:
-    """The reason why none of the acts of this result is carried out, or None if they are.
+def fault_of(
+    step: StepBuilder[InRound], call: RoundCall, event: ToolComplete | ToolReconciled, context: Context
+) -> str | None:
+    """The reason why none of the acts of the call's result is carried out, or None if they are.
 
     An error result carries no acts: the model only reads it. Sub-agents are spawned by a row of their own, so they are
     a fault here. `Pure.`
     """
-    texts = policy.texts
-    for act in () if result.error else result.acts:
-        if act.type not in call.acts:
-            return texts.act_not_declared
-        if isinstance(act, SubAgents):
-            return texts.cancelled if cancelled else texts.act_not_exclusive
-        if _must_be_alone(act) and not call.exclusive:
-            return texts.act_not_exclusive
-        if isinstance(act, Transfer) and not policy.has_profile(act.profile):
-            return texts.unknown_profile
-        if isinstance(act, Speech) and policy.speech.empty == "error" and not text_of_reply(act.text, policy).strip():
-            return texts.nothing_said
-    return None
+    result = event.result
+    acts = () if result is None or result.error else result.acts
+    faults = (_fault_of_act(step, call, act, event.at, context) for act in acts)
+    return next((fault for fault in faults if fault is not None), None)
+
+
+def _fault_of_act(step: StepBuilder[InRound], call: RoundCall, act: Act, at: datetime, context: Context) -> str | None:
+    policy, texts, fault = context.policy, context.policy.texts, None
+    if act.type not in call.acts:
+        fault = texts.act_not_declared
+    elif not may_act(act, context):
+        fault = texts.act_not_for_role
+    elif isinstance(act, SubAgents) and isinstance(step.state, Cancelling):
+        fault = texts.cancelled
+    elif isinstance(act, SubAgents):
+        fault = spawn_fault(act, step.turn, at, context) or texts.act_not_exclusive
+    elif _must_be_alone(act) and not call.exclusive:
+        fault = texts.act_not_exclusive
+    elif isinstance(act, Transfer) and not policy.has_profile(act.profile):
+        fault = texts.unknown_profile
+    elif isinstance(act, Speech) and policy.speech.empty == "error" and not text_of_reply(act.text, policy).strip():
+        fault = texts.nothing_said
+    return fault
 
 
 def _must_be_alone(act: Act) -> bool:

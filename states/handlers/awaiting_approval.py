@@ -19,7 +19,7 @@ def take_approval(step: StepBuilder[AwaitingApproval], event: ToolApproval, cont
     else:
         denied = context.policy.texts.denied
         step.settle(call.call_id, Made(text=f"{denied}: {event.note}" if event.note else denied), error=True)
-    end_wait(step, event.at)
+    end_wait(step, event.at, context)
 
 
 def deny_in_time(step: StepBuilder[AwaitingApproval], event: DeadlineReached, context: Context) -> None:

@@ -5,18 +5,19 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TypeVar
 
+from ..context import Context
 from ..effects import Abort
 from ..events import DeadlineReached
+from ..junctions.human_input import leave_out_wait, take_human_input
 from ..state import AwaitingPerson
 from ..step_builder import StepBuilder
-from ..values.value import later
 
 P = TypeVar("P", bound=AwaitingPerson)
 
 
-def end_wait(step: StepBuilder[P], at: datetime) -> None:
-    """End the wait because the person acted: the turn's limits are counted anew, and the deadline is aborted."""
-    step.reset_limits(at)
+def end_wait(step: StepBuilder[P], at: datetime, context: Context) -> None:
+    """End the wait because the person acted, and abort the deadline."""
+    take_human_input(step, at, context, step.state.since)
     abort_deadline(step)
 
 
@@ -28,5 +29,4 @@ def abort_deadline(step: StepBuilder[P]) -> None:
 
 def end_wait_at_deadline(step: StepBuilder[P], event: DeadlineReached) -> None:
     """End the wait because nobody acted. The time of the wait does not count against the turn's limit."""
-    waited = max(0.0, (event.at - step.state.since).total_seconds())
-    step.change_turn(since=later(step.turn.since, waited))
+    leave_out_wait(step, step.state.since, event.at)

@@ -9,7 +9,7 @@ from ..context import Context
 from ..effects import Reply
 from ..errors import NOTHING_WAITS, Refused
 from ..events import CloseRequested, DeadlineReached, ToolInterrupted, UserCancel, UserQuestionResponse
-from ..states import AwaitingUserResponse
+from ..states import AwaitingUserResponse, Questioning
 from ..step_builder import StepBuilder
 from ..values.messages import Made
 from ..values.questions import answers_as_text, overanswered_question, unanswered_question, unknown_question
@@ -28,13 +28,13 @@ def take_answers(step: StepBuilder[AwaitingUserResponse], event: UserQuestionRes
         step.settle(state.call.call_id, Made(text=text))
     else:
         step.settle(state.call.call_id, step.heard())
-    end_wait(step, event.at)
+    end_wait(step, event.at, context)
 
 
 def decline(step: StepBuilder[AwaitingUserResponse], event: UserCancel, context: Context) -> None:
     """The person declines to answer, and the model or the call goes on by its own judgment."""
     _end_question(step, "declined", context.policy.texts.declined)
-    end_wait(step, event.at)
+    end_wait(step, event.at, context)
 
 
 def go_on_unanswered(step: StepBuilder[AwaitingUserResponse], event: DeadlineReached, context: Context) -> None:
@@ -76,11 +76,12 @@ def take_up(step: StepBuilder[AwaitingUserResponse], event: ToolInterrupted, con
     abort_deadline(step)
 
 
-def what_is_wrong(step: StepBuilder[AwaitingUserResponse], event: UserQuestionResponse, context: Context) -> Refused:
+def what_is_wrong(step: StepBuilder[Questioning], event: UserQuestionResponse, context: Context) -> Refused:
     """The reason why these answers are refused. The question stays open."""
-    questions, answers = step.state.questions, event.answers
-    if event.call_id is not None and event.call_id != step.state.call.call_id:
+    asked, answers = step.state.open_question, event.answers
+    if asked is None or event.call_id not in (None, asked.call_id):
         return Refused("wrong_state", sentence=NOTHING_WAITS[event.type])
+    questions = asked.questions
     if (unknown := unknown_question(questions, {**answers, **event.annotations})) is not None:
         return Refused("unknown_question", unknown)
     if (missing := unanswered_question(questions, answers)) is not None:

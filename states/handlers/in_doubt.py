@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..context import Context
 from ..events import DoubtResolved
+from ..junctions.human_input import take_human_input
 from ..states import InDoubt
 from ..step_builder import StepBuilder
 from ..values.messages import Made
@@ -18,4 +19,4 @@ def resolve(step: StepBuilder[InDoubt], event: DoubtResolved, context: Context) 
         step.settle(event.call_id, Made(text=texts.did_not_run), error=True)
     else:
         step.set_round(step.open_round.clear_doubt(event.call_id))
-    step.reset_limits(event.at)
+    take_human_input(step, event.at, context)

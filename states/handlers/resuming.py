@@ -14,11 +14,10 @@ from ..context import Context
 from ..effects import TOOL_RUNS, CancelSubAgent, Effect, SpawnSubAgent, StartTimer
 from ..events import Resumed
 from ..junctions.again import again, asked_again
-from ..junctions.ending import rest_failed
 from ..junctions.rounds import close_round
 from ..junctions.stopping import abort_all
 from ..state import Busy
-from ..states import Cancelling, Failed, RetryWaiting
+from ..states import Cancelling, RetryWaiting
 from ..step_builder import StepBuilder
 
 
@@ -30,13 +29,12 @@ def take_up(step: StepBuilder[Busy], event: Resumed, context: Context) -> Busy:
     return step.same(resumes=step.state.resumes + (1 if step.state.works else 0))
 
 
-def give_up(step: StepBuilder[Busy], event: Resumed, context: Context) -> Failed:
+def give_up(step: StepBuilder[Busy], event: Resumed, context: Context) -> None:
     """Too many processes have died in this turn, so a person has to look at it."""
     texts = context.policy.texts
     abort_all(step)
     close_round(step, context, running=texts.in_doubt, unrun=texts.interrupted)
     step.fail("interrupted", texts.died_too_often)
-    return rest_failed(step, event, context)
 
 
 def effects_again(state: Busy, at: datetime, context: Context) -> Sequence[Effect]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from ..context import Context
-from ..effects import ExecuteTool, ReconcileTool, Reply, ResumeTool, SpawnSubAgent
+from ..effects import ExecuteTool, ReconcileTool, Reply, ResumeTool
 from ..events import (
     AskUserQuestionPending,
     EffectFailed,
@@ -14,11 +14,11 @@ from ..events import (
     ToolInterrupted,
     ToolReconciled,
 )
+from ..guards.roles import may_ask_user
 from ..junctions.again import asked_again
 from ..state import InRound
-from ..states import AwaitingSubAgents, AwaitingUserResponse, Cancelling, Interruptible, ToolExecuting
+from ..states import AwaitingUserResponse, Interruptible, ToolExecuting
 from ..step_builder import StepBuilder
-from ..values.children import Child
 from ..values.messages import Heard, Made
 from ..values.round import RoundCall
 from ..values.value import later
@@ -31,7 +31,7 @@ def take_result(step: StepBuilder[InRound], event: ToolComplete | ToolReconciled
     result = event.result
     if result is None:
         step.settle(call.call_id, Made(text=context.policy.texts.did_run))
-    elif (fault := fault_of(call, result, context.policy, cancelled=isinstance(step.state, Cancelling))) is not None:
+    elif (fault := fault_of(step, call, event, context)) is not None:
         step.settle(call.call_id, Made(text=fault), error=True)
     else:
         step.settle(call.call_id, step.heard(), error=result.error)
@@ -51,14 +51,16 @@ def take_abort(step: StepBuilder[InRound], event: ToolAborted, context: Context)
 
 
 def refuse_question(step: StepBuilder[InRound], event: AskUserQuestionPending, context: Context) -> None:
-    """The tool may not ask a person while other tools run; the model is told so. A call that waits for the answer goes
-    on without one."""
+    """The tool may not ask: there is no user, or other tools run. The model is told so. A call that waits for an answer
+    goes on without one."""
     call = step.open_round.call(event.effect_id)
     if event.suspends:
         suspend(step, call)
         resume(step, call, "declined")
     else:
-        step.settle(call.call_id, Made(text=context.policy.texts.question_not_exclusive), error=True)
+        texts = context.policy.texts
+        text = texts.question_not_exclusive if may_ask_user(context) else texts.question_not_for_role
+        step.settle(call.call_id, Made(text=text), error=True)
 
 
 def ask(step: StepBuilder[ToolExecuting], event: AskUserQuestionPending, context: Context) -> AwaitingUserResponse:
@@ -90,21 +92,6 @@ def resume(step: StepBuilder[Interruptible], call: RoundCall, reply: Reply, said
     effect_id, started_as = step.next_id(), step.open_round.running_call(call.call_id).first_id
     step.add_effect(ResumeTool(effect_id=effect_id, call=call, started_as=started_as, reply=reply, said=said))
     step.set_round(step.open_round.resume(call.call_id, effect_id))
-
-
-def spawn(step: StepBuilder[ToolExecuting], event: ToolComplete, context: Context) -> AwaitingSubAgents:
-    """The sub-agents start, one for each task, and the conversation rests until they have finished; their outcomes are
-    the result of the call."""
-    call = step.open_round.call(event.effect_id)
-    children = []
-    for index in range(1, len(event.result.texts)):
-        task, effect_id = step.heard(index), step.next_id()
-        step.add_effect(SpawnSubAgent(effect_id=effect_id, task=task))
-        children.append(Child(effect_id=effect_id, call_id=call.call_id, task=task))
-    step.set_round(step.open_round.spawn(call.call_id, tuple(children)))
-    seconds = context.policy.sub_agent_deadline
-    deadline = None if seconds is None else step.start_timer(later(event.at, seconds), "deadline_reached")
-    return step.within_turn(AwaitingSubAgents, call=call, round=step.open_round, deadline=deadline)
 
 
 # --- after a crash

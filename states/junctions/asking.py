@@ -16,10 +16,11 @@ from ..replies.nudges import after_empty
 from ..state import State
 from ..states import Compacting, LlmRequesting
 from ..step_builder import StepBuilder
-from ..values.messages import Joined, Made, Said
+from ..values.messages import Joined, Made, Reminder
 from ..values.revision import NAMES_LIMITS
 from ..values.turn import TurnRecord
 from .again import asked_again
+from .human_input import take_human_input
 
 
 def request_model(step: StepBuilder[State], event: Event, context: Context) -> LlmRequesting:
@@ -27,7 +28,7 @@ def request_model(step: StepBuilder[State], event: Event, context: Context) -> L
     entering = tuple(message for message in step.inbox if message.steer or message.silent)
     step.enter_transcript(entering)
     if any(message.steer for message in entering):
-        step.reset_limits(event.at)
+        take_human_input(step, event.at, context)
         step.change_turn(internal=False)
     step.take_over_profile()
     step.change_turn(requests=step.turn.requests + 1)
@@ -64,7 +65,7 @@ def _request_again(state: LlmRequesting, effect_id: int, at: datetime, context: 
     return llm_request(effect_id, state.turn, at, context)
 
 
-def _nudge_of(turn: TurnRecord) -> Said | None:
+def _nudge_of(turn: TurnRecord) -> Reminder | None:
     """What the model is reminded of in the next request: why its newest claim was rejected, and the nudge. A plain
     request holds neither."""
     reminders = () if turn.plain else tuple(one for one in (turn.rejection, turn.nudge) if one is not None)

@@ -65,8 +65,7 @@ def rest_failed(step: StepBuilder[State], event: Event, context: Context) -> Fai
     for the next message."""
     failure = step.failure
     assert failure is not None, "a handler that gives up has called `fail`"
-    step.conclude("failed", failure=failure)
-    leave_turn(step, context)
+    fail_turn(step, event, context)
     step.enter_transcript(waiting for waiting in step.inbox if waiting.silent)
     return Failed(
         kind=failure.kind,
@@ -79,8 +78,14 @@ def rest_failed(step: StepBuilder[State], event: Event, context: Context) -> Fai
     )
 
 
+def fail_turn(step: StepBuilder[State], event: Event, context: Context) -> None:
+    """The turn failed and is over."""
+    step.conclude("failed", failure=step.failure)
+    leave_turn(step, context)
+
+
 def leave_turn(step: StepBuilder[State], context: Context) -> None:
-    """The turn is over: record its outcome, and notify the parent of a sub-agent."""
+    """The turn is over: record its outcome, in the log of a sub-agent also for its parent."""
     ending = step.ending
     assert ending is not None, "a handler that ends a turn has called `conclude`"
     turn = step.turn

@@ -9,7 +9,8 @@ from ..guards.rounds import may_start_tool
 from ..state import State
 from ..states import AwaitingApproval, InDoubt, ToolExecuting
 from ..step_builder import StepBuilder
-from ..values.messages import Heard, Joined, Made
+from ..values.messages import Heard, Joined, Made, Outcomes
+from ..values.revision import AGENTS
 from ..values.value import later
 
 
@@ -56,16 +57,21 @@ def settle_children(step: StepBuilder[State], context: Context, unfinished: str)
     children = step.open_round.children
     if not children:
         return
-    parts: list[Heard | Made] = []
-    for number, child in enumerate(children, start=1):
-        status = child.status or "cancelled"
-        parts += [
-            Made(text=f"{context.policy.texts.child} {number} ({status}):"),
-            child.outcome or Made(text=unfinished),
-        ]
-    failed = any(child.status != "completed" for child in children)
-    step.settle(children[0].call_id, Joined(parts=tuple(parts)), error=failed)
+    statuses = tuple(child.status or "cancelled" for child in children)
+    texts = tuple(child.outcome or Made(text=unfinished) for child in children)
+    failed = any(status != "completed" for status in statuses)
+    step.settle(children[0].call_id, _result_of(statuses, texts, context), error=failed)
     step.set_round(step.open_round.replace(children=()))
+
+
+def _result_of(statuses: tuple[str, ...], texts: tuple[Heard | Made, ...], context: Context) -> Joined | Outcomes:
+    """The result of a call whose sub-agents ended like this, with these texts."""
+    if context.revision >= AGENTS:
+        return Outcomes(statuses=statuses, parts=texts)
+    headed: list[Heard | Made] = []
+    for number, (status, text) in enumerate(zip(statuses, texts, strict=True), start=1):
+        headed += [Made(text=f"{context.policy.texts.child} {number} ({status}):"), text]
+    return Joined(parts=tuple(headed))
 
 
 def close_round(step: StepBuilder[State], context: Context, *, running: str, unrun: str) -> None:

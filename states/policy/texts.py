@@ -23,7 +23,11 @@ class Texts(Rules):
     an empty guidance is left out.
     """
 
-    ADDED: ClassVar = ("transcription_note", "tool_protocol", "tools_guidance", "unknown_profile", "wake_up")
+    ADDED: ClassVar = (
+        *("transcription_note", "tool_protocol", "tools_guidance", "wake_up"),
+        *("too_many_children", "too_deep", "unknown_profile", "nothing_left"),
+        *("act_not_for_role", "question_not_for_role"),
+    )
 
     # Results
     cancelled: Text = "Cancelled by user"
@@ -37,7 +41,7 @@ class Texts(Rules):
     question_not_exclusive: Text = "This tool may not ask the user: other tools were running beside it."
     act_not_declared: Text = "The tool did something that it does not declare; none of it was carried out."
     act_not_exclusive: Text = "The tool may not do this beside other tools; none of it was carried out."
-    unknown_profile: Text = "There is no profile of this name; nothing was handed over."
+    unknown_profile: Text = "There is no profile of this name; nothing was carried out."
     nothing_said: Text = "text is required"
     no_message: Text = "message is required"
     denied: Text = "Denied by the user"
@@ -49,6 +53,11 @@ class Texts(Rules):
     child: Text = "Sub-agent"
     child_late: Text = "It did not finish in time."
     child_cancelled: Text = "It was cancelled."
+    too_many_children: Text = "Not started: one turn may start no more than {number} sub-agents."
+    too_deep: Text = "Not started: sub-agents may not be nested any deeper."
+    nothing_left: Text = "Not started: nothing is left of the limits of this turn."
+    act_not_for_role: Text = "An agent of this kind may not do this; none of it was carried out."
+    question_not_for_role: Text = "This agent has no user to ask. Use your own judgment and go on."
     in_doubt: Text = "It is unknown whether this ran: the program stopped while it was running."
     did_run: Text = "This ran, but its result is lost: the program stopped while it was running."
     did_not_run: Text = "This did not run: the program stopped before it could."

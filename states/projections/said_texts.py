@@ -20,7 +20,7 @@ from ..effects import DeliverToUser, PersistMessage
 from ..events import Event, Opened, UserMessage, UserQuestionResponse
 from ..log import LogEntry
 from ..replies.reply_text import text_of_reply
-from ..values.messages import Heard, Joined, Made, Said
+from ..values.messages import Heard, Joined, Made, Outcomes, Said
 from .given_messages import given_messages
 
 EventAt = Callable[[int], Event | None]
@@ -120,7 +120,9 @@ class _Step:
                 return text
             case Joined(parts=parts):
                 texts = [self._words(part) for part in parts]
-                return "\n\n".join(text for text in texts if text is not None)
+                return Joined.text_of(text for text in texts if text is not None)
+            case Outcomes():
+                return None  # sub-agents report to the model
             case Heard(seq=seq, index=index):
                 event = self._event(seq)
                 return event.texts[index] if event is not None and 0 <= index < len(event.texts) else None

@@ -34,7 +34,7 @@ from ..log import LogEntry
 from ..step import Step
 from ..values.acts import Speech, with_indexes
 from ..values.images import Image
-from ..values.messages import Heard, Joined, Made, Message, Said, Stopped, ToolCall
+from ..values.messages import Heard, Joined, Made, Message, Outcomes, Said, Stopped, ToolCall
 from ..values.turn import TurnEnded
 from .given_messages import given_messages
 
@@ -105,12 +105,12 @@ class Transcript:
                 return text
             case Heard(seq=seq, index=index):
                 return self._heard[seq].texts[index]
-            case Joined(parts=parts):
-                return "\n\n".join(self.words(part) for part in parts)
+            case Joined() | Outcomes():
+                return said.text_of(self.words(part) for part in said.parts)
 
     def images(self, said: Said) -> tuple[Image, ...]:
         """The images that belong to the text of a result. `Pure.`"""
-        if isinstance(said, Joined):
+        if isinstance(said, Joined | Outcomes):
             return tuple(image for part in said.parts for image in self.images(part))
         event = self._heard[said.seq] if isinstance(said, Heard) and said.index == 0 else None
         return event.result.images if isinstance(event, ToolComplete | ToolReconciled) and event.result else ()
@@ -319,7 +319,7 @@ def _why_stopped(entry: LogEntry, result: SettledCall) -> Stopped | None:
     if entry.ended is not None and entry.ended.status == "cancelled":
         return "cancelled"
     first = next(effect for effect in entry.effects if isinstance(effect, PersistToolResults)).results[0]
-    if result != first or isinstance(result.said, Joined):
+    if result != first or isinstance(result.said, Joined | Outcomes):
         return None
     match entry.event:
         case ToolApproval(allowed=False) | DeadlineReached():

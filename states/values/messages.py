@@ -6,7 +6,9 @@ machine itself adds ("Cancelled by user") are carried along, as `Made`.
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -48,14 +50,39 @@ class Made(TaggedPart):
     text: Text
 
 
+SaidPart = Annotated[Heard | Made, Field(discriminator="type")]
+"""A text that is part of another one."""
+
+
 class Joined(TaggedPart):
-    """Several texts, joined by blank lines: the outcomes of several sub-agents, for example."""
+    """Several texts, joined by blank lines."""
 
     type: Literal["joined"] = "joined"
-    parts: tuple[Annotated[Heard | Made, Field(discriminator="type")], ...]
+    parts: tuple[SaidPart, ...]
+
+    @staticmethod
+    def text_of(parts: Iterable[str]) -> str:
+        """The text that these texts of the parts make. `Pure.`"""
+        return "\n\n".join(parts)
 
 
-Said = Annotated[Heard | Made | Joined, Field(discriminator="type")]
+class Outcomes(TaggedPart):
+    """The outcomes of sub-agents as JSON, in the order of their tasks: how each ended, and its last text."""
+
+    type: Literal["outcomes"] = "outcomes"
+    statuses: tuple[Text, ...]
+    parts: tuple[SaidPart, ...]
+
+    def text_of(self, parts: Iterable[str]) -> str:
+        """The JSON that these texts of the parts make, `{"agents": [{"status": …, "result": …}, …]}`. `Pure.`"""
+        agents = [{"status": status, "result": result} for status, result in zip(self.statuses, parts, strict=True)]
+        return json.dumps({"agents": agents}, ensure_ascii=False)
+
+
+Said = Annotated[Heard | Made | Joined | Outcomes, Field(discriminator="type")]
+
+Reminder = Annotated[Heard | Made | Joined, Field(discriminator="type")]
+"""What a model is reminded of in one request."""
 
 
 class Usage(Value):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Annotated, ClassVar, TypeVar
 
 from pydantic import AfterValidator, Field, model_validator
@@ -132,6 +133,14 @@ ChoiceQuestionSet = Annotated[
     Field(json_schema_extra={"minItems": 1, "maxItems": MAX_QUESTIONS}),
 ]
 """The questions of one call of ask_user_question, each of which has options."""
+
+
+@dataclass(frozen=True)
+class OpenQuestion:
+    """The questions that a person can answer now, under the id of the call that asks."""
+
+    call_id: str
+    questions: tuple[UserQuestion, ...]
 
 
 class AskUserQuestionInput(Value):

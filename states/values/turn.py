@@ -41,7 +41,8 @@ class Delivered(Part):
 class TurnRecord(Part):
     """A turn under way.
 
-    `requests`, `tool_calls`, `spent` and `since` count from the last human input; `usage` is that of the whole turn.
+    `requests`, `tool_calls`, `spent` and `since` count from the last human input, those of a sub-agent from its
+    beginning; `usage` and `children`, the number of sub-agents started, are those of the whole turn.
     `model` is the index of the model among those of the profile (`models_of`): a fallback is used until the turn ends.
     """
 
@@ -55,6 +56,7 @@ class TurnRecord(Part):
     tool_calls: int = 0
     spent: Usage = Usage()
     usage: Usage = Usage()
+    children: int = 0
 
     profile: str = ""
     memory: Heard | None = None

@@ -33,6 +33,7 @@ from ...states.events import (
     Resumed,
     RetryRequested,
     ScheduleChanged,
+    SubAgentAsked,
     SubAgentFinished,
     ToolApproval,
     ToolComplete,
@@ -44,7 +45,8 @@ from ...states.events import (
     UserQuestionResponse,
     WakeUp,
 )
-from ...states.states import AwaitingUserResponse, State
+from ...states.states import AwaitingSubAgents, State
+from ...states.values.questions import OpenQuestion
 from ...states.values.round import Round, RoundCall
 from .answers import answer
 from .chance import Chance
@@ -130,16 +132,16 @@ def near_miss(chance: Chance, vocabulary: Vocabulary, state: State) -> Request:
     """Almost what a state asks of a person: a wrong answer, or a decision about another call."""
     kinds: tuple[type[Request], ...] = (UserQuestionResponse, ToolApproval, DoubtResolved)
     wrong = request(chance, vocabulary, chance.pick(kinds), EVENT_ID, NOON)
-    if isinstance(state, AwaitingUserResponse) and isinstance(wrong, UserQuestionResponse):
-        return _wrong_answers(chance, vocabulary, state)
+    if state.open_question is not None and isinstance(wrong, UserQuestionResponse):
+        return _wrong_answers(chance, vocabulary, state, state.open_question)
     round_ = _round(state)
     return wrong if round_ is None else changed(wrong, call_id=chance.pick(round_.calls).call_id)
 
 
-def _wrong_answers(chance: Chance, vocabulary: Vocabulary, state: AwaitingUserResponse) -> UserQuestionResponse:
+def _wrong_answers(chance: Chance, vocabulary: Vocabulary, state: State, asked: OpenQuestion) -> UserQuestionResponse:
     """Answers with one too few, one too many, one of the wrong shape, or to another call."""
     right = request(chance, vocabulary, UserQuestionResponse, EVENT_ID, NOON, state)
-    answers, first = dict(right.answers), state.questions[0]
+    answers, first = dict(right.answers), asked.questions[0]
     match chance.below(4):
         case 0:
             answers[first.question] = ""
@@ -172,7 +174,9 @@ def settings_in(chance: Chance, vocabulary: Vocabulary, state: State) -> Request
 
 def report_in(chance: Chance, vocabulary: Vocabulary, state: State) -> Report:
     """That a process resumes the conversation, or that one of its calls was interrupted."""
-    kind = Resumed if _round(state) is None or chance.rarely(4) else ToolInterrupted
+    kind: type[Report] = Resumed if _round(state) is None or chance.rarely(4) else ToolInterrupted
+    if isinstance(state, AwaitingSubAgents) and chance.often():
+        kind = SubAgentAsked
     return report(chance, vocabulary, state, kind)
 
 
@@ -180,12 +184,29 @@ def report(chance: Chance, vocabulary: Vocabulary, state: State, kind: type[Repo
     """A report of this type that fits this state; an interruption concerns a call that runs, if there is one."""
     if kind is Resumed:
         return Resumed(at=NOON, open=tuple(state.awaited()))
+    if kind is SubAgentAsked and isinstance(state, AwaitingSubAgents):
+        return _question_of_child(chance, vocabulary, state)
     round_ = _round(state)
     if kind is not ToolInterrupted or round_ is None:
         return from_type(kind, chance, at=NOON)
     calls = [call.call_id for call in round_.calls] if vocabulary.odd(chance) else []
     running = [one.call_id for one in round_.running]
     return ToolInterrupted(at=NOON, call_id=chance.pick(calls or running or [ANOTHER]))
+
+
+def _question_of_child(chance: Chance, vocabulary: Vocabulary, state: AwaitingSubAgents) -> SubAgentAsked:
+    """A sub-agent asks, asks something else, or no longer asks."""
+    child = chance.pick(state.round.unfinished or state.round.children)
+    known = state.question_of(child.effect_id)
+    ends = known is not None and chance.often()
+    call_id = known.call_id if known is not None and chance.often() else f"call-{chance.below(3)}"
+    return SubAgentAsked(
+        at=NOON,
+        effect_id=chance.below(state.book.next_effect) if vocabulary.odd(chance) else child.effect_id,
+        call_id=known.call_id if known is not None and ends else call_id,
+        questions=None if ends else vocabulary.questions(chance),
+        since=chance.pick((None, NOON)),
+    )
 
 
 # --- any event

@@ -26,7 +26,7 @@ from ...states.events import (
     UserQuestionResponse,
     WakeUp,
 )
-from ...states.states import AwaitingPerson, AwaitingUserResponse, InDoubt, State
+from ...states.states import AwaitingPerson, AwaitingSubAgents, InDoubt, State
 from ...states.values.inbox import Waiting
 from ...states.values.questions import Annotation
 from ...states.values.value import later
@@ -97,9 +97,10 @@ def _withdrawal(chance: Chance, vocabulary: Vocabulary, state: State | None) -> 
 
 
 def _response(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fields:
-    if isinstance(state, AwaitingUserResponse):
-        answers = {question.question: vocabulary.answer(chance, question) for question in state.questions}
-        return {"answers": answers, "call_id": vocabulary.named(chance, (state.call.call_id,))}
+    asked = None if state is None else state.open_question
+    if asked is not None:
+        answers = {question.question: vocabulary.answer(chance, question) for question in asked.questions}
+        return {"answers": answers, "call_id": vocabulary.named(chance, (asked.call_id,))}
     annotations = {}
     if vocabulary.odd(chance):
         annotations[vocabulary.text(chance, "Which?")] = Annotation(notes=vocabulary.text(chance, "Soon."))
@@ -126,10 +127,11 @@ def _resolution(chance: Chance, vocabulary: Vocabulary, state: State | None) -> 
 
 def _cancel(chance: Chance, vocabulary: Vocabulary, state: State | None) -> Fields:
     turn = 1 if state is None else state.book.turn
-    call_id = state.call.call_id if isinstance(state, AwaitingPerson) else ANOTHER
+    call_id = None if state is None else state.waiting_call_id
+    names_call = isinstance(state, AwaitingSubAgents) and call_id is not None and chance.often()
     return {
         "turn": vocabulary.named(chance, (turn, turn, turn - 1)),
-        "call_id": vocabulary.named(chance, (call_id,)),
+        "call_id": call_id if names_call else vocabulary.named(chance, (call_id or ANOTHER,)),
     }
 
 
@@ -178,7 +180,7 @@ GENERATORS: dict[type[Request], Generator] = {
 
 def person_request(state: State) -> type[Request] | None:
     """What this state waits for a person to do; None if it waits for no person. `Pure.`"""
-    if isinstance(state, AwaitingUserResponse):
+    if state.open_question is not None:
         return UserQuestionResponse
     if isinstance(state, AwaitingPerson):
         return ToolApproval

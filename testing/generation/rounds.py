@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from ...states.states import Book
-from ...states.values.children import Child
+from ...states.values.children import Child, Share
 from ...states.values.messages import Heard
 from ...states.values.round import Round, RoundCall, Running
 from ...states.values.turn import EndedStatus
 from .calls import numbered
 from .chance import Chance
 from .extremes import EXTREME, STATUSES
+from .values import INSTANTS
 
 RECONCILING, CHILD = 7, 12
 """Where the ids begin of effects that ask about a call, and of sub-agents; the tools that run come before them."""
@@ -93,6 +94,10 @@ def _children(chance: Chance, call: RoundCall) -> tuple[Child, ...]:
             task=Heard(seq=call.seq + 1, index=number + 1),
             status=status,
             outcome=Heard(seq=call.seq + 2 + number) if status else None,
+            profile=chance.pick(("", "", "one")),
+            tools=chance.pick((None, None, ("look",))),
+            share=chance.pick((None, Share(requests=20), Share(requests=1, tokens=50, cost=0.5, seconds=9.0))),
+            due=chance.pick((None, None, *INSTANTS)),
         )
         for number, status in enumerate(statuses)
     )

@@ -28,6 +28,7 @@ from ...states.states import (
     ToolExecuting,
     Verifying,
 )
+from ...states.values.children import Child, ChildQuestion
 from ...states.values.messages import Heard
 from .chance import Chance
 from .extremes import EXTREME, ROLES, any_policy, models
@@ -84,7 +85,27 @@ def _awaiting_approval(chance: Chance, counters: Book) -> Fields:
 
 def _awaiting_sub_agents(chance: Chance, counters: Book) -> Fields:
     open_round, call = with_children(chance, counters)
-    return {"round": open_round, "call": call, "deadline": timer(chance) if chance.often() else None}
+    asked = tuple(_asked_by(chance, child) for child in open_round.unfinished if chance.rarely(3))
+    waits = not all(question.settled for question in asked)
+    return {
+        "round": open_round,
+        "call": call,
+        "deadline": timer(chance) if chance.often() else None,
+        "asked": asked,
+        "waits_since": chance.pick(INSTANTS) if waits else None,
+    }
+
+
+def _asked_by(chance: Chance, child: Child) -> ChildQuestion:
+    """What a sub-agent asks, or has asked."""
+    return ChildQuestion(
+        effect_id=child.effect_id,
+        call_id=f"call-{chance.below(3)}",
+        questions=question_set(chance),
+        seq=5,
+        since=chance.pick((None, *INSTANTS)),
+        settled=chance.rarely(3),
+    )
 
 
 def _in_doubt(chance: Chance, counters: Book) -> Fields:

@@ -15,7 +15,6 @@ from ..observation import Observation
 from ..report import tell
 from .rounds import (
     hands_on_answers_exactly,
-    loses_no_sub_agent,
     pairs_calls_with_results,
     runs_no_more_than_allowed,
     unpaired,
@@ -29,6 +28,7 @@ from .steps import (
     is_taken_or_refused,
     takes_answers_by_their_effect,
 )
+from .sub_agents import loses_no_sub_agent, passes_questions_of_sub_agents_on, shares_limits_with_sub_agents
 from .turns import (
     checks_what_is_delivered,
     delivers_what_was_chosen,
@@ -63,7 +63,9 @@ __all__ = [
     "loses_no_sub_agent",
     "names_limits_truly",
     "pairs_calls_with_results",
+    "passes_questions_of_sub_agents_on",
     "runs_no_more_than_allowed",
+    "shares_limits_with_sub_agents",
     "stays_closed",
     "takes_answers_by_their_effect",
     "unpaired",
@@ -86,8 +88,10 @@ LAWS: tuple[Law, ...] = (
     checks_what_is_delivered,
     keeps_within_limits,
     names_limits_truly,
+    shares_limits_with_sub_agents,
     loses_no_message,
     loses_no_sub_agent,
+    passes_questions_of_sub_agents_on,
     hands_on_answers_exactly,
     changes_settings_alone,
     keeps_tools_of_turns,

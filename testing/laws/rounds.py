@@ -1,4 +1,4 @@
-"""Laws 4, 6, 7, 14 and 16: what is in flight, and what comes of the calls of a response."""
+"""Laws 4, 6, 7 and 16: what is in flight, and what comes of the calls of a response."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 
 from ...states.effects import (
+    AnswerSubAgent,
     ExecuteTool,
     ReconcileTool,
     RequestLlm,
@@ -27,7 +28,7 @@ from ...states.states import (
     InDoubt,
     State,
 )
-from ...states.values.messages import Heard, Joined, Made, Message
+from ...states.values.messages import Message
 from ...states.values.value import later
 from ..history import History
 from ..law import require
@@ -121,60 +122,28 @@ def seconds_to_wait(state: State, policy: Policy) -> float | None:
     return policy.questions.deadline if isinstance(state, AwaitingUserResponse) else policy.approval_deadline
 
 
-# --- 14: sub-agents
-
-
-def loses_no_sub_agent(history: History) -> None:
-    """Law 14: every sub-agent that was started works or has ended, and its outcome becomes part of the result of the
-    call that started it, once, in the order of the tasks."""
-    sub_agents, working = history.sub_agents, history.in_flight
-    for effect_id, child in sub_agents.children.items():
-        result = sub_agents.results.get(child.call_id)
-        places = (effect_id in working) + (child.outcome is not None) + (result is not None and child.outcome is None)
-        require(places == 1, f"the sub-agent {effect_id} is in {places} places", history)
-        reports = 0 if child.outcome is None else sub_agents.reported[child.outcome]
-        require(reports == (result is not None and child.outcome is not None), "an outcome is lost or doubled", history)
-    for call_id in sub_agents.results:
-        require(
-            _tells_of_all(history, call_id),
-            f"the result of {call_id} does not hold the outcome of each sub-agent",
-            history,
-        )
-    if any(isinstance(effect, RequestLlm) for effect in history.newest.effects):
-        open_calls = {child.call_id for child in sub_agents.children.values()} - sub_agents.results.keys()
-        require(not open_calls, "the model is asked before it has the results of sub-agents", history)
-
-
-def _tells_of_all(history: History, call_id: str) -> bool:
-    """Whether the result of a call holds, for each of its sub-agents in order, a heading and the outcome."""
-    said = history.sub_agents.results[call_id].said
-    parts = said.parts if isinstance(said, Joined) else ()
-    outcomes = [part if isinstance(part, Heard) else None for part in parts[1::2]]
-    headed = all(isinstance(part, Made) for part in parts[::2])
-    return headed and outcomes == [child.outcome for child in history.sub_agents.of(call_id).values()]
-
-
 # --- 16: answers of people
 
 
 def hands_on_answers_exactly(history: History) -> None:
-    """Law 16: the answers of a person, in any script, reach the model, or the call that waits for them, as valid JSON
-    that reads back equal."""
+    """Law 16: the answers of a person, in any script, reach the model, or the call or sub-agent that waits for them, as
+    valid JSON that reads back equal."""
     newest = history.newest
     if not isinstance(newest.event, UserQuestionResponse) or newest.step is None:
         return
     before = newest.before
-    assert isinstance(before, AwaitingUserResponse)
-    if newest.context.policy.questions.answer != "json" and not before.suspends:
+    assert isinstance(before, AwaitingUserResponse | AwaitingSubAgents)
+    goes_on = isinstance(before, AwaitingSubAgents) or before.suspends
+    if newest.context.policy.questions.answer != "json" and not goes_on:
         return
     sent = {text: list(a) if isinstance(a, tuple) else a for text, a in newest.event.answers.items()}
-    passed_on = _passed_on(history) if before.suspends else _result_of(history, before.call.call_id)
+    passed_on = _passed_on(history) if goes_on else _result_of(history, before.call.call_id)
     require(json.loads(passed_on)["answers"] == sent, "other answers are passed on than were given", history)
 
 
 def _passed_on(history: History) -> str:
-    """The text that the call gets that is resumed."""
-    (said,) = [effect.said for effect in history.newest.effects if isinstance(effect, ResumeTool)]
+    """The text that the call gets that is resumed, or the sub-agent that asked."""
+    (said,) = [effect.said for effect in history.newest.effects if isinstance(effect, ResumeTool | AnswerSubAgent)]
     return "" if said is None else history.said.words(said)
 
 

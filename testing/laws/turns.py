@@ -17,7 +17,7 @@ from ...states.effects import (
 )
 from ...states.events import ToolInterrupted, ToolReconciled
 from ...states.policy.policy import Limits
-from ...states.states import Compacting, Failed, InTurn, State, Summarizing
+from ...states.states import Closed, Compacting, Failed, InTurn, State, Summarizing
 from ...states.values.messages import Heard, Made, Said, Usage
 from ...states.values.revision import NAMES_LIMITS, NAMES_PROFILES
 from ...states.values.turn import Delivered, LimitKind, TurnEnded
@@ -31,7 +31,7 @@ from ..ledgers.spending import Spent
 
 def ends_each_turn_once(history: History) -> None:
     """Every turn ends once: the step that leaves it, and no other, says so, and what the turn has cost. The parent of a
-    sub-agent is told in that step, and in no other."""
+    sub-agent is told in that step, and in no other, and the sub-agent closes with it."""
     newest = history.newest
     if newest.step is None:
         return
@@ -41,6 +41,8 @@ def ends_each_turn_once(history: History) -> None:
     notified = sum(isinstance(effect, NotifyParent) for effect in newest.effects)
     is_child = newest.context.role == "sub_agent"
     require(notified == (ended is not None and is_child), "the parent is not notified once of each end", history)
+    if ended is not None and newest.context.has_one_task:
+        require(isinstance(after, Closed), "a sub-agent goes on after its task", history)
     if ended is not None:
         _require_true_ending(history, ended)
 
@@ -56,7 +58,7 @@ def _require_true_ending(history: History, ended: TurnEnded) -> None:
     failed = ended.status == "failed"
     require(ended.turn == newest.before.book.turn, "another turn ended", history)
     require(
-        failed if rests_failed else not failed or replies,
+        failed if rests_failed else not failed or replies or newest.context.has_one_task,
         "the state and the record of the turn disagree about a failure",
         history,
     )
@@ -149,7 +151,8 @@ def _require_told(history: History, turn: TurnSpeech, ended: TurnEnded) -> None:
 
 def keeps_within_limits(history: History) -> None:
     """Law 12: requests and calls never exceed their limit, and nothing new is started once another limit is reached.
-    All count anew when a person acts. A request that is sent again and a call that runs again count once."""
+    All count anew when a person acts, except for those of a sub-agent. A request that is sent again and a call that
+    runs again count once."""
     spending, effects = history.spending, history.effects
     spent, limits, newest = spending.spent, history.newest.context.policy.limits, history.newest
     requests = [effect for effect in newest.effects if isinstance(effect, RequestLlm)]

@@ -20,7 +20,6 @@ from ...states.events import (
     UserQuestionResponse,
 )
 from ...states.states import (
-    AwaitingPerson,
     AwaitingUserResponse,
     Busy,
     Cancelling,
@@ -63,7 +62,7 @@ def _has_object(cancel: UserCancel, state: State) -> bool:
     """Whether what a person wants to stop is under way."""
     if isinstance(state, Idle | Failed | Closed | Cancelling) or cancel.turn not in (None, state.book.turn):
         return False
-    return cancel.call_id is None or (isinstance(state, AwaitingPerson) and cancel.call_id == state.call.call_id)
+    return cancel.call_id in (None, state.waiting_call_id)
 
 
 def _stop(history: History, kind: type[UserCancel | CloseRequested], *, patient: bool) -> State:
@@ -130,18 +129,19 @@ def _ways_on(state: State, at: datetime) -> Iterator[list[Request]]:
         yield [UserMessage(event_id="way out", at=at, text="Go on")]
     if isinstance(state, Failed):
         yield [RetryRequested(event_id="way out", at=at)]
-    if isinstance(state, AwaitingPerson):
-        yield [_what_is_asked_for(state, at)]
+    if state.waiting_call_id is not None:
+        yield [_what_is_asked_for(state, at, state.waiting_call_id)]
     if isinstance(state, InDoubt):
         yield [_verdict(state, at, verdict) for verdict in get_args(DoubtResolved.model_fields["verdict"].annotation)]
     if isinstance(state, Busy) and not isinstance(state, Cancelling):
         yield [UserCancel(event_id="way out", at=at)]
 
 
-def _what_is_asked_for(state: AwaitingPerson, at: datetime) -> Request:
-    if not isinstance(state, AwaitingUserResponse):
-        return ToolApproval(event_id="way out", at=at, call_id=state.call.call_id, allowed=True)
-    answers: Answers = {asked.question: asked.options[0].label if asked.options else "Any" for asked in state.questions}
+def _what_is_asked_for(state: State, at: datetime, call_id: str) -> Request:
+    asked = state.open_question
+    if asked is None:
+        return ToolApproval(event_id="way out", at=at, call_id=call_id, allowed=True)
+    answers: Answers = {one.question: one.options[0].label if one.options else "Any" for one in asked.questions}
     return UserQuestionResponse(event_id="way out", at=at, answers=answers)
 
 

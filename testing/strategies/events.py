@@ -8,7 +8,7 @@ from typing import TypeVar
 from hypothesis.strategies import SearchStrategy
 
 from ...states.events import EVENTS, REQUESTS, Answer, Event, MessageWithdrawn, Report, Request, UserCancel
-from ...states.states import AwaitingPerson, InDoubt, State
+from ...states.states import State
 from ...states.values.messages import ToolCall
 from ...states.values.questions import Answers
 from ..generation import events as generated
@@ -64,7 +64,7 @@ def late_answers_for(chance: Chance, state: State) -> Answer:
 
 
 @strategy_of
-def responses_for(chance: Chance, state: AwaitingPerson | InDoubt) -> Request:
+def responses_for(chance: Chance, state: State) -> Request:
     """What this state waits for a person to do."""
     return generated.response_to(chance, EXTREME, state)
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from ...states.events import Opened
-from ...states.policy.policy import Recovery
+from ...states.policy.policy import Questions, Recovery, SubAgentRules
 from ..generation.chance import Chance, Seeded
 from ..generation.policies import plain_policy
 from ..generation.requests import request
@@ -23,11 +23,15 @@ class Theme:
     tools: tuple[str, ...]
 
 
+_ASK_USER = SubAgentRules(depth=2, questions="ask_user")
+
 _THEMES = (
     Theme({}, ()),
     Theme({}, ()),
     Theme({"parallel": 3, "recovery": Recovery(resumes=2)}, ("pay", "book", "look", "ask_beside")),
     Theme({"verify": 3, "text": "fallback"}, ("finish", "respond", "look")),
+    Theme({"sub_agents": _ASK_USER}, ("spawn", "look")),
+    Theme({"sub_agents": _ASK_USER, "questions": Questions(cancel="resume")}, ("spawn", "ask")),
 )
 
 

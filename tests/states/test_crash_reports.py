@@ -1,6 +1,7 @@
 """A conversation that is resumed after a crash: what is requested again, what must not run twice, and what a person
 decides (P27)."""
 
+import json
 from typing import Any
 
 import pytest
@@ -337,9 +338,9 @@ class TestOverTheLimit:
 
         conversation.rests_in(Failed)
         assert conversation.wanted() == [PersistToolResults, CancelSubAgent, CancelSubAgent, Abort]
-        result = conversation.results()["spawn"]
-        assert result.count(TEXTS.child_cancelled) == 2
-        assert "Sub-agent 2 (completed):\n\nfound" in result
+        agents = json.loads(conversation.results()["spawn"])["agents"]
+        assert [agent["result"] for agent in agents] == [TEXTS.child_cancelled, "found", TEXTS.child_cancelled]
+        assert [agent["status"] for agent in agents] == ["cancelled", "completed", "cancelled"]
 
     def test_a_call_that_is_asked_about_stays_in_doubt(self) -> None:
         """If its tool did not answer, it remains unknown whether the call ran."""

@@ -1,5 +1,6 @@
 """Work that is handed to sub-agents: each outcome reaches the model once, in whatever order they finish."""
 
+import json
 from itertools import permutations
 from typing import Any
 
@@ -48,8 +49,8 @@ def spawned(*tasks: str, behind: tuple[str, ...] = (), **rules: Any) -> Conversa
 
 def parts(*outcomes: tuple[str, str]) -> str:
     """The result of a call whose sub-agents ended like this: the status and the text of each."""
-    numbered = enumerate(outcomes, start=1)
-    return "\n\n".join(f"Sub-agent {number} ({status}):\n\n{text}" for number, (status, text) in numbered)
+    agents = [{"status": status, "result": text} for status, text in outcomes]
+    return json.dumps({"agents": agents}, ensure_ascii=False)
 
 
 class TestWaiting:
@@ -146,7 +147,7 @@ class TestWaiting:
 
         conversation.child_finishes("a", "")
 
-        assert conversation.results() == {"spawn": "Sub-agent 1 (completed):\n\n"}
+        assert conversation.results() == {"spawn": parts(("completed", ""))}
 
     def test_a_claim_beside_one_that_failed_does_not_count(self) -> None:
         """S9: a claim beside a sub-agent that failed does not count."""

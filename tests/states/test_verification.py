@@ -694,6 +694,7 @@ def test_what_is_checked_is_what_the_user_receives(
     without a user is also checked by its result."""
     conversation = Conversation(role=role, ends_on="work_complete", verify=1, summarize=False, **rules)
     conversation.agent_says("Rice is cheap.", audience="user") if relays else conversation.says("Read me it")
+    moments = moments if role == "foreground" else []  # nobody else may speak
     speeches = [call(f"say-{place}", acts=("speech",), exclusive=when == "now") for place, when in enumerate(moments)]
     conversation.model_calls(*speeches, completing(), content=text)
     for speech, when in zip(speeches, moments, strict=True):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from turnwise.states import table
+from turnwise.states import choices, table
 from turnwise.states.events import EVENTS, Event
 from turnwise.states.grammar import SAME, Branch, Entry, Junction, Row, Target
 from turnwise.states.states import STATES, Busy, State
 
 TABLE = table.TABLE
-JUNCTIONS = [value for value in vars(table).values() if isinstance(value, Junction)]
+JUNCTIONS = [value for value in vars(choices).values() if isinstance(value, Junction)]
 BUSY = [state for state in STATES if issubclass(state, Busy)]
 WAITING_FOR_A_PERSON = {"Idle", "AwaitingUserResponse", "AwaitingApproval", "InDoubt", "Failed"}
 PAIRS = [(state, event) for state in STATES for event in EVENTS]

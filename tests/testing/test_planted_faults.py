@@ -8,21 +8,26 @@ from typing import Any
 import pytest
 
 from turnwise.states import (
+    Closed,
     Context,
     DeliverToUser,
     Effect,
     Event,
-    Joined,
+    Idle,
     Limits,
     LlmResponse,
     Opened,
+    Outcomes,
     PersistToolResults,
     Policy,
     PolicyChanged,
+    SpawnSubAgent,
     Speech,
     State,
     Step,
+    SubAgentAsked,
     SubAgentFinished,
+    SubAgentRules,
     SubAgents,
     ToolCall,
     ToolComplete,
@@ -30,6 +35,7 @@ from turnwise.states import (
     ToolsChanged,
     UserCancel,
     UserMessage,
+    UserQuestion,
     VerifyWork,
     WorkComplete,
     WorkVerified,
@@ -44,11 +50,14 @@ from turnwise.testing.laws import (
     changes_settings_alone,
     checks_what_is_delivered,
     delivers_what_was_chosen,
+    ends_each_turn_once,
     is_replayed_by_its_log,
     keeps_tools_of_turns,
     loses_no_message,
     loses_no_sub_agent,
     names_limits_truly,
+    passes_questions_of_sub_agents_on,
+    shares_limits_with_sub_agents,
 )
 from turnwise.testing.strategies import NOON
 
@@ -107,10 +116,31 @@ def loses_an_outcome(state: State, event: Event, context: Context) -> Step:
 
 
 def _without_the_last(effect: Effect) -> Effect:
-    if not isinstance(effect, PersistToolResults) or not isinstance(effect.results[0].said, Joined):
+    if not isinstance(effect, PersistToolResults) or not isinstance(effect.results[0].said, Outcomes):
         return effect
     said = effect.results[0].said
-    return effect.replace(results=(effect.results[0].replace(said=said.replace(parts=said.parts[:-2])),))
+    shorter = said.replace(statuses=said.statuses[:-1], parts=said.parts[:-1])
+    return effect.replace(results=(effect.results[0].replace(said=shorter),))
+
+
+def shares_everything_with_each(state: State, event: Event, context: Context) -> Step:
+    """Each sub-agent may use up all that its parent has left."""
+    step = transition(state, event, context)
+    limits = Limits(requests=20, tokens=context.policy.limits.tokens)
+    given = (each.replace(limits=limits) if isinstance(each, SpawnSubAgent) else each for each in step.effects)
+    return replace(step, effects=tuple(given))
+
+
+def forgets_a_question(state: State, event: Event, context: Context) -> Step:
+    """What a sub-agent asks is taken, and shown to nobody."""
+    step = transition(state, event, context)
+    return replace(step, state=step.state.replace(asked=())) if isinstance(event, SubAgentAsked) else step
+
+
+def goes_on_after_its_task(state: State, event: Event, context: Context) -> Step:
+    """A sub-agent waits for another message when its turn has ended."""
+    step = transition(state, event, context)
+    return replace(step, state=Idle(book=step.state.book)) if isinstance(step.state, Closed) else step
 
 
 def names_no_limit(state: State, event: Event, context: Context) -> Step:
@@ -188,6 +218,32 @@ def spawns(conversation: PlantedConversation) -> None:
     conversation.happens(SubAgentFinished, outcome="Found more.")
 
 
+def shares(conversation: PlantedConversation) -> None:
+    """Two sub-agents are started when tokens are limited."""
+    conversation.happens(PolicyChanged, policy=Policy(limits=Limits(tokens=100)))
+    conversation.happens(UserMessage, text="Hello")
+    conversation.happens(LlmResponse, tool_calls=(SPAWN,))
+    conversation.happens(ToolComplete, result=ToolResult(text="", acts=(SubAgents(tasks=("one", "two")),)))
+
+
+def lets_one_ask(conversation: PlantedConversation) -> None:
+    """A sub-agent asks the user."""
+    conversation.happens(PolicyChanged, policy=Policy(sub_agents=SubAgentRules(questions="ask_user")))
+    conversation.happens(UserMessage, text="Hello")
+    conversation.happens(LlmResponse, tool_calls=(SPAWN,))
+    conversation.happens(ToolComplete, result=ToolResult(text="", acts=(SubAgents(tasks=("one",)),)))
+    (child, *_) = sorted(pending(conversation.history.state))
+    asked = (UserQuestion(question="Which?"),)
+    conversation.happens(SubAgentAsked, effect_id=child, call_id="ask", questions=asked)
+
+
+def does_its_task(conversation: PlantedConversation) -> None:
+    """A sub-agent answers its task."""
+    conversation.history = History()
+    conversation.happens(Opened, role="sub_agent", policy=presets.sub_agent())
+    answers(conversation)
+
+
 @pytest.mark.parametrize(
     ("fault", "play", "law"),
     [
@@ -198,6 +254,9 @@ def spawns(conversation: PlantedConversation) -> None:
         pytest.param(names_no_limit, runs_out, names_limits_truly, id="12, no name"),
         pytest.param(names_a_limit_too_early, answers, names_limits_truly, id="12, wrong name"),
         pytest.param(loses_an_outcome, spawns, loses_no_sub_agent, id="14"),
+        pytest.param(shares_everything_with_each, shares, shares_limits_with_sub_agents, id="12, shares"),
+        pytest.param(forgets_a_question, lets_one_ask, passes_questions_of_sub_agents_on, id="14, questions"),
+        pytest.param(goes_on_after_its_task, does_its_task, ends_each_turn_once, id="ends"),
         pytest.param(forgets_what_waits, gets_tools, changes_settings_alone, id="settings"),
         pytest.param(takes_tools_at_once, gets_tools_at_once, keeps_tools_of_turns, id="tools"),
     ],

@@ -76,11 +76,9 @@ ADDED_LATER: tuple[tuple[Rules, dict[str, object]], ...] = (
     (
         Texts(),
         {
-            "transcription_note": "",
-            "tool_protocol": "Call.",
-            "tools_guidance": "Look.",
-            "unknown_profile": "No.",
-            "wake_up": "Now.",
+            **{"transcription_note": "", "tool_protocol": "Call.", "tools_guidance": "Look.", "wake_up": "Now."},
+            **dict.fromkeys(("too_many_children", "too_deep", "unknown_profile", "nothing_left"), "No."),
+            **dict.fromkeys(("act_not_for_role", "question_not_for_role"), "No."),
         },
     ),
 )

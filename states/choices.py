@@ -1,0 +1,107 @@
+"""The choices that several rows of the table share: the first branch whose guard says yes is taken.
+
+They are junctions: how a turn begins, what comes next in it, how it ends. `grammar` defines the words.
+"""
+
+from __future__ import annotations
+
+# Packed, so that the choices stay on one page.
+# isort: off
+# fmt: off
+from .grammar import branch, junction
+from .guards.budgets import budget_is_spent, window_is_full
+from .guards.claims import must_be_checked, must_speak_first, round_claims_work
+from .guards.messages import something_waits
+from .guards.responses import may_be_prompted_again
+from .guards.rounds import needs_approval, round_goes_on, something_is_at_work, something_is_in_doubt
+from .guards.turns import (
+    has_one_task, is_closing, is_still_failed, needs_memory, profile_is_open, replies_on_failure, wants_summary,
+)
+from .handlers import resting, verifying
+from .junctions import asking, beginning, ending, rounds, stopping
+from .states import (
+    AwaitingApproval, Cancelling, Closed, Compacting, Failed, Idle, InDoubt, LlmRequesting, MemoryRecalling,
+    ProfileSelecting, Summarizing, ToolExecuting, Verifying,
+)
+# fmt: on
+# isort: on
+
+# From the message to the model.
+
+FIT_WINDOW = junction(
+    "FIT_WINDOW",
+    branch(when=window_is_full, to=Compacting, then=asking.compact),
+    branch(to=LlmRequesting, then=asking.request_model),
+)
+AFTER_PROFILE = junction(
+    "AFTER_PROFILE",
+    branch(when=needs_memory, to=MemoryRecalling, then=beginning.recall),
+    branch(to=FIT_WINDOW),
+)
+BEGIN_TURN = junction(
+    "BEGIN_TURN",
+    branch(when=profile_is_open, to=ProfileSelecting, then=beginning.select_profile),
+    branch(to=AFTER_PROFILE),
+)
+
+# From the end of a turn to rest, or to the next turn.
+
+REST = junction(
+    "REST",
+    branch(when=is_closing, to=Closed, then=resting.close),
+    branch(when=is_still_failed, to=Failed, then=resting.stay_failed),
+    branch(when=something_waits, to=BEGIN_TURN, then=resting.open_next_turn),
+    branch(to=Idle, then=resting.rest),
+)
+END_TURN = junction(
+    "END_TURN",
+    branch(when=wants_summary, to=Summarizing, then=ending.summarize),
+    branch(to=REST, then=ending.end_turn),
+)
+FAIL = junction(
+    "FAIL",
+    branch(when=has_one_task, to=REST, then=ending.fail_turn),
+    branch(to=Failed, then=ending.rest_failed),
+)
+GIVE_UP = junction(
+    "GIVE_UP",
+    branch(when=replies_on_failure, to=END_TURN, then=ending.reply_with_error),
+    branch(to=FAIL),
+)
+
+# Within a turn.
+
+ASK_MODEL = junction(
+    "ASK_MODEL",
+    branch(when=budget_is_spent, to=END_TURN, then=asking.stop_at_limit),
+    branch(to=FIT_WINDOW),
+)
+AFTER_EMPTY = junction(
+    "AFTER_EMPTY",
+    branch(when=may_be_prompted_again, to=ASK_MODEL, then=asking.prompt_again),
+    branch(to=END_TURN, then=ending.end_empty),
+)
+CHECK_WORK = junction(
+    "CHECK_WORK",
+    branch(when=must_speak_first, to=ASK_MODEL, then=verifying.ask_for_answer),
+    branch(when=must_be_checked, to=Verifying, then=verifying.verify),
+    branch(to=END_TURN, then=ending.end_complete),
+)
+NEXT_IN_ROUND = junction(
+    "NEXT_IN_ROUND",
+    branch(when=something_is_in_doubt, to=InDoubt, then=rounds.wait_for_verdict),
+    branch(when=round_goes_on, to=ToolExecuting, then=rounds.start_tools),
+    branch(when=needs_approval, to=AwaitingApproval, then=rounds.ask_approval),
+    branch(when=round_claims_work, to=CHECK_WORK, then=rounds.leave_round),
+    branch(to=ASK_MODEL, then=rounds.leave_round),
+)
+STOP = junction(
+    "STOP",
+    branch(when=something_is_at_work, to=Cancelling, then=stopping.abort_work),
+    branch(to=REST, then=stopping.end_cancelled),
+)
+ACKNOWLEDGED = junction(
+    "ACKNOWLEDGED",
+    branch(when=something_is_at_work, to=Cancelling, then=stopping.wait_for_others),
+    branch(to=REST, then=stopping.end_cancelled),
+)
