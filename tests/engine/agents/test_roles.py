@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -159,7 +158,7 @@ class TestSubAgents:
             "Error: send_user_message is not available to sub-agents",
         ]
         assert read[1].startswith("Error: There is no tool called x_ask_user_question.")
-        assert json.loads(result) == {"agents": [{"status": "completed", "result": "I decide myself."}]}
+        assert "I decide myself." in result
 
     async def test_a_child_is_told_what_it_is(self, database: Path) -> None:
         """P25: its last text is its result, so its prompt says so; it is offered what its role allows."""
