@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from hashlib import sha256
 
 import pytest
 from pydantic import ValidationError
@@ -79,6 +80,9 @@ ADDED_LATER: tuple[tuple[Rules, dict[str, object]], ...] = (
             **{"transcription_note": "", "tool_protocol": "Call.", "tools_guidance": "Look.", "wake_up": "Now."},
             **dict.fromkeys(("too_many_children", "too_deep", "unknown_profile", "nothing_left"), "No."),
             **dict.fromkeys(("act_not_for_role", "question_not_for_role"), "No."),
+            **dict.fromkeys(("claim_missing", "fallback_result"), "Go on."),
+            **dict.fromkeys(("foreground_guidance", "background_guidance", "sub_agent_guidance"), ""),
+            **dict.fromkeys(("user_message_guidance", "agent_message_guidance", "transfer_guidance"), ""),
         },
     ),
 )
@@ -96,6 +100,18 @@ def test_rules_that_were_added_later_are_left_out_where_they_hold_their_default(
     assert not changes.keys() & rules.model_dump().keys()
     assert changes.keys() <= changed.model_dump().keys()
     assert type(rules).model_validate_json(changed.model_dump_json()) == changed
+
+
+AS_FIRST_WRITTEN = (4903, "a8ef36e4dee777f7")
+"""The length and the digest of the default rules as the version before agents wrote them."""
+
+
+def test_the_default_rules_are_written_as_they_always_were() -> None:
+    """To the byte: the first event of a log is written again when the log is exported, and its digest must be that of
+    the log. A text or a rule that is added must therefore stand in `ADDED`."""
+    written = Policy().model_dump_json().encode()
+
+    assert (len(written), sha256(written).hexdigest()[:16]) == AS_FIRST_WRITTEN
 
 
 @pytest.mark.parametrize(
