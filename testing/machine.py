@@ -223,6 +223,12 @@ class ConversationMachine(RuleBasedStateMachine):
         """A message for this agent or its user; it waits, begins a turn or is silent."""
         self.happen(message)
 
+    @rule(data=st.data())
+    def a_moment_of_the_schedule_comes(self, data: DataObject) -> None:
+        """A wake-up that the conversation waits for, or one that is over; it begins a turn, waits or changes
+        nothing."""
+        self.happen(data.draw(strategies.wake_ups_for(self.state)))
+
     @precondition(lambda self: isinstance(self.state, Busy))
     @rule()
     def the_process_dies(self) -> None:
@@ -263,7 +269,7 @@ class ConversationMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def the_host_changes_settings(self, data: DataObject) -> None:
-        """The tools of later turns, the title or the metadata are replaced, also while a turn is under way."""
+        """The tools of later turns, the details, the schedule or the profile are replaced, also during a turn."""
         self.happen(data.draw(strategies.settings_for(self.state)))
 
     @precondition(lambda self: self.is_long())

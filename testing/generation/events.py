@@ -164,6 +164,11 @@ def withdrawal_in(chance: Chance, vocabulary: Vocabulary, state: State) -> Messa
     return request(chance, vocabulary, MessageWithdrawn, EVENT_ID, NOON, state)
 
 
+def wake_up_in(chance: Chance, vocabulary: Vocabulary, state: State) -> WakeUp:
+    """A wake-up that this state waits for, or one that is over."""
+    return request(chance, vocabulary, WakeUp, EVENT_ID, NOON, state)
+
+
 def settings_in(chance: Chance, vocabulary: Vocabulary, state: State) -> Request:
     """A change of the tools, the details, the schedule or the profile of a conversation that is in this state."""
     return request(chance, vocabulary, chance.pick(SETTINGS), EVENT_ID, NOON, state)

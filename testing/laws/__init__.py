@@ -20,7 +20,7 @@ from .rounds import (
     unpaired,
     waits_for_something,
 )
-from .settings import changes_settings_alone, keeps_tools_of_turns
+from .settings import changes_settings_alone, keeps_tools_of_turns, stays_with_its_profile, wakes_by_its_schedule
 from .steps import (
     changes_nothing_unless_taken,
     is_deterministic,
@@ -67,9 +67,11 @@ __all__ = [
     "runs_no_more_than_allowed",
     "shares_limits_with_sub_agents",
     "stays_closed",
+    "stays_with_its_profile",
     "takes_answers_by_their_effect",
     "unpaired",
     "waits_for_something",
+    "wakes_by_its_schedule",
 ]
 
 LAWS: tuple[Law, ...] = (
@@ -95,6 +97,8 @@ LAWS: tuple[Law, ...] = (
     hands_on_answers_exactly,
     changes_settings_alone,
     keeps_tools_of_turns,
+    wakes_by_its_schedule,
+    stays_with_its_profile,
 )
 """All laws: those that have a number in its order, then the others."""
 

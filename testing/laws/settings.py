@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from ...states.events import DetailsChanged, Opened, ProfileTransferred, ScheduleChanged, ToolsChanged
+from ...states.effects import RequestLlm
+from ...states.events import (
+    DetailsChanged,
+    EffectFailed,
+    LlmFailed,
+    Opened,
+    ProfileTransferred,
+    Resumed,
+    ScheduleChanged,
+    ToolsChanged,
+)
+from ...states.states import Closed, LlmRequesting, RetryWaiting
 from ..history import History
 from ..law import require
 
@@ -35,3 +46,25 @@ def keeps_tools_of_turns(history: History) -> None:
     if not isinstance(newest.event, ToolsChanged):
         kept = newest.context.tools_in(turn + 1) == history.context.tools_in(turn + 1)
         require(kept, "the tools of the next turn changed without being asked to", history)
+
+
+def wakes_by_its_schedule(history: History) -> None:
+    """Only a conversation with a schedule waits for a wake-up, and a closed one waits for none. At most one wake-up
+    waits in the inbox."""
+    wake, schedule = history.state.book.wake, history.context.schedule
+    require(wake is None or schedule is not None, "a wake-up is awaited without a schedule", history)
+    require(wake is None or not isinstance(history.state, Closed), "a closed conversation waits for a wake-up", history)
+    waiting = [one for one in getattr(history.state, "inbox", ()) if one.scheduled]
+    require(len(waiting) <= 1, "several wake-ups wait", history)
+
+
+def stays_with_its_profile(history: History) -> None:
+    """Once a conversation was handed over, each new model request has that profile. A request that is sent again is the
+    same request, and keeps its own."""
+    newest, profile = history.newest, history.state.book.profile
+    if newest.step is None or not profile or isinstance(newest.before, RetryWaiting):
+        return
+    fails_over = isinstance(newest.before, LlmRequesting) and isinstance(newest.event, LlmFailed | EffectFailed)
+    for effect in newest.effects:
+        if isinstance(effect, RequestLlm) and not fails_over and not isinstance(newest.event, Resumed):
+            require(effect.profile == profile, "a model is asked under another profile than it was handed to", history)

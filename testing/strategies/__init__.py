@@ -23,6 +23,7 @@ from .events import (
     responses_for,
     settings_for,
     tool_calls,
+    wake_ups_for,
     withdrawals_for,
 )
 from .policies import contexts_for, policies, tight_limits
@@ -53,5 +54,6 @@ __all__ = [
     "tight_limits",
     "tool_calls",
     "traces",
+    "wake_ups_for",
     "withdrawals_for",
 ]

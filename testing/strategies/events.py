@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from hypothesis.strategies import SearchStrategy
 
-from ...states.events import EVENTS, REQUESTS, Answer, Event, MessageWithdrawn, Report, Request, UserCancel
+from ...states.events import EVENTS, REQUESTS, Answer, Event, MessageWithdrawn, Report, Request, UserCancel, WakeUp
 from ...states.states import State
 from ...states.values.messages import ToolCall
 from ...states.values.questions import Answers
@@ -82,8 +82,14 @@ def withdrawals_for(chance: Chance, state: State) -> MessageWithdrawn:
 
 
 @strategy_of
+def wake_ups_for(chance: Chance, state: State) -> WakeUp:
+    """Wake-ups that this state waits for, or that are over."""
+    return generated.wake_up_in(chance, EXTREME, state)
+
+
+@strategy_of
 def settings_for(chance: Chance, state: State) -> Request:
-    """Changes of the tools, the title or the metadata of a conversation that is in this state."""
+    """Changes of the tools, the details, the schedule or the profile of a conversation that is in this state."""
     return generated.settings_in(chance, EXTREME, state)
 
 

@@ -161,8 +161,13 @@ class TestTraces:
 
     @given(traces())
     def test_settings_change_nothing_else(self, trace: Trace) -> None:
-        """A change of the tools or the details leaves the state alone, and the tools of the turn under way."""
+        """A change of a setting leaves everything else alone, and the tools of the turn under way."""
         check_laws(trace, laws.changes_settings_alone, laws.keeps_tools_of_turns)
+
+    @given(traces())
+    def test_schedules_and_profiles_hold(self, trace: Trace) -> None:
+        """Only a schedule wakes a conversation, and one that was handed over stays with its profile."""
+        check_laws(trace, laws.wakes_by_its_schedule, laws.stays_with_its_profile)
 
     @given(traces(policies(when_busy=st.sampled_from(["queue", "steer"]))))
     def test_13_no_message_is_lost_or_doubled(self, trace: Trace) -> None:
