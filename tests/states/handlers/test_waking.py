@@ -35,8 +35,8 @@ from turnwise.states.values.inbox import MAX_INBOX
 from turnwise.states.values.schedule import LONGEST_INTERVAL, MAX_CRON
 from turnwise.testing.strategies import NOON
 
-from ..support.busy_states import IN_TURN, Moment
-from ..support.conversation import Conversation
+from ...support.busy_states import IN_TURN, Moment
+from ...support.conversation import Conversation
 
 FIRST = NOON + timedelta(hours=1)
 SECOND = NOON + timedelta(hours=2)
@@ -381,8 +381,8 @@ class TestValues:
         written = Opened(**SENT).model_dump_json(exclude_defaults=True)
         state = begin(Opened(**SENT)).state.to_json()
 
-        assert not any(name in written for name in ("schedule", "next_wake"))
-        assert not any(name in state for name in ("wake", "profile"))
+        assert not any(f'"{name}"' in written for name in ("schedule", "next_wake"))
+        assert not any(f'"{name}"' in state for name in ("wake", "profile"))
 
 
 def test_people_and_agents_are_told_from_the_schedule() -> None:

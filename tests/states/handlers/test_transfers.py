@@ -33,8 +33,8 @@ from turnwise.states import (
 )
 from turnwise.testing.strategies import NOON
 
-from ..support.busy_states import IN_TURN, Moment
-from ..support.conversation import Conversation, call
+from ...support.busy_states import IN_TURN, Moment
+from ...support.conversation import Conversation, call
 
 BOOKING, COOKING = Profile(name="booking"), Profile(name="cooking", model=ModelSpec(name="chef", window=100))
 TWO = (BOOKING, COOKING)
