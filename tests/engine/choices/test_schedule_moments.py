@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -145,13 +145,20 @@ class TestExpressions:
     @pytest.mark.parametrize("zone", ["UTC", "America/Santiago"])
     def test_a_hostile_expression_costs_little(self, expression: str, zone: str) -> None:
         """The search looks fifty years ahead, day by day: that is bounded, whatever the expression says."""
-        began = time.process_time()
-        try:
-            first_moment(cron(expression, zone), NOON)
-        except InvalidInput:
-            pass
+        calls = 0
 
-        assert time.process_time() - began < 1  # it takes some milliseconds
+        def count(*_: object) -> None:
+            nonlocal calls
+            calls += 1
+
+        sys.setprofile(count)
+        try:
+            with suppress(InvalidInput):
+                first_moment(cron(expression, zone), NOON)
+        finally:
+            sys.setprofile(None)
+
+        assert calls < 100_000
 
     @given(st.text(min_size=1, max_size=MAX_CRON), st.text(min_size=1, max_size=40))
     def test_any_text_gives_a_moment_or_a_sentence(self, expression: str, zone: str) -> None:
@@ -200,11 +207,11 @@ class TestTimeZones:
         """Through every clock change: each moment is later than the one before, and none is far away."""
         now = datetime(2026, 1, 1, tzinfo=UTC)
         schedule = cron(expression, zone)
-        days = [
-            first_moment(schedule, now + timedelta(hours=6 * n)) - (now + timedelta(hours=6 * n)) for n in range(1460)
-        ]
+        starts = [now + timedelta(hours=6 * n) for n in range(1460)]
 
-        assert all(timedelta(0) < wait <= timedelta(hours=25) for wait in days)
+        waits = [first_moment(schedule, start) - start for start in starts]
+
+        assert all(timedelta(0) < wait <= timedelta(hours=25) for wait in waits)
 
     @pytest.mark.parametrize("zone", ["Nowhere/At", "utc+1", "../../etc/passwd", "/etc/passwd", "Europe", "a\0b", "é"])
     def test_an_unknown_zone_is_refused(self, zone: str) -> None:
