@@ -34,6 +34,7 @@ from ..log import LogEntry
 from ..step import Step
 from ..values.acts import Speech, with_indexes
 from ..values.images import Image
+from ..values.mail import imitates_mail
 from ..values.messages import Heard, Joined, Made, Message, Outcomes, Said, Stopped, ToolCall
 from ..values.turn import TurnEnded
 from .given_messages import given_messages
@@ -63,7 +64,7 @@ class Transcript:
     taken: dict[str, int] = field(default_factory=dict)
     """The turn that took each message of a user, by the id of the message."""
     is_verbatim: bool = True
-    """Whether a model reads every message exactly as it was said, without tags around it or notes behind it."""
+    """Whether a model reads every message exactly as it was said, without tags around it, escapes or notes."""
     holds_mail: bool = False
     """Whether a message of another agent is among the messages."""
     _calls: dict[str, ToolCall] = field(default_factory=dict)
@@ -170,6 +171,7 @@ class Transcript:
             elif isinstance(effect, CompactHistory):
                 self._condensing = (effect.up_to, effect.turn)
         self._note_deliveries([effect.said for effect in entry.effects if isinstance(effect, DeliverToUser)])
+        self.is_verbatim = self.is_verbatim and not any(map(imitates_mail, brought))
         if entry.ended is not None:
             self._end_turn(entry.ended)
         return tuple(brought)

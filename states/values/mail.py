@@ -2,7 +2,7 @@
 
 A model must be able to tell its user's messages from those of other agents. The text stands between tags and is
 escaped, so that nothing in it can end the tag or imitate one. A tag that a user types or a tool returns is ordinary
-text, since only messages of agents are wrapped.
+text: in a request its first character is escaped, so that only messages of agents stand between tags.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from html import escape, unescape
 from .messages import Message
 
 _FOR_USER = re.compile(r'<message_for_user origin="([^"<>]+)">([^<>]*)</message_for_user>')
+_TAG = re.compile(r"<(?=[\s/]*(?:message_for_user|system_message)\b)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,16 @@ def write_system_message(text: str, origin: str) -> str:
     return f'<system_message origin="{_escaped(origin)}">{_escaped(text)}</system_message>'
 
 
+def imitates_mail(message: Message) -> bool:
+    """Whether a user or a tool has written a tag of an agent's message. `Pure.`"""
+    return message.audience is None and message.role in ("user", "tool") and _TAG.search(message.text) is not None
+
+
 def text_for_model(message: Message) -> str:
-    """The text of a message as a model reads it; that of another agent stands between tags. `Pure.`"""
+    """The text of a message as a model reads it. That of another agent stands between tags; in that of a user or a
+    tool such tags are escaped. `Pure.`"""
     if message.audience is None:
-        return message.text
+        return _TAG.sub("&lt;", message.text) if imitates_mail(message) else message.text
     write = write_message_for_user if message.audience == "user" else write_system_message
     return write(message.text, message.origin)
 

@@ -70,7 +70,8 @@ def _history(
     if effect.plain:
         messages = [message for message in of_turn(transcript.messages, first) if message.role == "user"]
     elif isinstance(context.policy.dialogue, Recent):
-        preface = [Message(role=text.role, text=text.text) for text in (found.recent if found else ())]
+        recent = [Message(role=text.role, text=text.text) for text in (found.recent if found else ())]
+        preface = [_as_read(message, context) for message in recent]
         messages = list(of_turn(transcript.messages, first))
     else:
         if transcript.condensed is not None:
@@ -82,13 +83,12 @@ def _history(
 
 
 def _as_read(message: Message, context: Context) -> Message:
-    """The message in the words that a model reads. A message of another agent stands between tags; a result whose
-    speech did not reach the user has a note that says so."""
+    """The message in the words that a model reads. A message of another agent stands between tags, and nothing else
+    can look like one; a result whose speech did not reach the user has a note that says so."""
+    text = text_for_model(message)
     if message.undelivered:
-        return message.replace(text=f"{message.text}\n\n{context.policy.texts.undelivered}".strip())
-    if message.audience is not None:
-        return message.replace(text=text_for_model(message))
-    return message
+        text = f"{text}\n\n{context.policy.texts.undelivered}".strip()
+    return message if text == message.text else message.replace(text=text)
 
 
 def _nudge(effect: RequestLlm, transcript: Transcript, tools: ExplainedTools) -> Iterator[Message]:
