@@ -78,6 +78,13 @@ if TYPE_CHECKING:
         TurnEndedUpdate,
     )
     from .engine.projections.updates.streamed_text import Streaming
+    from .engine.projections.updates.tree import (
+        AnyTreeUpdate,
+        ConversationDeletedUpdate,
+        ConversationOpenedUpdate,
+        TreeSnapshotUpdate,
+        TreeUpdate,
+    )
     from .engine.projections.updates.update import Update
     from .engine.settings import Settings
     from .persistence.maintenance.replay import Divergence, ReplayReport, StepOutcome, replay
@@ -192,6 +199,13 @@ _HOMES = {
         "TurnEndedUpdate",
     ),
     "engine.projections.updates.streamed_text": ("Streaming",),
+    "engine.projections.updates.tree": (
+        "AnyTreeUpdate",
+        "ConversationDeletedUpdate",
+        "ConversationOpenedUpdate",
+        "TreeSnapshotUpdate",
+        "TreeUpdate",
+    ),
     "engine.projections.updates.update": ("Update",),
     "engine.settings": ("Settings",),
     "persistence.maintenance.replay": ("Divergence", "replay", "ReplayReport", "StepOutcome"),
@@ -238,10 +252,11 @@ _HOMES = {
 _MODULES = {"presets": "states.policy.presets"}
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = ["AgentMail", "Answers", "AnyTool", "Approval", "Arguments", "Asking"]
+__all__ = ["AgentMail", "Answers", "AnyTool", "AnyTreeUpdate", "Approval", "Arguments", "Asking"]
 __all__ += ["BlockingConversation", "BlockingEngine"]
 __all__ += ["Cancelled", "CancelledTurn", "Channel", "Clock", "CompactionFailed", "CompletedTurn", "ConfigurationError"]
-__all__ += ["Conversation", "ConversationMemory", "ConversationRecord"]
+__all__ += ["Conversation", "ConversationDeletedUpdate", "ConversationMemory", "ConversationOpenedUpdate"]
+__all__ += ["ConversationRecord"]
 __all__ += ["DeliveredUpdate", "Delivery", "DeliveryFailedUpdate", "DeliveryUpdate", "Dispatcher", "DispatcherFactory"]
 __all__ += ["Divergence", "DocumentQuery", "DocumentSource"]
 __all__ += ["EffectContext", "Embed", "Empty", "EndedTurn", "Engine", "EngineClosed", "EngineNotOpen", "ErrorDetail"]
@@ -258,7 +273,8 @@ __all__ += ["Settings", "SnapshotUpdate", "Speech", "SpeechChannel", "SpeechRule
 __all__ += ["StateView", "StepOutcome", "Store", "StoreError", "StoredEntry", "StreamChannel", "Streaming"]
 __all__ += ["SubAgentRules", "SubAgentTask", "SubAgents", "Subscription", "Summary", "SuspendedCall", "SuspendedCalls"]
 __all__ += ["TerminalChannel", "Texts", "ThoughtUpdate", "Token", "TokenUpdate", "Tool", "ToolContext", "ToolError"]
-__all__ += ["ToolOptions", "ToolProgressUpdate", "ToolStatus", "ToolUpdate", "Transfer", "Turn", "TurnEndedUpdate"]
+__all__ += ["ToolOptions", "ToolProgressUpdate", "ToolStatus", "ToolUpdate", "Transfer"]
+__all__ += ["TreeSnapshotUpdate", "TreeUpdate", "Turn", "TurnEndedUpdate"]
 __all__ += ["TurnStatus", "TurnwiseError", "Undelivered", "UnknownConversation", "Update", "Usage", "UserQuestion"]
 __all__ += ["WaitingTurn", "WaitsForAnswer", "WaitsForApproval", "WaitsForResolution", "WebhookChannel", "WorkComplete"]
 __all__ += ["presets", "replay", "tool", "tools_of", "update_schema"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +14,13 @@ from .choices.given_history import GivenMessages
 from .choices.opening import ChosenOpening
 from .choices.roles import GivenConversation
 from .choices.schedules import GivenInterval
-from .choices.selection import checked_selection
+from .choices.selection import checked_owner, checked_selection
 from .conversation import Conversation
 from .conversations.creation import Creation
 from .conversations.registry import ConversationRegistry
 from .handles.awaiting import must_be_awaited
+from .projections.tree_feed import TreeFeed
+from .projections.updates.tree import TreeUpdate
 from .requests import checked_id
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ class ConversationAccess(ABC):
 
     _creation: Creation
     _registry: ConversationRegistry
+    _tree: TreeFeed
 
     @property
     @abstractmethod
@@ -136,3 +139,25 @@ class ConversationAccess(ABC):
         """
         selection = checked_selection(owner, metadata, state, limit, before, role, parent, works_for)
         return await self.store.list(**selection)
+
+    def updates(self, *, owner: str | None = None) -> AsyncGenerator[TreeUpdate, None]:
+        """Return an iterator over the updates of all conversations of this owner, or of everybody: for programs that
+        show a tree of agents.
+
+        First comes a `tree_snapshot` with the conversations as they are; then the updates of each, in order, as
+        `Conversation.updates` has them; `conversation_opened` and `conversation_deleted` for those that begin and end.
+        A watcher that falls far behind gets another snapshot, which replaces everything before it, so a slow one costs
+        no memory. Steps that another engine stores are shown once this engine has read them.
+
+        It ends when the engine is closed, and can be ended before with `aclose()`. Raises `InvalidInput` and
+        `EngineClosed`.
+        """
+        wanted, _ = checked_owner(owner), self.store
+        return self._tree.updates(wanted, self._listed, self._registry.streaming)
+
+    async def _listed(self, owner: str | None) -> Sequence[Summary]:
+        return await self.store.list(owner=owner)
+
+    def note_copy(self) -> None:
+        """Note that a conversation was copied: those who watch a tree read the list again."""
+        self._tree.begin_again()

@@ -241,6 +241,7 @@ class BlockingEngine(_Blocking[RunningEngine]):
     list = _waits(RunningEngine.list)
     delete = _waits(RunningEngine.delete)
     delivered = _waits(RunningEngine.delivered)
+    updates = _iterates(RunningEngine.updates)
     refresh = _waits(RunningEngine.refresh)
     check = _waits(RunningEngine.check)
     close = _waits(RunningEngine.close)

@@ -114,4 +114,5 @@ class Conversation(TurnStreams, ConversationRequests):
 
         copy_id = new_id()
         await fork(self._host.store, self.id, copy_id, at, self._host.now())
+        self._host.note_copy()
         return await self._get(copy_id)

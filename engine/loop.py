@@ -146,6 +146,7 @@ class Loop:
             if event is None:
                 await self._catch_up()
                 return self._ignored()
+            await self._services.tree.prepare(self.projection)
             event = await self._services.redactor.redacted(event, self._policy)
             if isinstance(event, Request):
                 return await self._take_request(event, filled)
@@ -270,6 +271,7 @@ class Loop:
 
     def _publish(self, updates: tuple[Update, ...] | None) -> None:
         self.feed.follow(updates, pending(self.state))
+        self._services.tree.follow(self.conversation_id, self.projection.context.owner, updates)
         self.turns.notify()
         if isinstance(self.state, Closed):
             self.feed.close()
@@ -303,7 +305,9 @@ class Loop:
     def _show_progress(self, effect_id: int, kind: LiveKind, data: dict[str, Any]) -> None:
         if kind in UNAWAITED or effect_id in pending(self.state):
             shown = self._services.redactor.shown(kind, data, self._policy)
-            self.feed.publish(live_update(kind, shown, effect_id, self.state))
+            update = live_update(kind, shown, effect_id, self.state)
+            self.feed.publish(update)
+            self._services.tree.follow(self.conversation_id, self.projection.context.owner, (update,))
 
     def _fail(self, why: TurnwiseError) -> None:
         if not self.has_ended:

@@ -40,6 +40,7 @@ from .lifetime import Lifetime
 from .loop import Loop
 from .outbox import OutboxTargets
 from .ports import Dispatcher
+from .projections.tree_feed import TreeFeed
 from .requests import checked_id
 from .services.event_redactor import EventRedactor
 from .services.loop_services import LoopServices
@@ -80,6 +81,7 @@ class RunningEngine(ConversationAccess):
         self._tracing = tracing = build_tracing(tracer_provider)
         self._deliveries = build_channels(channels, clock, self._tracing, speaks=settings.tts_enabled)
         self._memory = EngineMemory(lambda: self.store, settings, providers, clock)
+        self._tree = TreeFeed()
         self._registry = ConversationRegistry(self._load, lambda loop: self._take_over.loop(self.store, loop))
         self._agents = EngineAgents(lambda: self.store, self._registry, clock, lambda *new: self._creation.create(*new))
         self._performers = build_performers(
@@ -100,6 +102,7 @@ class RunningEngine(ConversationAccess):
                 build_observers(self._tracing, self._deliveries, self._agents.observers),
                 settings.kept_updates,
                 self._redactor,
+                self._tree,
             )
         )
         self._lifetime = Lifetime(self._open, self._close)
@@ -165,6 +168,7 @@ class RunningEngine(ConversationAccess):
         try:
             await self._agents.close()
             await self._registry.close(EngineClosed())
+            self._tree.close()
             await self._deliveries.close()
             await self._answers.wait()
             await self._memory.close()
@@ -231,6 +235,7 @@ class RunningEngine(ConversationAccess):
     async def _forget(self, conversation_id: str) -> None:
         await self._deliveries.drop(conversation_id)
         await self._agents.drop(conversation_id)
+        self._tree.delete(conversation_id)
         if self._tracing is not None:
             self._tracing.drop(conversation_id)
 

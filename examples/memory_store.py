@@ -36,6 +36,7 @@ from turnwise.persistence import (
     encode,
     from_microseconds,
     read_steps,
+    summary_of,
     to_microseconds,
 )
 from turnwise.states import Context, Event, FoundText, MemoryQuery, MemoryScope, Opened, Step
@@ -82,7 +83,7 @@ class StoredConversation:
     @property
     def summary(self) -> Summary:
         """What a list shows of the conversation."""
-        return Summary.of(self.record, self.details)
+        return summary_of(self.record, self.details)
 
     @property
     def waits(self) -> bool:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .records.origin import Origin
     from .records.outbox import Outgoing, Undelivered
     from .records.rows import DetailsRow, EventRow, HeadRow, OutboxRow
-    from .records.summary import Summary
+    from .records.summary import Summary, summary_of
     from .records.text_list import TextList
     from .sqlite.store import SqliteStore
 
@@ -61,7 +61,7 @@ _HOMES = {
     ".records.origin": ("Origin",),
     ".records.outbox": ("Outgoing", "Undelivered"),
     ".records.rows": ("DetailsRow", "EventRow", "HeadRow", "OutboxRow"),
-    ".records.summary": ("Summary",),
+    ".records.summary": ("Summary", "summary_of"),
     ".records.text_list": ("TextList",),
     ".sqlite.store": ("SqliteStore",),
 }
@@ -119,6 +119,7 @@ __all__ = [
     "repair",
     "replay",
     "replay_conversation",
+    "summary_of",
     "to_microseconds",
 ]
 

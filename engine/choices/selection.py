@@ -44,7 +44,7 @@ def checked_selection(
 ) -> Selection:
     """Return what `Store.list` takes. Raises `InvalidInput`, which says which argument is wrong."""
     return Selection(
-        owner=_checked_owner(owner),
+        owner=checked_owner(owner),
         metadata=_checked_metadata(metadata),
         state=_checked_state(state),
         limit=_checked_limit(limit),
@@ -55,7 +55,8 @@ def checked_selection(
     )
 
 
-def _checked_owner(owner: Any) -> str | None:
+def checked_owner(owner: Any) -> str | None:
+    """Return an owner that conversations may have, or None. Raises `InvalidInput`."""
     if owner is not None and not (isinstance(owner, str) and is_encodable(owner)):
         raise InvalidInput("The owner of conversations is a text.")
     return owner

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any
 from weakref import WeakSet, WeakValueDictionary
 
@@ -19,6 +19,7 @@ from ...states.errors import TurnwiseError, UnknownConversation
 from ...states.events import Answer
 from ...states.states import Closed, pending
 from ..loop import Loop
+from ..projections.tree_feed import StreamingConversation
 
 RECENT = 64
 """How many loops are kept although nobody holds them: a server asks for the same few conversations again and again."""
@@ -49,6 +50,12 @@ class ConversationRegistry:
     def waiting(self) -> tuple[str, ...]:
         """The ids of the conversations that wait for a model, a tool, a timer or the like."""
         return tuple(self._waiting)
+
+    def streaming(self) -> Iterator[StreamingConversation]:
+        """Yield the conversations whose models write answers at this moment."""
+        for conversation_id, loop in self._waiting.items():
+            tokens = tuple(loop.feed.streamed.tokens())
+            yield StreamingConversation(conversation_id, loop.projection.context.owner, tokens)
 
     # --- two doors
 

@@ -45,6 +45,10 @@ class HandleHost(Protocol):
         """What conversations of the engine may choose."""
         ...
 
+    def note_copy(self) -> None:
+        """Note that a conversation was copied."""
+        ...
+
 
 class Handle:
     """The conversation of a loop, and what was last seen of it."""

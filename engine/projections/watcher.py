@@ -54,7 +54,7 @@ class Watcher:
                 raise
             for update in updates:
                 yield update
-            if self._feed.closed and self._feed.end <= self._position:
+            if self._feed.has_ended_at(self._position):
                 return
             await self._feed.beyond(self._position)
             read = self._next

@@ -9,6 +9,7 @@ from ...effects.clock import Clock
 from ..choices.adoption import Adoption
 from ..outbox import OutboxTargets
 from ..ports import Dispatcher, LoopOwner, Observer
+from ..projections.tree_feed import TreeFeed
 from .event_redactor import EventRedactor
 
 
@@ -18,7 +19,8 @@ class LoopServices:
 
     `dispatcher` starts the effects of its steps, and `outbox` tells which of them are stored until they have arrived.
     `adoption` changes a conversation at rest to the models and profiles of its engine. `owner` is told what becomes of
-    the loop, and `observers` see its steps. `kept_updates` are kept for those who watch a conversation.
+    the loop, and `observers` see its steps. `kept_updates` are kept for those who watch a conversation, and `tree`
+    shows the updates of all conversations.
     """
 
     dispatcher: Dispatcher
@@ -29,3 +31,4 @@ class LoopServices:
     observers: Sequence[Observer]
     kept_updates: int
     redactor: EventRedactor
+    tree: TreeFeed

@@ -21,7 +21,7 @@ class Summary:
     `title` is the one that was given, else the first message of a user, cut to a line; it is empty before there is one.
     `role` says whether it has a user, works for another conversation (`works_for`, if it names one), or was started by
     a turn of another one (`parent`). `wakes_at` is its next scheduled wake-up. The ids may be those of conversations
-    that have been deleted.
+    that have been deleted. `seq` is the number of its newest step.
     """
 
     id: str
@@ -36,23 +36,24 @@ class Summary:
     parent: str | None = None
     works_for: str | None = None
     wakes_at: datetime | None = None
+    seq: int = 0
 
-    @classmethod
-    def of(cls, record: ConversationRecord, details: Details) -> Summary:
-        """Return what a list shows of a conversation, for a store that has its record and its details at hand.
-        `Pure.`"""
-        head = record.head
-        return cls(
-            id=record.id,
-            state=head.state_type,
-            busy=head.waits,
-            updated_at=from_microseconds(head.updated_at),
-            origin=record.origin,
-            owner=record.owner,
-            title=details.title,
-            metadata=details.metadata,
-            role=details.role,
-            parent=details.parent,
-            works_for=details.works_for,
-            wakes_at=None if head.wakes_at is None else from_microseconds(head.wakes_at),
-        )
+
+def summary_of(record: ConversationRecord, details: Details) -> Summary:
+    """Return what a list shows of a conversation, for a store that has its record and its details at hand. `Pure.`"""
+    head = record.head
+    return Summary(
+        id=record.id,
+        state=head.state_type,
+        busy=head.waits,
+        updated_at=from_microseconds(head.updated_at),
+        origin=record.origin,
+        owner=record.owner,
+        title=details.title,
+        metadata=details.metadata,
+        role=details.role,
+        parent=details.parent,
+        works_for=details.works_for,
+        wakes_at=None if head.wakes_at is None else from_microseconds(head.wakes_at),
+        seq=head.seq,
+    )

@@ -313,6 +313,7 @@ def _summary(row: summaries.SummaryRow) -> Summary:
             parent=row.parent,
             works_for=row.works_for,
             wakes_at=None if row.wakes_at is None else from_microseconds(row.wakes_at),
+            seq=row.seq,
         )
     except (TypeError, ValueError, OverflowError) as error:
         raise Damaged(0, "The list of the conversations cannot be read: the file is damaged.") from error

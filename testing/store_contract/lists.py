@@ -33,7 +33,7 @@ class ListContract(OpenedStore):
 
     @on_a_store
     async def test_the_list_has_the_newest_first(self, store: Store) -> None:
-        """With the literal of the state, whether it waits for work, and when it moved last."""
+        """With the literal of the state, whether it waits for work, when it moved last, and its newest step."""
         assert await store.list() == ()
         await Story().turn().into(store, "middle")
         await Story().turn().say().into(store, "newest")
@@ -46,6 +46,7 @@ class ListContract(OpenedStore):
             ("middle", "idle", False),
             ("oldest", "idle", False),
         ]
+        assert [one.seq for one in listed] == [6, 5, 1]
         assert [one.updated_at - NOON for one in listed] == [timedelta(seconds=seconds) for seconds in (5, 4, 0)]
 
     @on_a_store

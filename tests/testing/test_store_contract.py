@@ -116,6 +116,13 @@ class ListsTheOldestFirst(Wrapper):
         return (await self.inner.list(**options))[::-1]
 
 
+class CountsFromNought(Wrapper):
+    """The first step has the number 0."""
+
+    async def list(self, **options: Any) -> Any:  # noqa: D102
+        return tuple(replace(one, seq=one.seq - 1) for one in await self.inner.list(**options))
+
+
 class IgnoresFilters(Wrapper):
     """The list is that of everybody."""
 
@@ -412,6 +419,7 @@ FAULTS = [
     (with_log(CatchesUpWithNothing), "test_of_two_writers_one_succeeds"),
     (with_log(FailsLate), "test_a_step_that_fails_leaves_everything_as_before"),
     (ListsTheOldestFirst, "test_the_list_has_the_newest_first"),
+    (CountsFromNought, "test_the_list_has_the_newest_first"),
     (IgnoresFilters, "test_the_list_can_be_filtered"),
     (IgnoresMetadata, "test_owner_metadata_and_state_select_together"),
     (IgnoresMetadata, "test_a_deleted_conversation_is_not_found_by_its_metadata"),

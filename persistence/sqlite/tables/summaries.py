@@ -33,6 +33,7 @@ class SummaryRow(NamedTuple):
     parent: str | None
     works_for: str | None
     wakes_at: int | None
+    seq: int
 
 
 class Selection(NamedTuple):
@@ -64,6 +65,7 @@ _SUMMARIES = (
         details.c.parent,
         details.c.works_for,
         conversations.c.wakes_at,
+        conversations.c.seq,
     )
     .outerjoin_from(conversations, forks)
     .outerjoin(details)
