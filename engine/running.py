@@ -140,8 +140,9 @@ class RunningEngine(ConversationAccess):
         return self.__aenter__().__await__()
 
     async def delivered(self) -> None:
-        """Return when everything that was said to users so far has been tried once on every channel; `send` does not
-        wait for that. What a channel did not take is tried again later, and the updates of its conversation tell."""
+        """Return when everything that was said to users so far has been tried once on every channel, and every message
+        to another agent was posted once; `send` does not wait for that. What was not taken is tried again later; the
+        updates of a conversation tell of its channels."""
         self._lifetime.check_open()
         await self._dispatcher.wait_until_tried()
         await self._agents.wait_until_tried()
@@ -152,8 +153,9 @@ class RunningEngine(ConversationAccess):
         goes on when the database is opened again, and so does a turn under way, as after a crash. Tools that run are
         told to stop, and have a second for it; one that returns all the same has finished, and its result is kept.
 
-        What was said is tried once on every channel before, which takes seconds where one hangs. What has not arrived
-        then is tried again when the database is opened again; of a database in memory it is lost.
+        What was said is tried once on every channel before, and what agents wrote to each other is posted once, which
+        takes seconds where one hangs. What has not arrived then is tried again when the database is opened again; of a
+        database in memory it is lost.
 
         Closing twice is closing once; a caller that is cancelled stops waiting, but the engine closes all the same.
         """
@@ -164,9 +166,10 @@ class RunningEngine(ConversationAccess):
             self._registry.stop_loading(EngineClosed())
             self._servers.stop_opening()
             await self._lifetime.finish_opening()  # a lock half taken could not be given back
-        store = self._lifetime.take_store()
+        store: Store | None = None
         try:
-            await self._agents.close()
+            await self._agents.close()  # it posts what waits, for which it reads the store
+            store = self._lifetime.take_store()
             await self._registry.close(EngineClosed())
             self._tree.close()
             await self._deliveries.close()
@@ -176,6 +179,7 @@ class RunningEngine(ConversationAccess):
             if self._tracing is not None:
                 self._tracing.close()
         finally:
+            store = store or self._lifetime.take_store()
             if store is not None:
                 await self._source.close(store, self._take_over.claimed)
 

@@ -28,6 +28,7 @@ from ...states.events import AgentMessage
 from ...states.values.acts import Audience
 from ...states.values.value import MAX_QUOTED, shortened
 from ..conversations.registry import ConversationRegistry
+from ..requests import LONGEST_ID
 
 if TYPE_CHECKING:
     from ...effects.dispatcher import Sender
@@ -116,9 +117,10 @@ class MailPerformer:
     async def _return(self, target: str, sender_id: str, key: str) -> None:
         """Tell the sender that its message was not delivered, unless it cannot be told either."""
         try:
-            await self._post(sender_id, RETURNED.format(target=target), target, f"{key}/returned", silent=True)
-        except (UnknownConversation, ValidationError):
-            pass  # deleted meanwhile, or the tool named a target that cannot be an agent
+            notice = RETURNED.format(target=shortened(target, MAX_QUOTED))
+            await self._post(sender_id, notice, target[:LONGEST_ID], f"{key}/returned", silent=True)
+        except UnknownConversation:
+            pass  # it was deleted meanwhile
         except Refused as refused:
             if refused.code != "closed":
                 raise
