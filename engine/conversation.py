@@ -107,8 +107,9 @@ class Conversation(TurnStreams, ConversationRequests):
         None means the newest step. The step on which it landed is its `.state.book.seq`.
 
         A rest is a state in which nothing is under way, so a turn that goes on, or waits for a person, is left out.
-        This conversation is not changed, and may be busy; deliveries that are still due stay with it alone. Deleting it
-        does not delete the copy. Raises `InvalidInput` if there is no such step.
+        This conversation is not changed, and may be busy; deliveries that are still due stay with it alone, and so does
+        its schedule, which one step more takes away from the copy. Deleting it does not delete the copy. Raises
+        `InvalidInput` if there is no such step.
         """
         from ..persistence.maintenance.fork import fork
 

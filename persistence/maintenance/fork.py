@@ -2,8 +2,9 @@
 
 A copy ends where nothing is under way. A question that is open, or a tool that runs, belongs to the original, because
 two conversations must not both take its answer. Deliveries that are not acknowledged are not copied either, so nothing
-is said to a user twice. The steps and their chain are those of the original, byte for byte, so a replay of the copy has
-the same result as a replay of the original.
+is said to a user twice. A copy wakes up by no schedule, so nothing is done twice either: if the original has one, the
+copy has one step more, which takes it away. The other steps and their chain are those of the original, byte for byte,
+so a replay of the copy has the same result as a replay of the original.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ...states.errors import InvalidInput, StoreError
+from ...states.events import ScheduleChanged
+from ...states.machine import transition
 from ...states.states import Failed, Idle, State
 from ..ports import Store
 from ..records.codec import decode, head_row, to_microseconds
@@ -56,7 +59,15 @@ async def fork(store: Store, conversation_id: str, new_id: str, at: int | None, 
         details=None,
     )
     await store.copy(conversation_id, copy)
+    if landing.state.book.wake is not None:
+        await _take_schedule_away(store, new_id, now)
     return landing
+
+
+async def _take_schedule_away(store: Store, conversation_id: str, now: datetime) -> None:
+    copy = await store.load(conversation_id)
+    event = ScheduleChanged(event_id=f"forked-{conversation_id}", at=now)
+    await copy.log.append(event, transition(copy.state, event, copy.context))
 
 
 async def origin_of(store: Store, conversation_id: str) -> Origin | None:

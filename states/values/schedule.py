@@ -7,7 +7,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from .value import RequestText, Seconds, Text, Value
+from .value import RequestText, Seconds, Value, check_encodable
 
 MAX_CRON = 200
 """The longest cron expression, in characters: several times what an expression of five fields needs."""
@@ -39,8 +39,8 @@ class Schedule(Value):
     """
 
     every: Annotated[Seconds, Field(ge=1, le=LONGEST_INTERVAL)] | None = None
-    cron: Annotated[Text, Field(min_length=1, max_length=MAX_CRON)] | None = None
-    zone: Annotated[Text, Field(min_length=1, max_length=MAX_ZONE)] = "UTC"
+    cron: Annotated[str, Field(min_length=1, max_length=MAX_CRON), AfterValidator(check_encodable)] | None = None
+    zone: Annotated[str, Field(min_length=1, max_length=MAX_ZONE), AfterValidator(check_encodable)] = "UTC"
     task: Task
 
     @model_validator(mode="after")

@@ -19,7 +19,7 @@ from turnwise.persistence.maintenance.fork import ForkPoint, fork
 from turnwise.persistence.maintenance.replay import replay_conversation
 from turnwise.persistence.records.origin import Origin
 from turnwise.persistence.sqlite.store import SqliteStore
-from turnwise.states import Closed, CloseRequested, Failed, Idle, LlmFailed, StoreError
+from turnwise.states import Closed, CloseRequested, Failed, Idle, LlmFailed, Schedule, StoreError
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, failure, reply
 
 from ...support.engine_scenarios import QUESTION, Gate, answers_after
@@ -168,6 +168,21 @@ class TestTheCopy:
         await store.delete("second copy")
 
         assert [(summary.id, summary.origin) for summary in await store.list()] == [("copy", Origin("walk", 5))]
+        assert (await replay_conversation(store, "copy")).divergence is None
+
+    async def test_has_no_schedule(self, store: SqliteStore) -> None:
+        """Otherwise both would wake up and do the same; one step more takes it away, and the original keeps it."""
+        wake, schedule = NOON + timedelta(hours=1), Schedule(every=3600, task="Look around.")
+        walk = Walk(role="background", schedule=schedule, next_wake=wake).turn("tonight")
+        await walk.into(store)
+
+        landing = await fork(store, "walk", "copy", None, LATER)
+
+        original, copy = await store.load("walk"), await store.load("copy")
+        assert (original.state.book.wake, original.context.schedule) == (wake, schedule)
+        assert (copy.state.book.wake, copy.context.schedule) == (None, None)
+        assert copy.state.book.seq == landing.seq + 1
+        assert await store.scheduled(10) == (("walk", wake),)
         assert (await replay_conversation(store, "copy")).divergence is None
 
     async def test_goes_on(self, store: SqliteStore) -> None:
