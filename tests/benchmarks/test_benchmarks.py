@@ -14,6 +14,7 @@ BENCHMARKS = Path(__file__).parent.parent.parent / "benchmarks"
 DURABLE_TURN, STARTUP = BENCHMARKS / "durable_turn.py", BENCHMARKS / "startup.py"
 TRANSITION = BENCHMARKS / "transition.py"
 LONG_DIALOGUE = BENCHMARKS / "long_dialogue.py"
+WAKE_UPS = BENCHMARKS / "wake_ups.py"
 
 
 def figures(benchmark: Path, *arguments: str) -> list[str]:
@@ -83,3 +84,12 @@ def test_a_long_dialogue_compares_its_ends() -> None:
     ]
     assert len([line for line in lines if "at most" in line]) == 4
     assert "23, 23" in lines[0]
+
+
+def test_schedules_cost_one_task_and_one_timer() -> None:
+    """However many conversations have one; these two are counted, so they are the same on every machine."""
+    tasks, timers, *others = figures(WAKE_UPS)
+
+    assert "100 scheduled conversations, tasks" in tasks and tasks.startswith("met ")
+    assert "100 scheduled conversations, timers" in timers and timers.startswith("met ")
+    assert len([line for line in others if "at most" in line]) == 3
