@@ -19,6 +19,7 @@ from turnwise.states import (
     NotifyParent,
     PersistMessage,
     PersistToolResults,
+    Refused,
     RequestLlm,
     SpawnSubAgent,
     Speech,
@@ -31,6 +32,7 @@ from turnwise.states import (
 )
 from turnwise.states.policy import presets
 from turnwise.states.policy.roles import role_fault
+from turnwise.states.values.revision import NAMES_PROFILES
 
 from ..support.conversation import Conversation, asking, call, completing, responding, spawning
 
@@ -556,6 +558,67 @@ class TestBeingOne:
 
         assert self.notice(conversation) == ("completed", ["Three houses, one of them red."])
         assert conversation.words(conversation.ended.final_content) == ["Houses."]
+
+    @pytest.mark.parametrize(
+        "ends",
+        [
+            lambda child: child.model_says("Three houses."),
+            lambda child: child.model_says(""),
+            lambda child: child.model_fails("authentication"),
+            lambda child: child.cancels(),
+            lambda child: child.closes(),
+        ],
+        ids=["text", "empty", "failure", "cancel", "close"],
+    )
+    @pytest.mark.parametrize("on_failure", ["reply", "fail"])
+    def test_it_closes_when_its_turn_has_ended(self, ends: Any, on_failure: str) -> None:
+        """P25: however its turn ends, the same step closes it, and its outcome is recorded once."""
+        conversation = self.child(on_failure=on_failure)
+
+        ends(conversation)
+
+        conversation.rests_in(Closed)
+        assert conversation.wanted().count(NotifyParent) == 1
+
+    def test_it_closes_when_too_many_processes_died(self) -> None:
+        """P25: a sub-agent that is given up after several crashes closes, too, with its outcome."""
+        conversation = self.child()
+        for _ in range(3):
+            conversation.resumes()
+
+        conversation.rests_in(Closed)
+        assert self.notice(conversation) == ("failed", [])
+
+    def test_what_waits_is_withdrawn_when_it_closes(self) -> None:
+        """P25: a message that waits for a sub-agent begins no second turn; its sender is told that it was withdrawn."""
+        conversation = self.child()
+        conversation.says("Look south, too", event_id="south")
+
+        conversation.model_says("Three houses.")
+
+        assert conversation.step.withdrawn == ("south",)
+        with pytest.raises(Refused) as refused:
+            conversation.says("And east")
+        assert refused.value.code == "closed"
+
+    def test_one_of_an_earlier_revision_takes_another_message(self) -> None:
+        """A log of an earlier revision goes on as it did: the sub-agent rests in Idle."""
+        conversation = self.child(revision=NAMES_PROFILES)
+
+        conversation.model_says("Three houses.")
+
+        conversation.rests_in(Idle)
+        conversation.says("Look south, too")
+        conversation.rests_in(LlmRequesting)
+
+    def test_a_sub_agent_that_has_no_task_yet_stays_open(self) -> None:
+        """Only the end of a turn closes a sub-agent, and nothing that happens before its task."""
+        conversation = Conversation(presets.sub_agent(), role="sub_agent")
+        conversation.wants_it_condensed()
+
+        conversation.history_is_condensed()
+
+        conversation.rests_in(Idle)
 
     @pytest.mark.parametrize("role", ["foreground", "background"])
     def test_nobody_else_tells_a_parent(self, role: str) -> None:

@@ -48,8 +48,10 @@ from turnwise.states import (
     StartTimer,
     State,
     Step,
+    SubAgentAsked,
     SubAgentFinished,
     SubAgents,
+    SubAgentTask,
     SummarizeTurn,
     ToolAborted,
     ToolApproval,
@@ -129,7 +131,8 @@ def question(text: str = "When?", *labels: str, **facts: Any) -> UserQuestion:
 class Conversation:
     """One conversation under the rules given. `step` is what the last event came to.
 
-    The rules are those of `policy` but for those that are named. `messages` are a history to begin with.
+    The rules are those of `policy` but for those that are named. `messages` are a history to begin with. `depth` is how
+    many agents are above this one.
     """
 
     def __init__(
@@ -139,6 +142,7 @@ class Conversation:
         *,
         role: str = "foreground",
         messages: Any = (),
+        depth: int = 0,
         revision: int = CURRENT_REVISION,
         **rules: Any,
     ) -> None:
@@ -147,7 +151,7 @@ class Conversation:
         self.now = NOON
         self.step: Step
         policy = Policy(**{**dict(policy or Policy()), **rules})
-        self.happens(Opened, role=role, messages=messages, policy=policy, revision=revision)
+        self.happens(Opened, role=role, messages=messages, policy=policy, depth=depth, revision=revision)
 
     # --- what happens
 
@@ -164,6 +168,10 @@ class Conversation:
         if observation.step is not None:
             self.said.add(LogEntry.of(observation.event, observation.step))
         return self.step
+
+    def passes(self, seconds: float) -> None:
+        """Nothing happens for so long."""
+        self.now += timedelta(seconds=seconds)
 
     # --- people and programs
 
@@ -256,7 +264,7 @@ class Conversation:
         """A tool ends that writes to another agent."""
         return self.tool_ends(name, acts=[AgentMail(target=target, text=text, **fields)])
 
-    def tool_spawns(self, name: str, *tasks: str) -> Step:
+    def tool_spawns(self, name: str, *tasks: str | SubAgentTask) -> Step:
         """A tool ends that starts sub-agents."""
         return self.tool_ends(name, acts=[SubAgents(tasks=tasks)])
 
@@ -303,6 +311,16 @@ class Conversation:
     def child_finishes(self, task: str, outcome: str = "found", **fields: Any) -> Step:
         """The sub-agent with this task ends."""
         return self.happens(SubAgentFinished, effect_id=self.working(task), outcome=outcome, **fields)
+
+    def child_asks(self, task: str, *questions: UserQuestion, call_id: str = "ask", **fields: Any) -> Step:
+        """The sub-agent with this task asks the user."""
+        effect_id, asked = self.working(task), questions or (question(),)
+        fields = {"since": self.now, **fields}
+        return self.happens(SubAgentAsked, effect_id=effect_id, call_id=call_id, questions=asked, **fields)
+
+    def child_no_longer_asks(self, task: str, call_id: str = "ask") -> Step:
+        """The sub-agent with this task does not wait for an answer any longer."""
+        return self.happens(SubAgentAsked, effect_id=self.working(task), call_id=call_id)
 
     def breaks(self, kind: type[Effect], failure: str = "timeout", sentence: str = "It broke.") -> Step:
         """The one effect of this type that is in flight could not be carried out."""
