@@ -99,5 +99,6 @@ def passes_questions_of_sub_agents_on(history: History) -> None:
     known = [(effect_id, asked.call_id, asked.settled) for effect_id, asked in sub_agents.asked.items()]
     kept = [(asked.effect_id, asked.call_id, asked.settled) for asked in state.asked]
     require(kept == known, "the state does not know what the sub-agents ask", history)
-    may_ask = context.role != "background" and context.policy.sub_agents.questions == "ask_user"
+    has_user = context.role != "background" or context.revision < AGENTS
+    may_ask = has_user and context.policy.sub_agents.questions == "ask_user"
     require(may_ask or state.question is None, "the user is asked although the policy does not allow it", history)

@@ -88,6 +88,7 @@ class SpendingLedger:
         if isinstance(event, UserMessage):
             self._user_messages.add(step.state.book.seq)
         self._pay(event)
+        self._pay_for_lost(event, step)
         self._note_questions(event, step, effects)
         if context.has_one_task:
             self._leave_out_wait(event)
@@ -107,6 +108,12 @@ class SpendingLedger:
         if usage is not None and self.turn is not None:
             self.costs[self.turn] = self.costs.get(self.turn, Usage()) + usage
             self.spent.usage += usage
+
+    def _pay_for_lost(self, event: Event, step: Step) -> None:
+        """Sub-agents that are given up at their deadline count with their shares."""
+        if isinstance(event, DeadlineReached):
+            stopped = [effect.effect_id for effect in step.effects if isinstance(effect, CancelSubAgent)]
+            self.spent.usage = sum((self._shares[effect_id] for effect_id in stopped), self.spent.usage)
 
     def _hear(self, event: Event) -> None:
         if isinstance(event, HUMAN):
@@ -163,8 +170,6 @@ class SpendingLedger:
                 self.children += 1
                 shares = context.revision >= AGENTS
                 self._shares[effect_id] = Usage(input_tokens=limits.tokens or 0, cost=limits.cost if shares else None)
-            case CancelSubAgent(effect_id=effect_id) if isinstance(event, DeadlineReached):
-                self.spent.usage += self._shares[effect_id]
             case RequestLlm():
                 self.spent.requests += not self.sends_again
             case ExecuteTool(first_id=first_id) if first_id not in self._counted:
