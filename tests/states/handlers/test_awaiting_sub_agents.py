@@ -29,7 +29,7 @@ from turnwise.states import (
     UserCancel,
 )
 
-from ..support.conversation import Conversation, asking, question, spawning
+from ...support.conversation import Conversation, asking, question, spawning
 
 TEXTS = Texts()
 ASK_USER = SubAgentRules(questions="ask_user")

@@ -23,7 +23,7 @@ from turnwise.states import (
 from turnwise.states.policy import presets
 from turnwise.states.values.revision import NAMES_PROFILES
 
-from ..support.conversation import Conversation, call, question, spawning
+from ...support.conversation import Conversation, call, question, spawning
 
 TEXTS = Texts()
 
