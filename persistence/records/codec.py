@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter
 
 from ...states.effects import AnyEffect, Effect
-from ...states.events import EVENTS, Event, Opened
+from ...states.events import EVENTS, Answer, Event, Opened
 from ...states.states import AnyState, State, Timer
 from ...states.step import Step
 from ...states.values.turn import TurnEnded
@@ -27,7 +27,7 @@ VERSION = 1
 """The version of the format in which events are written. A reader may have to convert older ones."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_OWN_COLUMNS = {"at", "event_id", "effect_id"}
+_OWN_COLUMNS = {"at", "event_id"}
 _EVENT_TYPES: dict[str, type[Event]] = {event.model_fields["type"].default: event for event in EVENTS}
 _EFFECTS: TypeAdapter[tuple[Effect, ...]] = TypeAdapter(tuple[AnyEffect, ...])
 _STATE: TypeAdapter[AnyState] = TypeAdapter(AnyState)
@@ -115,7 +115,7 @@ def _event_row(event: Event, step: Step, state: bytes) -> EventRow:
     return EventRow(
         seq=step.state.book.seq,
         event_id=getattr(event, "event_id", None),
-        effect_id=getattr(event, "effect_id", None),
+        effect_id=event.effect_id if isinstance(event, Answer) else None,  # a report may name an effect repeatedly
         type=event.type,
         version=VERSION,
         at=to_microseconds(event.at),
@@ -146,7 +146,8 @@ def head_row(state: State, text: str, row: EventRow) -> HeadRow:
 def _payload(event: Event) -> str:
     """Return the event as JSON, without what has a column of its own. pydantic writes the type first, always."""
     given = event.messages if isinstance(event, Opened) else ()
-    excluded = {*_OWN_COLUMNS, "messages"} if given else _OWN_COLUMNS
+    own = {*_OWN_COLUMNS, "effect_id"} if isinstance(event, Answer) else _OWN_COLUMNS
+    excluded = {*own, "messages"} if given else own
     text = event.model_dump_json(exclude_defaults=True, exclude=excluded)
     payload = "{" + text[len(f'{{"type":"{event.type}"') :].removeprefix(",")
     return with_given_messages(payload, given) if given else payload
