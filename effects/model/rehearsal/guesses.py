@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 MAX_OPTIONS = 4
 LONGEST_LABEL = 80
 """A longer line is taken for prose, not for an option."""
 
+_LISTED = re.compile(r"\s*(?:[-*•]|\d+[.)])\s+(.+)")
+_SEPARATOR = re.compile(r",\s*(?:and\s+)?|;\s*(?:and\s+)?|\s+and\s+")
 _WORD = re.compile(r"[\w'’-]+")
 _QUOTED = re.compile(r"[\"“](.+?)[\"”]")
 _TIME = re.compile(
@@ -119,6 +121,25 @@ def _proper_names(text: str) -> list[str]:
     """The capitalized words that do not begin a sentence."""
     matches = [(match[0], text[: match.start()].rstrip()[-1:]) for match in _WORD.finditer(text)]
     return [word for word, before in matches if len(word) > 1 and word[0].isupper() and before not in ("", *".!?")]
+
+
+class Task(NamedTuple):
+    """One of several tasks: what sets it apart from the others, and the whole text of the task."""
+
+    item: str
+    text: str
+
+
+def tasks_in(said: str) -> list[Task]:
+    """The tasks that a message lists: on lines of their own with a mark in front, or behind a colon with commas between
+    them. What stands before the list belongs to each task. Empty if there are fewer than two. `Pure.`"""
+    lines = [match for line in said.splitlines() if (match := _LISTED.match(line))]
+    head, _, rest = said.partition(lines[0][0] if len(lines) > 1 else ":")
+    items = [match[1] for match in lines] if len(lines) > 1 else _SEPARATOR.split(rest)
+    items = [item.strip(" .\n") for item in items]
+    title = " ".join(head.split()).rstrip(":")
+    tasks = [Task(item, f"{title}: {item}" if title else item) for item in items if item]
+    return tasks if len(tasks) > 1 else []
 
 
 def options_in(text: str) -> list[dict[str, str]]:

@@ -16,8 +16,9 @@ from typing import Any, Final
 from ....states.values.messages import Usage
 from ....states.values.surrogates import encodable
 from ..port import ModelAnswer, ModelCall, ModelRequest, Purpose, Token
+from .dialogue import CONDENSED, Reply
 from .preparation import choose_profile, search_terms
-from .rules import CONDENSED, Reply, reply_to
+from .rules import reply_to
 
 REHEARSAL = "rehearsal"
 """The name under which an engine, a policy and the log know the model."""

@@ -8,89 +8,44 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from ....states.openai_format.writing import RESULT_IMAGES
-from ....states.policy.texts import Texts
-from ..request.context_assembly import SUMMARY_TITLE
-from ..request.fresh_context import CONTEXT_TITLE
-from ..request.system_message import MEMORY_TITLE
+from .agent_rules import AFTER_PASSING_ON, AGENT_RULES, SENT, SILENCE, findings_of, tell_user
+from .dialogue import (
+    ASK,
+    COMPLETE,
+    RESPOND,
+    SPAWN,
+    TALK,
+    TELL_AGENT,
+    TELL_USER,
+    TRANSFER,
+    Call,
+    Dialogue,
+    Reply,
+    has_just_spoken,
+    read_dialogue,
+)
 from .guesses import choice_in, fill_parameters, find_first_mention, list_unfilled, options_in
 
-ASK = "ask_user_question"
 INTRODUCTION = (
     "This is a rehearsal: a few fixed rules answer, not a language model. "
     "For a real one, set OPENAI_API_KEY and start with --model openai/gpt-4.1-mini."
 )
 
-CONDENSED = "Something was said before; a rehearsal does not remember what."
-"""The summary that the model writes of a long history. Rules cannot tell what matters in it, and say so."""
-
-_CONDENSED_MESSAGE = f"{SUMMARY_TITLE}\n{CONDENSED}"
-"""The beginning of the message that replaces a history which this model summarized."""
-
-_IMAGE_NOTE = re.compile(r"\s*\(\d+ images?: see below\.\)\Z")
-"""The note that the request builder puts under a tool result whose images follow."""
-
-_CONTEXT_NOTE = re.compile(rf"\A{CONTEXT_TITLE}\n• Time: [^\n]*\n• Location: [^\n]*(?:\n\n|\Z)")
-"""The note on the time and the place, which stands in front of the user's text."""
-
-_FINGERPRINT = re.compile(r"_[0-9a-f]{8}\Z")
-
-_RECALLED_TEXT = re.compile(r"^\S+ \S+ UTC, user:\n((?:  [^\n]*\n?)+)", re.MULTILINE)
-"""A text of a user under the title of what was recalled: who said it and when, and indented below it the text."""
-
-TALK, RESPOND, COMPLETE = "talk", ("respond_to_user", "speak_to_user"), "mark_work_complete"
-SPEAKING_TOOLS = (TALK, *RESPOND, COMPLETE)
-"""The tools for speaking to the user and for ending the work. The rules do not choose among them; `reply_to` uses them
-to send the reply that a rule made."""
-
 BEFORE_SPEAKING, AFTER_SPEAKING = "The user should hear this.", "The user was told."
 """What the model writes beside a call of a speaking tool, and after its result."""
 
-_TEXTS = Texts()
-_NUDGES = (_TEXTS.nudge, _TEXTS.speak, _TEXTS.answer_missing, _TEXTS.relay, _TEXTS.fallback)
-_IS_NUDGE = re.compile("|".join(re.escape(nudge).replace(RESPOND[0], r"\S+") for nudge in _NUDGES))
-"""Reminders that turnwise puts in a user's message. The model answers the user's own last message instead."""
+_FINGERPRINT = re.compile(r"_[0-9a-f]{8}\Z")
+
+_HINTS = {
+    SPAWN: "Give me a list of tasks, and I will hand them to sub-agents.",
+    TRANSFER: "Ask me to hand you over to somebody, and I will.",
+}
+"""What a user can say to see these tools used."""
 
 MAX_CALLS = 2
 LONGEST_HEADER = 12
-
-
-@dataclass(frozen=True)
-class Call:
-    """A call of a tool."""
-
-    name: str
-    arguments: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Reply:
-    """The text that the model writes, and the tools that it calls."""
-
-    text: str
-    calls: tuple[Call, ...] = ()
-
-
-@dataclass(frozen=True)
-class Dialogue:
-    """The part of a request that the rules look at.
-
-    `said` is the user's last message, `results` are the tool results since then as pairs of tool name and text, and
-    `tools` are the offered functions by name. `is_new` says that the model has not answered in this conversation yet.
-    `recalled` is what the user said in an older conversation, if something was recalled.
-    """
-
-    said: str
-    results: tuple[tuple[str, str], ...]
-    tools: dict[str, dict[str, Any]]
-    is_new: bool
-    recalled: str = ""
-
-
-# --- the rules
 
 
 def use_tools(dialogue: Dialogue) -> Reply | None:
@@ -125,15 +80,21 @@ def ask_to_choose(dialogue: Dialogue) -> Reply | None:
 
 
 def report(dialogue: Dialogue) -> Reply | None:
-    """Report the results of the tools and the user's choice."""
+    """Report the results of the tools and of sub-agents, and the user's choice. A background agent sends its report to
+    the user of the agent that it works for."""
     if not dialogue.results:
         return None
     choices = [choice_in(text) for name, text in dialogue.results if name == ASK]
     lines = [f"You chose {choice}." if choice else "You left the choice open." for choice in choices]
     for name, text in dialogue.results:
-        if name != ASK and not (choices and options_in(text)):
+        if name == SPAWN:
+            lines += findings_of(dialogue.said, text)
+        elif name == TELL_AGENT and text.startswith('{"success": true'):
+            lines.append(SENT)
+        elif name != ASK and not (choices and options_in(text)):
             lines.append(f"{_topic(name).capitalize()}: {_one_line(text)}")
-    return Reply("\n".join(lines))
+    text = "\n".join(lines)
+    return tell_user(text) if dialogue.is_background else Reply(text)
 
 
 def request_details(dialogue: Dialogue) -> Reply | None:
@@ -157,23 +118,27 @@ def remember(dialogue: Dialogue) -> Reply | None:
 def repeat(dialogue: Dialogue) -> Reply:
     """Repeat the user's message, and name the tools that would do more."""
     names = " or ".join(_readable(name) for name in dialogue.tools if name != ASK)
-    hint = f"Say something that {names} is good for, and I will use it." if names else "There is no tool I could use."
-    return Reply(f"You said: “{dialogue.said}” {hint}")
+    hints = [f"Say something that {names} is good for, and I will use it."] if names else []
+    hints += [hint for name, hint in _HINTS.items() if name in dialogue.special]
+    return Reply(f"You said: “{dialogue.said}” {' '.join(hints) or 'There is no tool I could use.'}")
 
 
 Rule = Callable[[Dialogue], Reply | None]
 
-RULES: tuple[Rule, ...] = (use_tools, ask_to_choose, report, remember, request_details, repeat)
+RULES: tuple[Rule, ...] = (*AGENT_RULES, use_tools, ask_to_choose, report, remember, request_details, repeat)
 
 
 def reply_to(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> Reply:
     """The reply of the first rule that has one, for messages and tools in OpenAI's shape. `Pure.`"""
-    if _has_just_spoken(messages):
-        return Reply(AFTER_SPEAKING)
-    dialogue = _read(messages, tools)
+    offered = {tool["function"]["name"] for tool in tools}
+    if has_just_spoken(messages):
+        return Reply(AFTER_PASSING_ON if TELL_USER in offered else AFTER_SPEAKING)
+    dialogue = read_dialogue(messages, tools)
     reply = next(reply for rule in RULES if (reply := rule(dialogue)) is not None)
+    if dialogue.is_background or dialogue.is_sub_agent or reply == SILENCE:
+        return reply
     text = f"{INTRODUCTION}\n\n{reply.text}" if dialogue.is_new else reply.text
-    return _speak_by_tool(Reply(text, reply.calls), {tool["function"]["name"] for tool in tools})
+    return _speak_by_tool(Reply(text, reply.calls), offered)
 
 
 def _speak_by_tool(reply: Reply, offered: Collection[str]) -> Reply:
@@ -185,66 +150,6 @@ def _speak_by_tool(reply: Reply, offered: Collection[str]) -> Reply:
         return reply
     completion = (Call(COMPLETE, {"summary": AFTER_SPEAKING}),) if COMPLETE in offered else ()
     return Reply(BEFORE_SPEAKING, (Call(respond, {"text": reply.text}), *completion))
-
-
-def _has_just_spoken(messages: Sequence[dict[str, Any]]) -> bool:
-    """Whether the newest message apart from results calls speaking tools and no others."""
-    newest = next((message for message in reversed(messages) if _speaks(message)), None)
-    calls = (newest or {}).get("tool_calls") or ()
-    return bool(calls) and all(call["function"]["name"] in SPEAKING_TOOLS for call in calls)
-
-
-def _speaks(message: dict[str, Any]) -> bool:
-    """Whether a message is of the model or of the user, and not only a note on the time and the place."""
-    return message["role"] == "assistant" or (message["role"] == "user" and _text_of(message) != "")
-
-
-# --- reading a request
-
-
-def _read(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> Dialogue:
-    last = max((index for index, message in enumerate(messages) if _is_from_user(message)), default=-1)
-    names = {call["id"]: call["function"]["name"] for message in messages for call in message.get("tool_calls") or ()}
-    said = _text_of(messages[last]) if last >= 0 else ""
-    functions = [tool["function"] for tool in tools]
-    return Dialogue(
-        said=said.removeprefix(_CONDENSED_MESSAGE).lstrip(),
-        results=tuple(
-            (names[message["tool_call_id"]], _IMAGE_NOTE.sub("", message["content"]) or "[image]")
-            for message in messages[last + 1 :]
-            if message["role"] == "tool" and names[message["tool_call_id"]] not in SPEAKING_TOOLS
-        ),
-        tools={function["name"]: function for function in functions if function["name"] not in SPEAKING_TOOLS},
-        recalled=_recalled_in(messages),
-        is_new=not said.startswith(_CONDENSED_MESSAGE) and all(message["role"] != "assistant" for message in messages),
-    )
-
-
-def _is_from_user(message: dict[str, Any]) -> bool:
-    """Whether the message holds text or images of the user, and not only a reminder or the images of a result."""
-    if message["role"] != "user":
-        return False
-    text = _text_of(message)
-    return text != "" and not _IS_NUDGE.fullmatch(text)
-
-
-def _text_of(message: dict[str, Any]) -> str:
-    """The text of a user's message, with `[image]` for each image; images of tool results are left out."""
-    content, texts, is_own = message["content"], [], True
-    for part in [{"type": "text", "text": content}] if isinstance(content, str) else content:
-        if part["type"] != "text":
-            texts += ["[image]"] * is_own
-        elif is_own := not part["text"].startswith(RESULT_IMAGES):
-            texts.append(_CONTEXT_NOTE.sub("", part["text"]))
-    return " ".join(filter(None, texts))
-
-
-def _recalled_in(messages: Sequence[dict[str, Any]]) -> str:
-    """The first text of a user among those that were recalled for this turn."""
-    system = next((message["content"] for message in messages if message["role"] == "system"), "")
-    _, _, recalled = str(system).partition(MEMORY_TITLE)
-    found = _RECALLED_TEXT.search(recalled)
-    return "" if found is None else " ".join(found[1].split())
 
 
 def _topic(tool: str) -> str:

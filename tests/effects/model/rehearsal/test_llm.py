@@ -9,8 +9,8 @@ import pytest
 from turnwise import ConfigurationError, Engine, LiteLlm, ModelSpec
 from turnwise.effects.model.performers.verdict import read_verdict
 from turnwise.effects.model.port import Llm, ModelAnswer, ModelRequest, Purpose, Token
+from turnwise.effects.model.rehearsal.dialogue import CONDENSED
 from turnwise.effects.model.rehearsal.llm import SUMMARY, RehearsalLlm
-from turnwise.effects.model.rehearsal.rules import CONDENSED
 
 HELLO = ({"role": "user", "content": "Hello"},)
 WEATHER = {

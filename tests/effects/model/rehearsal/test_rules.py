@@ -1,22 +1,16 @@
 """The rules of the rehearsal model: what it replies to a request, without any script."""
 
-import json
 from typing import Any
 
 import pytest
 
-from turnwise.effects.model.rehearsal.rules import AFTER_SPEAKING, ASK, INTRODUCTION, Reply, reply_to
+from turnwise.effects.model.rehearsal.dialogue import ASK, Reply
+from turnwise.effects.model.rehearsal.rules import AFTER_SPEAKING, INTRODUCTION, reply_to
 from turnwise.states.policy.texts import Texts
 from turnwise.states.values.questions import AskUserQuestionInput
 
+from ....support.scenarios.rehearsals import Talk, calls_of, tool
 from ....support.servers.openai_server import violations
-
-
-def tool(name: str, description: str, **properties: Any) -> dict[str, Any]:
-    """A tool all of whose parameters are required."""
-    parameters = {"type": "object", "properties": properties, "required": list(properties)}
-    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
-
 
 TEXT, NUMBER = {"type": "string"}, {"type": "integer"}
 FIND_TABLE = tool("find_table", "Look for a free table.", cuisine=TEXT, time=TEXT, party=NUMBER)
@@ -27,46 +21,6 @@ TABLES = '["Sakura, 6:30 PM", "Koi, 8:00 PM"]'
 
 
 SERVER_FORECAST = tool("weather_forecast_cbf1ea3f", "Look up the weather.", place=TEXT)
-
-
-class Talk:
-    """A conversation with the rehearsal model, kept as a provider would see it."""
-
-    def __init__(self, *tools: dict[str, Any]) -> None:
-        self.tools = tools
-        self.messages: list[dict[str, Any]] = []
-
-    def say(self, text: str) -> Reply:
-        """The model's reply to a message of the user."""
-        self.messages.append({"role": "user", "content": text})
-        return self._next()
-
-    def give(self, *results: str) -> Reply:
-        """The model's reply to the results of its last calls."""
-        calls = self.messages[-1]["tool_calls"]
-        for call, text in zip(calls, results, strict=True):
-            self.messages.append({"role": "tool", "tool_call_id": call["id"], "content": text})
-        return self._next()
-
-    def _next(self) -> Reply:
-        reply = reply_to(self.messages, self.tools)
-        message: dict[str, Any] = {"role": "assistant", "content": reply.text}
-        if reply.calls:
-            message["tool_calls"] = [
-                {
-                    "id": f"call{len(self.messages):04}{index}",
-                    "type": "function",
-                    "function": {"name": call.name, "arguments": json.dumps(call.arguments)},
-                }
-                for index, call in enumerate(reply.calls)
-            ]
-        self.messages.append(message)
-        return reply
-
-
-def calls_of(reply: Reply) -> list[tuple[str, Any]]:
-    """The calls of a reply, as pairs of name and arguments."""
-    return [(call.name, call.arguments) for call in reply.calls]
 
 
 class TestADinner:

@@ -1,0 +1,201 @@
+"""What the rehearsal model reads in a request, and what it writes: a dialogue in, a reply out.
+
+A request is a list of messages and a list of tools in OpenAI's shape. Besides the words of the user it holds messages
+of other agents, reminders that turnwise adds, results of tools, and notes on the time and the place. The rules of the
+model look at a `Dialogue`, in which these are told apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import unescape
+from typing import Any, NamedTuple
+
+from ....states.openai_format.writing import RESULT_IMAGES
+from ....states.policy.texts import Texts
+from ....states.values.acts import Audience
+from ..request.context_assembly import SUMMARY_TITLE
+from ..request.fresh_context import CONTEXT_TITLE
+from ..request.system_message import MEMORY_TITLE
+
+ASK = "ask_user_question"
+
+TALK, RESPOND, COMPLETE = "talk", ("respond_to_user", "speak_to_user"), "mark_work_complete"
+SPAWN, TELL_USER, TELL_AGENT, TRANSFER = "spawn_agents", "send_user_message", "send_agent_message", "transfer_to"
+
+SPEAKING_TOOLS = (TALK, *RESPOND, COMPLETE, TELL_USER)
+"""The tools for telling the user something and for ending the work. They are called when another rule has made a reply
+for the user, never because the user mentions them."""
+
+SPECIAL_TOOLS = (*SPEAKING_TOOLS, SPAWN, TELL_AGENT, TRANSFER)
+"""The tools for which there are rules of their own. The arguments of all others are guessed from their schemas."""
+
+CONDENSED = "Something was said before; a rehearsal does not remember what."
+"""The summary that the model writes of a long history. Rules cannot tell what matters in it, and say so."""
+
+_CONDENSED_MESSAGE = f"{SUMMARY_TITLE}\n{CONDENSED}"
+"""The beginning of the message that replaces a history which this model summarized."""
+
+_AGENT_MESSAGE = re.compile(r'<(message_for_user|system_message) origin="([^"<>]*)">([^<>]*)</\1>')
+"""The message of another agent: what it is, whose it is, and its escaped text."""
+
+_IMAGE_NOTE = re.compile(r"\s*\(\d+ images?: see below\.\)\Z")
+"""The note that the request builder puts under a tool result whose images follow."""
+
+_CONTEXT_NOTE = re.compile(rf"\A{CONTEXT_TITLE}\n• Time: [^\n]*\n• Location: [^\n]*(?:\n\n|\Z)")
+"""The note on the time and the place, which stands in front of the user's text."""
+
+_RECALLED_TEXT = re.compile(r"^\S+ \S+ UTC, user:\n((?:  [^\n]*\n?)+)", re.MULTILINE)
+"""A text of a user under the title of what was recalled: who said it and when, and indented below it the text."""
+
+_TEXTS = Texts()
+_NUDGES = (_TEXTS.nudge, _TEXTS.speak, _TEXTS.answer_missing, _TEXTS.relay, _TEXTS.fallback)
+_IS_NUDGE = re.compile("|".join(re.escape(nudge).replace(RESPOND[0], r"\S+") for nudge in _NUDGES))
+"""Reminders that turnwise puts in a user's message. The model answers the user's own last message instead."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a tool."""
+
+    name: str
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The text that the model writes, and the tools that it calls."""
+
+    text: str
+    calls: tuple[Call, ...] = ()
+
+
+@dataclass(frozen=True)
+class Dialogue:
+    """The part of a request that the rules look at.
+
+    `said` is the message to answer. `audience` is None if the user said it; a message of another agent is for the
+    "user", or for the "agent" alone, and has an `origin`. `results` are the tool results since then as pairs of tool
+    name and text. `tools` are the offered functions by name; `special` holds the names of those among `SPECIAL_TOOLS`,
+    which are not in `tools`, with their parameters. `is_new` says that the model has not answered in this conversation
+    yet. `is_sub_agent` says that another agent started it for one task. `recalled` is what the user said in an older
+    conversation, if something was recalled.
+    """
+
+    said: str
+    results: tuple[tuple[str, str], ...]
+    tools: dict[str, dict[str, Any]]
+    is_new: bool
+    recalled: str = ""
+    audience: Audience | None = None
+    origin: str = ""
+    special: dict[str, dict[str, Any]] = field(default_factory=dict)
+    is_sub_agent: bool = False
+
+    @property
+    def is_background(self) -> bool:
+        """Whether the model plays an agent that has no user of its own, but works for one that does."""
+        return TELL_USER in self.special
+
+
+def read_dialogue(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> Dialogue:
+    """Read a request, whose messages and tools are in OpenAI's shape. `Pure.`"""
+    last = _message_to_answer(messages)
+    names = {call["id"]: call["function"]["name"] for message in messages for call in message.get("tool_calls") or ()}
+    said = _text_of(messages[last]) if last >= 0 else ""
+    audience, origin, text = _sender_of(said)
+    functions = {tool["function"]["name"]: tool["function"] for tool in tools}
+    return Dialogue(
+        said=text.removeprefix(_CONDENSED_MESSAGE).lstrip(),
+        audience=audience,
+        origin=origin,
+        results=tuple(
+            (names[message["tool_call_id"]], _IMAGE_NOTE.sub("", message["content"]) or "[image]")
+            for message in messages[last + 1 :]
+            if message["role"] == "tool" and names[message["tool_call_id"]] not in SPEAKING_TOOLS
+        ),
+        tools={name: function for name, function in functions.items() if name not in SPECIAL_TOOLS},
+        special={name: function for name, function in functions.items() if name in SPECIAL_TOOLS},
+        recalled=_recalled_in(messages),
+        is_new=not said.startswith(_CONDENSED_MESSAGE) and all(message["role"] != "assistant" for message in messages),
+        is_sub_agent=_TEXTS.sub_agent_guidance in _system_message(messages),
+    )
+
+
+def has_just_spoken(messages: Sequence[dict[str, Any]]) -> bool:
+    """Whether the newest message apart from results calls speaking tools and no others. `Pure.`"""
+    newest = next((message for message in reversed(messages) if _speaks(message)), None)
+    calls = (newest or {}).get("tool_calls") or ()
+    return bool(calls) and all(call["function"]["name"] in SPEAKING_TOOLS for call in calls)
+
+
+def _speaks(message: dict[str, Any]) -> bool:
+    """Whether a message is of the model or of the user, and not only a note on the time and the place."""
+    return message["role"] == "assistant" or (message["role"] == "user" and _text_of(message) != "")
+
+
+def _message_to_answer(messages: Sequence[dict[str, Any]]) -> int:
+    """The index of the newest message that asks for something, -1 if there is none.
+
+    An internal message of another agent may have come while something else is being answered. So it is the one to
+    answer only if nothing else was said since the model's last answer.
+    """
+    said = [index for index, message in enumerate(messages) if _is_said(message)]
+    answered = max((index for index, message in enumerate(messages) if _is_answer(message)), default=-1)
+    asking = [index for index in said if _sender_of(_text_of(messages[index])).audience != "agent"]
+    return max((index for index in asking if index > answered), default=max(said, default=-1))
+
+
+def _is_said(message: dict[str, Any]) -> bool:
+    """Whether the message holds text or images of the user, or of another agent, and not only a reminder or the images
+    of a result."""
+    if message["role"] != "user":
+        return False
+    text = _text_of(message)
+    return text != "" and not _IS_NUDGE.fullmatch(text)
+
+
+def _is_answer(message: dict[str, Any]) -> bool:
+    """Whether the model answers in this message: it called no tool in it, or tools for speaking only."""
+    calls = message.get("tool_calls") or ()
+    return message["role"] == "assistant" and all(call["function"]["name"] in SPEAKING_TOOLS for call in calls)
+
+
+class _Sender(NamedTuple):
+    """For whom another agent wrote a message, or None for the user's own; whose message it is; and its text."""
+
+    audience: Audience | None
+    origin: str
+    text: str
+
+
+def _sender_of(text: str) -> _Sender:
+    """Read a message as the request builder wrote it."""
+    found = _AGENT_MESSAGE.fullmatch(text)
+    if found is None:
+        return _Sender(None, "", text)
+    return _Sender("user" if found[1] == "message_for_user" else "agent", unescape(found[2]), unescape(found[3]))
+
+
+def _text_of(message: dict[str, Any]) -> str:
+    """The text of a user's message, with `[image]` for each image; images of tool results are left out."""
+    content, texts, is_own = message["content"], [], True
+    for part in [{"type": "text", "text": content}] if isinstance(content, str) else content:
+        if part["type"] != "text":
+            texts += ["[image]"] * is_own
+        elif is_own := not part["text"].startswith(RESULT_IMAGES):
+            texts.append(_CONTEXT_NOTE.sub("", part["text"]))
+    return " ".join(filter(None, texts))
+
+
+def _system_message(messages: Sequence[dict[str, Any]]) -> str:
+    return str(next((message["content"] for message in messages if message["role"] == "system"), ""))
+
+
+def _recalled_in(messages: Sequence[dict[str, Any]]) -> str:
+    """The first text of a user among those that were recalled for this turn."""
+    _, _, recalled = _system_message(messages).partition(MEMORY_TITLE)
+    found = _RECALLED_TEXT.search(recalled)
+    return "" if found is None else " ".join(found[1].split())

@@ -1,0 +1,55 @@
+"""A conversation with the rehearsal model, as the rules of that model see it: messages and tools, no engine."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from turnwise.effects.model.rehearsal.dialogue import Reply
+from turnwise.effects.model.rehearsal.rules import reply_to
+
+
+def tool(name: str, description: str, **properties: Any) -> dict[str, Any]:
+    """A tool all of whose parameters are required."""
+    parameters = {"type": "object", "properties": properties, "required": list(properties)}
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
+
+
+class Talk:
+    """A conversation with the rehearsal model, kept as a provider would see it."""
+
+    def __init__(self, *tools: dict[str, Any]) -> None:
+        self.tools = tools
+        self.messages: list[dict[str, Any]] = []
+
+    def say(self, text: str) -> Reply:
+        """The model's reply to a message of the user."""
+        self.messages.append({"role": "user", "content": text})
+        return self._next()
+
+    def give(self, *results: str) -> Reply:
+        """The model's reply to the results of its last calls."""
+        calls = self.messages[-1]["tool_calls"]
+        for call, text in zip(calls, results, strict=True):
+            self.messages.append({"role": "tool", "tool_call_id": call["id"], "content": text})
+        return self._next()
+
+    def _next(self) -> Reply:
+        reply = reply_to(self.messages, self.tools)
+        message: dict[str, Any] = {"role": "assistant", "content": reply.text}
+        if reply.calls:
+            message["tool_calls"] = [
+                {
+                    "id": f"call{len(self.messages):04}{index}",
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": json.dumps(call.arguments)},
+                }
+                for index, call in enumerate(reply.calls)
+            ]
+        self.messages.append(message)
+        return reply
+
+
+def calls_of(reply: Reply) -> list[tuple[str, Any]]:
+    """The calls of a reply, as pairs of name and arguments."""
+    return [(call.name, call.arguments) for call in reply.calls]
