@@ -29,6 +29,7 @@ from ..output.printable import one_line
 from ..output.writer import DIM, TerminalWriter
 from .commands import ChatCommands
 from .dialogue import Dialogue, open_dialogue
+from .message_lines import is_of_user
 from .session import open_engine, open_writer, screen_for, speech_for, steps_shown
 from .user_input import CommandEntered, UserInput
 
@@ -108,6 +109,8 @@ class Session:
         if missing := missing_tools(self.tools, self.settings.mcps, messages):
             names = ", ".join(missing)
             writer.note(f"Tools that this conversation used are missing now: {names}. Name them with --tools.")
+        if self.conversation.role != "foreground":
+            writer.note("No user reads what this agent says; its text is shown with --thoughts.")
         user_input = self._user_input(writer, messages, speech)
         screen = screen_for(self.conversation, self.settings, writer)
         async with open_dialogue(self.conversation, screen, user_input, speech) as dialogue:
@@ -125,7 +128,7 @@ class Session:
 
             writer.note(f"The model is {one_line(self.model.names[0])}.")
             writer.note("/help lists the commands, Ctrl-C stops an answer, Ctrl-D leaves.")
-            history = [message.text for message in messages if message.role == "user" and message.text]
+            history = [message.text for message in messages if is_of_user(message) and message.text]
             return Keyboard(writer, history, speech)
         from .piped_input import PipedInput
 
@@ -171,13 +174,15 @@ class Chat:
             return
         if isinstance(self._conversation.state, Failed):
             self._writer.note("/retry tries again; a message continues from here.")
-        text = await self._dialogue.user_input.next_message()
+        text = await self._dialogue.next_message()
         if text is None:
             self._ended = True
+        elif not text:
+            return  # the user is asked something
         elif self._commands.are_in(text):
             await self._commands.execute(text)
         else:
-            await self._dialogue.perform(self._conversation.send(text))
+            await self._dialogue.send(text)
 
     async def _ask(self) -> None:
         try:

@@ -9,17 +9,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 
 from ....effects.channels.speech.channel import SpeechChannel
 from ....engine.conversation import Conversation
 from ....states.errors import TurnwiseError
-from ....states.states import AwaitingApproval, AwaitingPerson, AwaitingUserResponse, Busy, InDoubt
+from ....states.states import AwaitingApproval, Busy, InDoubt
 from ....states.values.messages import ToolCall
-from ....states.values.questions import UserQuestion
+from ....states.values.questions import OpenQuestion, UserQuestion
 from .interrupts import interrupts_handled_by
 from .screen import Screen
 from .tool_questions import REASON_TO_DENY, RESOLUTIONS, approval_question, doubt_question, parse_approval
 from .user_input import OWN_WORDS, Answer, FreeTextOption, UserInput
+
+
+class _NoLongerAskedError(Exception):
+    """Raised when the conversation goes on while the user has not answered."""
 
 
 @asynccontextmanager
@@ -69,7 +74,28 @@ class Dialogue:
     @property
     def waits_for_user(self) -> bool:
         """Whether the user is asked for an answer, an approval, or the outcome of an interrupted call."""
-        return isinstance(self.conversation.state, AwaitingPerson | InDoubt)
+        return self._asking_call is not None
+
+    @property
+    def _asking_call(self) -> str | None:
+        """The call about which the user is asked something; None if the conversation waits for no user."""
+        state = self.conversation.state
+        return state.call.call_id if isinstance(state, InDoubt) else state.waiting_call_id
+
+    async def send(self, text: str) -> None:
+        """Send a message, and return as `perform` does. One that comes while the conversation is busy, because of a
+        message of another agent, waits for the next turn."""
+        await self.perform(self.conversation.send(text, when_busy="queue", wait=False))
+
+    async def next_message(self) -> str | None:
+        """Return the next message or command of the user, or None if there will be no more.
+
+        It is empty if the user is asked something in the meantime. That happens in turns that others begin: other
+        agents, and other programs.
+        """
+        reading = asyncio.ensure_future(self.user_input.next_message())
+        await self._done_or(reading, lambda: self.waits_for_user)
+        return "" if reading.cancelled() else reading.result()
 
     async def perform(self, request: Awaitable[object]) -> None:
         """Make a request, and return when everything that follows from it is done and shown.
@@ -92,16 +118,20 @@ class Dialogue:
     async def ask(self) -> None:
         """Ask the user what the conversation waits for, hand in the answer, and return as `perform` does.
 
-        Raises EOFError if the user leaves, and `CommandEntered`. Called again, it asks only what is still open.
+        A question whose deadline passes meanwhile, or that a sub-agent no longer asks, disappears. Raises EOFError if
+        the user leaves, and `CommandEntered`. Called again, it asks only what is still open.
         """
         state = self.conversation.state
-        if isinstance(state, AwaitingApproval):
-            await self._ask_for_approval(state)
-        elif isinstance(state, InDoubt):
-            await self._ask_for_resolution(state)
-        elif isinstance(state, AwaitingUserResponse):
-            answers = await self._answers(state)
-            await self.perform(self.conversation.decline() if answers is None else self.conversation.answer(answers))
+        try:
+            if isinstance(state, AwaitingApproval):
+                await self._ask_for_approval(state)
+            elif isinstance(state, InDoubt):
+                await self._ask_for_resolution(state)
+            elif (question := state.open_question) is not None:
+                await self._ask_questions(question)
+        except _NoLongerAskedError:
+            self.screen.writer.defer_note("  This is no longer asked.")
+            await self.wait_until_shown()
 
     def interrupt(self) -> None:
         """Handle Ctrl-C."""
@@ -164,27 +194,45 @@ class Dialogue:
         messages = await self.conversation.transcript()
         return next(call for message in reversed(messages) for call in message.tool_calls if call.call_id == call_id)
 
-    async def _answers(self, state: AwaitingUserResponse) -> dict[str, Answer] | None:
+    async def _ask_questions(self, asked: OpenQuestion) -> None:
+        answers = await self._answers(asked)
+        if answers is None:
+            await self.perform(self.conversation.decline(call_id=asked.call_id))
+        else:
+            await self.perform(self.conversation.answer(answers, call_id=asked.call_id))
+
+    async def _answers(self, asked: OpenQuestion) -> dict[str, Answer] | None:
         """Return the answers to all questions, or None if the user declines. A command in between keeps those that
         were given already."""
-        answers = self._partial_answers.setdefault(state.call.call_id, {})
-        for question in state.questions:
+        answers = self._partial_answers.setdefault(asked.call_id, {})
+        for question in asked.questions:
             if question.question not in answers:
                 answer = await self._answer(question, OWN_WORDS)
                 if answer is None:
-                    del self._partial_answers[state.call.call_id]
+                    del self._partial_answers[asked.call_id]
                     return None
                 answers[question.question] = answer
-        return self._partial_answers.pop(state.call.call_id)
+        return self._partial_answers.pop(asked.call_id)
 
     async def _answer(self, question: UserQuestion, free_text: FreeTextOption | None) -> Answer | None:
+        """Return the answer to a question, or None if the user declines. Raises `_NoLongerAskedError`."""
+        call_id = self._asking_call
         asking = asyncio.ensure_future(self.user_input.answer(question, free_text))
-        try:
-            with self._interrupted_by(asking.cancel):
-                await asyncio.wait([asking])
-        finally:
-            asking.cancel()
+        with self._interrupted_by(asking.cancel):
+            await self._done_or(asking, lambda: self._asking_call != call_id)
+        if asking.cancelled() and self._asking_call != call_id:
+            raise _NoLongerAskedError
         return None if asking.cancelled() else asking.result()
+
+    async def _done_or(self, task: asyncio.Future[Any], condition: Callable[[], bool]) -> None:
+        """Return when the task has ended. It is cancelled once the condition holds in an update that was shown."""
+        holds = asyncio.ensure_future(self._until(condition))
+        try:
+            await asyncio.wait((task, holds), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            holds.cancel()
+            task.cancel()
+            await asyncio.wait((task, holds))
 
     # --- being interrupted
 

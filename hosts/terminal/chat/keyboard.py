@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 
 from prompt_toolkit import PromptSession
@@ -41,20 +42,25 @@ class Keyboard:
             complete_while_typing=False,  # Tab asks for it; so no space has to be kept free below the prompt
         )
         self._was_interrupted = False
+        self._typed = ""
+        """What was typed when reading a message was cancelled. The next prompt begins with it."""
 
     async def next_message(self) -> str | None:
         """Return what is typed next, or None after Ctrl-D, or after Ctrl-C twice."""
         self._writer.line()
-        typed = ""
         while True:
+            typed, self._typed = self._typed, ""
             try:
-                with patch_stdout(raw=True):  # what is written meanwhile appears above the prompt
+                with self._writer.above_prompt(), patch_stdout(raw=True):
                     text = await self._session.prompt_async(PROMPT, default=typed)
             except EOFError:
                 return None
+            except asyncio.CancelledError:
+                self._typed = self._session.default_buffer.text
+                raise
             except KeyboardInterrupt:
                 silenced = self._silence()
-                typed = self._session.default_buffer.text if silenced else ""
+                self._typed = self._session.default_buffer.text if silenced else ""
                 if not silenced and not self._stays():
                     return None
                 continue

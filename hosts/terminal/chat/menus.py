@@ -52,7 +52,8 @@ class Menus:
         if discard_typeahead():
             self._writer.note(DISCARDED)
         try:
-            answer, text = await self._answer(question, free_text)
+            with self._writer.above_prompt():
+                answer, text = await self._answer(question, free_text)
         except KeyboardInterrupt:
             return None
         if text is not None and command_in(text, commands):

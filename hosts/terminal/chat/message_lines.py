@@ -59,9 +59,14 @@ def _lines(messages: Iterable[Message], by_tool: bool, tools: bool) -> Iterator[
             yield RecalledLine("user" if message.role == "user" else "assistant", text)
 
 
+def is_of_user(message: Message) -> bool:
+    """Whether the user wrote a message. Those of other agents have the same role. `Pure.`"""
+    return message.role == "user" and message.audience is None
+
+
 def _received(message: Message, by_tool: bool) -> str:
     """Return what the user wrote or received: with `by_tool` the deliveries of a message, not its text."""
-    is_shown = message.role == "user" or (message.role == "assistant" and not by_tool)
+    is_shown = is_of_user(message) or (message.role == "assistant" and not by_tool)
     return text_of(message.text, message.images) if is_shown else "\n".join(message.deliveries)
 
 

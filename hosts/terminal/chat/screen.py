@@ -20,7 +20,7 @@ from ....engine.projections.updates.stored import (
 )
 from ....engine.projections.updates.update import Update
 from ....states.values.messages import Message
-from ..output.printable import counted
+from ..output.printable import counted, one_line
 from ..output.writer import TerminalWriter
 from .message_lines import CANCELLED, LineKind, call_line, outcome_line, recalled, text_of
 from .reply_header import ReplyHeader
@@ -168,7 +168,9 @@ class Screen:
 
     def _show_message(self, message: MessageUpdate) -> None:
         text = text_of(message.text, message.images)
-        if message.role == "user":
+        if message.origin:
+            self._begin_relay(message.origin, text)
+        elif message.role == "user":
             if self._echo:
                 self._write("user", text)
         elif self._by_tool:
@@ -176,6 +178,13 @@ class Screen:
         else:
             self._last_shown = self._expected_delivery = text
             self._draft.end_answer(text)
+
+    def _begin_relay(self, origin: str, text: str) -> None:
+        """Another agent wrote this to the model. What the model makes of it is set apart from what was shown before;
+        the message itself is shown with the thoughts only."""
+        self.writer.blank_line()
+        if self._thoughts:
+            self.writer.note(f"  {one_line(origin)}: {text}")
 
     def _write(self, kind: LineKind, text: str) -> None:
         match kind:

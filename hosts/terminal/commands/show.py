@@ -65,11 +65,22 @@ def transcript_lines(messages: tuple[Message, ...]) -> Iterator[str]:
         if message.role == "tool":
             yield _result_line(message, names[message.tool_call_id or ""])
             continue
-        yield f"{message.role}:"
+        yield _heading(message)
         if (text := with_images(message.text, len(message.images))).strip():
             yield printable(text)
         for call in message.tool_calls:
             yield one_line(f"{call.name}({call.raw_arguments})", MAX_CALL)
+
+
+def _heading(message: Message) -> str:
+    """Who says it; of the message of another agent also for whom it is."""
+    match message.audience:
+        case None:
+            return f"{message.role}:"
+        case "user":
+            return f"{one_line(message.origin)}, for the user:"
+        case "agent":
+            return f"{one_line(message.origin)}, for this agent:"
 
 
 def _result_line(message: Message, tool: str) -> str:

@@ -6,6 +6,8 @@ the same lines are written without escape codes and unbroken, so that scripts ca
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -47,6 +49,9 @@ class TerminalWriter:
         self._streaming: tuple[str, LineWrapper] | None = None
         self._answer: StreamedAnswer | None = None
         self._deferred: list[str] = []
+        self._held: str | None = None
+        """The answer under way while a prompt is shown; None if there is no prompt."""
+        self._ends_blank = False
 
     @property
     def takes_back(self) -> bool:
@@ -64,13 +69,19 @@ class TerminalWriter:
         wrapper = self._wrapper()
         self._write(f"{wrapper.feed(printable(text))}{wrapper.finish()}\n", style)
 
+    def blank_line(self) -> None:
+        """Write an empty line, unless the line before is empty."""
+        self.finish()
+        if not self._ends_blank:
+            self.line()
+
     def note(self, text: str) -> None:
         """Write a message of the program, dimmed to set it apart from the conversation."""
         self.line(text, DIM)
 
     def defer_note(self, text: str) -> None:
         """Write a note once the text that is being streamed has ended; at once if there is none."""
-        if self._streaming is None and self._answer is None:
+        if self._streaming is None and self._answer is None and not self._held:
             self.note(text)
         else:
             self._deferred.append(text)
@@ -120,20 +131,38 @@ class TerminalWriter:
         if not self._markdown:
             self.stream(text)
             return
+        if self._held is not None:
+            self._held += text
+            return
         if self._answer is None:
-            from .answer import StreamedAnswer
-
             self.finish()
-            self._answer = StreamedAnswer(self._console, MAX_WIDTH)
-        self._answer.feed(printable(text))
+            self._answer = self._begin_answer(text)
+        else:
+            self._answer.feed(printable(text))
 
     def discard_answer(self) -> bool:
         """Take back the answer that is being streamed, because it begins again, and return True. Return False if what
         was written stays: it has left the screen, or this is no terminal."""
         answer, self._answer = self._answer, None
-        taken_back = answer is not None and answer.discard()
+        taken_back = bool(self._held) or (answer is not None and answer.discard())
+        self._held = None if self._held is None else ""
         self.finish()
         return taken_back
+
+    @contextmanager
+    def above_prompt(self) -> Iterator[None]:
+        """While the body runs, a prompt or a menu is at the end of the screen, and `patch_stdout` writes above it.
+
+        Nothing can be drawn again there, so an answer is written when it is complete, and no spinner turns.
+        """
+        self.finish()
+        self._held = ""
+        try:
+            yield
+        finally:
+            held, self._held = self._held, None
+            if held:
+                self.stream_answer(held)
 
     def panel(self, title: str, text: str) -> None:
         """Write a preformatted text under its title, in a frame if this is a terminal."""
@@ -150,7 +179,7 @@ class TerminalWriter:
     def spin(self, text: str) -> None:
         """Show on a terminal what the user is waiting for, until something else is written."""
         self.finish()
-        if self.interactive:
+        if self.interactive and self._held is None:
             self._spinner = self._console.status(Text(one_line(text, self._console.width - 4), style=DIM))
             self._spinner.start()
 
@@ -166,13 +195,26 @@ class TerminalWriter:
         answer, self._answer = self._answer, None
         if answer is not None:
             answer.finish()
+        held, self._held = self._held, self._held and ""
+        if held:
+            with self._console:  # in one piece: the prompt may be drawn again between two of them
+                self._begin_answer(held).finish()
         deferred, self._deferred = self._deferred, []
         for text in deferred:
             self.note(text)
+
+    def _begin_answer(self, text: str) -> StreamedAnswer:
+        from .answer import StreamedAnswer
+
+        self._ends_blank = False
+        answer = StreamedAnswer(self._console, MAX_WIDTH)
+        answer.feed(printable(text))
+        return answer
 
     def _wrapper(self) -> LineWrapper:
         return LineWrapper(self.width if self.interactive else None)
 
     def _write(self, text: str, style: str = "") -> None:
         if text:
+            self._ends_blank = text == "\n"
             self._console.print(Text(text, style=style, end=""), end="", soft_wrap=True)

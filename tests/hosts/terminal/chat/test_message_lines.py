@@ -45,6 +45,12 @@ class TestRecalled:
         assert lines(call, result(error=True, stopped="denied"))[-1] == ("note", "  ✗ pay(amount=5) denied")
         assert lines(call, result(error=True))[-1] == ("note", "  ✗ pay(amount=5) failed")
 
+    def test_messages_of_other_agents_are_not_the_users_words(self) -> None:
+        """What the model made of them is shown, as it was."""
+        told = said("user", "Three files.", origin="builder", audience="user")
+
+        assert lines(told, said("assistant", "Your files are ready.")) == [("assistant", "Your files are ready.")]
+
     def test_a_tool_that_failed_says_why(self) -> None:
         """On the same line, shortened."""
         call = calling("pay", '{"amount": 5}')

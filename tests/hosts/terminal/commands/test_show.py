@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from turnwise import Conversation
+from turnwise.hosts.terminal.commands.show import transcript_lines
+from turnwise.states.values.acts import Audience
+from turnwise.states.values.messages import Message
 
 from ....support.terminal import (
     assert_one_sentence,
@@ -35,3 +40,11 @@ class TestReading:
             done = await run_beside(command, "nonsense", "--db", database, cwd=database.parent)
 
             assert_one_sentence(done, "There is no conversation with the id nonsense.")
+
+
+@pytest.mark.parametrize(("audience", "heading"), [("user", "b1, for the user:"), ("agent", "b1, for this agent:")])
+def test_a_message_of_another_agent_has_its_name_above_it(audience: Audience, heading: str) -> None:
+    """And says for whom it is."""
+    message = Message(role="user", text="Three files.", origin="b1", audience=audience)
+
+    assert list(transcript_lines((message,))) == [heading, "Three files."]
