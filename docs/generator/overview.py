@@ -5,7 +5,8 @@ from rules over the table, not from a list that somebody has to maintain:
 
 - choices, rows that stay in their state, and crashes are left out;
 - a junction is left out if one of the states that it leads to can stand for it, because all its other ways out follow
-  from that state. A turn that may begin with a search in older conversations is drawn as if it always did;
+  from that state. A turn that may begin with a search in older conversations is drawn as if it always did, and so is
+  one that may end with a summary;
 - what most busy states have in common is drawn once, and a state that does the same as `Idle` does not repeat it.
 
 Every arrow that is drawn is a way that the machine can take.
@@ -109,9 +110,17 @@ def _simplified(arrows: Arrows) -> Arrows:
         left.remove(junction)
         arrows = _without(arrows, junction, [state])
     for junction in left:
-        if len(_ways_out(arrows, junction)) <= 2:
-            arrows = _without(arrows, junction, _ways_out(arrows, junction))
+        ends = _ends(arrows, junction)
+        if len(ends) <= 2:
+            arrows = _without(arrows, junction, ends)
     return arrows
+
+
+def _ends(arrows: Arrows, junction: str) -> list[str]:
+    """The ways out of a junction, without a way to another junction that one of these states also leads to."""
+    ways = _ways_out(arrows, junction)
+    led_to = {target for source, target in arrows if source in ways and source in _STATES}
+    return [way for way in ways if way in _STATES or way not in led_to]
 
 
 def _stand_in(arrows: Arrows, junction: str) -> str | None:

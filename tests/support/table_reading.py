@@ -10,7 +10,14 @@ from turnwise.states.states import STATES, Busy, State
 TABLE = table.TABLE
 JUNCTIONS = [value for value in vars(choices).values() if isinstance(value, Junction)]
 BUSY = [state for state in STATES if issubclass(state, Busy)]
-WAITING_FOR_A_PERSON = {"Idle", "AwaitingUserResponse", "AwaitingApproval", "InDoubt", "Failed"}
+WAITING_FOR_A_PERSON = {
+    "Idle",
+    "AwaitingUserResponse",
+    "AwaitingApproval",
+    "AwaitingSubAgents",
+    "InDoubt",
+    "Failed",
+}
 PAIRS = [(state, event) for state in STATES for event in EVENTS]
 
 Way = tuple[str, str]
