@@ -12,6 +12,7 @@ from turnwise.hosts.diagrams.mermaid import mermaid
 
 from .machine_page import markdown
 from .overview import overview
+from .roles_page import role_tools
 from .rules_page import rules, sets_of_rules
 from .settings_page import settings, terminal_settings
 from .updates_page import updates
@@ -19,7 +20,7 @@ from .updates_page import updates
 ROOT = Path(__file__).parent.parent.parent
 
 PAGES = (
-    *(ROOT / "docs" / name for name in ("machine.md", "host.md", "reply_flow.md", "terminal.md")),
+    *(ROOT / "docs" / name for name in ("machine.md", "host.md", "agents.md", "reply_flow.md", "terminal.md")),
     ROOT / "README.md",
 )
 """The pages with generated parts."""
@@ -29,8 +30,9 @@ RULES = "<!-- made from states/policy/policy.py by `make docs` -->"
 PRESETS = "<!-- made from states/policy/presets.py by `make docs` -->"
 SETTINGS = "<!-- made from engine/settings.py by `make docs` -->"
 TERMINAL = "<!-- made from hosts/terminal/configuration/settings.py by `make docs` -->"
+ROLES = "<!-- made from states/policy/roles.py by `make docs` -->"
 UPDATES = "<!-- made from engine/projections/updates by `make docs` -->"
-"""The markers in front of the overview and of the tables of rules, presets, settings and updates."""
+"""The markers in front of the overview and of the tables of rules, presets, settings, roles and updates."""
 
 
 def generated(page: Path) -> str:
@@ -42,6 +44,7 @@ def generated(page: Path) -> str:
         PRESETS: sets_of_rules(),
         SETTINGS: settings(),
         TERMINAL: terminal_settings(),
+        ROLES: role_tools(),
         UPDATES: updates(),
     }
     if not any(marker in text for marker in parts):

@@ -13,7 +13,15 @@ from ..support.type_checking import CHECKERS, checked
 
 pytestmark = pytest.mark.timeout(280)  # both checkers read the whole package, on a machine that may be busy
 
-PAGES = ("README.md", "docs/host.md", "docs/extending.md", "docs/redaction.md", "docs/reply_flow.md", "docs/testing.md")
+PAGES = (
+    "README.md",
+    "docs/host.md",
+    "docs/agents.md",
+    "docs/extending.md",
+    "docs/redaction.md",
+    "docs/reply_flow.md",
+    "docs/testing.md",
+)
 
 NOT_COMPLETE = ("# panel.py, mended\n", "# program.py\n", "# states/")
 """Beginnings of blocks that need a changed turnwise, or the file of another block under another name."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import runpy
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pexpect
+import pytest
 
 from turnwise import Delivery, Engine, presets
+from turnwise.effects.model.rehearsal import llm
 from turnwise.testing import RecordingChannel, ScriptedLlm, call, reply
 
 from ..support.speech.speakers import fake_speaker, fake_speaker_environment
@@ -150,3 +153,29 @@ def test_the_store_in_memory(tmp_path: Path) -> None:
     printed = run_example("memory_store.py", tmp_path)
 
     assert printed == "For two, at 6:30 PM.\nIn idle after 3 steps.\n"
+
+
+def test_the_research_team(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """D1, D7: what two background agents and their sub-agents find reaches the user's phone through the desk, once. In
+    a later process the schedule is due once, for all missed mornings."""
+    monkeypatch.setattr(llm, "DELAY", 0.0)
+    monkeypatch.chdir(tmp_path)
+
+    runpy.run_path(str(EXAMPLES / "research_team.py"), run_name="__main__")
+    printed = capsys.readouterr().out
+
+    received = [text.partition("reports:")[2].split() for text in printed.split("The phone of ada says:")[2:]]
+    reefs, news, later = (" ".join(words) for words in received)
+    assert reefs == "Coral: Paper: Reefs that grow back, 14 pages Kelp: Paper: Forests under water, 9 pages"
+    told = "Tides: Paper: The pull of the Moon, 12 pages Winds: Paper: Why sails are curved, 8 pages"
+    assert (news.startswith(told), later) == (True, told)
+    assert printed.count("This is a rehearsal") == 1
+    assert printed.partition("Desk")[2].partition("Three days later:")[0] == (
+        " (foreground, idle)\n"
+        "    Reader (background, idle)\n"
+        "        Look for a paper on: Coral (sub_agent, closed)\n"
+        "        Look for a paper on: Kelp (sub_agent, closed)\n"
+        "    Scout (background, idle)\n"
+        "        Look for a paper on: Tides (sub_agent, closed)\n"
+        "        Look for a paper on: Winds (sub_agent, closed)\n"
+    )

@@ -41,16 +41,16 @@ _PREPARATIONS: dict[Purpose, Callable[[Sequence[dict[str, Any]]], str]] = {
 
 
 class RehearsalLlm:
-    """Answers by fixed rules, word by word. `delay` is the pause before each word, in seconds.
+    """Answers by fixed rules, word by word. `delay` is the pause before each word, in seconds; None means `DELAY`.
 
     `window` is how many tokens one request may hold, as for any model; without it nothing is condensed ahead.
     """
 
     name: Final = REHEARSAL
 
-    def __init__(self, *, window: int | None = None, delay: float = DELAY) -> None:
+    def __init__(self, *, window: int | None = None, delay: float | None = None) -> None:
         self.window = window
-        self._delay = delay
+        self._delay = DELAY if delay is None else delay
 
     async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
         """Answer the request; call `show` with each word as it comes. Tokens in the usage are counted as words."""
