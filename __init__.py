@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .effects.agents.port import Agent, Agents, ReachableAgents
     from .effects.channels.port import Channel, Delivery, NotTaken
     from .effects.channels.speech.channel import SpeechChannel
     from .effects.channels.stream import Lagged, StreamChannel, Subscription
@@ -133,6 +134,7 @@ if TYPE_CHECKING:
 logging.getLogger("turnwise").addHandler(logging.NullHandler())
 
 _HOMES = {
+    "effects.agents.port": ("Agent", "Agents", "ReachableAgents"),
     "effects.channels.port": ("Channel", "Delivery", "NotTaken"),
     "effects.channels.speech.channel": ("SpeechChannel",),
     "effects.channels.stream": ("Lagged", "StreamChannel", "Subscription"),
@@ -252,7 +254,7 @@ _HOMES = {
 _MODULES = {"presets": "states.policy.presets"}
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = ["AgentMail", "Answers", "AnyTool", "AnyTreeUpdate", "Approval", "Arguments", "Asking"]
+__all__ = ["Agent", "AgentMail", "Agents", "Answers", "AnyTool", "AnyTreeUpdate", "Approval", "Arguments", "Asking"]
 __all__ += ["BlockingConversation", "BlockingEngine"]
 __all__ += ["Cancelled", "CancelledTurn", "Channel", "Clock", "CompactionFailed", "CompletedTurn", "ConfigurationError"]
 __all__ += ["Conversation", "ConversationDeletedUpdate", "ConversationMemory", "ConversationOpenedUpdate"]
@@ -266,7 +268,8 @@ __all__ += ["Log", "McpCrashContract", "McpServer", "McpTool", "Message", "Messa
 __all__ += ["ModelAnswer", "ModelCall", "ModelRequest", "ModelSettings", "ModelSpec"]
 __all__ += ["NotAwaited", "NotTaken", "Origin", "Performer", "Policy", "Profile", "Progress", "Purpose"]
 __all__ += ["Question", "QuestionOption", "Questions", "QueuedTurn"]
-__all__ += ["Receipts", "Receiver", "Recent", "Recovery", "Redaction", "RedactionRule", "Refused", "Repeats"]
+__all__ += ["ReachableAgents", "Receipts", "Receiver", "Recent", "Recovery", "Redaction", "RedactionRule"]
+__all__ += ["Refused", "Repeats"]
 __all__ += ["ReplayReport", "Retry", "Rewording", "RunningTurn"]
 __all__ += ["Schedule", "SecretRule", "SecretSpan"]
 __all__ += ["Settings", "SnapshotUpdate", "Speech", "SpeechChannel", "SpeechRules", "StateChangeUpdate", "StateType"]
