@@ -154,7 +154,9 @@ from .values.messages import (
     Message,
     MessageRole,
     Outcomes,
+    Reminder,
     Said,
+    SaidPart,
     Stopped,
     ToolCall,
     ToolResult,
@@ -165,6 +167,7 @@ from .values.questions import (
     Answers,
     AskUserQuestionInput,
     ChoiceQuestion,
+    OpenQuestion,
     QuestionOption,
     QuestionSet,
     UserQuestion,
@@ -192,15 +195,25 @@ __all__ += ["LimitKind", "Limits", "LlmFailed", "LlmRequesting", "LlmResponse", 
 __all__ += ["Made", "MemoryQuery", "MemoryRecalled", "MemoryRecalling", "MemoryScope", "Message", "MessageRole"]
 __all__ += ["MessageWithdrawn", "ModelSettings", "ModelSpec"]
 __all__ += ["NextTools", "NotifyParent"]
-__all__ += ["Opened", "Outcomes"]
+__all__ += ["OpenQuestion", "Opened", "Outcomes"]
 __all__ += ["PersistMessage", "PersistToolResults", "Policy", "PolicyChanged", "Profile", "ProfileSelected"]
 __all__ += ["ProfileSelecting", "ProfileTransferred"]
 __all__ += ["QuestionOption", "QuestionSet", "Questions"]
 __all__ += ["RecallMemory", "Recent", "RecentText", "ReconcileTool", "Recovery", "RefusalCode", "Refused"]
-__all__ += ["RepairedHistory", "Repeats", "Reply", "Report", "ReportTypes", "Request", "RequestLlm", "Resolution"]
+__all__ += [
+    "Reminder",
+    "RepairedHistory",
+    "Repeats",
+    "Reply",
+    "Report",
+    "ReportTypes",
+    "Request",
+    "RequestLlm",
+    "Resolution",
+]
 __all__ += ["ResumeTool", "Resumed", "Retry", "RetryDue", "RetryRequested", "RetryWaiting", "Role", "Round"]
 __all__ += ["RoundCall", "Running"]
-__all__ += ["Said", "Schedule", "ScheduleChanged", "SelectProfile", "SendToAgent", "SettledCall", "Share"]
+__all__ += ["Said", "SaidPart", "Schedule", "ScheduleChanged", "SelectProfile", "SendToAgent", "SettledCall", "Share"]
 __all__ += ["SpawnSubAgent", "Speech", "SpeechRules", "Spoken", "StartTimer", "State", "Step", "Stopped", "StoreError"]
 __all__ += ["SubAgentAsked", "SubAgentFinished", "SubAgentRules", "SubAgentTask", "SubAgents", "SummarizeTurn"]
 __all__ += ["Summarizing"]
