@@ -9,7 +9,7 @@ from ..states.openai_format.messages import openai_messages, repairs_of
 from ..states.projections.transcript import transcript
 from ..states.projections.usage import usage
 from ..states.values.messages import Message, Usage
-from .conversations.deletion import children_of
+from .handles.children import children_of
 from .handles.conversation_requests import ConversationRequests
 from .handles.handle import HandleHost, new_id
 from .handles.turn_streams import TurnStreams

@@ -24,8 +24,8 @@ from ...states.state import Busy
 from ...states.states import AwaitingSubAgents, AwaitingUserResponse, Closed, Failed, State, pending
 from ...states.step import Step
 from ...states.values.messages import Usage
-from ..conversations.deletion import parent_of
 from ..conversations.registry import ConversationRegistry
+from ..handles.children import parent_of
 from ..loop import Loop
 
 if TYPE_CHECKING:
