@@ -110,6 +110,18 @@ class TestOffering:
         assert [offered(request) for request in llm.requests] == [both, one, one, both]
 
 
+    async def test_the_same_choice_at_another_depth_is_another_offer(self) -> None:
+        """P20: of two sub-agents with the same rules, the deeper one may start no others."""
+        llm = ScriptedLlm([reply("Done.")] * 3)
+        policy = Policy(sub_agents=SubAgentRules(depth=2))
+        async with Engine.open("sqlite://", model=llm, tools=["spawn_agents", "recall_conversation"]) as engine:
+            for depth in (1, 2, 1):
+                await (await agent(engine, "sub_agent", policy=policy, depth=depth)).send("Go")
+
+        both, one = {"spawn_agents", "recall_conversation"}, {"recall_conversation"}
+        assert [offered(request) for request in llm.requests] == [both, one, both]
+
+
 class TestForgedCalls:
     """D2, P20: a call of a tool that the role may not call has an error result, and the agent goes on."""
 
