@@ -109,7 +109,6 @@ class TestOffering:
         both, one = {"ask_user_question", "recall_conversation"}, {"recall_conversation"}
         assert [offered(request) for request in llm.requests] == [both, one, one, both]
 
-
     async def test_the_same_choice_at_another_depth_is_another_offer(self) -> None:
         """P20: of two sub-agents with the same rules, the deeper one may start no others."""
         llm = ScriptedLlm([reply("Done.")] * 3)
