@@ -52,8 +52,8 @@ def write_system_message(
     In this order: the general instructions, those of the profile, that messages were spoken, how to reach the user by
     the `tools` for it, what concerns other agents, how to call tools, what was recalled, and the list of the tools that
     are offered, written by `list_tools`. Empty parts are left out, and so is each part that no rule asks for.
-    `holds_mail` says that the conversation holds a message of another agent. A plain request has only the instructions, the
-    general ones and those of the profile. `Pure.`
+    `holds_mail` says that the conversation holds a message of another agent. A plain request has only the
+    instructions, the general ones and those of the profile. `Pure.`
     """
     profiles = [profile for profile in context.policy.profiles if profile.name == effect.profile]
     parts = [context.system, *(profile.prompt for profile in profiles)]
