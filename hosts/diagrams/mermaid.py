@@ -172,7 +172,7 @@ def _drawn(box: Box) -> str:
             if isinstance(entry, Row) and isinstance(entry.to, Same):
                 lines.append(f"stays on {entry.event.__name__} {_asked(entry, said)}".rstrip())
     lines += [f"does nothing on {event.__name__}" for event in box.untaken]
-    text = "<br>".join(lines)
+    text = "<br>".join(dict.fromkeys(lines))
     shape = f'("{text}")' if len(lines) > 1 else f'(["{text}"])'
     return f"{box.name}{shape}{':::person' if box.waits_for_person else ''}"
 

@@ -78,6 +78,7 @@ def test_it_names_every_file_that_is_touched() -> None:
         "states/events/__init__.py",
         "states/effects.py",
         "states/states.py",
+        "states/choices.py",
         "states/table.py",
         "states/handlers/moderating.py",
         "states/guards/messages.py",
