@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import takewhile
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from ..states.values.value import later
 from .clock import Clock
@@ -64,6 +64,7 @@ class PendingEffect:
     tried: asyncio.Event = field(default_factory=asyncio.Event)
 
 
+@runtime_checkable
 class Resumable(Protocol):
     """A sender that goes on with effects that an earlier process left in the outbox."""
 

@@ -17,7 +17,7 @@ from ..effects.mcp.servers import McpServers
 from ..effects.tools.registry import ToolRegistry
 from ..states.effects import Effect
 from ..states.errors import EngineClosed
-from ..states.events import Answer
+from ..states.events import Answer, Opened
 from ..states.policy.policy import Policy
 from .access import ConversationAccess
 from .agents.agents import EngineAgents
@@ -83,7 +83,7 @@ class RunningEngine(ConversationAccess):
         self._memory = EngineMemory(lambda: self.store, settings, providers, clock)
         self._tree = TreeFeed()
         self._registry = ConversationRegistry(self._load, lambda loop: self._take_over.loop(self.store, loop))
-        self._agents = EngineAgents(lambda: self.store, self._registry, clock, lambda *new: self._creation.create(*new))
+        self._agents = agents = EngineAgents(lambda: self.store, self._registry, clock, self._create)
         self._performers = build_performers(
             models, tools, self._deliveries, clock, settings, providers, self._memory, self._agents, performers, tracing
         )
@@ -91,7 +91,7 @@ class RunningEngine(ConversationAccess):
         self._redactor = EventRedactor(providers.redaction)
         self._choices = build_choices(defaults, tools, performers, dispatcher, self._memory, self._redactor)
         self._stored_faults = StoredFaults(self._choices)
-        self._take_over = TakeOver(build_resumers(self._deliveries, self._agents), self._agents.sub_agents.end_orphan)
+        self._take_over = TakeOver(build_resumers(self._deliveries, agents, performers), agents.sub_agents.end_orphan)
         self._loops = LoopFactory(
             LoopServices(
                 self._dispatcher,
@@ -262,6 +262,9 @@ class RunningEngine(ConversationAccess):
     def now(self) -> datetime:
         """Return the current time, by the clock of the engine."""
         return self._clock.now()
+
+    async def _create(self, conversation_id: str, opened: Opened) -> Loop:
+        return await self._creation.create(conversation_id, opened)
 
     async def _load(self, conversation_id: str) -> Loop:
         store = self.store

@@ -89,9 +89,15 @@ def build_performers(
     return wrap("performers", performers if tracing is None else tracing.performers(performers))
 
 
-def build_resumers(deliveries: DeliveryDispatcher, agents: EngineAgents) -> Mapping[type[Effect], Resumable]:
-    """Return what goes on with each type of effect that an earlier process left in the outbox."""
-    return {DeliverToUser: DeliveryPerformer(deliveries), **agents.resumers}
+def build_resumers(
+    deliveries: DeliveryDispatcher, agents: EngineAgents, given: Performers
+) -> Mapping[type[Effect], Resumable]:
+    """Return what goes on with each type of effect that an earlier process left in the outbox. For a type of which the
+    application has `given` the performer, that is its own `resume`, if it has one: nobody else knows its targets."""
+    built_in = {kind: resumer for kind, resumer in agents.resumers.items() if kind not in given}
+    performers: Mapping[type[Effect], object] = given
+    own = {kind: one for kind, one in performers.items() if isinstance(one, Resumable)}
+    return {DeliverToUser: DeliveryPerformer(deliveries), **built_in, **own}
 
 
 def build_locator(settings: Settings, providers: Providers, clock: Clock) -> Locator:

@@ -27,9 +27,11 @@ CLOSED_AGENT = "The agent {agent_id} is closed and takes no messages."
 SELF = "An agent cannot write to itself."
 
 
-def _check_not_blank(text: str) -> str:
+def _check_text(text: str) -> str:
     if not text.strip():
         raise ValueError("a message must not be empty")
+    if len(text) > MAX_TEXT:
+        raise ValueError(f"a message must not be longer than {MAX_TEXT:,} characters")
     return text
 
 
@@ -38,12 +40,8 @@ async def send_user_message(
     context: ToolContext,
     text: Annotated[
         str,
-        Field(
-            min_length=1,
-            max_length=MAX_TEXT,
-            description="What the user should learn, with all that is needed to present it",
-        ),
-        AfterValidator(_check_not_blank),
+        Field(min_length=1, description="What the user should learn, with all that is needed to present it"),
+        AfterValidator(_check_text),
     ],
 ) -> ToolResult:
     """Have something presented to the user.
@@ -60,8 +58,8 @@ async def send_agent_message(
     context: ToolContext,
     text: Annotated[
         str,
-        Field(min_length=1, max_length=MAX_TEXT, description="What that agent should know or do"),
-        AfterValidator(_check_not_blank),
+        Field(min_length=1, description="What that agent should know or do"),
+        AfterValidator(_check_text),
     ],
     agent_id: Annotated[
         str | None,

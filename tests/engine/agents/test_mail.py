@@ -270,3 +270,16 @@ class TestOrigin:
 
             (message,) = await received(front)
             assert message.origin == back.id
+
+    async def test_a_tool_may_write_to_its_own_conversation(self, database: Path) -> None:
+        """D1: such a message waits for the end of the turn, like every other one."""
+        ids: list[str] = []
+        script = [later(lambda: call("post", target=ids[0], text="Look again.")), reply("Done."), reply("Done again.")]
+        async with team(database, tools=[post], fg=script) as agents:
+            front = await agents.foreground()
+            ids.append(front.id)
+            await front.send("Go")
+            await agents.settled()
+
+            assert [turn.reply for turn in await front.turns()] == ["Done.", "Done again."]
+            assert [message.origin for message in await received(front)] == [front.id]

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -365,6 +366,56 @@ class TestWhatAProcessLeft:
                 assert [message.event_id for message in await received(front)] == [f"{sender}/6"]
                 assert [one.effect_id for one in await engine.store.outbox([sender])] == [3]
         assert sentence in caplog.text
+
+
+class Post:
+    """A performer of an application that carries messages elsewhere, and loses the first one."""
+
+    def __init__(self) -> None:
+        self.taken: list[str] = []
+        self.is_open = False
+
+    def targets_of(self, effect: SendToAgent) -> list[str]:
+        """The target of the effect."""
+        return [effect.target]
+
+    async def __call__(self, effect: SendToAgent, context: EffectContext) -> None:
+        """Take the message if the office is open."""
+        if self.is_open:
+            self.taken.append(context.key(effect.effect_id))
+            context.receipts.acknowledge(effect.effect_id, effect.target)
+
+
+class ResumedPost(Post):
+    """The same, which goes on with what it has lost."""
+
+    async def resume(
+        self, effect: SendToAgent, context: EffectContext, target: str, attempts: int, due: datetime | None
+    ) -> bool:
+        """Take the message."""
+        await self(effect, context)
+        return True
+
+
+class TestPerformersOfTheApplication:
+    """An application that carries messages itself knows its targets; nobody else does."""
+
+    @pytest.mark.parametrize("performer", [Post(), ResumedPost()])
+    async def test_what_it_left_is_its_own(self, performer: Post, database: Path) -> None:
+        """D9, D14: such a message is neither posted nor returned by the engine."""
+        script = ScriptedLlm([call("post", target="elsewhere", text="a"), reply("Sent.")])
+        opening: dict[str, Any] = {"tools": [post], "performers": {SendToAgent: performer}}
+        async with Engine.open(database, model=script, **opening) as engine:
+            sender = await engine.create()
+            await sender.send("Go")
+
+        performer.is_open = True
+        async with Engine.open(database, model=ScriptedLlm([], name="scripted"), **opening) as engine:
+            await engine.delivered()
+            is_resumed = isinstance(performer, ResumedPost)
+            assert performer.taken == ([f"{sender.id}/3"] if is_resumed else [])
+            assert len(await engine.store.outbox([sender.id])) == (0 if is_resumed else 1)
+            assert await received(await engine.get(sender.id)) == []
 
 
 class TestCopiesAndOtherEngines:
