@@ -14,6 +14,8 @@ from ....states.events import (
     LlmFailed,
     LlmResponse,
     Opened,
+    ProfileTransferred,
+    ScheduleChanged,
     ToolApproval,
     ToolComplete,
     ToolInterrupted,
@@ -21,9 +23,11 @@ from ....states.events import (
     TurnSummarized,
     UserMessage,
     UserQuestionResponse,
+    WakeUp,
     WorkVerified,
 )
 from ....states.log import LogEntry
+from ....states.values.schedule import Schedule
 from .printable import counted, one_line, with_images
 
 MAX_SUMMARY = 100
@@ -44,7 +48,26 @@ def summary(event: Event) -> str:
 
 def _opened(event: Opened) -> str:
     history = f", begins with {counted(len(event.messages), 'message')}" if event.messages else ""
-    return f"model {event.policy.models[0].name}{history}"
+    schedule = f", {_rhythm(event.schedule)}" if event.schedule is not None else ""
+    return f"model {event.policy.models[0].name}{schedule}{history}"
+
+
+def _rhythm(schedule: Schedule) -> str:
+    if schedule.every is not None:
+        return f"every {schedule.every:g} s"
+    return f"cron {schedule.cron} {schedule.zone}"
+
+
+def _schedule(event: ScheduleChanged) -> str:
+    return "none" if event.schedule is None else f"{_rhythm(event.schedule)}: {event.schedule.task}"
+
+
+def _wake_up(event: WakeUp) -> str:
+    return event.text
+
+
+def _profile(event: ProfileTransferred) -> str:
+    return event.profile
 
 
 def _message(event: UserMessage) -> str:
@@ -104,6 +127,9 @@ _SUMMARIES: Mapping[type[Event], Callable[[Any], str]] = {
     ToolInterrupted: _interrupted,
     ToolReconciled: _reconciled,
     Opened: _opened,
+    ScheduleChanged: _schedule,
+    WakeUp: _wake_up,
+    ProfileTransferred: _profile,
     UserMessage: _message,
     UserQuestionResponse: _answers,
     ToolApproval: _approval,

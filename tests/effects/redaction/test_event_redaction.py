@@ -10,7 +10,7 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
-from turnwise import AgentMail, Image, Redaction, RedactionRule, Speech, SubAgents, UserQuestion, WorkComplete
+from turnwise import AgentMail, Image, Redaction, RedactionRule, Speech, SubAgents, Transfer, UserQuestion, WorkComplete
 from turnwise.effects.redaction.event_redaction import (
     IMAGE_LEFT_OUT,
     NAMES,
@@ -30,16 +30,20 @@ from turnwise.states.events import (
     MemoryRecalled,
     Opened,
     ProfileSelected,
+    ProfileTransferred,
     RecentText,
+    ScheduleChanged,
     ToolApproval,
     ToolComplete,
     UserMessage,
     UserQuestionResponse,
+    WakeUp,
     WorkVerified,
 )
 from turnwise.states.values.history import HistoryMessage
 from turnwise.states.values.messages import ToolCall, ToolResult
 from turnwise.states.values.questions import Annotation
+from turnwise.states.values.schedule import Schedule
 
 from ...support.secrets import SECRETS, found_in
 
@@ -125,6 +129,8 @@ EXAMPLES: list[Event] = [
     UserMessage(event_id="m", at=AT, text=f"I am {MAIL}", images=(Image.of(PICTURE),)),
     AgentMessage(event_id="m", at=AT, origin="kitchen", text=MAIL),
     DetailsChanged(event_id="m", at=AT, title=f"About {MAIL}"),
+    ScheduleChanged(event_id="m", at=AT, schedule=Schedule(every=60, task=f"Write to {MAIL}."), next_wake=AT),
+    WakeUp(event_id="m", at=AT, due=AT, text=f"Write to {MAIL}."),
     ToolApproval(event_id="m", at=AT, call_id="c", allowed=True, note=MAIL, arguments={"to": [MAIL]}),
     UserQuestionResponse(
         event_id="m",
@@ -184,6 +190,9 @@ def test_names_are_left_alone(redaction: Redaction) -> None:
     events: list[Event] = [
         LlmResponse(effect_id=1, at=AT, tool_calls=(call,), model=digest, digest=digest),
         ProfileSelected(effect_id=1, at=AT, profile=digest),
+        ProfileTransferred(event_id="m", at=AT, profile=digest),
+        ScheduleChanged(event_id="m", at=AT, schedule=Schedule(cron=digest, zone=digest, task="Look.")),
+        ToolComplete(effect_id=1, at=AT, result=ToolResult(text="", acts=(Transfer(profile=digest),))),
         Opened(event_id=digest, at=AT, system=MAIL, owner=MAIL, metadata={"to": MAIL}, tools=(digest,)),
         ToolComplete(effect_id=1, at=AT, result=ToolResult(text="", acts=(AgentMail(target=digest, text="Hello"),))),
     ]

@@ -16,9 +16,10 @@ from turnwise import Conversation, Engine, Schedule, Store, StoreError
 from turnwise.engine.agents import wake_ups
 from turnwise.persistence.opening import open_store
 from turnwise.states import Idle, ScheduleChanged
+from turnwise.states.values.memory import MemoryQuery, MemoryScope
 from turnwise.testing import FunctionLlm, ManualClock
 
-from ...support.engine_scenarios import Gate, answers_after, full_disk, until
+from ...support.engine_scenarios import Gate, Watcher, answers_after, full_disk, until
 
 NOON = ManualClock().now()
 HOUR = timedelta(hours=1)
@@ -68,6 +69,26 @@ class TestWakingUp:
             assert await tasks_of(conversation) == ["Look around."] * 3
             assert conversation.next_wake == NOON + timedelta(seconds=240)
             assert (await conversation.replay()).divergence is None
+
+    async def test_everybody_sees_who_began_the_turn(self) -> None:
+        """Updates show an agent's message; searches of what people said do not find it, and it is no title."""
+        clock = ManualClock()
+        async with opened("sqlite://", clock) as engine:
+            conversation = await engine.create(owner="ada", every=60, task="Look for sushi.")
+            watcher = Watcher(conversation)
+            await asleep(clock, NOON + timedelta(seconds=60))
+            await clock.advance(60)
+            await has_rested(conversation, 1)
+            await watcher.until("turn_ended")
+            await watcher.stop()
+
+            shown = [update.data for update in watcher.updates if update.type == "message"]
+            assert [message.get("origin") for message in shown] == ["schedule", None]
+            assert shown[0]["text"] == "Look for sushi."
+            query = MemoryQuery(MemoryScope("", "ada", 0), ("sushi",), None, None, 10)
+            assert await engine.store.search(query) == ()
+            (summary,) = await engine.list()
+            assert not summary.title
 
     async def test_not_before_it(self) -> None:
         """A microsecond earlier nothing happens."""
