@@ -24,6 +24,7 @@ PLAIN = {
     *("Block", "Images", "Instant", "Metadata", "Owner", "RequestText", "Revision", "Seconds", "Task", "Text", "Title"),
     *(
         "ChoiceQuestionSet",
+        "CronExpression",
         "Deadline",
         "Filled",
         "GivenConversation",
@@ -34,6 +35,7 @@ PLAIN = {
         "Position",
         "Schema",
         "WireMessage",
+        "ZoneName",
     ),
 }
 """Aliases of plain types, most of them with constraints that are checked when a value is made: a program writes `str`,

@@ -30,6 +30,13 @@ Task = Annotated[RequestText, AfterValidator(not_blank)]
 """What a conversation has to do when it wakes up."""
 
 
+CronExpression = Annotated[str, Field(min_length=1, max_length=MAX_CRON), AfterValidator(check_encodable)]
+"""A cron expression, as people write it; where the next moment is computed, it is checked."""
+
+ZoneName = Annotated[str, Field(min_length=1, max_length=MAX_ZONE), AfterValidator(check_encodable)]
+"""The name of a time zone, such as Europe/Berlin."""
+
+
 class Schedule(Value):
     """When a conversation wakes up: after each interval of `every` seconds, or at the moments of a `cron` expression in
     the time zone `zone`. At each of these moments it reads `task` and begins a turn.
@@ -39,8 +46,8 @@ class Schedule(Value):
     """
 
     every: Annotated[Seconds, Field(ge=1, le=LONGEST_INTERVAL)] | None = None
-    cron: Annotated[str, Field(min_length=1, max_length=MAX_CRON), AfterValidator(check_encodable)] | None = None
-    zone: Annotated[str, Field(min_length=1, max_length=MAX_ZONE), AfterValidator(check_encodable)] = "UTC"
+    cron: CronExpression | None = None
+    zone: ZoneName = "UTC"
     task: Task
 
     @model_validator(mode="after")
