@@ -14,9 +14,10 @@ from typing import Any
 from ....effects.channels.speech.channel import SpeechChannel
 from ....engine.conversation import Conversation
 from ....states.errors import TurnwiseError
-from ....states.states import AwaitingApproval, Busy, InDoubt
+from ....states.states import AwaitingApproval, AwaitingSubAgents, Busy, InDoubt, State
 from ....states.values.messages import ToolCall
 from ....states.values.questions import OpenQuestion, UserQuestion
+from ..output.printable import one_line
 from .interrupts import interrupts_handled_by
 from .screen import Screen
 from .tool_questions import REASON_TO_DENY, RESOLUTIONS, approval_question, doubt_question, parse_approval
@@ -128,6 +129,7 @@ class Dialogue:
             elif isinstance(state, InDoubt):
                 await self._ask_for_resolution(state)
             elif (question := state.open_question) is not None:
+                await self._note_who_asks(state)
                 await self._ask_questions(question)
         except _NoLongerAskedError:
             self.screen.writer.defer_note("  This is no longer asked.")
@@ -193,6 +195,13 @@ class Dialogue:
     async def _call(self, call_id: str) -> ToolCall:
         messages = await self.conversation.transcript()
         return next(call for message in reversed(messages) for call in message.tool_calls if call.call_id == call_id)
+
+    async def _note_who_asks(self, state: State) -> None:
+        """Name the task of the sub-agent that asks, if one does."""
+        if isinstance(state, AwaitingSubAgents) and (asked := state.question) is not None:
+            asking = f"{self.conversation.id}/{asked.effect_id}"
+            titles = [child.title for child in await self.conversation.children() if child.id == asking]
+            self.screen.writer.note(f"  Asked by a sub-agent: {one_line(' '.join(titles))}")
 
     async def _ask_questions(self, asked: OpenQuestion) -> None:
         answers = await self._answers(asked)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
-from turnwise import Conversation, Engine, Policy, Questions, presets
+from turnwise import Clock, Conversation, Engine, Llm, Policy, Questions, SubAgentRules, presets, tool
+from turnwise.effects.model.rehearsal.llm import RehearsalLlm
 from turnwise.hosts.terminal.chat.dialogue import Dialogue, open_dialogue
 from turnwise.hosts.terminal.chat.screen import Screen
 from turnwise.hosts.terminal.chat.user_input import NO_COMMANDS, OWN_WORDS, Answer, Commands, FreeTextOption
@@ -60,11 +63,17 @@ class Chatting:
 
 @asynccontextmanager
 async def chatting(
-    llm: ScriptedLlm, policy: Policy | None = None, clock: ManualClock | None = None, *, thoughts: bool = False
+    llm: Llm,
+    policy: Policy | None = None,
+    clock: Clock | None = None,
+    *,
+    tools: Iterable[Any] = (),
+    thoughts: bool = False,
 ) -> AsyncIterator[Chatting]:
     """Open a chat over a database in memory. What it shows goes to stdout."""
     user, screen = TypingUser(), Screen(TerminalWriter(interactive=False), thoughts=thoughts)
-    async with Engine.open("sqlite://", model=llm, tools=["ask_user_question"], clock=clock or ManualClock()) as engine:
+    used = ["ask_user_question", *tools]
+    async with Engine.open("sqlite://", model=llm, tools=used, clock=clock or ManualClock()) as engine:
         conversation = await engine.create(policy=policy or presets.assistant())
         async with open_dialogue(conversation, screen, user) as dialogue:
             yield Chatting(conversation, dialogue, user)
@@ -145,3 +154,24 @@ class TestAQuestionThatIsNoLongerAsked:
             (turn,) = await chat.conversation.turns()
             assert (turn.status, turn.reply) == ("completed", "I choose myself.")
         assert sorted(capsys.readouterr().out.splitlines()) == ["  This is no longer asked.", "I choose myself."]
+
+
+@tool(crash="pure")
+async def find_paper(topic: str) -> list[str]:
+    """Look for papers on a topic."""
+    return [f"{topic} and the Moon", f"{topic} in harbours"]
+
+
+async def test_questions_of_sub_agents_are_asked_one_after_the_other(capsys: pytest.CaptureFixture[str]) -> None:
+    """P20: each with the task of the sub-agent that asks, and each answer goes to that one."""
+    rules = Policy(sub_agents=SubAgentRules(questions="ask_user"))
+    async with chatting(RehearsalLlm(delay=0), rules, tools=[find_paper, "spawn_agents"]) as chat:
+        await chat.dialogue.send("Look for a paper on: Tides and Winds")
+        while chat.dialogue.waits_for_user:
+            chat.user.lines.put_nowait("My own choice")
+            await chat.dialogue.ask()
+
+    shown = capsys.readouterr().out
+    asked = re.findall("Asked by a sub-agent: Look for a paper on: (\\w+)", shown)
+    assert (sorted(asked), chat.user.asked.qsize()) == (["Tides", "Winds"], 2)
+    assert "Tides: You chose My own choice.\nWinds: You chose My own choice." in shown
