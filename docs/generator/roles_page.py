@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from turnwise.states.policy.policy import SubAgentRules
 from turnwise.states.policy.roles import ROLE_TOOLS, Role, role_fault
 
-MOST_ALLOWED = SubAgentRules(depth=2, questions="ask_user")
-"""Rules by which a sub-agent may do whatever the rules for sub-agents can allow."""
+RULES = {
+    "if `SubAgentRules.depth` is 2 or more": SubAgentRules(depth=2),
+    'if `SubAgentRules.questions` is `"ask_user"`': SubAgentRules(questions="ask_user"),
+}
+"""Rules for sub-agents that allow more than the default ones, each with its words."""
 
 
 def role_tools() -> str:
@@ -21,7 +24,5 @@ def role_tools() -> str:
 
 def _cells(tool: str, roles: tuple[Role, ...]) -> Iterator[str]:
     for role in roles:
-        if role_fault(tool, role) is None:
-            yield "yes"
-        else:
-            yield "if `Policy.sub_agents` allows it" if role_fault(tool, role, 1, MOST_ALLOWED) is None else "no"
+        allowing = (words for words, rules in RULES.items() if role_fault(tool, role, 1, rules) is None)
+        yield "yes" if role_fault(tool, role) is None else next(allowing, "no")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from turnwise import Policy
 from turnwise.effects.model.rehearsal import llm
+from turnwise.effects.tools.builtin.catalogue import BUILT_IN
+from turnwise.states.policy.roles import ROLE_TOOLS, Role
 from turnwise.states.values.inbox import MAX_INBOX
 
 from ..support.pages import Page, table
@@ -26,6 +28,17 @@ def test_its_programs_run(program: str, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(tmp_path)
 
     exec(compile(program, "program.py", "exec"), {"__name__": "__main__"})
+
+
+def test_the_tools_of_each_role_are_those_of_the_data() -> None:
+    """D2: the table names each built-in tool once, and says which roles may call it."""
+    rows = table(PAGE.section("Tools by role"), "tool")
+
+    assert sorted(rows) == sorted(BUILT_IN)
+    for column, role in enumerate(get_args(Role)):
+        by_rules = {tool for tool, row in rows.items() if row[column].startswith("if ")}
+        assert {tool for tool, row in rows.items() if row[column] == "no"} == ROLE_TOOLS[role].denied - by_rules
+        assert by_rules == ({"ask_user_question", "spawn_agents"} if role == "sub_agent" else set())
 
 
 def test_its_limits_are_those_of_the_code() -> None:

@@ -15,7 +15,6 @@ from turnwise.effects.model.port import LLM_FAILURES
 from turnwise.effects.tools.builtin.catalogue import BUILT_IN
 from turnwise.engine.projections.turn import TurnStatus
 from turnwise.engine.projections.updates.update import Update
-from turnwise.states.policy.roles import ROLE_TOOLS, Role
 from turnwise.states.values.failures import TRANSIENT
 
 from ..support.pages import Page, run_block, table
@@ -96,18 +95,6 @@ def test_its_presets_bring_the_tools_that_their_rules_ask_for() -> None:
     assert tools == {name for name, tool in BUILT_IN.items() if {"speech", "work_complete"} & {*tool.acts}} - {
         "speak_to_user"
     }
-
-
-def test_the_tools_of_each_role_are_those_of_the_data() -> None:
-    """The table names each built-in tool once, and says which roles may call it."""
-    rows = table(PAGE.section("Tools by role"), "built-in tool")
-    cells = {tool: row for tools, row in rows.items() for tool in re.findall(r"\w+", tools)}
-
-    assert sorted(cells) == sorted(BUILT_IN)
-    for column, role in enumerate(get_args(Role)):
-        by_rules = {tool for tool, row in cells.items() if row[column].startswith("if ")}
-        assert {tool for tool, row in cells.items() if row[column] == "no"} == ROLE_TOOLS[role].denied - by_rules
-        assert by_rules == ({"ask_user_question", "spawn_agents"} if role == "sub_agent" else set())
 
 
 def test_its_links_lead_somewhere() -> None:
