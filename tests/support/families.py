@@ -50,8 +50,9 @@ def results_in(request: ModelRequest) -> list[str]:
 
 
 def outcomes_in(result: str) -> list[tuple[str, str]]:
-    """Return the status and the text of each sub-agent, from the result of the call that started them."""
-    return [(agent["status"], agent["result"]) for agent in json.loads(result)["agents"]]
+    """Return the status and the text of each sub-agent, from the result of the call that started them. A request marks
+    a result as an error if one of them has not completed."""
+    return [(agent["status"], agent["result"]) for agent in json.loads(result.removeprefix("Error: "))["agents"]]
 
 
 async def spawned(conversation: Conversation) -> list[int]:

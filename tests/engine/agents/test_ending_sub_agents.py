@@ -1,0 +1,537 @@
+"""What ends sub-agents before they have finished: deadlines, cancels, and parents that are closed or gone.
+
+P24 and P26: a parent is never held beyond its deadline, whatever a sub-agent does. No sub-agent works on for nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turnwise import Conversation, Engine, UnknownConversation, presets, tool
+from turnwise.effects.dispatcher import InProcessDispatcher
+from turnwise.persistence.sqlite.store import SqliteStore
+from turnwise.states import (
+    DeadlineReached,
+    Opened,
+    SpawnSubAgent,
+    SubAgentFinished,
+    Texts,
+    begin,
+    transition,
+)
+from turnwise.testing import ManualClock, call
+from turnwise.testing.clock import NOON
+
+from ...support.engine_scenarios import Gate, until
+from ...support.families import GO, FamilyLlm, finished, outcomes_in, results_in, spawn, spawned
+
+TOOLS = ["spawn_agents"]
+TEXTS = Texts()
+LATE = ("cancelled", TEXTS.child_late)
+ASSISTANT = presets.assistant()
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    """Return the path of a database that does not exist yet."""
+    return tmp_path / "agents.db"
+
+
+class Stubborn:
+    """A tool that works until it is let go, and does not stop when it is told to; only at the second time, so that
+    a test which fails can end."""
+
+    def __init__(self) -> None:
+        self.gate = Gate()
+
+        @tool(crash="pure")
+        async def dig() -> str:
+            """Dig."""
+            with suppress(asyncio.CancelledError):
+                await self.gate()
+                return "a hole"
+            await self.gate()
+            return "a hole"
+
+        self.tool = dig
+
+
+async def states_of_children(conversation: Conversation) -> list[str]:
+    """Return the states of its sub-agents, in the order of their tasks."""
+    return [child.state for child in await conversation.children()]
+
+
+async def until_children_are(state: str, conversation: Conversation) -> None:
+    """Return when all sub-agents rest in this state."""
+    async with asyncio.timeout(30):
+        while set(await states_of_children(conversation)) != {state}:
+            await asyncio.sleep(0.001)
+
+
+class TestDeadlines:
+    """P26: a sub-agent that does not end in time never holds its parent."""
+
+    @pytest.mark.parametrize("hangs_in", ["model", "tool"])
+    async def test_the_deadline_of_the_wait_ends_it(self, database: Path, hangs_in: str) -> None:
+        """The others' outcomes count, the late one is said to be late, and its conversation is closed."""
+        clock, stubborn, gate = ManualClock(), Stubborn(), Gate()
+
+        async def never() -> str:
+            await gate()
+            return "too late"
+
+        slow = [never] if hangs_in == "model" else [call("dig"), "too late"]
+        llm = FamilyLlm({GO: [spawn("slow", "quick"), "Done."], "slow": slow, "quick": ["result"]})
+        tools = [*TOOLS, stubborn.tool]
+        async with Engine.open(database, model=llm, tools=tools, clock=clock) as engine:
+            conversation = await engine.create(policy=ASSISTANT.replace(sub_agent_deadline=60.0))
+            await conversation.send(GO, wait=False)
+            await (stubborn.gate if hangs_in == "tool" else gate).arrived.wait()
+            while len(await finished(conversation)) < 1:
+                await asyncio.sleep(0.001)
+            await clock.advance(60)
+            turn = await conversation.wait()
+
+            assert turn.reply == "Done."
+            assert outcomes_in(results_in(llm.asked_by(GO)[-1])[0]) == [LATE, ("completed", "result")]
+            await clock.until_asleep(0)
+            stubborn.gate.opened.set()
+            await until_children_are("closed", conversation)
+            assert (await conversation.replay()).divergence is None
+
+    async def test_a_late_outcome_changes_nothing(self, database: Path) -> None:
+        """Neither does one that comes twice, or that belongs to no sub-agent: the model has read each once."""
+        clock, gate = ManualClock(), Gate()
+
+        async def later() -> str:
+            await gate()
+            return "too late"
+
+        llm = FamilyLlm({GO: [spawn("slow", "quick"), "Done."], "slow": [later], "quick": ["result"]})
+        async with Engine.open(database, model=llm, tools=TOOLS, clock=clock) as engine:
+            conversation = await engine.create(policy=ASSISTANT.replace(sub_agent_deadline=60.0))
+            await conversation.send(GO, wait=False)
+            while len(await finished(conversation)) < 1:
+                await asyncio.sleep(0.001)
+            slow, quick = await spawned(conversation)
+            forged = [SubAgentFinished(effect_id=n, at=NOON, outcome="forged") for n in (quick, 99, 0)]
+            for answer in forged:
+                engine.answer(conversation.id, answer)
+            await clock.advance(60)
+            await conversation.wait()
+            before = len(await conversation.events())
+            for answer in [*forged, SubAgentFinished(effect_id=slow, at=NOON, outcome="forged")]:
+                engine.answer(conversation.id, answer)
+            gate.opened.set()
+            await until_children_are("closed", conversation)
+            await engine.refresh(conversation.id)
+
+            assert len(await conversation.events()) == before
+            assert await finished(conversation) == [quick]
+            assert "forged" not in str(await conversation.messages())
+
+    async def test_a_task_may_have_a_deadline_of_its_own(self, database: Path) -> None:
+        """Only its sub-agent is stopped then; even if its tool ignores that, the parent has its outcome at once."""
+        clock, stubborn = ManualClock(), Stubborn()
+        task = {"text": "slow", "seconds": 10}
+        llm = FamilyLlm({GO: [spawn(task, "quick"), "Done."], "slow": [call("dig"), "…"], "quick": ["result"]})
+        tools = [*TOOLS, stubborn.tool]
+        async with Engine.open(database, model=llm, tools=tools, clock=clock) as engine:
+            conversation = await engine.create(policy=ASSISTANT)
+            await conversation.send(GO, wait=False)
+            await stubborn.gate.arrived.wait()
+            await clock.advance(10)
+            turn = await conversation.wait()
+
+            assert turn.reply == "Done."
+            assert outcomes_in(results_in(llm.asked_by(GO)[-1])[0]) == [LATE, ("completed", "result")]
+            stubborn.gate.opened.set()
+            await until_children_are("closed", conversation)
+
+    async def test_one_that_was_due_while_no_process_ran_is_late(self, database: Path) -> None:
+        """It is not started again for nothing, and its parent goes on."""
+        clock, gate = ManualClock(), Gate()
+
+        async def never() -> str:
+            await gate()
+            return "…"
+
+        llm = FamilyLlm({GO: [spawn({"text": "slow", "seconds": 10}), "Done."], "slow": [never, never]})
+        async with Engine.open(database, model=llm, tools=TOOLS, clock=clock) as engine:
+            conversation = await engine.create(policy=ASSISTANT)
+            await conversation.send(GO, wait=False)
+            await gate.arrived.wait()
+        await clock.advance(3600)
+        async with Engine.open(database, model=llm, tools=TOOLS, clock=clock) as engine:
+            conversation = await engine.get(conversation.id)
+            turn = await conversation.wait()
+
+            assert turn.reply == "Done."
+            assert outcomes_in(results_in(llm.asked_by(GO)[-1])[0]) == [LATE]
+            await until_children_are("closed", conversation)
+
+
+class TestCancels:
+    """A cancel waits until the sub-agents have stopped, for a bounded time."""
+
+    async def test_the_turn_ends_when_all_have_stopped(self, database: Path) -> None:
+        """Those that had finished keep their result, the others are cancelled and closed."""
+        gate = Gate()
+
+        async def never() -> str:
+            await gate()
+            return "…"
+
+        llm = FamilyLlm({GO: [spawn("slow", "quick")], "slow": [never], "quick": ["result"]})
+        async with Engine.open(database, model=llm, tools=TOOLS) as engine:
+            conversation = await engine.create(policy=ASSISTANT)
+            await conversation.send(GO, wait=False)
+            await gate.arrived.wait()
+            while len(await finished(conversation)) < 1:
+                await asyncio.sleep(0.001)
+            cancelled = await conversation.cancel()
+            (turn,) = await conversation.turns()
+
+            assert not cancelled.no_op
+            assert turn.status == "cancelled"
+            assert await states_of_children(conversation) == ["closed", "closed"]
+            assert sorted(await finished(conversation)) == await spawned(conversation)
+            result = next(message.text for message in await conversation.transcript() if message.role == "tool")
+            assert outcomes_in(result) == [("cancelled", TEXTS.child_cancelled), ("completed", "result")]
+
+    async def test_one_that_ignores_it_holds_the_turn_no_longer_than_the_deadline(self, database: Path) -> None:
+        """Its tool works on, and its conversation is closed when that has ended."""
+        clock, stubborn = ManualClock(), Stubborn()
+        llm = FamilyLlm({GO: [spawn("slow")], "slow": [call("dig"), "…"]})
+        tools = [*TOOLS, stubborn.tool]
+        async with Engine.open(database, model=llm, tools=tools, clock=clock) as engine:
+            conversation = await engine.create(policy=ASSISTANT.replace(cancel_deadline=5.0))
+            await conversation.send(GO, wait=False)
+            await stubborn.gate.arrived.wait()
+            cancelling = asyncio.ensure_future(conversation.cancel())
+            await until(lambda: conversation.state.type == "cancelling")
+            await clock.advance(5)
+            await cancelling
+
+            assert conversation.state.type == "idle"
+            stubborn.gate.opened.set()
+            await until_children_are("closed", conversation)
+
+    async def test_it_reaches_the_sub_agents_after_a_restart(self, database: Path) -> None:
+        """A process that ends while it waits for them leaves that to the next one."""
+        clock, stubborn = ManualClock(), Stubborn()
+        llm = FamilyLlm({GO: [spawn("slow"), "…"], "slow": [call("dig"), "…"]})
+        tools = [*TOOLS, stubborn.tool]
+        async with Engine.open(database, model=llm, tools=tools, clock=clock) as engine:
+            conversation = await engine.create(policy=ASSISTANT)
+            await conversation.send(GO, wait=False)
+            await stubborn.gate.arrived.wait()
+            cancelling = asyncio.ensure_future(conversation.cancel())
+            await until(lambda: conversation.state.type == "cancelling")
+            stubborn.gate.opened.set()
+            cancelling.cancel()
+        async with Engine.open(database, model=llm, tools=tools, clock=clock) as engine:
+            conversation = await engine.get(conversation.id)
+            await conversation.wait()
+
+            assert conversation.state.type == "idle"
+            await until_children_are("closed", conversation)
+            assert [turn.status for turn in await conversation.turns()] == ["cancelled"]
+
+    async def test_a_parent_that_is_closed_ends_its_sub_agents(self, database: Path) -> None:
+        """They are closed when `close` returns."""
+        gate = Gate()
+
+        async def never() -> str:
+            await gate()
+            return "…"
+
+        llm = FamilyLlm({GO: [spawn("slow", "slower")], "slow": [never], "slower": [never]})
+        async with Engine.open(database, model=llm, tools=TOOLS) as engine:
+            conversation = await engine.create(policy=ASSISTANT)
+            await conversation.send(GO, wait=False)
+            await gate.arrived.wait()
+            await conversation.close()
+
+            assert conversation.state.type == "closed"
+            assert await states_of_children(conversation) == ["closed", "closed"]
+
+    async def test_a_sub_agent_that_is_closed_is_cancelled_for_its_parent(self, database: Path) -> None:
+        """Anybody may stop a single one by its id, and the others go on."""
+        gate = Gate()
+
+        async def never() -> str:
+            await gate()
+            return "…"
+
+        llm = FamilyLlm({GO: [spawn("slow", "quick"), "Done."], "slow": [never], "quick": ["result"]})
+        async with Engine.open(database, model=llm, tools=TOOLS) as engine:
+            conversation = await engine.create(policy=ASSISTANT)
+            await conversation.send(GO, wait=False)
+            await gate.arrived.wait()
+            slow = (await conversation.children())[0]
+            await (await engine.get(slow.id)).close()
+            await conversation.wait()
+
+            result = results_in(llm.asked_by(GO)[-1])[0]
+            assert outcomes_in(result) == [("cancelled", TEXTS.child_cancelled), ("completed", "result")]
+
+
+class TestRestarts:
+    """Neither a close of the engine nor a loop that fails stops a sub-agent, and its outcome is not lost."""
+
+    async def test_sub_agents_go_on_in_the_next_process(self, database: Path) -> None:
+        """They are not started a second time, and each outcome reaches the model once."""
+        gate = Gate()
+
+        async def slowly() -> str:
+            await gate()
+            return "result of slow"
+
+        llm = FamilyLlm({
+            GO: [spawn("slow", "quick"), "Done."], "slow": [slowly, "result of slow"], "quick": ["result"],
+        })  # fmt: skip
+        async with Engine.open(database, model=llm, tools=TOOLS) as engine:
+            conversation = await engine.create(policy=ASSISTANT)
+            await conversation.send(GO, wait=False)
+            await gate.arrived.wait()
+            while len(await finished(conversation)) < 1:
+                await asyncio.sleep(0.001)
+        async with Engine.open(database, model=llm, tools=TOOLS) as engine:
+            conversation = await engine.get(conversation.id)
+            turn = await conversation.wait()
+
+            assert turn.reply == "Done."
+            result = results_in(llm.asked_by(GO)[-1])[0]
+            assert outcomes_in(result) == [("completed", "result of slow"), ("completed", "result")]
+            assert len(await conversation.children()) == 2
+            assert sorted(await finished(conversation)) == await spawned(conversation)
+            assert (await conversation.replay()).divergence is None
+
+    async def test_an_outcome_of_an_earlier_process_is_read_from_the_log(self, database: Path) -> None:
+        """The sub-agent had ended, and the process died before its parent knew."""
+        llm = FamilyLlm({GO: [spawn("a"), "Done."], "a": ["result"]})
+        async with Engine.open(database, model=llm, tools=TOOLS, dispatcher=LosesOutcomes) as engine:
+            conversation = await engine.create(policy=ASSISTANT)
+            await conversation.send(GO, wait=False)
+            await until_children_are_there(conversation)
+            await until_children_are("closed", conversation)
+            assert await finished(conversation) == []
+        async with Engine.open(database, model=llm, tools=TOOLS) as engine:
+            conversation = await engine.get(conversation.id)
+            await conversation.wait()
+
+            assert outcomes_in(results_in(llm.asked_by(GO)[-1])[0]) == [("completed", "result")]
+            assert len(llm.asked_by("a")) == 1
+
+    async def test_a_loop_of_the_parent_that_fails_stops_nothing(self, database: Path) -> None:
+        """Whoever asks for the parent next gets a loop that waits for the same sub-agents."""
+        llm = FamilyLlm({GO: [spawn("a", "b"), "Done."], "a": ["result of a"], "b": ["result of b"]})
+        async with Engine.open(database, model=llm, tools=TOOLS, dispatcher=FailsOnce) as engine:
+            conversation = await engine.create(policy=ASSISTANT)
+            with pytest.raises(Exception, match="Something broke"):
+                await conversation.send(GO)
+            again = await engine.get(conversation.id)
+            turn = await again.wait()
+
+            assert turn.reply == "Done."
+            result = results_in(llm.asked_by(GO)[-1])[0]
+            assert outcomes_in(result) == [("completed", "result of a"), ("completed", "result of b")]
+            assert len(llm.requests) == 4
+
+    async def test_one_that_is_deleted_has_failed(self, database: Path) -> None:
+        """Its parent learns that, and goes on."""
+        gate = Gate()
+
+        async def never() -> str:
+            await gate()
+            return "…"
+
+        llm = FamilyLlm({GO: [spawn("slow"), "Done."], "slow": [never]})
+        async with Engine.open(database, model=llm, tools=TOOLS) as engine:
+            conversation = await engine.create(policy=ASSISTANT)
+            await conversation.send(GO, wait=False)
+            await gate.arrived.wait()
+            await engine.delete((await conversation.children())[0].id)
+            turn = await conversation.wait()
+
+            assert turn.reply == "Done."
+            assert outcomes_in(results_in(llm.asked_by(GO)[-1])[0]) == [("failed", "The sub-agent was deleted.")]
+
+
+class TestOrphans:
+    """A sub-agent for which nobody waits is ended: at once, or when the next process takes it over."""
+
+    async def leave_one(self, database: Path) -> str:
+        """Close an engine in the middle of the work of a sub-agent. Returns the id of its parent."""
+        gate = Gate()
+
+        async def never() -> str:
+            await gate()
+            return "…"
+
+        llm = FamilyLlm({GO: [spawn("slow")], "slow": [never]})
+        async with Engine.open(database, model=llm, tools=TOOLS, clock=ManualClock()) as engine:
+            conversation = await engine.create(policy=ASSISTANT)
+            await conversation.send(GO, wait=False)
+            await gate.arrived.wait()
+            return conversation.id
+
+    async def test_its_parent_has_gone_on_without_it(self, database: Path) -> None:
+        """The process died between the step of the parent and the end of the sub-agent."""
+        parent_id = await self.leave_one(database)
+        store = await SqliteStore.open(database)
+        loaded = await store.load(parent_id)
+        event = DeadlineReached(effect_id=loaded.state.deadline.effect_id, at=NOON)
+        await loaded.log.append(event, transition(loaded.state, event, loaded.context))
+        await store.close()
+
+        llm = FamilyLlm({GO: ["Done."], "slow": []})
+        async with Engine.open(database, model=llm, tools=TOOLS) as engine:
+            conversation = await engine.get(parent_id)
+            await conversation.wait()
+            await until_children_are("closed", conversation)
+
+            assert llm.asked_by("slow") == []
+
+    async def test_its_parent_is_gone(self, database: Path) -> None:
+        """Somebody has deleted the parent by other means."""
+        parent_id = await self.leave_one(database)
+        store = await SqliteStore.open(database)
+        await store.delete(parent_id)
+        await store.close()
+
+        llm = FamilyLlm({"slow": []})
+        async with Engine.open(database, model=llm, tools=TOOLS) as engine:
+            (child,) = await engine.list(role="sub_agent")
+
+            assert child.state == "closed"
+            assert llm.requests == []
+
+    async def test_it_was_created_and_never_given_its_task(self, database: Path) -> None:
+        """It rests, so nothing takes it over; but it is found."""
+        parent_id = await self.leave_one(database)
+        store = await SqliteStore.open(database)
+        child_id = f"{parent_id}/99"
+        opened = Opened(event_id=f"opened-{child_id}", at=NOON, role="sub_agent", parent=parent_id, depth=1)
+        await store.create(child_id, opened, begin(opened))
+        await store.close()
+
+        llm = FamilyLlm({GO: ["Done."], "slow": ["result"]})
+        async with Engine.open(database, model=llm, tools=TOOLS) as engine:
+            assert (await engine.get(child_id)).state.type == "closed"
+
+    async def test_a_parent_that_gives_up_ends_its_sub_agents(self, database: Path) -> None:
+        """Its turn fails after too many crashes, and the sub-agent of an earlier process is not left at work."""
+        policy = ASSISTANT.replace(recovery=ASSISTANT.recovery.replace(resumes=1))
+        gates = [Gate() for _ in range(3)]
+
+        def waits(gate: Gate) -> Any:
+            async def never() -> str:
+                await gate()
+                return "…"
+
+            return never
+
+        llm = FamilyLlm({GO: [spawn("slow")], "slow": [waits(gate) for gate in gates]})
+        async with Engine.open(database, model=llm, tools=TOOLS) as engine:
+            conversation = await engine.create(policy=policy)
+            await conversation.send(GO, wait=False)
+            await gates[0].arrived.wait()
+        async with Engine.open(database, model=llm, tools=TOOLS):
+            await gates[1].arrived.wait()
+        async with Engine.open(database, model=llm, tools=TOOLS) as engine:
+            conversation = await engine.get(conversation.id)
+            await until_children_are("closed", conversation)
+
+            assert conversation.state.type == "failed"
+
+    async def test_a_copy_of_a_sub_agent_is_nobodys(self, database: Path) -> None:
+        """It has an id of its own, so it reports to nobody, is not ended, and stays when the original is deleted."""
+        parent_id = await self.leave_one(database)
+        llm = FamilyLlm({GO: ["Done."], "slow": ["result", "again"], "Hello": ["Hi."]})
+        async with Engine.open(database, model=llm, tools=TOOLS, clock=ManualClock()) as engine:
+            parent = await engine.get(parent_id)
+            await parent.wait()
+            (child,) = await parent.children()
+            copy = await (await engine.get(child.id)).fork(at=1)
+            await copy.send("Hello")
+            reports = await finished(parent)
+
+            assert reports == await spawned(parent)
+            assert [each.id for each in await parent.children()] == [child.id]
+            await engine.delete(parent_id)
+            assert [each.id for each in await engine.list()] == [copy.id]
+
+    async def test_a_copy_of_a_parent_starts_nobody(self, database: Path) -> None:
+        """What its turns have read of sub-agents is in its log, and the sub-agents stay those of the original."""
+        llm = FamilyLlm({GO: [spawn("a"), "Done."], "a": ["result"]})
+        async with Engine.open(database, model=llm, tools=TOOLS) as engine:
+            conversation = await engine.create(policy=ASSISTANT)
+            await conversation.send(GO)
+            copy = await conversation.fork()
+
+            assert await copy.children() == ()
+            assert [turn.reply for turn in await copy.turns()] == ["Done."]
+            assert (await copy.replay()).divergence is None
+
+
+class TestDeletion:
+    """A conversation is deleted with its sub-agents."""
+
+    async def test_they_are_deleted_while_they_work(self, database: Path) -> None:
+        """Nothing of them is left in the database, and nothing of them goes on."""
+        gate = Gate()
+
+        async def never() -> str:
+            await gate()
+            return "…"
+
+        llm = FamilyLlm({GO: [spawn("slow", "quick"), "Done."], "slow": [never], "quick": ["result"]})
+        async with Engine.open(database, model=llm, tools=TOOLS) as engine:
+            conversation = await engine.create(policy=ASSISTANT)
+            await conversation.send(GO, wait=False)
+            await gate.arrived.wait()
+            children = await conversation.children()
+            await engine.delete(conversation.id)
+
+            assert await engine.list() == ()
+            assert engine.waiting == ()
+            for child in children:
+                with pytest.raises(UnknownConversation):
+                    await engine.get(child.id)
+
+
+class LosesOutcomes(InProcessDispatcher):
+    """A dispatcher whose process dies before an outcome of a sub-agent is known."""
+
+    def __init__(self, performers: Any, clock: Any, answer: Any) -> None:
+        super().__init__(
+            performers, clock, lambda id_, given: None if isinstance(given, SubAgentFinished) else answer(id_, given)
+        )
+
+
+class FailsOnce(InProcessDispatcher):
+    """A dispatcher that breaks right after it has started sub-agents for the first time."""
+
+    has_failed = False
+
+    def dispatch(self, effects: Sequence[Any], context: Any) -> None:
+        """Start the effects, and break."""
+        super().dispatch(effects, context)
+        if any(isinstance(effect, SpawnSubAgent) for effect in effects) and not self.has_failed:
+            self.has_failed = True
+            raise RuntimeError("broken")
+
+
+async def until_children_are_there(conversation: Conversation) -> None:
+    """Return when the conversation has sub-agents."""
+    async with asyncio.timeout(30):
+        while not await conversation.children():
+            await asyncio.sleep(0.001)
