@@ -46,8 +46,8 @@ class Phone:
         self._received.put_nowait(delivery.text)
 
     async def show_next(self) -> None:
-        """Wait for the next text, and show it."""
-        text = await self._received.get()
+        """Wait for the next text, for five minutes at most, and show it."""
+        text = await asyncio.wait_for(self._received.get(), timeout=300)
         print(f"The phone of {OWNER} says:\n    " + text.replace("\n", "\n    "))
 
 
@@ -68,12 +68,12 @@ async def hire(engine: Engine) -> tuple[Conversation, Conversation]:
         policy=presets.foreground(), system="You are the desk of a research team.", owner=OWNER, title="Desk"
     )
     reader = await engine.create(
-        role="background", works_for=desk, system="You read what you are asked to.", title="Reader"
+        role="background", works_for=desk, system="You read what you are sent, and report it.", title="Reader"
     )
     await engine.create(
         role="background",
         works_for=desk,
-        system="You look for news.",
+        system="You look for news, and report it.",
         title="Scout",
         cron="0 8 * * *",
         task="Look for a paper on: Tides and Winds",
@@ -93,6 +93,7 @@ async def main() -> None:
     """Let the team work for a day, and three days later for another one."""
     phone, clock = Phone(), ManualClock(datetime(2026, 6, 1, 7, 55, tzinfo=UTC))
     async with open_engine(phone, clock) as engine:
+        await engine.check()  # a real model needs a key
         desk, reader = await hire(engine)
 
         await desk.send("Good morning!")

@@ -1,0 +1,30 @@
+"""The page about requirements: what it says of tests is so."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ..support.pages import ROOT, Page, table
+
+PAGE = Page("docs/requirements.md")
+TESTED = {
+    number: re.findall(r"[\w/]+\.py", " ".join(files))
+    for number, files in table(PAGE.section("Where they are tested"), "Number").items()
+}
+
+
+@pytest.mark.parametrize("number", TESTED)
+def test_each_test_that_it_names_quotes_the_requirement(number: str) -> None:
+    """In a docstring, as every test quotes what it checks."""
+    assert TESTED[number]
+    for name in TESTED[number]:
+        assert re.search(rf"\b{number}\b", (ROOT / "tests" / name).read_text(encoding="utf-8")), name
+
+
+def test_all_requirements_of_agents_are_listed() -> None:
+    """Each of them has a row that says where it is tested."""
+    listed = table(PAGE.section("Background agents (D)"), "Number")
+
+    assert {number for number in TESTED if number.startswith("D")} == set(listed)
