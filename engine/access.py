@@ -89,9 +89,9 @@ class ConversationAccess(ABC):
         at the beginning become the system prompt, unless `system` is given.
 
         Raises `ConfigurationError` for a model or a tool that the engine does not have, for a rule that it cannot carry
-        out and for another role; `InvalidInput` for what is no list of messages, or too long, and for an owner other
-        than that of the conversation that is worked for. If that conversation is not stored, it raises
-        `UnknownConversation`, and if it is closed, `Refused` with `closed`.
+        out and for another role; `InvalidInput` for what is no list of messages, or too long, for what is no schedule,
+        and for an owner other than that of the conversation that is worked for. If that conversation is not stored, it
+        raises `UnknownConversation`, and if it is closed, `Refused` with `closed`.
         """
         chosen = ChosenOpening(
             role=role,
