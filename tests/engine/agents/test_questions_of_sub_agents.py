@@ -79,6 +79,14 @@ class TestQuestionsForTheUser:
             assert asked.status == "awaiting_user"
             assert [one.question for one in asked.questions] == ["May I?"]
             assert conversation.state.type == "awaiting_sub_agents"
+            updates = conversation.updates()
+            shown = (await anext(updates)).state
+            await updates.aclose()
+            assert (shown.type, shown.questions, shown.call_id) == (
+                "awaiting_sub_agents",
+                asked.questions,
+                asked.call_id,
+            )
             turn = await conversation.answer({"May I?": "Yes"})
             assert turn.reply == "Done."
             assert '"May I?": "Yes"' in results_in(llm.asked_by("a")[1])[0]
