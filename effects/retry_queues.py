@@ -33,8 +33,8 @@ CLOSING_GRACE = 1.0
 """Seconds that attempts under way get to stop when the engine closes."""
 
 Attempt = Callable[[], Awaitable[str | None]]
-"""Makes one attempt, in bounded time. Returns None if the target has taken the effect, otherwise a sentence that says
-why not. Must not raise."""
+"""Makes one attempt. Returns None if the target has taken the effect, otherwise a sentence that says why not. Must not
+raise. Those behind it in its queue wait until it ends."""
 
 _Key = tuple[str, str]
 """A conversation and a target."""

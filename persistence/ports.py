@@ -38,8 +38,8 @@ class Log(Protocol):
     async def append(self, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> None:
         """Store a step and its deliveries in one transaction. The step is durable when this returns.
 
-        `targets` are the deliveries: the id of the effect, and the name of a channel. Each stays in the outbox until it
-        is acknowledged. A delivery that is given twice is one delivery.
+        `targets` are the deliveries: the id of the effect, and the name of a channel or the id of an agent, which may
+        be any text. Each stays in the outbox until it is acknowledged. A delivery that is given twice is one delivery.
 
         Raises `StoreConflict` if the log has moved on (the step does not follow the newest one), if the conversation
         was deleted, or if a request or an answer with the same id is in the log already; and `StorageFailed` if the

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -44,8 +45,6 @@ RETURNED = (
 UNREAD = "Your message to the agent {target} was not read, because that agent has closed: {text}"
 """What the sender reads of a message that still waited when its target closed."""
 
-NOT_TAKEN = "The agent {target} did not take a message within {seconds:g} s."
-
 
 class MailPerformer:
     """Carries out `SendToAgent`. No state awaits that effect; the performer returns after the first attempt."""
@@ -61,8 +60,10 @@ class MailPerformer:
         return (effect.target,)
 
     async def __call__(self, effect: SendToAgent, context: EffectContext) -> None:
-        """Post the message once. If the target does not take it, it is tried again in the background."""
-        await self._queues.submit([await self._pending(effect, context)])
+        """Post the message once, or wait as long as an attempt may delay what comes behind it. If the target does not
+        take it, it is tried again in the background."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._queues.submit([await self._pending(effect, context)]), ATTEMPT_TIMEOUT)
 
     async def resume(
         self, effect: SendToAgent, context: EffectContext, target: str, attempts: int, due: datetime | None
@@ -88,12 +89,9 @@ class MailPerformer:
     async def _try(self, effect: SendToAgent, text: str, sender_id: str, key: str) -> str | None:
         """Make one attempt. Returns None if the target has the message, or the sender knows that it will never."""
         try:
-            async with asyncio.timeout(ATTEMPT_TIMEOUT):
-                if not await self._deliver(effect, text, sender_id, key):
-                    await self._return(effect.target, sender_id, key)
-                return None
-        except TimeoutError:
-            return NOT_TAKEN.format(target=effect.target, seconds=ATTEMPT_TIMEOUT)
+            if not await self._deliver(effect, text, sender_id, key):
+                await self._return(effect.target, sender_id, key)
+            return None
         except TurnwiseError as error:
             return error.sentence
         except Exception:

@@ -1,7 +1,8 @@
 """Deliveries that are not known to have arrived.
 
-A step that says something to people stores, in the same transaction, one row for each channel that it goes to. The row
-is removed when the delivery is acknowledged. What a crash left in the outbox is delivered again.
+A step that says something to people stores, in the same transaction, one row for each channel that it goes to; a step
+that writes to another agent stores one row for that agent. The row is removed when the delivery is acknowledged. What a
+crash left in the outbox is delivered again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import NamedTuple
 
 
 class Outgoing(NamedTuple):
-    """A delivery on its way into the outbox: the id of the effect, and the name of the channel."""
+    """A delivery on its way into the outbox: the id of the effect, and the name of the channel or the id of the
+    agent."""
 
     effect_id: int
     target: str

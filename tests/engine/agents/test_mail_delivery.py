@@ -15,6 +15,7 @@ import pytest
 from turnwise import Engine, presets, tool
 from turnwise.effects.context import EffectContext
 from turnwise.effects.dispatcher import Performer
+from turnwise.engine.agents import mail
 from turnwise.engine.bootstrap import PortWrappers, wrapped_ports
 from turnwise.persistence.errors import StorageFailed
 from turnwise.persistence.opening import open_store
@@ -106,16 +107,18 @@ class TestTargetsThatAreGone:
             ]
             assert (await front.replay()).divergence is None
 
-    @pytest.mark.parametrize("target", ["nobody", "", "x" * 500, "a\x00b"])
-    async def test_a_target_that_never_was_returns_the_message(self, target: str, database: Path) -> None:
+    async def test_a_target_that_never_was_returns_the_message(self, database: Path) -> None:
         """D14: whatever an application's tool names; an empty target is an error result."""
-        async with team(database, [post], fg=[call("post", target=target, text="a"), reply("Sent.")], bg=[]) as agents:
+        targets = ["nobody", "", "x" * 500, "a\x00b"]
+        script = [calls(*(call("post", target=target, text="a") for target in targets)), reply("Sent.")]
+        async with team(database, [post], fg=script) as agents:
             front = await agents.foreground()
             turn = await front.send("Go")
             await agents.settled()
 
             assert turn.reply == "Sent."
-            assert len(notices(await received(front))) == (1 if target else 0)
+            assert len(notices(await received(front))) == 3
+            assert [message.error for message in await front.transcript() if message.role == "tool"].count(True) == 1
             assert await agents.engine.store.outbox([front.id]) == ()
 
     async def test_a_deleted_target_returns_the_message(self, database: Path) -> None:
@@ -208,6 +211,24 @@ class TestTargetsThatAreBusy:
                 await agents.settled()
 
                 assert [message.text for message in await received(front)] == ["a"]
+
+    async def test_a_target_that_takes_long_delays_the_sender_by_a_bounded_time(
+        self, database: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """D1: what the sender does next starts all the same, and the message arrives once."""
+        monkeypatch.setattr(mail, "ATTEMPT_TIMEOUT", 0.01)
+        HoldsMail.gate = gate = Gate()
+        with wrapped_ports(PortWrappers(store=lambda store: WrappedStore(store, HoldsMail))):  # type: ignore[arg-type]
+            script = [calls(tells_agent("a", silent=True), tells_agent("b", silent=True)), reply("Sent.")]
+            async with team(database, fg=[], bg=script) as agents:
+                front = await agents.foreground()
+                back = await agents.background(front)
+                turn = await back.send("Go")
+                assert (turn.status, await received(front)) == ("completed", [])
+                gate.opened.set()
+                await agents.settled()
+
+                assert [message.text for message in await received(front)] == ["a", "b"]
 
     async def test_the_sender_may_be_cancelled_after_it_has_sent(self, database: Path) -> None:
         """D11: the message arrives all the same."""
