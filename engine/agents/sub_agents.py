@@ -54,7 +54,7 @@ class EngineSubAgents:
         self._registry = registry
         self._clock = clock
         self._create = create
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing: dict[asyncio.Task[None], str] = {}
 
     # --- the port
 
@@ -131,8 +131,8 @@ class EngineSubAgents:
 
     def _close_later(self, child_id: str) -> None:
         closing = asyncio.ensure_future(self._close(child_id))
-        self._closing.add(closing)
-        closing.add_done_callback(self._closing.discard)
+        self._closing[closing] = child_id
+        closing.add_done_callback(self._closing.pop)
 
     async def _close(self, child_id: str) -> None:
         try:

@@ -13,7 +13,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any
-from weakref import WeakSet, WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from ...states.errors import TurnwiseError, UnknownConversation
 from ...states.events import Answer
@@ -40,7 +40,7 @@ class ConversationRegistry:
         self._end: TurnwiseError | None = None
         self._closing: dict[asyncio.Task[None], Loop] = {}
         self._recent: deque[Loop] = deque(maxlen=RECENT)
-        self._ended: WeakSet[Loop] = WeakSet()
+        self._ended: WeakKeyDictionary[Loop, None] = WeakKeyDictionary()
         """The loops of closed conversations that somebody still holds: they answer until the engine closes."""
 
     def __len__(self) -> int:
@@ -135,7 +135,7 @@ class ConversationRegistry:
             self._waiting.pop(conversation_id, None)
         if isinstance(loop.state, Closed):
             self._forget(loop)
-            self._ended.add(loop)
+            self._ended[loop] = None
             self._hold_until(loop, loop.sent())
 
     def failed(self, conversation_id: str, why: TurnwiseError) -> None:
