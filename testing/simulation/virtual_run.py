@@ -7,8 +7,9 @@ everything that went wrong is reported.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+import gc
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
@@ -91,7 +92,11 @@ class VirtualRun:
         """
         if _is_in_event_loop():
             raise RuntimeError("A simulation brings its own event loop; run it where there is none.")
-        with patch("uuid.uuid4", self.source("ids").uuid), captured_logs(self.trace, self.loop):
+        with (
+            _no_garbage_collection(),
+            patch("uuid.uuid4", self.source("ids").uuid),
+            captured_logs(self.trace, self.loop),
+        ):
             cause = self._happen(live)
             for fault in self.storage.faults():
                 self.trace.report_fault(fault)
@@ -127,6 +132,19 @@ class VirtualRun:
                 with suppress(Hangs):
                     self.loop.run(asyncio.sleep(PATIENCE), bound=BOUND)
         self.loop.close()
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """While this holds, Python frees only what nothing refers to. When it collects the rest depends on what else the
+    process does, and so would which conversations are still in memory."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _is_in_event_loop() -> bool:

@@ -5,20 +5,23 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from turnwise.testing import SimulationFailed, simulate
+from turnwise.testing.simulation import Report
 
 START = int(os.environ.get("TURNWISE_SEED", "0"))
 """The first seed."""
 
 
-def failure(open_engine: Any, seeds: Iterable[int], **options: Any) -> SimulationFailed | None:
+def failure(
+    open_engine: Any, seeds: Iterable[int], simulation: Callable[..., Report] = simulate, **options: Any
+) -> SimulationFailed | None:
     """The first failure of a simulation whose engines are opened by this function, if there is one."""
     for seed in seeds:
         try:
-            simulate(seed, open_engine=open_engine, **options)
+            simulation(seed, open_engine=open_engine, **options)
         except SimulationFailed as failed:
             return failed
     return None

@@ -23,6 +23,15 @@ if TYPE_CHECKING:
 MAILS = 10
 """How many messages models write to other agents in a simulation: without an end, no simulation would have one."""
 
+WEIGHTS = {
+    "send_user_message": 3,
+    "send_agent_message": 3,
+    "spawn_agents": 5,
+    "transfer_to": 1,
+    "ask_user_question": 2,
+}
+"""How often models use each of the built-in tools for agents, where they are offered."""
+
 FAILURES: tuple[FailureKind, ...] = ("rate_limit", "server_error", "timeout", "authentication", "context_window")
 
 
@@ -69,9 +78,9 @@ class SimulatedModels:
         chance = self._chance
         if chance.probably(0.05):
             return chance.pick(("break", *BUILT_IN))
-        for_agents = [name for name in offered if name in BUILT_IN and self._may_use(name)]
-        others = [name for name in offered if name not in BUILT_IN and self._may_use(name)]
-        return chance.pick(for_agents if for_agents and chance.probably(0.7) else others or ["break"])
+        for_agents = {name: WEIGHTS[name] for name in offered if name in WEIGHTS and self._may_use(name)}
+        others = [name for name in offered if name not in WEIGHTS and self._may_use(name)]
+        return chance.weighted(for_agents) if for_agents and chance.probably(0.8) else chance.pick(others or ["break"])
 
     def _may_use(self, name: str) -> bool:
         if name in ("spawn_agents", "my_spawn"):

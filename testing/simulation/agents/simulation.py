@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from functools import partial
 
-from ....states.policy.role_rules import background_policy
 from ...generation.vocabulary import Vocabulary
 from ..checks import CHECKS, Ending
 from ..engine_host import EngineHost
@@ -23,8 +23,8 @@ from ..world.vocabulary import simulated_models
 from .checks import TREE_CHECKS, TreeEnding
 from .models import SimulatedModels
 from .tree import Tree
-from .users import AGENT_ACTIONS, disturb
-from .vocabulary import background_rules, foreground_rules, vocabulary
+from .users import AGENT_ACTIONS, BACKGROUND_ACTIONS, disturb, unschedule
+from .vocabulary import background_rules, foreground_rules, some_schedule, vocabulary
 from .world import AgentsWorld
 
 OWNER = "Ada"
@@ -59,6 +59,10 @@ class AgentsSimulation:
         self._recorders: dict[str, CallRecorder] = {}
         self._users: list[SimulatedUser] = []
         self._is_cut_short = False
+        self._due: dict[str, datetime] = {}
+        """The next wake-up of each scheduled agent, when it is to come to rest."""
+        self._last: dict[str, SimulatedUser] = {}
+        """The users who end the waits of agents."""
 
     # --- who takes part
 
@@ -95,7 +99,8 @@ class AgentsSimulation:
         await asyncio.gather(
             make_trouble(self._run, self._hosts, self._open),
             self._disturb(users[0]),
-            *(use(user, actions, AGENT_ACTIONS) for user in users),
+            use(users[0], actions, AGENT_ACTIONS),
+            *(use(user, actions, BACKGROUND_ACTIONS) for user in users[1:]),
         )
         self._is_cut_short = self._chance.probably(0.1)
         if not self._is_cut_short:
@@ -114,9 +119,10 @@ class AgentsSimulation:
         self._disk.names[self._tree.stranger] = "stranger"
         foreground = await first.create(owner=OWNER, policy=foreground_rules(chance))
         self._tree.roots.append(foreground)
-        for _ in range(2):
-            policy = background_policy(foreground_rules(chance))
-            self._tree.roots.append(await first.create(role="background", works_for=foreground, policy=policy))
+        for schedule in ({}, some_schedule(chance)):
+            policy = background_rules(chance)
+            background = await first.create(role="background", works_for=foreground, policy=policy, **schedule)
+            self._tree.roots.append(background)
         self._disk.names |= zip(self._tree.roots, ("front", "left", "right"), strict=True)
         for host in others:
             await self._open(host)
@@ -131,22 +137,34 @@ class AgentsSimulation:
             await disturb(user, self._tree)
 
     async def _come_to_rest(self) -> None:
-        """End every wait for a person, until nothing is left to be done."""
+        """Let each schedule fire once more, and end every wait for a person, until nothing is left to be done."""
         self._disk.failing = 0.0
         self._simulated.calm = True
-        last: dict[str, SimulatedUser] = {}
         end = self._run.loop.time() + PATIENCE
         while not self._is_at_rest():
             if self._run.loop.time() > end:
                 self._trace.report_fault(f"it does not come to rest: {self._hanging()}")
                 return
             for agent_id in self._tree.agents:
-                if waits_for_person(self._tree.state(agent_id)):
-                    if agent_id not in last:
-                        last[agent_id] = self._user(f"last {len(last)}", self._chance.pick(self._hosts), agent_id)
-                    last[agent_id].begin(end_wait(last[agent_id]))
-            await asyncio.sleep(5)
+                await self._end_schedule(agent_id)
+                self._end_wait(agent_id)
+            await asyncio.sleep(2)
         await asyncio.sleep(PATIENCE)  # for slow watchers, and whatever may still come
+
+    async def _end_schedule(self, agent_id: str) -> None:
+        """Take the schedule of an agent away once it has fired."""
+        wake = self._tree.state(agent_id).book.wake
+        if wake is not None and self._due.setdefault(agent_id, wake) != wake:
+            await unschedule(self._chance.pick(self._hosts), agent_id)
+
+    def _end_wait(self, agent_id: str) -> None:
+        """Do what an agent waits for a person to do."""
+        if waits_for_person(self._tree.state(agent_id)):
+            if agent_id not in self._last:
+                name = f"last {len(self._last)}"
+                self._last[agent_id] = self._user(name, self._chance.pick(self._hosts), agent_id)
+            user = self._last[agent_id]
+            user.begin(end_wait(user))
 
     def _is_at_rest(self) -> bool:
         return not self._open_agents() and not self._performed.busy and all(user.is_done for user in self._users)
@@ -157,7 +175,9 @@ class AgentsSimulation:
         return [*working, *(delivered[0] for delivered in self._run.storage.outbox())]
 
     def _hanging(self) -> str:
-        states = [f"{each}: {self._tree.state(each).type}" for each in dict.fromkeys(self._open_agents())]
+        states = [
+            f"{self._disk.name(each)}{self._tree.state(each).type}" for each in dict.fromkeys(self._open_agents())
+        ]
         made = [call for recorder in self._recorders.values() for call in recorder.calls]
         waiting = [f"{call.who}, {call.what}" for call in made if call.outcome == "waits"]
         calls = [call for call in waiting if "watch" not in call]

@@ -41,7 +41,7 @@ class Tree:
     def is_at_rest(self, agent_id: str) -> bool:
         """Whether an agent waits for nothing but messages."""
         state = self.state(agent_id)
-        return isinstance(state, Idle | Failed | Closed) and not pending(state)
+        return isinstance(state, Idle | Failed | Closed) and not pending(state) and state.book.wake is None
 
     @property
     def agents(self) -> list[str]:

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
-from ....states.errors import EngineClosed, TurnwiseError
-from ..users.simulated_user import SimulatedUser
+from contextlib import suppress
+
+from ....states.errors import EngineClosed, Refused, TurnwiseError, UnknownConversation
+from ..engine_host import EngineHost
+from ..users.simulated_user import Handle, SimulatedUser
 from ..users.user_actions import ACTIONS, Action, forge
 from .tree import Tree
+from .vocabulary import some_schedule
 
 AGENT_ACTIONS: dict[Action, int] = {action: weight for action, weight in ACTIONS.items() if action is not forge}
 """What users do at any time. Nobody forges answers: of a forged outcome of a sub-agent nothing could be said."""
+
+
+async def reschedule(user: SimulatedUser, handle: Handle) -> None:
+    """Let an agent wake up at other moments, or no longer."""
+    schedule = some_schedule(user.chance)
+    await user.ask(handle, f"set_schedule {schedule}", lambda it, id_: it.set_schedule(**schedule, request_id=id_))
+
+
+BACKGROUND_ACTIONS: dict[Action, int] = {**AGENT_ACTIONS, reschedule: 3}
+"""What users do at any time to an agent in the background."""
+
+
+async def unschedule(host: EngineHost, agent_id: str) -> None:
+    """Let an agent wake up no longer, unless it is closed or deleted."""
+    with suppress(Refused, UnknownConversation):
+        await (await host.handle(agent_id)).set_schedule()
 
 
 async def disturb(user: SimulatedUser, tree: Tree) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ....states.policy.policy import Limits, Policy, Profile, Questions, Recovery, Retry, SubAgentRules
 from ....states.policy.role_rules import background_policy
@@ -24,8 +24,9 @@ BUILT_IN = ("send_user_message", "send_agent_message", "spawn_agents", "transfer
 USAGE = Usage(input_tokens=8, output_tokens=2, cost=0.001)
 """What a model request costs."""
 
-CHILDREN = 3
-"""How many sub-agents models start in a simulation, a few more if they start several at once."""
+CHILDREN = 5
+"""How many sub-agents the models of a simulation ask for at most. Some are refused or never started, so that about
+three are started."""
 
 _CHANGES: tuple[Change, ...] = (
     some_of({"profiles": (Profile(name="one"), Profile(name="two"))}),
@@ -42,9 +43,8 @@ _CHANGES: tuple[Change, ...] = (
     some_of({"recovery": Recovery(resumes=0)}, {"recovery": Recovery(resumes=1)}),
     some_of({"cancel_deadline": 0.0}, {"cancel_deadline": 1.0}),
     some_of({"sub_agent_deadline": 60.0}, {"sub_agent_deadline": 2.0}, {"sub_agent_deadline": None}),
-    some_of({"sub_agents": SubAgentRules(questions="ask_user")}),
     some_of({"sub_agents": SubAgentRules(number=2, requests=2)}),
-    some_of({"sub_agents": SubAgentRules(depth=2, questions="ask_user")}),
+    some_of({"sub_agents": SubAgentRules(depth=2, requests=4, questions="ask_user")}),
     some_of({"relay": "prompt_only"}),
 )
 
@@ -52,7 +52,11 @@ _CHANGES: tuple[Change, ...] = (
 def foreground_rules(chance: Chance) -> Policy:
     """The policy of an agent with a user, which leaves the models to the engine."""
     often = (0.1, 0.3)
-    rules: dict[str, Any] = {"limits": Limits(requests=6), "sub_agents": SubAgentRules(requests=4)}
+    questions: Literal["refuse", "ask_user"] = chance.pick(("refuse", "ask_user"))
+    rules: dict[str, Any] = {
+        "limits": Limits(requests=6),
+        "sub_agents": SubAgentRules(requests=4, questions=questions),
+    }
     given = a_policy(chance, _CHANGES, often)
     changed = given.model_fields_set
     return given.replace(**{name: value for name, value in rules.items() if name not in changed})
@@ -61,6 +65,11 @@ def foreground_rules(chance: Chance) -> Policy:
 def background_rules(chance: Chance) -> Policy:
     """The policy of an agent that works for another one."""
     return background_policy(foreground_rules(chance))
+
+
+def some_schedule(chance: Chance) -> dict[str, Any]:
+    """When an agent wakes up, as `engine.create` takes it; perhaps never."""
+    return chance.pick(({}, {"every": 2.0}, {"every": 7.0}, {"every": 60.0}, {"cron": "* * * * *"}))
 
 
 def vocabulary(rules: Callable[[Chance], Policy], targets: Callable[[], list[str]]) -> Vocabulary:

@@ -68,7 +68,7 @@ def streamed_text_has_no_gap(ending: Ending) -> Iterator[str]:
                 streaming = update.streaming
                 shown = streaming.text if streaming else ""
                 written_by = (streaming.request, streaming.attempt) if streaming else (0, 0)
-            elif update.type == "token":
+            elif update.type == "token" and update.kind == "text":
                 continues = written_by == (update.request, update.attempt) and not update.from_start
                 shown, written_by = (shown if continues else "") + update.text, (update.request, update.attempt)
             if shown != "".join(f"{number} " for number in range(len(shown.split()))):

@@ -31,8 +31,6 @@ class StoreOfProcess(Protocol):
     disk: Disk
     is_open: bool
     is_dead: bool
-    receipts: list[Receipt]
-    """The receipts that are not stored yet."""
 
     @property
     def name(self) -> str:
@@ -41,6 +39,10 @@ class StoreOfProcess(Protocol):
 
     def check_alive(self) -> None:
         """Raise `StoreError` if the store is closed or the process has died."""
+        ...
+
+    def note(self, receipt: Receipt) -> None:
+        """Store a receipt soon."""
         ...
 
     def add(self, conversation_id: str, event: Event, step: Step, targets: Iterable[tuple[int, str]] = ()) -> Row:
@@ -141,11 +143,11 @@ class MemoryLog:
 
     def acknowledge(self, effect_id: int, target: str) -> None:
         """Take what has arrived out of the outbox, soon."""
-        self._store.receipts.append(Receipt((self._id, target, effect_id)))
+        self._store.note(Receipt((self._id, target, effect_id)))
 
     def postpone(self, effect_id: int, target: str, attempts: int, next_attempt: datetime) -> None:
         """Store that an attempt has failed, soon."""
-        self._store.receipts.append(Receipt((self._id, target, effect_id), attempts, next_attempt))
+        self._store.note(Receipt((self._id, target, effect_id), attempts, next_attempt))
 
 
 async def disk_time(chance: RandomSource) -> None:

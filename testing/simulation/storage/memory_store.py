@@ -7,6 +7,7 @@ it later.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
     from ....persistence.records.outbox import Undelivered
     from ....persistence.records.summary import Summary
     from .storage import Process, Storage
+
+
+LATEST_RECEIPTS = (0.1, 1.0, 10.0)
+"""Seconds after which a receipt is stored at the latest."""
 
 
 class MemoryStore:
@@ -70,6 +75,15 @@ class MemoryStore:
             raise failed()
         if not self.is_open:
             raise StoreError("The store is closed.")
+
+    def note(self, receipt: Receipt) -> None:
+        """Store a receipt with the next step, or after a while."""
+        self.receipts.append(receipt)
+        asyncio.get_running_loop().call_later(self.disk.chance.pick(LATEST_RECEIPTS), self._store_receipts)
+
+    def _store_receipts(self) -> None:
+        if self.is_open and not self.is_dead:
+            self._storage.waiting.store_receipts(self.receipts)
 
     # --- one conversation
 
@@ -113,17 +127,16 @@ class MemoryStore:
         return tuple(row.entry for row in self.disk.rows[conversation_id][after:up_to])
 
     async def _read(self, conversation_id: str) -> None:
+        """Take the time that reading takes. Raises `UnknownConversation`."""
+        self.check_alive()
+        await disk_time(self.disk.chance)
         self.check_alive()
         if conversation_id not in self.disk.rows:
             raise UnknownConversation(conversation_id)
-        await disk_time(self.disk.chance)
 
     async def delete(self, conversation_id: str) -> None:
         """Delete a conversation."""
         await self._read(conversation_id)
-        self.check_alive()
-        if conversation_id not in self.disk.rows:
-            raise UnknownConversation(conversation_id)
         self.disk.delete(conversation_id)
         self._storage.waiting.drop(conversation_id)
 
@@ -198,8 +211,7 @@ class MemoryStore:
 
     async def close(self) -> None:
         """Store the receipts so far, and nothing more."""
-        if self.is_open and not self.is_dead:
-            self._storage.waiting.store_receipts(self.receipts)
+        self._store_receipts()
         self.is_open = False
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from ....states.errors import EngineClosed
+from ....states.errors import EngineClosed, UnknownConversation
 from ....states.states import Failed, Idle
 from .simulated_user import SimulatedUser
 from .user_actions import ACTIONS, CLOSING, RESPONSES, Action, cancel, close, respond, retry, send, waits_for_person
@@ -29,11 +29,15 @@ async def end_wait(user: SimulatedUser) -> None:
 
 
 async def act(user: SimulatedUser, action: Action) -> None:
-    """Take an action, unless there is no engine."""
+    """Take an action, unless there is no engine, or the conversation was deleted."""
     try:
         handle = await user.handle()
     except EngineClosed:
         return
+    except UnknownConversation:
+        if user.recorder.is_deleted():
+            return
+        raise
     await action(user, handle)
 
 

@@ -79,7 +79,13 @@ class SimulatedUser:
         """Do this beside everything else."""
         task = asyncio.ensure_future(doing)
         self._tasks.append(task)
+        task.add_done_callback(self._report)
         return task
+
+    def _report(self, task: asyncio.Task[None]) -> None:
+        """Nothing that a user does may fail otherwise than by an error that is recorded."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.disk.trace.report_fault(f"{self.name} failed: {error!r}")
 
     def watch(self, handle: Handle, after: str | None) -> None:
         """Watch beside everything else, from now on or from the update `after` on."""

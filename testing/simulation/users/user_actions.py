@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ....states.errors import EngineClosed
 from ....states.events import ANSWERS, REQUESTS, Answer, CloseRequested, Opened, Request, Resolution
 from ....states.policy.policy import WhenBusy
-from ....states.states import AwaitingApproval, AwaitingUserResponse, Busy, InDoubt, State
+from ....states.states import AwaitingApproval, AwaitingSubAgents, AwaitingUserResponse, Busy, InDoubt, State
 from ...generation.answers import answer as generated_answer
 from ...generation.events import call_of
 from ...generation.from_types import CannotBeGenerated
@@ -27,8 +27,8 @@ Action: TypeAlias = Callable[[SimulatedUser, Handle], Awaitable[None]]
 
 
 def waits_for_person(state: State) -> bool:
-    """Whether only a person, or a deadline, moves this state on. `Pure.`"""
-    return isinstance(state, Busy) and not state.works
+    """Whether only a person, or a deadline, moves this state on, or what a sub-agent asks. `Pure.`"""
+    return isinstance(state, Busy) and (not state.works or state.open_question is not None)
 
 
 # --- sending
@@ -85,10 +85,10 @@ async def answer_question(user: SimulatedUser, handle: Handle) -> None:
     """Answer what is asked; sometimes give a wrong answer first."""
     if user.chance.probably(0.2):
         await answer_wrongly(user, handle)
-    state = handle.conversation.state
-    if isinstance(state, AwaitingUserResponse):
-        answers = {question.question: any_answer_to(user.chance, question) for question in state.questions}
-        call_id = user.chance.pick((None, state.call.call_id))
+    asked = handle.conversation.state.open_question
+    if asked is not None:
+        answers = {question.question: any_answer_to(user.chance, question) for question in asked.questions}
+        call_id = user.chance.pick((None, asked.call_id))
         await user.ask(handle, "answer", lambda it, id_: it.answer(answers, call_id=call_id, request_id=id_))
 
 
@@ -121,9 +121,8 @@ async def resolve(user: SimulatedUser, handle: Handle) -> None:
 
 async def decline(user: SimulatedUser, handle: Handle) -> None:
     """Decline a question, whether or not one is asked."""
-    state = user.stored
-    asked = state.call.call_id if isinstance(state, AwaitingUserResponse) else "call_0_0"
-    call_id = user.chance.pick((None, asked))
+    asked = user.stored.open_question
+    call_id = user.chance.pick((None, "call_0_0" if asked is None else asked.call_id))
     await user.ask(handle, "decline", lambda it, id_: it.decline(call_id, request_id=id_))
 
 
@@ -266,6 +265,7 @@ CLOSING = 0.005
 
 RESPONSES: dict[type[State], Action] = {
     AwaitingUserResponse: answer_question,
+    AwaitingSubAgents: answer_question,
     AwaitingApproval: approve,
     InDoubt: resolve,
 }

@@ -76,11 +76,11 @@ def _faults_of_outcome(tree: Tree, spawned: Spawned, answer: Answer) -> Iterator
         return
     if answer.status != notes[-1].status:
         yield f"the parent of {spawned.child_id} was told {answer.status}, and it ended {notes[-1].status}"
-    said = notes[-1].said
-    if said is not None and answer.outcome != (text := tree.transcript(spawned.child_id).words(said)):
-        yield f"the parent of {spawned.child_id} was told {answer.outcome!r}, and not {text!r}"
-    if answer.usage != usage(row.entry for row in rows):
-        yield f"the parent of {spawned.child_id} counts {answer.usage}"
+    elif answer.status == "completed":
+        said, spent = notes[-1].said, usage(row.entry for row in rows)
+        text = "" if said is None else tree.transcript(spawned.child_id).words(said)
+        if (answer.outcome, answer.usage) != (text, spent):
+            yield f"the parent of {spawned.child_id} was told {answer.outcome!r} for {answer.usage}, not {text!r}"
 
 
 def _was_given_up(tree: Tree, spawned: Spawned) -> bool:

@@ -13,6 +13,9 @@ from .....states.values.schedule import Schedule
 from ...storage.disk import Row
 from .tree_ending import TreeEnding
 
+OF_ENGINE = "wake-"
+"""How the ids of the wake-ups begin that an engine requests. Users request some, too, at any time."""
+
 
 def wake_ups_fire_once(ending: TreeEnding) -> Iterator[str]:
     """Each wake-up that fires was the next one, is due, and names the first moment of the schedule that is still to
@@ -40,6 +43,8 @@ def _faults(event: WakeUp, before: Row, schedule: Schedule | None) -> Iterator[s
     """What is wrong with a wake-up by this schedule, behind this step."""
     if schedule is None or event.due != before.state.book.wake:
         yield f"fired, and the next one was due at {before.state.book.wake}"
+        return
+    if not event.event_id.startswith(OF_ENGINE):
         return
     if event.at < event.due:
         yield f"fired at {event.at}"

@@ -1,0 +1,70 @@
+"""A tree of agents in virtual time: no mail is lost or doubled, no sub-agent is left over, no budget is exceeded.
+
+One agent has a user, two work for it in the background, one of them on a schedule, and their models start sub-agents.
+These seeds are the same each time; `TURNWISE_SEED` names another first one. `make test` runs a sample, `make faults`
+two thousand. That these simulations can fail is tested, too: they find each fault of support/planted/agents.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from turnwise.testing import simulate_agents
+
+from ..support.fault_profile import LONG
+from ..support.planted.agents import FAULTS
+from ..support.planted.engines import Fault
+from ..support.simulations import START, failure, run
+
+pytestmark = pytest.mark.faults
+
+PORTION, PORTIONS = (100, 20) if LONG else (20, 1)
+SEEDS = [range(first, first + PORTION) for first in range(START, START + PORTIONS * PORTION, PORTION)]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seeds", SEEDS, ids=lambda seeds: f"seeds {seeds.start} to {seeds.stop - 1}")
+def test_every_invariant_holds(seeds: range) -> None:
+    """Mail, sub-agents, wake-ups and budgets of a tree, through cancels, deadlines, failing disks and crashes."""
+    for seed in seeds:
+        simulate_agents(seed)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_is_found(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some seed among the first fails on an engine with this fault."""
+    assert failure(fault.plant(monkeypatch), range(100), simulation=simulate_agents) is not None
+
+
+def test_a_seed_gives_the_same_log_and_the_same_trace_again() -> None:
+    """In this process, whatever ran before, and in another one, in which sets have another order."""
+    program = (
+        "import hashlib; from turnwise.testing import simulate_agents\n"
+        f"reports = [simulate_agents(seed) for seed in range({START}, {START + 6})]\n"
+        "print(hashlib.sha256(repr(reports).encode()).hexdigest())"
+    )
+    once = [simulate_agents(seed) for seed in reversed(range(START, START + 6))]
+
+    there = run("-c", program, PYTHONHASHSEED="4711")
+
+    assert there.stdout.strip() == hashlib.sha256(repr(once[::-1]).encode()).hexdigest()
+
+
+def test_it_prints_the_trace_of_one_seed() -> None:
+    """The command takes the option `--agents`."""
+    done = run("-m", "turnwise.testing.simulation", "--agents", "--seed", str(START))
+
+    *trace, last = done.stdout.splitlines()
+    assert tuple(trace) == simulate_agents(START).trace
+    assert last.startswith(f"Seed {START} holds: ")
+
+
+def test_a_failure_says_how_to_see_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command has the option, too."""
+    failed = failure(FAULTS[0].plant(monkeypatch), range(100), simulation=simulate_agents)
+
+    assert failed is not None
+    assert str(failed).endswith(f"--seed {failed.seed} --agents")
