@@ -110,7 +110,7 @@ class Simulation:
         self._disk.failing = self._failing
         actions = self._chance.number(6, 20)
         await asyncio.gather(
-            make_trouble(self._run, self._hosts, self._open),
+            make_trouble(self._run, self._hosts, self._open, self._chance.below(5)),
             *(use(user, actions) for user in self._users),
             *(other.write(self._hosts[0], actions) for other in self._others),
         )

@@ -10,11 +10,11 @@ from .virtual_run import VirtualRun
 
 
 async def make_trouble(
-    run: VirtualRun, hosts: Sequence[EngineHost], open_engine: Callable[[EngineHost], Awaitable[None]]
+    run: VirtualRun, hosts: Sequence[EngineHost], open_engine: Callable[[EngineHost], Awaitable[None]], times: int
 ) -> None:
-    """Set the clock, close engines or let their processes die and open the next, and let the disk fail."""
+    """So many times, set the clock, close an engine or let its process die and open the next, or let the disk fail."""
     chance = run.chance
-    for _ in range(chance.below(5)):
+    for _ in range(times):
         await asyncio.sleep(2 * chance.seconds())
         match chance.below(5):
             case 0:

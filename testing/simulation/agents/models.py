@@ -20,12 +20,12 @@ from .vocabulary import BUILT_IN, CHILDREN, USAGE
 if TYPE_CHECKING:
     from ....effects.model.port import ModelAnswer, ModelCall, ModelRequest, Token
 
-MAILS = 10
+MAILS = 16
 """How many messages models write to other agents in a simulation: without an end, no simulation would have one."""
 
 WEIGHTS = {
-    "send_user_message": 3,
-    "send_agent_message": 3,
+    "send_user_message": 4,
+    "send_agent_message": 4,
     "spawn_agents": 5,
     "transfer_to": 1,
     "ask_user_question": 2,

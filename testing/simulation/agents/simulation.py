@@ -95,9 +95,9 @@ class AgentsSimulation:
             for name, agent_id in zip(names, self._tree.roots, strict=True)
         ]
         self._disk.failing = self._chance.pick((0.0, 0.0, 0.1))
-        actions = self._chance.number(3, 8)
+        actions = self._chance.number(4, 10)
         await asyncio.gather(
-            make_trouble(self._run, self._hosts, self._open),
+            make_trouble(self._run, self._hosts, self._open, self._chance.number(1, 6)),
             self._disturb(users[0]),
             use(users[0], actions, AGENT_ACTIONS),
             *(use(user, actions, BACKGROUND_ACTIONS) for user in users[1:]),
@@ -132,7 +132,7 @@ class AgentsSimulation:
         await host.open(simulated_models(self._chance), kept_updates=self._chance.pick((3, 1_000, 1_000, 1_000)))
 
     async def _disturb(self, user: SimulatedUser) -> None:
-        for _ in range(self._chance.below(4)):
+        for _ in range(self._chance.below(5)):
             await asyncio.sleep(2 * self._chance.seconds())
             await disturb(user, self._tree)
 

@@ -53,8 +53,9 @@ def foreground_rules(chance: Chance) -> Policy:
     """The policy of an agent with a user, which leaves the models to the engine."""
     often = (0.1, 0.3)
     questions: Literal["refuse", "ask_user"] = chance.pick(("refuse", "ask_user"))
+    limits: dict[str, Any] = chance.pick(({}, {}, {"tokens": 60}, {"cost": 0.006}))
     rules: dict[str, Any] = {
-        "limits": Limits(requests=6),
+        "limits": Limits(requests=6, **limits),
         "sub_agents": SubAgentRules(requests=4, questions=questions),
     }
     given = a_policy(chance, _CHANGES, often)

@@ -13,13 +13,15 @@ from typing import Any
 import pytest
 
 from turnwise import Engine
+from turnwise.effects.agents import sub_agent_performer
 from turnwise.effects.dispatcher import with_abort_of
 from turnwise.engine.agents import agents, wake_ups
 from turnwise.engine.bootstrap import PortWrappers, wrapped_ports
 from turnwise.engine.choices.schedule_moments import next_moment
-from turnwise.states import SendToAgent, SpawnSubAgent
+from turnwise.states import Limits, Policy, SendToAgent, SpawnSubAgent
 from turnwise.states.effects import Effect
 from turnwise.states.events import SubAgentFinished
+from turnwise.states.policy.role_rules import sub_agent_policy
 
 from .engines import Fault, Open
 from .stores import ForgetsTheOutbox, WrappedStore
@@ -121,14 +123,9 @@ def gives_its_own_outcome(performer: Any) -> Any:
     return with_abort_of(performer, perform)
 
 
-def divides_no_budget(performer: Any) -> Any:
+def divides_no_budget(policy: Policy, limits: Limits, *others: Any) -> Policy:
     """Each sub-agent may spend as much as it likes."""
-
-    async def perform(effect: SpawnSubAgent, context: Any) -> Any:
-        limits = effect.limits.replace(tokens=None, cost=None)
-        return await performer(effect.replace(limits=limits), context)
-
-    return with_abort_of(performer, perform)
+    return sub_agent_policy(policy, limits.replace(tokens=None, cost=None), *others)
 
 
 # --- wake-ups
@@ -155,7 +152,7 @@ FAULTS = (
     _in_store(ForgetsTheOutbox),
     _in_performer(SpawnSubAgent, acknowledges_too_soon),
     _in_performer(SpawnSubAgent, gives_its_own_outcome),
-    _in_performer(SpawnSubAgent, divides_no_budget),
+    _in_part(sub_agent_performer, "sub_agent_policy", divides_no_budget),
     _in_store(ForgetsWakeUps),
     _in_part(wake_ups, "next_moment", makes_up_for_each),
 )

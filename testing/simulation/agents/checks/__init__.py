@@ -3,7 +3,7 @@
 What must hold of each conversation by itself does not belong here: see `simulation.checks`.
 """
 
-from .budgets import budgets_are_kept
+from .budgets import budgets_are_kept, shares_are_kept
 from .children import no_sub_agent_is_orphaned, parents_have_each_outcome_once
 from .mail import mail_arrives_once, mail_keeps_its_order, nothing_arrives_that_nobody_sent
 from .tree_ending import TreeCheck, TreeEnding
@@ -16,6 +16,7 @@ TREE_CHECKS: tuple[TreeCheck, ...] = (
     no_sub_agent_is_orphaned,
     parents_have_each_outcome_once,
     budgets_are_kept,
+    shares_are_kept,
     wake_ups_fire_once,
 )
 """All of them."""

@@ -15,7 +15,7 @@ from .....states.events import (
     UserMessage,
     UserQuestionResponse,
 )
-from .....states.policy.policy import Limits
+from .....states.policy.policy import Limits, Policy
 from .....states.values.messages import Usage
 from ...storage.disk import Row
 from ..tree import Tree
@@ -46,6 +46,32 @@ def budgets_are_kept(ending: TreeEnding) -> Iterator[str]:
             spent = _total([*_own_usage(rows), *(one for each in children for one in _own_usage(tree.rows(each)))])
             times = 1 + sum(isinstance(row.event, HUMAN_INPUT) for row in rows)
             yield from _faults(f"the turn {turn} of {agent_id}", spent, limits, times, 1 + len(children))
+
+
+def shares_are_kept(ending: TreeEnding) -> Iterator[str]:
+    """A sub-agent begins with the limits that its parent gave it, and those that were started together may spend no
+    more together than their parent."""
+    tree = ending.tree
+    together: dict[tuple[str, int], list[Limits]] = {}
+    for spawned in all_spawned(tree):
+        given = spawned.effect.limits
+        together.setdefault((spawned.parent, spawned.row.seq), []).append(given)
+        if spawned.child_id in tree.agents and tree.opened(spawned.child_id).policy.limits != given:
+            yield f"the sub-agent {spawned.child_id} has other limits than {given}"
+    for (parent, seq), shares in together.items():
+        limits = _policy(tree.rows(parent)[: seq - 1]).limits
+        if limits.tokens is not None and sum(share.tokens or 0 for share in shares) > limits.tokens:
+            yield f"the sub-agents of {parent} at step {seq} may spend more than {limits.tokens} tokens"
+        if limits.cost is not None and sum(share.cost or 0.0 for share in shares) > limits.cost + ROUNDING:
+            yield f"the sub-agents of {parent} at step {seq} may spend more than {limits.cost}"
+
+
+def _policy(rows: Iterable[Row]) -> Policy:
+    """The policy that holds behind these steps."""
+    context = Context()
+    for row in rows:
+        context = context.after(row.event)
+    return context.policy
 
 
 def _faults(name: str, spent: Usage, limits: Limits, times: int, agents: int) -> Iterator[str]:
