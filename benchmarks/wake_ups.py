@@ -46,7 +46,7 @@ class Sizes:
     due: int = 1_000
 
 
-QUICK = Sizes(scheduled=100, due=10)
+QUICK = Sizes(scheduled=20, due=2)
 
 
 class CountingLoop(asyncio.SelectorEventLoop):

@@ -24,6 +24,7 @@ from turnwise.states import (
     ScheduleChanged,
     Step,
     UserMessage,
+    Waiting,
     WakeUp,
     begin,
     next_events,
@@ -181,31 +182,25 @@ class TestWhileBusy:
 
         assert [waiting.scheduled for waiting in conversation.rests_in(LlmRequesting).inbox] == [True]
 
-    def test_a_full_inbox_takes_none(self) -> None:
-        """It is refused, so the moment stays due and can be requested again."""
+    @pytest.mark.parametrize("holds_one", [False, True])
+    def test_a_full_inbox_takes_none_unless_it_holds_one(self, holds_one: bool) -> None:
+        """It is refused, so the moment stays due and can be requested again. A second one needs no room."""
         conversation = scheduled()
         conversation.agent_says()
-        for _ in range(MAX_INBOX):
-            conversation.agent_says()
+        others = tuple(Waiting(event_id=f"{n}", seq=n) for n in range(MAX_INBOX - 1))
+        inbox = (*others, Waiting(event_id="last", seq=MAX_INBOX, audience="agent", scheduled=holds_one))
+        state = conversation.rests_in(LlmRequesting).replace(inbox=inbox)
+        event = WakeUp(**SENT, due=FIRST, next_wake=SECOND, text=HOURLY.task)
 
-        with pytest.raises(Refused) as refused:
-            wake(conversation)
+        if not holds_one:
+            with pytest.raises(Refused) as refused:
+                transition(state, event, conversation.history.context)
+            assert refused.value.code == "busy"
+            return
+        after = transition(state, event, conversation.history.context).state
 
-        assert refused.value.code == "busy"
-        assert conversation.state.book.wake == FIRST
-
-    def test_a_full_inbox_that_holds_one_takes_more(self) -> None:
-        """They need no room."""
-        conversation = scheduled()
-        conversation.agent_says()
-        wake(conversation)
-        for _ in range(MAX_INBOX - 1):
-            conversation.agent_says()
-
-        wake(conversation, SECOND, None)
-
-        assert len(conversation.rests_in(LlmRequesting).inbox) == MAX_INBOX
-        assert conversation.state.book.wake is None
+        assert isinstance(after, LlmRequesting)
+        assert (after.inbox, after.book.wake) == (inbox, SECOND)
 
     def test_it_can_be_withdrawn(self) -> None:
         """Like any message that waits."""
