@@ -77,11 +77,19 @@ class SubAgentPerformer:
         except UnknownConversation:
             return self._answer(run, "failed", DELETED)
         except EngineClosed:
-            return await _never()  # the next engine asks for the effect again
+            return await self._wait_for_close()
         finally:
             timer.cancel()
             if self._runs.get(run.child_id) is run:
                 del self._runs[run.child_id]
+
+    async def _wait_for_close(self) -> NoReturn:
+        """Leave the effect to the next engine, which asks for it again: this one closes, and cancels the task, or has
+        done so already."""
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
+        await _never()
 
     async def _stop_when_due(self, run: _Run) -> None:
         if run.effect.due is not None:
