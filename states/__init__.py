@@ -110,7 +110,7 @@ from .policy.policy import (
     SubAgentRules,
     WhenBusy,
 )
-from .policy.roles import Role
+from .policy.roles import Caller, Role
 from .policy.texts import Texts
 from .projections.transcript import Condensed, Transcript, transcript
 from .states import (
@@ -182,8 +182,8 @@ __all__ += ["AnswerTypes", "Answers", "AnyEffect", "AnyEvent", "AnyState", "AskU
 __all__ += ["AskUserQuestionPending", "Audience", "AwaitedEffect", "AwaitingApproval", "AwaitingSubAgents"]
 __all__ += ["AwaitingUserResponse"]
 __all__ += ["Book"]
-__all__ += ["CancelSubAgent", "Cancelling", "Child", "ChildQuestion", "ChoiceQuestion", "CloseRequested", "Closed"]
-__all__ += ["CompactHistory", "Compacting", "CompactionRequested", "Condensed", "ConfigurationError", "Context"]
+__all__ += ["Caller", "CancelSubAgent", "Cancelling", "Child", "ChildQuestion", "ChoiceQuestion", "CloseRequested"]
+__all__ += ["Closed", "CompactHistory", "Compacting", "CompactionRequested", "Condensed", "ConfigurationError", "Context"]
 __all__ += ["CrashContract"]
 __all__ += ["DeadlineReached", "DeliverToUser", "Delivered", "DetailsChanged", "DoubtResolved"]
 __all__ += ["Effect", "EffectFailed", "Empty", "EndedStatus", "Event", "ExecuteTool"]

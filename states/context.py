@@ -6,7 +6,7 @@ from pydantic import Field
 
 from .events import DetailsChanged, Event, Opened, PolicyChanged, ScheduleChanged, ToolsChanged
 from .policy.policy import Policy
-from .policy.roles import Role
+from .policy.roles import Caller, Role
 from .values.revision import AGENTS, CURRENT_REVISION, Revision
 from .values.schedule import Schedule
 from .values.value import Block, Text, Value
@@ -45,6 +45,11 @@ class Context(Value):
     depth: int = 0
     revision: Revision = CURRENT_REVISION
     schedule: Schedule | None = None
+
+    @property
+    def caller(self) -> Caller:
+        """The agent of this conversation, as far as the tools that it may call depend on it. `Pure.`"""
+        return Caller(self.role, self.depth, self.policy.sub_agents)
 
     @property
     def has_one_task(self) -> bool:

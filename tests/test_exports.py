@@ -21,7 +21,7 @@ from .support.type_checking import CHECKERS, lines_with_errors, marked_lines
 EXPORTED = {*turnwise.__all__, *turnwise.states.__all__}
 
 PLAIN = {
-    *("Block", "Images", "Instant", "Metadata", "Owner", "RequestText", "Revision", "Seconds", "Task", "Text", "Title"),
+    *("Block", "FilledText", "Images", "Instant", "Metadata", "Owner", "RequestText", "Revision", "Seconds", "Text"),
     *(
         "ChoiceQuestionSet",
         "CronExpression",
@@ -34,6 +34,7 @@ PLAIN = {
         "NamedProfiles",
         "Position",
         "Schema",
+        "Title",
         "WireMessage",
         "ZoneName",
     ),

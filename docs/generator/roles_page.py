@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from turnwise.states.policy.policy import SubAgentRules
-from turnwise.states.policy.roles import ROLE_TOOLS, Role, role_fault
+from turnwise.states.policy.roles import ROLE_TOOLS, Caller, Role
 
 RULES = {
     "if `SubAgentRules.depth` is 2 or more": SubAgentRules(depth=2),
@@ -24,5 +24,5 @@ def role_tools() -> str:
 
 def _cells(tool: str, roles: tuple[Role, ...]) -> Iterator[str]:
     for role in roles:
-        allowing = (words for words, rules in RULES.items() if role_fault(tool, role, 1, rules) is None)
-        yield "yes" if role_fault(tool, role) is None else next(allowing, "no")
+        allowing = (words for words, rules in RULES.items() if Caller(role, 1, rules).fault(tool) is None)
+        yield "yes" if Caller(role).fault(tool) is None else next(allowing, "no")

@@ -13,7 +13,6 @@ from ..clock import Clock
 from ..context import EffectContext
 from ..recall.search import ConversationSearch
 from .asking import Answers
-from .callers import caller_of
 from .context import tool_context_of
 from .execution import Suspended, ToolRun
 from .outcomes import ToolOutcome
@@ -46,7 +45,7 @@ class ToolPerformer:
         call = await context.call(effect.call)
         chosen = context.context.tools_in(context.turn)
         allowed = None if chosen is None else self._tools.allowed(chosen)
-        denied = self._tools.role_fault(call.name, caller_of(context.context))
+        denied = self._tools.role_fault(call.name, context.context.caller)
         tool = None if denied else self._tools.find(call.name, allowed)
         if tool is None:
             # The call was checked by an engine that had the tool, or made by a performer of the application that offers

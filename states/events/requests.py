@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator, model_serializer, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_serializer, model_validator
 from pydantic_core import PydanticCustomError
 
 from ..policy.policy import Policy, WhenBusy
@@ -16,8 +16,8 @@ from ..values.history import HistoryMessage
 from ..values.images import Images
 from ..values.questions import Annotation, Answers, answers_as_json
 from ..values.revision import CURRENT_REVISION, FIRST_REVISION, Revision
-from ..values.schedule import Schedule, Task, not_blank
-from ..values.value import Block, Instant, RequestText, Text
+from ..values.schedule import Schedule
+from ..values.value import Block, FilledText, Instant, RequestText, Text
 from .family import Request
 
 
@@ -86,6 +86,12 @@ class Opened(_BringsRules):
         return written if self.revision == FIRST_REVISION else {**written, "revision": self.revision}
 
 
+def _not_empty(text: str) -> str:
+    if not text.strip():
+        raise PydanticCustomError("message_empty", "a message must not be empty")
+    return text
+
+
 def _check_wake(schedule: Schedule | None, next_wake: datetime | None) -> None:
     if schedule is None and next_wake is not None:
         raise PydanticCustomError("wake_without_schedule", "a conversation without a schedule has no next wake-up")
@@ -103,7 +109,7 @@ class UserMessage(Request):
     @field_validator("text")
     @classmethod
     def _says_something(cls, text: str, info: ValidationInfo) -> str:
-        return text if info.data.get("images") else not_blank(text)
+        return text if info.data.get("images") else _not_empty(text)
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -117,7 +123,7 @@ class AgentMessage(Request):
 
     type: Literal["agent_message"] = "agent_message"
     origin: Text = Field(min_length=1, max_length=200)
-    text: Task
+    text: Annotated[RequestText, AfterValidator(_not_empty)]
     audience: Audience = "agent"
     silent: bool = False
 
@@ -141,7 +147,7 @@ class WakeUp(Request):
     type: Literal["wake_up"] = "wake_up"
     due: Instant
     next_wake: Instant | None = None
-    text: Task
+    text: FilledText
 
     @model_validator(mode="after")
     def _goes_forward(self) -> Self:

@@ -72,32 +72,39 @@ ROLE_TOOLS: Mapping[Role, RoleTools] = MappingProxyType({
         }),
     ),
 })  # fmt: skip
-"""Which built-in tools the agents of each role may call. `role_fault` adds what the rules for sub-agents say."""
-
-
-def role_fault(tool: str, role: Role, depth: int = 0, rules: SubAgentRules = DEFAULT_RULES) -> str | None:
-    """Return why an agent of this role may not call the built-in `tool`, in a sentence, or None if it may.
-
-    `depth` counts the agents above this one: 0 where no turn of another agent started it, and at least 1 for a
-    sub-agent. By the `rules`, agents beyond a depth start no others, and sub-agents may ask the user. `Pure.`
-    """
-    of_role = ROLE_TOOLS[role]
-    above = max(depth, 1) if role == "sub_agent" else depth
-    is_too_deep = tool == "spawn_agents" and above >= rules.depth
-    may_ask = tool == "ask_user_question" and role == "sub_agent" and rules.questions == "ask_user"
-    if is_too_deep or (tool in of_role.denied and not may_ask):
-        return f"{tool} is not available to {of_role.title}"
-    return None
+"""Which built-in tools the agents of each role may call. `Caller.fault` adds what the rules for sub-agents say."""
 
 
 @dataclass(frozen=True)
 class Caller:
-    """The agent that calls tools: its role, how many agents are above it, and the rules for sub-agents."""
+    """The agent that calls tools: its role, its depth, and the rules for sub-agents.
+
+    `depth` counts the agents above this one: 0 where no turn of another agent started it. By the `rules`, agents beyond
+    a depth start no others, and sub-agents may ask the user.
+    """
 
     role: Role = "foreground"
     depth: int = 0
     rules: SubAgentRules = DEFAULT_RULES
 
+    @property
+    def is_too_deep(self) -> bool:
+        """Whether this agent may not start others, because too many are above it. A sub-agent counts as one deep if its
+        log does not say so. `Pure.`"""
+        above = max(self.depth, 1) if self.role == "sub_agent" else self.depth
+        return above >= self.rules.depth
+
+    @property
+    def may_ask_user(self) -> bool:
+        """Whether this agent has a user to ask: its own, or, if the rules allow that, the one of the agent that started
+        it. `Pure.`"""
+        asks_for_another = self.role == "sub_agent" and self.rules.questions == "ask_user"
+        return self.role == "foreground" or asks_for_another
+
     def fault(self, tool: str) -> str | None:
         """Return why this agent may not call the built-in `tool`, in a sentence, or None if it may. `Pure.`"""
-        return role_fault(tool, self.role, self.depth, self.rules)
+        of_role = ROLE_TOOLS[self.role]
+        is_denied = tool in of_role.denied and not (tool == "ask_user_question" and self.may_ask_user)
+        if is_denied or (tool == "spawn_agents" and self.is_too_deep):
+            return f"{tool} is not available to {of_role.title}"
+        return None

@@ -8,13 +8,24 @@ text: in a request its first character is escaped, so that only messages of agen
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from html import escape, unescape
 
+from .acts import Audience
 from .messages import Message
 
-_FOR_USER = re.compile(r'<message_for_user origin="([^"<>]+)">([^<>]*)</message_for_user>')
+_ENVELOPE = re.compile(r'<(message_for_user|system_message) origin="([^"<>]*)">([^<>]*)</\1>')
 _TAG = re.compile(r"<(?=[\s/]*(?:message_for_user|system_message)\b)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class AgentText:
+    """What the agent `origin` wrote: to be passed on to the user, or for the agent that reads it alone."""
+
+    audience: Audience
+    origin: str
+    text: str
 
 
 @dataclass(frozen=True)
@@ -34,17 +45,24 @@ def write_message_for_user(text: str, origin: str) -> str:
 
 def read_message_for_user(written: str) -> MessageForUser | None:
     """The message that `write_message_for_user` wrote, or None if it did not write this text. `Pure.`"""
-    found = _FOR_USER.fullmatch(written)
-    if found is None:
-        return None
-    message = MessageForUser(origin=unescape(found[1]), text=unescape(found[2]))
-    is_whole = message.text.strip() and message.origin.strip()
-    return message if is_whole and write_message_for_user(message.text, message.origin) == written else None
+    read = read_agent_text(written)
+    return MessageForUser(read.origin, read.text) if read is not None and read.audience == "user" else None
 
 
 def write_system_message(text: str, origin: str) -> str:
     """A message for the agent alone, as a model reads it: no request of a user, and not to be shown to one. `Pure.`"""
     return f'<system_message origin="{_escaped(origin)}">{_escaped(text)}</system_message>'
+
+
+def read_agent_text(written: str) -> AgentText | None:
+    """The message of another agent that `text_for_model` wrote, or None if it did not write this. `Pure.`"""
+    found = _ENVELOPE.fullmatch(written)
+    if found is None:
+        return None
+    audience: Audience = "user" if found[1] == "message_for_user" else "agent"
+    read = AgentText(audience, unescape(found[2]), unescape(found[3]))
+    is_whole = audience == "agent" or (read.text.strip() and read.origin.strip())
+    return read if is_whole and _WRITERS[audience](read.text, read.origin) == written else None
 
 
 def imitates_mail(message: Message) -> bool:
@@ -57,9 +75,14 @@ def text_for_model(message: Message) -> str:
     tool such tags are escaped. `Pure.`"""
     if message.audience is None:
         return _TAG.sub("&lt;", message.text) if imitates_mail(message) else message.text
-    write = write_message_for_user if message.audience == "user" else write_system_message
-    return write(message.text, message.origin)
+    return _WRITERS[message.audience](message.text, message.origin)
 
 
 def _escaped(text: str) -> str:
     return escape(text, quote=True)
+
+
+_WRITERS: Mapping[Audience, Callable[[str, str], str]] = {
+    "user": write_message_for_user,
+    "agent": write_system_message,
+}

@@ -17,7 +17,7 @@ from typing import Annotated, ClassVar, TypeVar
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from .value import MAX_QUOTED, RequestText, Text, Value, shortened
+from .value import MAX_QUOTED, RequestText, Text, Value, check_not_blank, shortened
 
 MAX_QUESTIONS = 4
 MIN_OPTIONS, MAX_OPTIONS = 2, 4
@@ -37,12 +37,6 @@ def _quoted(text: str) -> str:
     return f"'{shortened(text, MAX_QUOTED)}'"
 
 
-def _not_blank(text: str) -> str:
-    if not text.strip():
-        raise PydanticCustomError("text_blank", "Input should not be empty")
-    return text
-
-
 def _repeated(texts: Iterable[str]) -> str | None:
     seen: set[str] = set()
     for text in texts:
@@ -52,7 +46,7 @@ def _repeated(texts: Iterable[str]) -> str | None:
     return None
 
 
-Filled = Annotated[Text, AfterValidator(_not_blank)]
+Filled = Annotated[Text, AfterValidator(check_not_blank)]
 
 
 class QuestionOption(Value):

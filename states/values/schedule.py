@@ -7,7 +7,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from .value import RequestText, Seconds, Value, check_encodable
+from .value import FilledText, Seconds, Value, check_encodable
 
 MAX_CRON = 200
 """The longest cron expression, in characters: several times what an expression of five fields needs."""
@@ -17,17 +17,6 @@ MAX_ZONE = 100
 
 LONGEST_INTERVAL = 315_360_000.0
 """The longest interval, in seconds: ten years. Chosen so that the next moment is always within the calendar."""
-
-
-def not_blank(text: str) -> str:
-    """Return the text if it says something: the validator of tasks and messages. `Pure.`"""
-    if not text.strip():
-        raise PydanticCustomError("message_empty", "a message must not be empty")
-    return text
-
-
-Task = Annotated[RequestText, AfterValidator(not_blank)]
-"""What a conversation has to do when it wakes up."""
 
 
 CronExpression = Annotated[str, Field(min_length=1, max_length=MAX_CRON), AfterValidator(check_encodable)]
@@ -48,7 +37,7 @@ class Schedule(Value):
     every: Annotated[Seconds, Field(ge=1, le=LONGEST_INTERVAL)] | None = None
     cron: CronExpression | None = None
     zone: ZoneName = "UTC"
-    task: Task
+    task: FilledText
 
     @model_validator(mode="after")
     def _has_one_rhythm(self) -> Self:

@@ -131,6 +131,13 @@ def check_encodable(text: str) -> str:
     return text
 
 
+def check_not_blank(text: str) -> str:
+    """Return the text if it is more than white space: the validator of texts that must say something. `Pure.`"""
+    if not text.strip():
+        raise PydanticCustomError("text_blank", "Input should not be empty")
+    return text
+
+
 def _exact(block: dict[str, Any]) -> Any:
     return json.loads(json.dumps(block, ensure_ascii=False, allow_nan=False).encode())
 
@@ -147,6 +154,9 @@ Text = Annotated[str, AfterValidator(check_encodable)]
 
 RequestText = Annotated[str, Field(max_length=MAX_TEXT), AfterValidator(check_encodable)]
 """A text from outside, at most `MAX_TEXT` characters long."""
+
+FilledText = Annotated[RequestText, AfterValidator(check_not_blank)]
+"""A text from outside that says something."""
 
 Block = Annotated[dict[str, JsonValue], AfterValidator(_exact)]
 """A JSON object of any content. What JSON cannot hold exactly (NaN, a lone surrogate) is refused."""

@@ -31,7 +31,7 @@ from turnwise.states import (
     Usage,
 )
 from turnwise.states.policy import presets
-from turnwise.states.policy.roles import role_fault
+from turnwise.states.policy.roles import Caller
 from turnwise.states.values.revision import NAMES_PROFILES
 
 from ..support.conversation import Conversation, asking, call, completing, responding, spawning
@@ -641,7 +641,7 @@ class TestWhatASubAgentMayCall:
         """P20: "ask_user_question is not available to sub-agents", and likewise for `spawn_agents`."""
         conversation = Conversation(presets.sub_agent(), role="sub_agent")
         conversation.says("Look north")
-        fault = role_fault(made.name, "sub_agent", depth=1)
+        fault = Caller("sub_agent", depth=1).fault(made.name)
 
         conversation.model_calls(made.model_copy(update={"fault": fault}))
 

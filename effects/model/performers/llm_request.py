@@ -16,7 +16,6 @@ from ...context import EffectContext
 from ...location.locator import Locator
 from ...logs import performer_logger
 from ...text import is_encodable
-from ...tools.callers import caller_of
 from ...tools.registry import ToolRegistry
 from ..port import LlmFailure, ModelAnswer, ModelRequest, Token
 from ..request.context_assembly import assemble_context
@@ -98,7 +97,7 @@ class LlmRequestPerformer:
             # A sealed block must not be changed, so blocks with lone surrogates, which cannot be stored, are dropped.
             opaque=answer.opaque if is_encodable(answer.opaque) else (),
             tool_calls=self._tools.resolve_calls(
-                effect.effect_id, answer.tool_calls, context.policy, offer.allowed, caller_of(context)
+                effect.effect_id, answer.tool_calls, context.policy, offer.allowed, context.caller
             ),
             finish_reason=answer.finish_reason,
             usage=answer.usage,

@@ -15,7 +15,6 @@ from ....states.effects import RequestLlm
 from ....states.policy.roles import Caller
 from ...context import EffectContext
 from ...tools.builtin.catalogue import BUILT_IN
-from ...tools.callers import caller_of
 from ...tools.registry import ToolRegistry
 from ..request.explained_tools import ExplainedTools
 from ..request.request_builder import OfferedTools
@@ -58,7 +57,7 @@ class ToolOffers:
         chooses during a turn are those of the next one. Only the tools of sources come and go within a turn."""
         profiles = (profile.tools for profile in context.policy.profiles if profile.name == effect.profile)
         chosen = context.context.tools_in(context.turn)
-        return self._offer(self._tools.version, chosen, next(profiles, None), caller_of(context.context))
+        return self._offer(self._tools.version, chosen, next(profiles, None), context.context.caller)
 
     def _make_offer(self, version: tuple[int, ...], chosen: Names, of_profile: Names, caller: Caller) -> ToolOffer:
         allowed = self._tools.allowed(chosen, of_profile, caller)

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 
+from ....states.events.requests import ORIGIN_OF_WAKE_UPS
 from .dialogue import SPAWN, TELL_AGENT, TELL_USER, TRANSFER, Call, Dialogue, Reply
 from .guesses import tasks_in
 
@@ -26,9 +27,6 @@ SENT = "The message is on its way."
 SILENCE = Reply("")
 """Nothing, as an answer to a message that is no request."""
 
-SCHEDULE = "schedule"
-"""The origin of the message by which a scheduled agent is woken."""
-
 _TO_USER = re.compile(r"\btell (?:the|your|my) user (?:that )?(.+)", re.IGNORECASE | re.DOTALL)
 _TO_AGENT = re.compile(r"\btell (?:the )?agent (\S+?)[:,]? (?:that |to )?(.+)", re.IGNORECASE | re.DOTALL)
 _TO_PROFILE = re.compile(r"\b(?:transfer|hand|pass|connect)\b.*? (?:over )?to (?:the )?([\w-]+)", re.IGNORECASE)
@@ -42,7 +40,7 @@ def present(dialogue: Dialogue) -> Reply | None:
 def take_note(dialogue: Dialogue) -> Reply | None:
     """Say nothing to an internal message: it is no request of the user. Background agents do what it asks, and so does
     an agent that a schedule has woken."""
-    is_update = dialogue.audience == "agent" and dialogue.origin != SCHEDULE
+    is_update = dialogue.audience == "agent" and dialogue.origin != ORIGIN_OF_WAKE_UPS
     return SILENCE if is_update and not dialogue.is_background else None
 
 

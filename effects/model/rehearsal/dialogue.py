@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from html import unescape
-from typing import Any, NamedTuple
+from typing import Any
 
 from ....states.openai_format.writing import RESULT_IMAGES
 from ....states.policy.texts import Texts
 from ....states.values.acts import Audience
+from ....states.values.mail import read_agent_text
 from ..request.context_assembly import SUMMARY_TITLE
 from ..request.fresh_context import CONTEXT_TITLE
 from ..request.system_message import MEMORY_TITLE
@@ -38,9 +38,6 @@ CONDENSED = "Something was said before; a rehearsal does not remember what."
 _CONDENSED_MESSAGE = f"{SUMMARY_TITLE}\n{CONDENSED}"
 """The beginning of the message that replaces a history which this model summarized."""
 
-_AGENT_MESSAGE = re.compile(r'<(message_for_user|system_message) origin="([^"<>]*)">([^<>]*)</\1>')
-"""The message of another agent: what it is, whose it is, and its escaped text."""
-
 _IMAGE_NOTE = re.compile(r"\s*\(\d+ images?: see below\.\)\Z")
 """The note that the request builder puts under a tool result whose images follow."""
 
@@ -51,7 +48,15 @@ _RECALLED_TEXT = re.compile(r"^\S+ \S+ UTC, user:\n((?:  [^\n]*\n?)+)", re.MULTI
 """A text of a user under the title of what was recalled: who said it and when, and indented below it the text."""
 
 _TEXTS = Texts()
-_NUDGES = (_TEXTS.nudge, _TEXTS.speak, _TEXTS.answer_missing, _TEXTS.relay, _TEXTS.fallback)
+_NUDGES = (
+    _TEXTS.nudge,
+    _TEXTS.speak,
+    _TEXTS.answer_missing,
+    _TEXTS.relay,
+    _TEXTS.fallback,
+    _TEXTS.claim_missing,
+    _TEXTS.fallback_result,
+)
 _IS_NUDGE = re.compile("|".join(re.escape(nudge).replace(RESPOND[0], r"\S+") for nudge in _NUDGES))
 """Reminders that turnwise puts in a user's message. The model answers the user's own last message instead."""
 
@@ -105,12 +110,12 @@ def read_dialogue(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, 
     last = _message_to_answer(messages)
     names = {call["id"]: call["function"]["name"] for message in messages for call in message.get("tool_calls") or ()}
     said = _text_of(messages[last]) if last >= 0 else ""
-    audience, origin, text = _sender_of(said)
+    from_agent = read_agent_text(said)
     functions = {tool["function"]["name"]: tool["function"] for tool in tools}
     return Dialogue(
-        said=text.removeprefix(_CONDENSED_MESSAGE).lstrip(),
-        audience=audience,
-        origin=origin,
+        said=(said if from_agent is None else from_agent.text).removeprefix(_CONDENSED_MESSAGE).lstrip(),
+        audience=None if from_agent is None else from_agent.audience,
+        origin="" if from_agent is None else from_agent.origin,
         results=tuple(
             (names[message["tool_call_id"]], _IMAGE_NOTE.sub("", message["content"]) or "[image]")
             for message in messages[last + 1 :]
@@ -144,7 +149,7 @@ def _message_to_answer(messages: Sequence[dict[str, Any]]) -> int:
     """
     said = [index for index, message in enumerate(messages) if _is_said(message)]
     answered = max((index for index, message in enumerate(messages) if _is_answer(message)), default=-1)
-    asking = [index for index in said if _sender_of(_text_of(messages[index])).audience != "agent"]
+    asking = [index for index in said if not _is_internal(messages[index])]
     return max((index for index in asking if index > answered), default=max(said, default=-1))
 
 
@@ -163,20 +168,10 @@ def _is_answer(message: dict[str, Any]) -> bool:
     return message["role"] == "assistant" and all(call["function"]["name"] in SPEAKING_TOOLS for call in calls)
 
 
-class _Sender(NamedTuple):
-    """For whom another agent wrote a message, or None for the user's own; whose message it is; and its text."""
-
-    audience: Audience | None
-    origin: str
-    text: str
-
-
-def _sender_of(text: str) -> _Sender:
-    """Read a message as the request builder wrote it."""
-    found = _AGENT_MESSAGE.fullmatch(text)
-    if found is None:
-        return _Sender(None, "", text)
-    return _Sender("user" if found[1] == "message_for_user" else "agent", unescape(found[2]), unescape(found[3]))
+def _is_internal(message: dict[str, Any]) -> bool:
+    """Whether another agent wrote the message for this agent alone."""
+    read = read_agent_text(_text_of(message))
+    return read is not None and read.audience == "agent"
 
 
 def _text_of(message: dict[str, Any]) -> str:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from ....states.values.acts import AgentMail, Audience
 from ....states.values.messages import ToolResult
-from ....states.values.value import MAX_QUOTED, MAX_TEXT, shortened
+from ....states.values.value import MAX_QUOTED, FilledText, shortened
 from ...agents.port import Agent, ReachableAgents
 from ..context import ToolContext
 from ..declaration import tool
@@ -27,22 +27,10 @@ CLOSED_AGENT = "The agent {agent_id} is closed and takes no messages."
 SELF = "An agent cannot write to itself."
 
 
-def _check_text(text: str) -> str:
-    if not text.strip():
-        raise ValueError("a message must not be empty")
-    if len(text) > MAX_TEXT:
-        raise ValueError(f"a message must not be longer than {MAX_TEXT:,} characters")
-    return text
-
-
 @tool(acts=("mail",), crash="pure", exclusive=True)
 async def send_user_message(
     context: ToolContext,
-    text: Annotated[
-        str,
-        Field(min_length=1, description="What the user should learn, with all that is needed to present it"),
-        AfterValidator(_check_text),
-    ],
+    text: Annotated[FilledText, Field(description="What the user should learn, with all that is needed to present it")],
 ) -> ToolResult:
     """Have something presented to the user.
 
@@ -56,11 +44,7 @@ async def send_user_message(
 @tool(acts=("mail",), crash="pure", exclusive=True)
 async def send_agent_message(
     context: ToolContext,
-    text: Annotated[
-        str,
-        Field(min_length=1, description="What that agent should know or do"),
-        AfterValidator(_check_text),
-    ],
+    text: Annotated[FilledText, Field(description="What that agent should know or do")],
     agent_id: Annotated[
         str | None,
         Field(description="The agent to write to; without it, the agent that talks to the user you work for"),

@@ -168,13 +168,13 @@ class TestReach:
 
 
 INVALID: list[tuple[str, dict[str, Any], str]] = [
-    ("send_user_message", {"text": ""}, "text: String should have at least 1 character"),
-    ("send_user_message", {"text": " \n\t"}, "text: a message must not be empty"),
+    ("send_user_message", {"text": ""}, "text: Input should not be empty"),
+    ("send_user_message", {"text": " \n\t"}, "text: Input should not be empty"),
     ("send_user_message", {}, "text: Field required"),
     ("send_user_message", {"text": 5}, "text: Input should be a valid string"),
     ("send_user_message", {"text": "a", "agent_id": "x"}, "agent_id: "),
     ("send_user_message", {"text": "a", "silent": True}, "silent: "),
-    ("send_agent_message", {"text": ""}, "text: String should have at least 1 character"),
+    ("send_agent_message", {"text": ""}, "text: Input should not be empty"),
     ("send_agent_message", {"text": "a", "urgent": True}, "urgent: "),
     ("send_agent_message", {"text": "a", "silent": "maybe"}, "silent: "),
     ("send_agent_message", {"text": "a", "agent_id": "nobody"}, "There is no agent nobody that"),

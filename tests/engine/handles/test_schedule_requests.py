@@ -26,7 +26,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"every": 60, "zone": "Europe/Berlin"}, "A time zone belongs to a cron expression"),
     ({"task": "Look around."}, "A task and a time zone belong to a schedule"),
     ({"zone": "Europe/Berlin"}, "A task and a time zone belong to a schedule"),
-    ({"every": 60, "task": " "}, "task: a message must not be empty."),
+    ({"every": 60, "task": " "}, "task: Input should not be empty."),
     ({"every": 60, "task": 5}, "task: Input should be a valid string."),
     ({"cron": ""}, "cron: String should have at least 1 character."),
     ({"cron": 5}, "cron: Input should be a valid string."),

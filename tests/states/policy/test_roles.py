@@ -3,10 +3,9 @@
 import pytest
 
 from turnwise.effects.tools.builtin.catalogue import BUILT_IN
-from turnwise.effects.tools.callers import caller_of
 from turnwise.states import Context, Policy
 from turnwise.states.policy.policy import SubAgentRules
-from turnwise.states.policy.roles import ROLE_TOOLS, Caller, Role, role_fault
+from turnwise.states.policy.roles import ROLE_TOOLS, Caller, Role
 
 ALLOWED: dict[Role, set[str]] = {
     "foreground": {
@@ -54,7 +53,7 @@ class TestRoles:
     def test_each_role_may_call_what_belongs_to_it(self, role: Role, tool: str) -> None:
         """D2, P20: an agent with a user has no tool for messages to that user, a background agent has one, and agents
         without a user neither speak to one nor ask one."""
-        assert (role_fault(tool, role) is None) == (tool in ALLOWED[role])
+        assert (Caller(role).fault(tool) is None) == (tool in ALLOWED[role])
 
     @pytest.mark.parametrize(
         ("tool", "role", "sentence"),
@@ -67,19 +66,19 @@ class TestRoles:
     )
     def test_a_fault_says_what_is_not_available_to_whom(self, tool: str, role: Role, sentence: str) -> None:
         """P20: the fault has the sentence of the seed."""
-        assert role_fault(tool, role) == sentence
+        assert Caller(role).fault(tool) == sentence
 
     @pytest.mark.parametrize("role", ALLOWED)
     def test_a_child_cannot_regain_what_was_denied(self, role: Role) -> None:
         """D2: a sub-agent may call nothing that its parent may not call."""
-        allowed = {tool for tool in TOOLS if role_fault(tool, "sub_agent", depth=1) is None}
+        allowed = {tool for tool in TOOLS if Caller("sub_agent", depth=1).fault(tool) is None}
 
-        assert allowed <= {tool for tool in TOOLS if role_fault(tool, role) is None}
+        assert allowed <= {tool for tool in TOOLS if Caller(role).fault(tool) is None}
 
     @pytest.mark.parametrize("role", ALLOWED)
     def test_tools_of_the_host_are_not_of_concern(self, role: Role) -> None:
         """D2: tools of the application are available to every role."""
-        assert role_fault("find_table", role) is None
+        assert Caller(role).fault("find_table") is None
 
 
 class TestRules:
@@ -103,21 +102,21 @@ class TestRules:
     def test_agents_start_others_only_so_deep(self, role: Role, depth: int, deepest: int, may: bool) -> None:
         """P20: the policy gives the depth limit, beyond which spawn_agents is denied to every role. A sub-agent counts
         as one deep if its log does not say so."""
-        assert (role_fault("spawn_agents", role, depth, SubAgentRules(depth=deepest)) is None) == may
+        assert (Caller(role, depth, SubAgentRules(depth=deepest)).fault("spawn_agents") is None) == may
 
     @pytest.mark.parametrize(("role", "may"), [("foreground", True), ("background", False), ("sub_agent", True)])
     def test_sub_agents_may_ask_if_the_policy_says_so(self, role: Role, may: bool) -> None:
         """Their question goes to their parent's user. A background agent has no such parent."""
-        assert (role_fault("ask_user_question", role, 1, ASKS_USER) is None) == may
+        assert (Caller(role, 1, ASKS_USER).fault("ask_user_question") is None) == may
 
     @pytest.mark.parametrize("tool", ["respond_to_user", "talk", "send_user_message", "transfer_to"])
     def test_a_sub_agent_that_may_ask_may_do_nothing_else_more(self, tool: str) -> None:
         """D2: the rule is about questions alone."""
-        assert role_fault(tool, "sub_agent", 1, ASKS_USER) is not None
+        assert Caller("sub_agent", 1, ASKS_USER).fault(tool) is not None
 
     def test_a_conversation_says_who_calls(self) -> None:
         """The role, the depth and the rules stand in its context."""
         context = Context(role="sub_agent", depth=2, policy=Policy(sub_agents=SubAgentRules(depth=3)))
 
-        assert caller_of(context) == Caller("sub_agent", 2, SubAgentRules(depth=3))
-        assert caller_of(context).fault("spawn_agents") is None
+        assert context.caller == Caller("sub_agent", 2, SubAgentRules(depth=3))
+        assert context.caller.fault("spawn_agents") is None

@@ -11,7 +11,9 @@ from pydantic import ValidationError
 
 from turnwise.states import AgentMail, AgentMessage, Message
 from turnwise.states.values.mail import (
+    AgentText,
     MessageForUser,
+    read_agent_text,
     read_message_for_user,
     text_for_model,
     write_message_for_user,
@@ -176,6 +178,11 @@ class TestAnInternalMessage:
 
         assert tags(written) == ["system_message", "/system_message"]
         assert written.count("<") == 2
+
+    @given(text=TEXTS, origin=TEXTS)
+    def test_it_is_read_back_unchanged(self, text: str, origin: str) -> None:
+        """D8: it is read back as what another agent wrote for this one."""
+        assert read_agent_text(write_system_message(text, origin)) == AgentText("agent", origin, text)
 
     @given(text=TEXTS, origin=TEXTS)
     def test_it_is_not_read_as_a_message_for_the_user(self, text: str, origin: str) -> None:

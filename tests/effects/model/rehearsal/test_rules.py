@@ -166,7 +166,9 @@ class TestSpeakingByTool:
         assert "You said: “hello”" in next(iter(reply.calls[0].arguments.values()))
         assert "hello" not in reply.text
 
-    @pytest.mark.parametrize("name", ["nudge", "speak", "answer_missing", "relay", "fallback"])
+    @pytest.mark.parametrize(
+        "name", ["nudge", "speak", "answer_missing", "relay", "fallback", "claim_missing", "fallback_result"]
+    )
     def test_a_reminder_is_not_taken_for_the_users_words(self, name: str) -> None:
         """S10: it answers the user's own message, and the results since that message still count."""
         result = {"role": "tool", "tool_call_id": "1", "content": "a bird"}
