@@ -8,19 +8,24 @@ two thousand. That these simulations can fail is tested, too: they find each fau
 from __future__ import annotations
 
 import hashlib
+import sys
 
 import pytest
 
 from turnwise.testing import simulate_agents
+from turnwise.testing.simulation.__main__ import main
 
 from ..support.fault_profile import LONG
-from ..support.planted.agents import FAULTS
+from ..support.planted.agents import FAULTS, QUICK
 from ..support.planted.engines import Fault
 from ..support.simulations import START, failure, run
 
 pytestmark = pytest.mark.faults
 
-PORTION, PORTIONS = (100, 20) if LONG else (20, 1)
+PORTION, PORTIONS = (100, 20) if LONG else (12, 1)
+SAME = 20 if LONG else 3
+"""How many seeds are repeated."""
+
 SEEDS = [range(first, first + PORTION) for first in range(START, START + PORTIONS * PORTION, PORTION)]
 
 
@@ -33,7 +38,7 @@ def test_every_invariant_holds(seeds: range) -> None:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", FAULTS if LONG else FAULTS[:QUICK], ids=lambda fault: fault.name)
 def test_a_fault_is_found(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some seed among the first fails on an engine with this fault."""
     assert failure(fault.plant(monkeypatch), range(100), simulation=simulate_agents) is not None
@@ -43,21 +48,24 @@ def test_a_seed_gives_the_same_log_and_the_same_trace_again() -> None:
     """In this process, whatever ran before, and in another one, in which sets have another order."""
     program = (
         "import hashlib; from turnwise.testing import simulate_agents\n"
-        f"reports = [simulate_agents(seed) for seed in range({START}, {START + 6})]\n"
+        f"reports = [simulate_agents(seed) for seed in range({START}, {START + SAME})]\n"
         "print(hashlib.sha256(repr(reports).encode()).hexdigest())"
     )
-    once = [simulate_agents(seed) for seed in reversed(range(START, START + 6))]
+    once = [simulate_agents(seed) for seed in reversed(range(START, START + SAME))]
 
     there = run("-c", program, PYTHONHASHSEED="4711")
 
     assert there.stdout.strip() == hashlib.sha256(repr(once[::-1]).encode()).hexdigest()
 
 
-def test_it_prints_the_trace_of_one_seed() -> None:
-    """The command takes the option `--agents`."""
-    done = run("-m", "turnwise.testing.simulation", "--agents", "--seed", str(START))
+def test_the_command_simulates_agents(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the option `--agents` it prints the trace of a tree of agents."""
+    monkeypatch.setattr(sys, "argv", ["simulation", "--agents", "--seed", str(START)])
 
-    *trace, last = done.stdout.splitlines()
+    status = main()
+
+    *trace, last = capsys.readouterr().out.splitlines()
+    assert status == 0
     assert tuple(trace) == simulate_agents(START).trace
     assert last.startswith(f"Seed {START} holds: ")
 

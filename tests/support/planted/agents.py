@@ -149,11 +149,14 @@ FAULTS = (
     _in_performer(SendToAgent, ForgetsMail),
     _in_performer(SendToAgent, MakesMailSilent),
     _in_part(agents, "Directory", ReachesEverybody),
-    _in_store(ForgetsTheOutbox),
-    _in_performer(SpawnSubAgent, acknowledges_too_soon),
     _in_performer(SpawnSubAgent, gives_its_own_outcome),
-    _in_part(sub_agent_performer, "sub_agent_policy", divides_no_budget),
-    _in_store(ForgetsWakeUps),
     _in_part(wake_ups, "next_moment", makes_up_for_each),
+    _in_part(sub_agent_performer, "sub_agent_policy", divides_no_budget),
+    _in_performer(SpawnSubAgent, acknowledges_too_soon),
+    _in_store(ForgetsTheOutbox),
+    _in_store(ForgetsWakeUps),
 )
 """Faults that a simulation of agents finds."""
+
+QUICK = 6
+"""How many of them are found by the first few seeds."""
