@@ -22,8 +22,8 @@ from ..support.simulations import START, failure, run
 
 pytestmark = pytest.mark.faults
 
-PORTION, PORTIONS = (100, 20) if LONG else (12, 1)
-SAME = 20 if LONG else 3
+PORTION, PORTIONS = (100, 20) if LONG else (8, 1)
+SAME = 20 if LONG else 2
 """How many seeds are repeated."""
 
 SEEDS = [range(first, first + PORTION) for first in range(START, START + PORTIONS * PORTION, PORTION)]
