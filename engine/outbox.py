@@ -10,7 +10,7 @@ from ..effects.context import EffectContext
 from ..effects.dispatcher import Performer, Sender
 from ..effects.retry_queues import Resumable
 from ..persistence.records.outbox import Outgoing
-from ..states.effects import OUTGOING, Effect, OutgoingEffect
+from ..states.effects import OUTGOING, DeliverToUser, Effect, OutgoingEffect
 from ..states.errors import StoreError
 
 if TYPE_CHECKING:
@@ -46,12 +46,12 @@ async def take_over_outbox(
 ) -> None:
     """Go on with what an earlier process left in the outbox of one conversation, in its order.
 
-    A delivery for a channel that this engine does not have is reported, and stays in the outbox. So does an effect that
-    cannot be read; those behind it go on.
+    What this engine cannot send, such as a delivery for a channel that it does not have, is reported and stays in the
+    outbox. So does an effect that cannot be read; those behind it go on.
     """
     for one in undelivered:
         try:
-            is_resumed = await _resume(one, read_entries, context, resumers)
+            await _resume(one, read_entries, context, resumers)
         except StoreError as error:
             logger.warning(
                 "What the conversation %s has for %s in step %d cannot be read: %s",
@@ -60,32 +60,28 @@ async def take_over_outbox(
                 one.seq,
                 error,
             )
-            continue
-        if not is_resumed:
-            logger.warning(
-                "The conversation %s still has a delivery for the channel %s, which this engine does not have.",
-                one.conversation_id,
-                one.target,
-            )
 
 
 async def _resume(
     one: Undelivered, read_entries: ReadEntries, context: EffectContext, resumers: Mapping[type[Effect], Resumable]
-) -> bool:
-    """Go on with this effect. Returns false if this engine does not have its target. Raises `StoreError`."""
-    effect = await _effect(read_entries, one)
-    if effect is None:
-        raise StoreError(f"The step has no effect {one.effect_id}.")
+) -> None:
+    """Go on with this effect, or report that this engine cannot. Raises `StoreError`."""
+    effect = await _read_effect(read_entries, one)
     resumer = resumers.get(type(effect))
-    if resumer is None:
-        return False
-    return await resumer.resume(effect, context, one.target, one.attempts, one.next_attempt)
+    if resumer is None or not await resumer.resume(effect, context, one.target, one.attempts, one.next_attempt):
+        what = "a delivery for the channel" if isinstance(effect, DeliverToUser) else f"an effect {effect.type} for"
+        logger.warning(
+            "The conversation %s still has %s %s, which this engine does not have.",
+            one.conversation_id,
+            what,
+            one.target,
+        )
 
 
-async def _effect(read_entries: ReadEntries, one: Undelivered) -> OutgoingEffect | None:
-    """Return what is to be sent, as the log has it; None if the log has no such effect."""
+async def _read_effect(read_entries: ReadEntries, one: Undelivered) -> OutgoingEffect:
+    """Return what is to be sent, as the log has it. Raises `StoreError` if the log has no such effect."""
     for entry in await read_entries(one.seq - 1, one.seq):
         for effect in entry.effects:
             if isinstance(effect, OutgoingEffect) and effect.effect_id == one.effect_id:
                 return effect
-    return None
+    raise StoreError(f"The step has no effect {one.effect_id}.")

@@ -79,13 +79,13 @@ class RunningEngine(ConversationAccess):
         self._clock = clock
         defaults = Defaults(models, models.with_windows(Policy(profiles=providers.profiles)).profiles)
         self._tracing = tracing = build_tracing(tracer_provider)
-        self._deliveries = build_channels(channels, clock, self._tracing, speaks=settings.tts_enabled)
+        self._deliveries = build_channels(channels, clock, tracing, speaks=settings.tts_enabled)
         self._memory = EngineMemory(lambda: self.store, settings, providers, clock)
         self._tree = TreeFeed()
         self._registry = ConversationRegistry(self._load, lambda loop: self._take_over.loop(self.store, loop))
         self._agents = agents = EngineAgents(lambda: self.store, self._registry, clock, self._create)
         self._performers = build_performers(
-            models, tools, self._deliveries, clock, settings, providers, self._memory, self._agents, performers, tracing
+            models, tools, self._deliveries, clock, settings, providers, self._memory, agents, performers, tracing
         )
         self._dispatcher: Dispatcher = wrap("dispatcher", dispatcher(self._performers, clock, self.answer))
         self._redactor = EventRedactor(providers.redaction)
@@ -99,7 +99,7 @@ class RunningEngine(ConversationAccess):
                 clock,
                 Adoption(defaults),
                 self._registry,
-                build_observers(self._tracing, self._deliveries, self._agents.observers),
+                build_observers(tracing, self._deliveries, agents.observers),
                 settings.kept_updates,
                 self._redactor,
                 self._tree,
@@ -114,7 +114,7 @@ class RunningEngine(ConversationAccess):
             self._registry,
             self._lifetime,
             self.now,
-            self._agents.wake_ups.note,
+            agents.wake_ups.note,
         )
         self._answers = AnswerIntake(self._registry, lambda: self._lifetime.is_closing)
 
@@ -168,7 +168,7 @@ class RunningEngine(ConversationAccess):
             await self._lifetime.finish_opening()  # a lock half taken could not be given back
         store: Store | None = None
         try:
-            await self._agents.close()  # it posts what waits, for which it reads the store
+            await self._agents.close()  # this posts what waits, for which the store is read
             store = self._lifetime.take_store()
             await self._registry.close(EngineClosed())
             self._tree.close()
@@ -179,7 +179,7 @@ class RunningEngine(ConversationAccess):
             if self._tracing is not None:
                 self._tracing.close()
         finally:
-            store = store or self._lifetime.take_store()
+            store = store or self._lifetime.take_store()  # not taken before if the agents failed to close
             if store is not None:
                 await self._source.close(store, self._take_over.claimed)
 

@@ -38,11 +38,11 @@ def open_next_turn(step: StepBuilder[State], event: Event, context: Context) -> 
 def open_turn(step: StepBuilder[Idle | Failed], event: UserMessage | AgentMessage, context: Context) -> None:
     """The message begins a turn, together with the messages that wait since a turn failed."""
     step.inbox = (*step.inbox, waiting_for(step, event, context))
-    begin_turn_with_inbox(step, event.at, context)
+    begin_turn_from_rest(step, event.at, context)
 
 
-def begin_turn_with_inbox(step: StepBuilder[Idle | Failed], at: datetime, context: Context) -> None:
-    """Begin a turn with what waits, and with what a failed turn was to pass on."""
+def begin_turn_from_rest(step: StepBuilder[Idle | Failed], at: datetime, context: Context) -> None:
+    """Begin a turn with what waits. It also has to pass on what a failed turn did not."""
     begin_turn(step, at, context)
     take_over_relay(step)
 

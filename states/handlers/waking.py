@@ -8,7 +8,7 @@ from ..state import Busy, State
 from ..states import Failed, Idle
 from ..step_builder import StepBuilder
 from .busy import waiting_for
-from .resting import begin_turn_with_inbox
+from .resting import begin_turn_from_rest
 
 
 def change_schedule(step: StepBuilder[State], event: ScheduleChanged, context: Context) -> State:
@@ -20,7 +20,7 @@ def change_schedule(step: StepBuilder[State], event: ScheduleChanged, context: C
 def wake_up(step: StepBuilder[Idle | Failed], event: WakeUp, context: Context) -> None:
     """The task of the schedule begins a turn, together with the messages that wait since a turn failed."""
     _enter_inbox(step, event, context)
-    begin_turn_with_inbox(step, event.at, context)
+    begin_turn_from_rest(step, event.at, context)
 
 
 def keep_wake_up(step: StepBuilder[Busy], event: WakeUp, context: Context) -> Busy:

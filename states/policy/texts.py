@@ -24,11 +24,24 @@ class Texts(Rules):
     """
 
     ADDED: ClassVar = (
-        *("transcription_note", "tool_protocol", "tools_guidance", "wake_up"),
-        *("too_many_children", "too_deep", "unknown_profile", "nothing_left"),
-        *("act_not_for_role", "question_not_for_role", "claim_missing", "fallback_result"),
-        *("foreground_guidance", "background_guidance", "sub_agent_guidance"),
-        *("user_message_guidance", "agent_message_guidance", "transfer_guidance"),
+        "transcription_note",
+        "tool_protocol",
+        "tools_guidance",
+        "wake_up",
+        "too_many_children",
+        "too_deep",
+        "unknown_profile",
+        "nothing_left",
+        "act_not_for_role",
+        "question_not_for_role",
+        "claim_missing",
+        "fallback_result",
+        "foreground_guidance",
+        "background_guidance",
+        "sub_agent_guidance",
+        "user_message_guidance",
+        "agent_message_guidance",
+        "transfer_guidance",
     )
 
     # Results

@@ -50,8 +50,10 @@ class TerminalWriter:
         self._answer: StreamedAnswer | None = None
         self._deferred: list[str] = []
         self._held: str | None = None
-        """The answer under way while a prompt is shown; None if there is no prompt."""
+        """The part of an answer that has come while a prompt is shown; empty if none has come, None if there is no
+        prompt."""
         self._ends_blank = False
+        """Whether the last line is empty."""
 
     @property
     def takes_back(self) -> bool:
@@ -145,7 +147,8 @@ class TerminalWriter:
         was written stays: it has left the screen, or this is no terminal."""
         answer, self._answer = self._answer, None
         taken_back = bool(self._held) or (answer is not None and answer.discard())
-        self._held = None if self._held is None else ""
+        if self._held:
+            self._held = ""
         self.finish()
         return taken_back
 
@@ -195,8 +198,8 @@ class TerminalWriter:
         answer, self._answer = self._answer, None
         if answer is not None:
             answer.finish()
-        held, self._held = self._held, self._held and ""
-        if held:
+        if self._held:
+            held, self._held = self._held, ""
             with self._console:  # in one piece: the prompt may be drawn again between two of them
                 self._begin_answer(held).finish()
         deferred, self._deferred = self._deferred, []

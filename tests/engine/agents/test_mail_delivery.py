@@ -422,8 +422,11 @@ class TestPerformersOfTheApplication:
     """An application that carries messages itself knows its targets; nobody else does."""
 
     @pytest.mark.parametrize("performer", [Post(), ResumedPost()])
-    async def test_what_it_left_is_its_own(self, performer: Post, database: Path) -> None:
-        """D9, D14: such a message is neither posted nor returned by the engine."""
+    async def test_what_it_left_is_its_own(
+        self, performer: Post, database: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """D9, D14: such a message is neither posted nor returned by the engine. One that nobody goes on with is
+        reported."""
         script = ScriptedLlm([call("post", target="elsewhere", text="a"), reply("Sent.")])
         opening: dict[str, Any] = {"tools": [post], "performers": {SendToAgent: performer}}
         async with Engine.open(database, model=script, **opening) as engine:
@@ -437,6 +440,8 @@ class TestPerformersOfTheApplication:
             assert performer.taken == ([f"{sender.id}/3"] if is_resumed else [])
             assert len(await engine.store.outbox([sender.id])) == (0 if is_resumed else 1)
             assert await received(await engine.get(sender.id)) == []
+            reported = f"{sender.id} still has an effect send_to_agent for elsewhere, which this engine does not have"
+            assert (reported in caplog.text) == (not is_resumed)
 
 
 class TestCopiesAndOtherEngines:
