@@ -15,6 +15,7 @@ import pytest
 
 from turnwise import Conversation, Engine, UnknownConversation, presets, tool
 from turnwise.effects.dispatcher import InProcessDispatcher
+from turnwise.persistence.maintenance.imports import import_records
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import (
     DeadlineReached,
@@ -72,6 +73,22 @@ async def until_children_are(state: str, conversation: Conversation) -> None:
     async with asyncio.timeout(30):
         while set(await states_of_children(conversation)) != {state}:
             await asyncio.sleep(0.001)
+
+
+async def leave_one(database: Path) -> str:
+    """Close an engine in the middle of the work of a sub-agent. Returns the id of its parent."""
+    gate = Gate()
+
+    async def never() -> str:
+        await gate()
+        return "…"
+
+    llm = FamilyLlm({GO: [spawn("slow")], "slow": [never]})
+    async with Engine.open(database, model=llm, tools=TOOLS, clock=ManualClock()) as engine:
+        conversation = await engine.create(policy=ASSISTANT)
+        await conversation.send(GO, wait=False)
+        await gate.arrived.wait()
+        return conversation.id
 
 
 class TestDeadlines:
@@ -368,24 +385,9 @@ class TestRestarts:
 class TestOrphans:
     """A sub-agent for which nobody waits is ended: at once, or when the next process takes it over."""
 
-    async def leave_one(self, database: Path) -> str:
-        """Close an engine in the middle of the work of a sub-agent. Returns the id of its parent."""
-        gate = Gate()
-
-        async def never() -> str:
-            await gate()
-            return "…"
-
-        llm = FamilyLlm({GO: [spawn("slow")], "slow": [never]})
-        async with Engine.open(database, model=llm, tools=TOOLS, clock=ManualClock()) as engine:
-            conversation = await engine.create(policy=ASSISTANT)
-            await conversation.send(GO, wait=False)
-            await gate.arrived.wait()
-            return conversation.id
-
     async def test_its_parent_has_gone_on_without_it(self, database: Path) -> None:
         """The process died between the step of the parent and the end of the sub-agent."""
-        parent_id = await self.leave_one(database)
+        parent_id = await leave_one(database)
         store = await SqliteStore.open(database)
         loaded = await store.load(parent_id)
         event = DeadlineReached(effect_id=loaded.state.deadline.effect_id, at=NOON)
@@ -402,7 +404,7 @@ class TestOrphans:
 
     async def test_its_parent_is_gone(self, database: Path) -> None:
         """Somebody has deleted the parent by other means."""
-        parent_id = await self.leave_one(database)
+        parent_id = await leave_one(database)
         store = await SqliteStore.open(database)
         await store.delete(parent_id)
         await store.close()
@@ -416,7 +418,7 @@ class TestOrphans:
 
     async def test_it_was_created_and_never_given_its_task(self, database: Path) -> None:
         """It rests, so nothing takes it over; but it is found."""
-        parent_id = await self.leave_one(database)
+        parent_id = await leave_one(database)
         store = await SqliteStore.open(database)
         child_id = f"{parent_id}/99"
         opened = Opened(event_id=f"opened-{child_id}", at=NOON, role="sub_agent", parent=parent_id, depth=1)
@@ -454,7 +456,7 @@ class TestOrphans:
 
     async def test_a_copy_of_a_sub_agent_is_nobodys(self, database: Path) -> None:
         """It has an id of its own, so it reports to nobody, is not ended, and stays when the original is deleted."""
-        parent_id = await self.leave_one(database)
+        parent_id = await leave_one(database)
         llm = FamilyLlm({GO: ["Done."], "slow": ["result", "again"], "Hello": ["Hi."]})
         async with Engine.open(database, model=llm, tools=TOOLS, clock=ManualClock()) as engine:
             parent = await engine.get(parent_id)
@@ -480,6 +482,36 @@ class TestOrphans:
             assert await copy.children() == ()
             assert [turn.reply for turn in await copy.turns()] == ["Done."]
             assert (await copy.replay()).divergence is None
+
+
+class TestImports:
+    """Conversations that are copied into another database in the middle of their work."""
+
+    @pytest.mark.parametrize("copied", ["both", "parent", "child"])
+    async def test_they_go_on_there(self, database: Path, tmp_path: Path, copied: str) -> None:
+        """A parent without its sub-agent starts it anew; a sub-agent without its parent ends."""
+        parent_id = await leave_one(database)
+        child_id = f"{parent_id}/3"
+        ids = {"both": [parent_id, child_id], "parent": [parent_id], "child": [child_id]}[copied]
+        source = await SqliteStore.open(database)
+        records = [await source.read_record(each) for each in ids]
+        await source.close()
+        target = await SqliteStore.open(tmp_path / "copy.db")
+        await import_records(target, records)
+        await target.close()
+
+        llm = FamilyLlm({GO: ["Done."], "slow": ["result"]})
+        async with Engine.open(tmp_path / "copy.db", model=llm, tools=TOOLS, clock=ManualClock()) as engine:
+            if copied == "child":
+                assert (await engine.get(child_id)).state.type == "closed"
+                assert llm.requests == []
+                return
+            parent = await engine.get(parent_id)
+            turn = await parent.wait()
+
+            assert turn.reply == "Done."
+            assert outcomes_in(results_in(llm.asked_by(GO)[-1])[0]) == [("completed", "result")]
+            assert [each.id for each in await parent.children()] == [child_id]
 
 
 class TestDeletion:
