@@ -24,9 +24,11 @@ class SuspendedCall(Protocol):
 class SuspendedCalls:
     """Calls that wait, by the effect as which each was first started."""
 
+    __slots__ = ("_calls", "_is_closed", "_stopping")
+
     def __init__(self) -> None:
         self._calls: dict[int, SuspendedCall] = {}
-        self._stopping: set[asyncio.Task[None]] = set()
+        self._stopping: dict[asyncio.Task[None], SuspendedCall] = {}
         self._is_closed = False
 
     def __len__(self) -> int:
@@ -61,5 +63,5 @@ class SuspendedCalls:
 
     def _stop(self, call: SuspendedCall) -> None:
         stopping = asyncio.ensure_future(call.stop())
-        self._stopping.add(stopping)
-        stopping.add_done_callback(self._stopping.discard)
+        self._stopping[stopping] = call
+        stopping.add_done_callback(self._stopping.pop)

@@ -24,10 +24,14 @@ INTERVAL = timedelta(seconds=0.5)
 """Between two looks at the store: soon enough for a person who waits, and seldom enough for a store with thousands of
 conversations that are waited for."""
 
+_NOTHING: frozenset[int] = frozenset()
+
 
 class Follower:
     """Has `catch_up` called at an interval, by `clock`, while somebody waits and another loop drives the conversation
     of `projection`."""
+
+    __slots__ = ("_catch_up", "_clock", "_elsewhere", "_projection", "_task", "_waiting")
 
     def __init__(
         self, catch_up: Callable[[], Awaitable[None]], clock: Clock, projection: ConversationProjection
@@ -35,19 +39,19 @@ class Follower:
         self._catch_up = catch_up
         self._clock = clock
         self._projection = projection
-        self._elsewhere = set(pending(projection.state))
+        self._elsewhere = pending(projection.state) or _NOTHING
         """Effects in flight that another loop carries out, or nobody."""
         self._waiting = 0
         self._task: asyncio.Task[bool] | None = None
 
     def note(self, effects: Iterable[Effect]) -> None:
         """Another loop has stored a step with these effects."""
-        self._elsewhere.update(effect.effect_id for effect in effects if isinstance(effect, AwaitedEffect))
+        self._elsewhere |= {effect.effect_id for effect in effects if isinstance(effect, AwaitedEffect)}
         self._begin()
 
     def take_over(self) -> None:
         """Whatever is in flight is carried out here from now on."""
-        self._elsewhere.clear()
+        self._elsewhere = _NOTHING
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -67,7 +71,8 @@ class Follower:
             self._task.add_done_callback(self._has_ended)
 
     def _is_driven_elsewhere(self) -> bool:
-        self._elsewhere &= pending(self._projection.state)
+        if self._elsewhere:
+            self._elsewhere &= pending(self._projection.state)
         return bool(self._elsewhere)
 
     async def _follow(self) -> bool:

@@ -17,7 +17,6 @@ them to its watchers, and puts its event to the machine again.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -92,7 +91,7 @@ class Loop:
         self._suspended = SuspendedCalls()
         self._mailbox = Mailbox(self._take)
         self.recent_requests = RecentRequests(log, self._variants)
-        self._uncertain: deque[Event] = deque(maxlen=UNCERTAIN)
+        self._uncertain: tuple[Event, ...] = ()
         self._failure: TurnwiseError | None = None
         self._is_closing = False
         if isinstance(projection.state, Closed):
@@ -212,7 +211,7 @@ class Loop:
             try:
                 await self._log.append(event, step, self._services.outbox.of(step.effects))
             except StorageFailed:
-                self._uncertain.append(event)
+                self._uncertain = (*self._uncertain, event)[-UNCERTAIN:]
                 raise
             except StoreConflict:
                 if not await self._catch_up():
@@ -254,7 +253,7 @@ class Loop:
     def _follow(self, entry: LogEntry, step: Step, *, is_own: bool) -> None:
         """A step is stored: show it, and have its effects carried out if it is this loop's own. Who stored another one
         carries out its effects; but those that it stops may run here."""
-        self._uncertain.clear()
+        self._uncertain = ()
         self.recent_requests.note(entry)
         if is_own:
             for observer in self._services.observers:
@@ -321,6 +320,11 @@ class Loop:
         self.follower.take_over()
         for report in reports(self.state, self._services.clock.now()):
             self._mailbox.post(report)
+
+    def rest(self) -> None:
+        """Nothing is under way: let go of what can be read again."""
+        self.feed.rest()
+        self.recent_requests.rest()
 
     async def handled(self) -> None:
         """Return when all that has happened so far is stored, or the store takes nothing."""

@@ -58,11 +58,13 @@ class _Item:
 
 
 class Mailbox:
-    """Hands events to `take`, one after the other. It has a task only while there are events."""
+    """Hands events to `take`, one after the other. It has a task, and a queue, only while there are events."""
+
+    __slots__ = ("_closed", "_draining", "_items", "_take", "_takes_answers", "_waits_for_store")
 
     def __init__(self, take: Callable[[Event | None, Filled], Awaitable[Outcome]]) -> None:
         self._take = take
-        self._items: deque[_Item] = deque()
+        self._items: deque[_Item] | None = None
         self._draining: asyncio.Task[None] | None = None
         self._waits_for_store = False
         self._closed: TurnwiseError | None = None
@@ -97,7 +99,7 @@ class Mailbox:
     def shut(self, why: TurnwiseError) -> None:
         """Take no more requests: those that wait, and those that come later, fail with `why`."""
         self._closed = why
-        in_hand, waiting = list(self._items)[:1], list(self._items)[1:]
+        in_hand, waiting = self._all()[:1], self._all()[1:]
         for item in waiting:
             item.fail(why)
         self._items = deque(in_hand + [item for item in waiting if item.caller is None])
@@ -107,13 +109,15 @@ class Mailbox:
         unless `answers`, only the event in hand is finished. To be called after `shut`."""
         self._takes_answers = False
         if not answers or self._waits_for_store:
-            self._items = deque(list(self._items)[:1])
+            self._items = deque(self._all()[:1])
         if self._draining is not None:
             if self._waits_for_store:
                 self._draining.cancel()
             await asyncio.wait([self._draining])
 
     def _put(self, item: _Item) -> None:
+        if self._items is None:
+            self._items = deque()
         self._items.append(item)
         if self._draining is None:
             self._draining = asyncio.ensure_future(self._drain())
@@ -125,6 +129,11 @@ class Mailbox:
                 self._items.popleft()
         finally:
             self._draining = None
+            if not self._items:
+                self._items = None
+
+    def _all(self) -> list[_Item]:
+        return list(self._items or ())
 
     async def _handle(self, item: _Item) -> None:
         wait = FIRST_WAIT
@@ -148,8 +157,8 @@ class Mailbox:
 
     async def _wait_for_store(self, wait: float) -> None:
         self._waits_for_store = True
-        answers = [item for item in self._items if item.caller is None]
-        for item in self._items:
+        answers = [item for item in self._all() if item.caller is None]
+        for item in self._all():
             item.fail(Refused("storage"))
         self._items = deque(answers)
         await asyncio.sleep(wait)

@@ -7,7 +7,6 @@ remembered here alone, so that its repetition does not stop a later turn.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -22,6 +21,9 @@ from ..states.step import Step
 
 REMEMBERED = 64
 """How many requests are remembered: more than a client sends again at once when its connection comes back."""
+
+REMEMBERED_AT_REST = 2
+"""How many of them are remembered while nothing is under way: those that a client repeats whose connection broke."""
 
 REMEMBERED_NO_OPS = 1024
 """How many cancels without effect are remembered: the log does not know them, so more than of other requests."""
@@ -42,7 +44,7 @@ _ANY_JSON = ("metadata", "arguments")
 NOTHING_FILLED: Filled = frozenset()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class HandledRequest:
     """A request that was handled: the step that took it, and the turn that this step belongs to.
 
@@ -74,17 +76,24 @@ Variants: TypeAlias = Callable[[Request, Request], Iterable[tuple[Request, Reque
 class RecentRequests:
     """Knows the requests that one conversation has handled."""
 
+    __slots__ = ("_log", "_no_ops", "_recent", "_variants")
+
     def __init__(self, log: Log, variants: Variants) -> None:
         self._log = log
         self._variants = variants
-        self._recent: OrderedDict[str, HandledRequest] = OrderedDict()
-        self._no_ops: OrderedDict[str, HandledRequest] = OrderedDict()
+        self._recent: dict[str, HandledRequest] = {}
+        self._no_ops: dict[str, HandledRequest] = {}
 
     def note(self, entry: LogEntry) -> None:
         """Remember the event of a step that was stored, if it is a request."""
         if isinstance(entry.event, Request):
             turn = entry.turn if entry.ended is None else entry.ended.turn
             self._remember(HandledRequest(entry.event, entry.seq, turn), self._recent, REMEMBERED)
+
+    def rest(self) -> None:
+        """Nothing is under way: forget older requests, which the log knows."""
+        if len(self._recent) > REMEMBERED_AT_REST:
+            self._recent = dict(list(self._recent.items())[-REMEMBERED_AT_REST:])
 
     def note_no_op(self, request: Request, filled: Filled) -> HandledRequest:
         """Remember a request that had nothing to do, unless its caller gave it no id and so cannot repeat it."""
@@ -117,10 +126,10 @@ class RecentRequests:
                 raise Refused("event_id_reused")
         return handled
 
-    def _remember(self, handled: HandledRequest, kept: OrderedDict[str, HandledRequest], most: int) -> None:
+    def _remember(self, handled: HandledRequest, kept: dict[str, HandledRequest], most: int) -> None:
         kept[handled.request.event_id] = handled
         if len(kept) > most:
-            kept.popitem(last=False)
+            del kept[next(iter(kept))]
 
 
 def _is_same(request: Request, filled: Filled, handled: Request) -> bool:

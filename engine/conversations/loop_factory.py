@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Sequence
 
 from ...persistence.ports import LoadedConversation, Log, Store
 from ...persistence.records.details import Details
@@ -16,6 +16,21 @@ from ..projections.history import ConversationHistory
 from ..projections.newest_profile import profile_of_last_turn
 from ..projections.projection import ConversationProjection, ReadEntries
 from ..services.loop_services import LoopServices
+from .shared_contexts import SharedContexts
+
+
+class StoredEntries:
+    """Reads the entries of one log: a `ReadEntries`."""
+
+    __slots__ = ("_conversation_id", "_store")
+
+    def __init__(self, store: Store, conversation_id: str) -> None:
+        self._store = store
+        self._conversation_id = conversation_id
+
+    async def __call__(self, after: int = 0, up_to: int | None = None) -> Sequence[LogEntry]:
+        """Read the entries that follow the step `after`, up to and including the step `up_to`."""
+        return await self._store.entries(self._conversation_id, after, up_to)
 
 
 class LoopFactory:
@@ -23,20 +38,22 @@ class LoopFactory:
 
     def __init__(self, services: LoopServices) -> None:
         self._services = services
+        self._contexts = SharedContexts()
 
     def created(self, store: Store, conversation_id: str, log: Log, opened: Opened, step: Step) -> Loop:
         """Return the loop of a conversation whose first step was just stored."""
-        read = partial(store.entries, conversation_id)
+        read = StoredEntries(store, conversation_id)
         entries = (LogEntry.of(opened, step),)
         self._services.tree.open(new_summary(conversation_id, opened, step))
-        projection = ConversationProjection(step.state, Context().after(opened), read, entries)
+        projection = ConversationProjection(step.state, self._contexts.shared(Context().after(opened)), read, entries)
         return self._loop(conversation_id, projection, log, read)
 
     async def loaded(self, store: Store, conversation_id: str, loaded: LoadedConversation) -> Loop:
         """Return the loop of a conversation whose head was read from the store. Raises `StoreError`."""
-        read = partial(store.entries, conversation_id)
+        read = StoredEntries(store, conversation_id)
         last_profile = await profile_of_last_turn(loaded.state, loaded.context, read)
-        projection = ConversationProjection(loaded.state, loaded.context, read, last_profile=last_profile)
+        context = self._contexts.shared(loaded.context)
+        projection = ConversationProjection(loaded.state, context, read, last_profile=last_profile)
         return self._loop(conversation_id, projection, loaded.log, read)
 
     def _loop(self, conversation_id: str, projection: ConversationProjection, log: Log, read: ReadEntries) -> Loop:

@@ -133,6 +133,7 @@ class ConversationRegistry:
             self._waiting[conversation_id] = loop
         else:
             self._waiting.pop(conversation_id, None)
+            loop.rest()
         if isinstance(loop.state, Closed):
             self._forget(loop)
             self._ended[loop] = None

@@ -57,7 +57,7 @@ class Handle:
         self._host = host
         self._loop = loop
         self._seen = LastSeen(loop.state)
-        self._sending = asyncio.Lock()
+        self._lock: asyncio.Lock | None = None
 
     @property
     def id(self) -> str:
@@ -143,6 +143,13 @@ class Handle:
             return False
         request = make(kind, event_id=request_id, at=self._host.now(), **fields)
         return await self._loop.recent_requests.find(request, frozenset(filled)) is not None
+
+    @property
+    def _sending(self) -> asyncio.Lock:
+        """Held while a message is being sent. It is made when it is first needed, since most handles only read."""
+        if self._lock is None:
+            self._lock = asyncio.Lock()
+        return self._lock
 
     async def _turn(self, handled: HandledRequest) -> Turn:
         """Wait for the turn that this request belongs to: until it stops for the first time after the request."""

@@ -12,6 +12,8 @@ from ..projections.updates.update import Update
 class LastSeen:
     """The turn, and the call of it that waits for a person, as of the step `seq`."""
 
+    __slots__ = ("call_id", "seq", "turn")
+
     def __init__(self, state: State) -> None:
         self.note_state(state)
 

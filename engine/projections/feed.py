@@ -36,6 +36,12 @@ class Feed(KeptUpdates[Update]):
                 self.streamed.add(update)
         self.keep(updates)
 
+    def rest(self) -> None:
+        """Nothing is under way: let go of the updates unless somebody watches. Whoever asks for them later reads them
+        from the log."""
+        if not self.is_watched:
+            self.forget()
+
     def follow(self, updates: Sequence[Update] | None, awaited: Collection[int]) -> None:
         """Show the updates of a step that was stored, after which these effects are awaited. None if nobody here knows
         the updates: whoever watches reads them from the log."""

@@ -18,6 +18,8 @@ from .projection import ConversationProjection, ReadEntries
 class ConversationHistory:
     """Fills the port `effects.context.History` for one conversation."""
 
+    __slots__ = ("__weakref__", "_projection", "_read_entries")
+
     def __init__(self, projection: ConversationProjection, read_entries: ReadEntries) -> None:
         self._projection = projection
         self._read_entries = read_entries

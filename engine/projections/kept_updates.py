@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -21,14 +22,31 @@ class KeptUpdates(Generic[T]):
     of these for each conversation in memory, and most of these rest.
     """
 
-    __slots__ = ("_capacity", "_changed", "_end", "_kept", "closed")
+    __slots__ = ("_capacity", "_changed", "_end", "_kept", "_readers", "closed")
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._kept: deque[T] | None = None
         self._end = 0
         self._changed: asyncio.Event | None = None
+        self._readers = 0
         self.closed = False
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether somebody reads."""
+        return self._readers > 0
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Return a context that lasts while somebody reads. The last reader that leaves lets go of the items."""
+        self._readers += 1
+        try:
+            yield
+        finally:
+            self._readers -= 1
+            if not self._readers:
+                self.forget()
 
     @property
     def end(self) -> int:

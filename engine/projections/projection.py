@@ -38,6 +38,8 @@ class ReadEntries(Protocol):
 class ConversationProjection:
     """The state and the context of a conversation, and on request what was said in it."""
 
+    __slots__ = ("_contents", "_last_profile", "_reading", "context", "read_entries", "state")
+
     def __init__(
         self,
         state: AnyState,
@@ -54,6 +56,8 @@ class ConversationProjection:
         self._last_profile = last_profile
         self._reading: asyncio.Task[None] | None = None
         self._contents = _Contents.of(entries) if entries else None
+        if self._contents is not None:
+            self._contents.context = context
 
     @property
     def seq(self) -> int:
@@ -87,6 +91,7 @@ class ConversationProjection:
                 raise StoreError("The log ends before the step in which the conversation rests.")
             for entry in entries:
                 contents.add(entry)
+        contents.context = self.context  # equal to the one that was read, and shared with other conversations
         self._contents = contents
 
     def _has_read(self, reading: asyncio.Task[None]) -> None:
@@ -160,11 +165,13 @@ def is_queued(message_id: str, state: State) -> bool:
 class _Contents:
     """The transcript and the ended turns up to the step `seq`."""
 
+    __slots__ = ("_shared", "context", "seq", "transcript", "turns")
+
     def __init__(self) -> None:
         self.seq = 0
         self.transcript = Transcript()
         self.turns: dict[int, EndedTurn] = {}
-        self._context = Context()
+        self.context = Context()
         self._shared: ref[Transcript] | None = None
 
     @classmethod
@@ -180,12 +187,12 @@ class _Contents:
         if entry.seq != self.seq + 1:
             raise Damaged(self.seq + 1, f"Step {self.seq + 1} is missing in what the store returned.")
         self.transcript.add(entry)
-        self.note(entry, self._context.after(entry.event))
+        self.note(entry, self.context.after(entry.event))
 
     def note(self, entry: LogEntry, context: Context) -> None:
         """Follow an entry that the transcript has; `context` is the one behind it."""
         self.seq = entry.seq
-        self._context = context
+        self.context = context
         if entry.ended is not None:
             self.turns[entry.ended.turn] = ended_turn(entry.ended, self.transcript, context.policy)
 

@@ -8,7 +8,7 @@ has the number of its newest step, by which what the list shows already is told 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...states.errors import EngineClosed, TurnwiseError
@@ -57,33 +57,32 @@ class TreeFeed:
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._kept = KeptUpdates[_Published](capacity)
-        self._watchers = 0
 
     @property
     def is_watched(self) -> bool:
         """Whether somebody watches, so that updates must be known."""
-        return self._watchers > 0
+        return self._kept.is_watched
 
     def follow(self, conversation_id: str, owner: str | None, updates: Sequence[Update] | None) -> None:
         """Show the updates of a step. None if nobody here knows them: then every watcher begins again."""
         if updates is None:
             self.begin_again()
-        elif self._watchers and updates:
+        elif self.is_watched and updates:
             self._kept.keep(_Published(conversation_id, owner, update) for update in updates)
 
     def begin_again(self) -> None:
         """Give every watcher a new snapshot, because conversations have changed in a way that no update shows."""
-        if self._watchers:
+        if self.is_watched:
             self._kept.skip()
 
     def open(self, summary: Summary) -> None:
         """Show that a conversation has begun."""
-        if self._watchers:
+        if self.is_watched:
             self._kept.keep((_Published(summary.id, summary.owner, ConversationOpenedUpdate(summary)),))
 
     def delete(self, conversation_id: str) -> None:
         """Show that a conversation was deleted. Its owner need not be known: who has not seen it passes it over."""
-        if self._watchers:
+        if self.is_watched:
             self._kept.keep((_Published(conversation_id, None, ConversationDeletedUpdate()),))
 
     def close(self) -> None:
@@ -93,7 +92,7 @@ class TreeFeed:
     async def prepare(self, projection: ConversationProjection) -> None:
         """Read the contents of a conversation before its next step, so that the updates of the step are known. If they
         cannot be read, the watchers begin again behind the step."""
-        if self._watchers and not projection.is_read:
+        if self.is_watched and not projection.is_read:
             with suppress(TurnwiseError):
                 await projection.read()
 
@@ -102,7 +101,7 @@ class TreeFeed:
     ) -> AsyncGenerator[TreeUpdate, None]:
         """Yield a snapshot of the conversations of this owner (None: of everybody), then their updates, until the feed
         is closed. Raises what `listed` raises."""
-        with self._watched():
+        with self._kept.reading():
             while not self._kept.has_ended_at(self._kept.end):
                 async for update in self._from_snapshot(_Tree(owner), listed, streaming):
                     yield update
@@ -132,16 +131,6 @@ class TreeFeed:
             if self._kept.has_ended_at(position):
                 return
             await self._kept.beyond(position)
-
-    @contextmanager
-    def _watched(self) -> Iterator[None]:
-        self._watchers += 1
-        try:
-            yield
-        finally:
-            self._watchers -= 1
-            if not self._watchers:
-                self._kept.forget()
 
 
 class _Tree:

@@ -6,7 +6,6 @@ since. The newest stops are held in memory; an older one is found by reading the
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -30,9 +29,11 @@ class _Wait(NamedTuple):
 class TurnStops:
     """The stops of the turns of one conversation. Whoever advances the projection must call `note`."""
 
+    __slots__ = ("_begin", "_projection", "_waits")
+
     def __init__(self, projection: ConversationProjection) -> None:
         self._projection = projection
-        self._waits: deque[_Wait] = deque()
+        self._waits: list[_Wait] = []
         self._begin: int | None = None
         """The step from which on every wait is in memory; None while the contents of the projection are not."""
 
@@ -48,7 +49,7 @@ class TurnStops:
         if (turn := self.current()) is not None:
             self._waits.append(_Wait(projection.seq, turn))
         if len(self._waits) > REMEMBERED:
-            self._begin = self._waits.popleft().seq + 1
+            self._begin = self._waits.pop(0).seq + 1
 
     def current(self) -> WaitingTurn | None:
         """Return the turn that waits for a person now. The contents must have been read."""

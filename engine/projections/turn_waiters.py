@@ -45,6 +45,8 @@ class _Waiter(Generic[T]):
 class TurnWaiters:
     """The callers that wait for turns of one conversation. Whoever advances the projection must call `notify`."""
 
+    __slots__ = ("_closed", "_projection", "_stops", "_waiters", "_waiting")
+
     def __init__(self, projection: ConversationProjection, waiting: Callable[[], AbstractContextManager[None]]) -> None:
         """`waiting` returns a context that lasts while somebody waits."""
         self._projection = projection

@@ -45,19 +45,20 @@ class Watcher:
         return self._read(self._next)
 
     async def _read(self, read: Callable[[], Awaitable[tuple[Update, ...]]]) -> AsyncGenerator[Update, None]:
-        while True:
-            try:
-                updates = await read()
-            except StoreError:
-                if self._feed.closed:  # the database is closed with the engine
+        with self._feed.reading():
+            while True:
+                try:
+                    updates = await read()
+                except StoreError:
+                    if self._feed.closed:  # the database is closed with the engine
+                        return
+                    raise
+                for update in updates:
+                    yield update
+                if self._feed.has_ended_at(self._position):
                     return
-                raise
-            for update in updates:
-                yield update
-            if self._feed.has_ended_at(self._position):
-                return
-            await self._feed.beyond(self._position)
-            read = self._next
+                await self._feed.beyond(self._position)
+                read = self._next
 
     async def _begin(self) -> tuple[Update, ...]:
         if self._after is not None:

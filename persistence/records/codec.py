@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 
 from ...states.effects import AnyEffect, Effect
 from ...states.events import EVENTS, Answer, Event, Opened
+from ...states.state import Book
 from ...states.states import AnyState, State, Timer
 from ...states.step import Step
 from ...states.values.turn import TurnEnded
@@ -89,10 +90,17 @@ def _unreadable(row: EventRow) -> Damaged:
 def decode_state(head: HeadRow) -> AnyState:
     """Return the state that a conversation rests in. `Pure.` Raises `Damaged`."""
     try:
-        return _STATE.validate_json(head.state)
+        return _lean(_STATE.validate_json(head.state))
     except (ValueError, TypeError) as error:
         sentence = "The state of the conversation cannot be read: it is damaged, or a newer turnwise wrote it."
         raise Damaged(head.seq, sentence) from error
+
+
+def _lean(state: AnyState) -> AnyState:
+    """Return the state without the notes that pydantic makes of the fields that were given. A state that the machine
+    makes has none, and a conversation at rest keeps its state in memory."""
+    values = {**vars(state), "book": Book(**vars(state.book))}
+    return type(state)(**values)
 
 
 def next_timer(state: State) -> datetime | None:

@@ -13,6 +13,7 @@ So a request costs what it sends, not what is stored: nothing here looks at a me
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 from weakref import finalize
 
 from ....states.effects import RequestLlm
@@ -23,6 +24,10 @@ from ..port import ModelRequest
 from .call_ids import CallIds
 from .request_builder import OfferedTools, Segment, compose_request, write_segment, write_system
 from .request_digest import RequestDigest
+
+MAX_PROMPTS = 64
+"""How many conversations keep the beginning of their requests written: more than ask a model at the same time. Another
+one writes it anew, from the transcript in memory."""
 
 
 class CachedPrompt:
@@ -121,18 +126,25 @@ def _speaks(message: Message) -> bool:
 
 
 class PromptCache:
-    """The cached prompts of the conversations in memory. Each is dropped together with the history of its
-    conversation."""
+    """The cached prompts of the conversations that asked a model last, at most `capacity`. Each is dropped together
+    with the history of its conversation."""
 
-    def __init__(self) -> None:
-        self._prompts: dict[str, CachedPrompt] = {}
+    def __init__(self, capacity: int = MAX_PROMPTS) -> None:
+        self._capacity = capacity
+        self._prompts: dict[str, tuple[CachedPrompt, finalize[Any, Any]]] = {}
 
     def __len__(self) -> int:
         return len(self._prompts)
 
     def prompt_of(self, context: EffectContext) -> CachedPrompt:
-        """The cached prompt of this conversation."""
-        if context.conversation_id not in self._prompts:
-            self._prompts[context.conversation_id] = CachedPrompt(context.conversation_id)
-            finalize(context.history, self._prompts.pop, context.conversation_id, None).atexit = False
-        return self._prompts[context.conversation_id]
+        """Return the cached prompt of this conversation, an empty one if it is not cached."""
+        cached = self._prompts.pop(context.conversation_id, None)
+        if cached is None:
+            end = finalize(context.history, self._prompts.pop, context.conversation_id, None)
+            end.atexit = False
+            cached = CachedPrompt(context.conversation_id), end
+        self._prompts[context.conversation_id] = cached  # behind all others, which are dropped before it
+        if len(self._prompts) > self._capacity:
+            _, end = self._prompts.pop(next(iter(self._prompts)))
+            end.detach()
+        return cached[0]

@@ -29,9 +29,11 @@ class Streaming:
 class StreamedText:
     """Collects the tokens of one request. A token of another request or attempt begins anew."""
 
+    __slots__ = ("_key", "_pieces")
+
     def __init__(self) -> None:
         self._key: tuple[int, int, int] | None = None
-        self._pieces: dict[str, list[str]] = {"thinking": [], "text": []}
+        self._pieces: dict[str, list[str]] | None = None
 
     def add(self, token: TokenUpdate) -> None:
         """Add a piece."""
@@ -39,7 +41,9 @@ class StreamedText:
         if key != self._key:
             self.clear()
             self._key = key
-        self._pieces[token.kind].append(token.text)
+        if self._pieces is None:
+            self._pieces = {}
+        self._pieces.setdefault(token.kind, []).append(token.text)
 
     def keep_only(self, requests: Collection[int]) -> None:
         """Forget the text unless its request is one of these, which are still under way."""
@@ -49,8 +53,7 @@ class StreamedText:
     def clear(self) -> None:
         """Forget the text."""
         self._key = None
-        for pieces in self._pieces.values():
-            pieces.clear()
+        self._pieces = None
 
     @property
     def so_far(self) -> Streaming | None:
@@ -70,6 +73,8 @@ class StreamedText:
 
     def _joined(self, kind: str) -> str:
         """Join the pieces once: what was joined counts as one piece from then on."""
-        pieces = self._pieces[kind]
-        pieces[:] = ["".join(pieces)]
-        return pieces[0]
+        if self._pieces is None:
+            return ""
+        joined = "".join(self._pieces.get(kind, ()))
+        self._pieces[kind] = [joined]
+        return joined
