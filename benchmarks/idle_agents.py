@@ -4,7 +4,7 @@ An application holds handles on a thousand background agents, each of which has 
 for a message or for its schedule. Memory is counted by tracemalloc, so it does not depend on how busy the machine is.
 
     python benchmarks/idle_agents.py           1,000 agents, about a minute: tracemalloc slows everything down
-    python benchmarks/idle_agents.py --quick   100 of them, to see that it works
+    python benchmarks/idle_agents.py --quick   a few of them, to see that it works; the figures say little
 
 How to read it: the baseline is what the log says of a conversation, its transcript and the turns that have ended, made
 from the log alone in the same run. What an agent takes beyond that is its handle, its state, its log position, and what
@@ -173,8 +173,8 @@ def figures(count: int, turns: int) -> Iterator[Figure]:
 def main() -> None:
     """Print what agents at rest cost."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a hundred agents")
-    count = 100 if parser.parse_args().quick else 1000
+    parser.add_argument("--quick", action="store_true", help="a few agents")
+    count = 10 if parser.parse_args().quick else 1000
     for turns in (1, 5):
         for figure in figures(count, turns):
             print(figure)

@@ -321,11 +321,6 @@ class Loop:
         for report in reports(self.state, self._services.clock.now()):
             self._mailbox.post(report)
 
-    def rest(self) -> None:
-        """Nothing is under way: let go of what can be read again."""
-        self.feed.rest()
-        self.recent_requests.rest()
-
     async def handled(self) -> None:
         """Return when all that has happened so far is stored, or the store takes nothing."""
         await self._mailbox.handled()

@@ -133,7 +133,8 @@ class ConversationRegistry:
             self._waiting[conversation_id] = loop
         else:
             self._waiting.pop(conversation_id, None)
-            loop.rest()
+            loop.feed.rest()
+            loop.recent_requests.rest()
         if isinstance(loop.state, Closed):
             self._forget(loop)
             self._ended[loop] = None

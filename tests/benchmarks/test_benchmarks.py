@@ -93,3 +93,12 @@ def test_schedules_cost_one_task_and_one_timer() -> None:
     assert "20 scheduled conversations, tasks" in tasks and tasks.startswith("met ")
     assert "20 scheduled conversations, timers" in timers and timers.startswith("met ")
     assert len([line for line in others if "at most" in line]) == 3
+
+
+def test_agents_at_rest_have_neither_tasks_nor_timers() -> None:
+    """Memory is compared with that of the transcripts alone."""
+    lines = figures(BENCHMARKS / "idle_agents.py")
+
+    aims = [line for line in lines if "at most" in line]
+    assert len(aims) == 10
+    assert all(line.startswith("met ") for line in aims if "tasks" in line or "timers" in line)
