@@ -31,6 +31,7 @@ from turnwise.states import (
     SettledCall,
     State,
     Step,
+    SubAgentRules,
     ToolComplete,
     ToolResult,
     Usage,
@@ -70,6 +71,10 @@ def situations(draw: st.DrawFn) -> Situation:
     """Generate any state, an event (any, or one that fits the state), and a context in which they can meet."""
     state = draw(states())
     return state, draw(events_for(state) | events()), draw(contexts_for(state))
+
+
+OF_SUB_AGENTS = (SubAgentRules(depth=2, questions="ask_user"), SubAgentRules(depth=2, number=2, questions="ask_user"))
+"""Rules that let sub-agents ask, and be nested."""
 
 
 class TestTraces:
@@ -142,10 +147,12 @@ class TestTraces:
         """Law 11: each delivery is emitted once per speech that the policy chose, in call order."""
         check_laws(trace, laws.delivers_what_was_chosen)
 
-    @given(traces())
+    @given(traces(policies(sub_agents=st.sampled_from(OF_SUB_AGENTS))))
     def test_14_every_sub_agent_is_heard_once(self, trace: Trace) -> None:
-        """Law 14: pending and finished are what was spawned; each outcome reaches the model once, in any order."""
-        check_laws(trace, laws.loses_no_sub_agent)
+        """Laws 12 and 14: pending and finished are what was spawned; each outcome reaches the model once, in any order;
+        sub-agents share what their parent has left, and each question has at most one answer."""
+        about_sub_agents = (laws.passes_questions_of_sub_agents_on, laws.shares_limits_with_sub_agents)
+        check_laws(trace, laws.loses_no_sub_agent, *about_sub_agents)
 
     @settings(max_examples=3 * settings.default.max_examples)  # each limit meets each way to begin anew
     @given(traces(policies(limits=strategies.tight_limits())))
