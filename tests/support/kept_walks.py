@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from turnwise.states import Closed, Event, State, Verifying
+from turnwise.states import Closed, Context, Event, ProfileTransferred, Schedule, ScheduleChanged, State, Verifying
 from turnwise.states.grammar import Junction
 from turnwise.states.machine import branches_for, entry_for
 from turnwise.states.states import Busy
@@ -26,6 +26,12 @@ from turnwise.testing.walking.pairs import place_of
 from turnwise.testing.walking.walk import WalkStep
 
 WALKS = Path(__file__).parent.parent / "fixtures" / "walks.txt"
+
+SCHEDULED = ScheduleChanged(event_id="schedule", at=NOON, schedule=Schedule(every=60, task="Look."), next_wake=NOON)
+"""A schedule, which no sub-agent may have."""
+
+TRANSFERRED = ProfileTransferred(event_id="profile", at=NOON, profile="unknown")
+"""A hand-over to a profile that no policy has."""
 
 FULL_INBOX = tuple(Waiting(event_id=f"waiting {n}", seq=n) for n in range(MAX_INBOX))
 
@@ -62,13 +68,16 @@ class Survey:
             self.checked.append(kept)
 
     def _meet_everything(self, step: WalkStep, generator: tuple[Chance, Vocabulary]) -> None:
-        crowded = step.state.replace(inbox=FULL_INBOX) if isinstance(step.state, Busy) else Closed()
+        waking = step.state.replace(book=step.state.book.replace(wake=NOON))
+        crowded = waking.replace(inbox=FULL_INBOX) if isinstance(waking, Busy) else Closed()
         for state in (step.state, crowded):
             for event in (*candidates(*generator, state, NOON), *every_request(*generator, state, NOON)):
                 self._meet(step, state, event)
+        self._meet(step, step.state, SCHEDULED, step.context.replace(role="sub_agent"))
+        self._meet(step, step.state, TRANSFERRED)
 
-    def _meet(self, step: WalkStep, state: State, event: Event) -> None:
-        entry = entry_for(state, event, step.context)
+    def _meet(self, step: WalkStep, state: State, event: Event, context: Context | None = None) -> None:
+        entry = entry_for(state, event, context or step.context)
         if entry is not None:
             self.entries.add((type(state), place_of(type(state), entry)))
 
