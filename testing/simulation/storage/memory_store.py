@@ -129,8 +129,7 @@ class MemoryStore:
     async def _read(self, conversation_id: str) -> None:
         """Take the time that reading takes. Raises `UnknownConversation`."""
         self.check_alive()
-        await disk_time(self.disk.chance)
-        self.check_alive()
+        await disk_time(self.disk.chance)  # what was begun before the store is closed is finished
         if conversation_id not in self.disk.rows:
             raise UnknownConversation(conversation_id)
 
@@ -188,7 +187,6 @@ class MemoryStore:
         """The conversations with a scheduled wake-up, the earliest first."""
         self.check_alive()
         await disk_time(self.disk.chance)
-        self.check_alive()
         return wake_ups(self.disk, limit)
 
     # --- raw records
