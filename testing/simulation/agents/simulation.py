@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 
 from ...generation.vocabulary import Vocabulary
@@ -28,6 +28,9 @@ from .vocabulary import background_rules, foreground_rules, some_schedule, vocab
 from .world import AgentsWorld
 
 OWNER = "Ada"
+
+FARTHEST_WAKE_UP = timedelta(hours=1)
+"""No schedule of a simulation has a wake-up that is further ahead, unless the clock was set back."""
 
 
 class AgentsSimulation:
@@ -152,9 +155,11 @@ class AgentsSimulation:
         await asyncio.sleep(PATIENCE)  # for slow watchers, and whatever may still come
 
     async def _end_schedule(self, agent_id: str) -> None:
-        """Take the schedule of an agent away once it has fired."""
+        """Take the schedule of an agent away once it has fired, or if that is far ahead since the clock was set."""
         wake = self._tree.state(agent_id).book.wake
-        if wake is not None and self._due.setdefault(agent_id, wake) != wake:
+        if wake is None:
+            return
+        if self._due.setdefault(agent_id, wake) != wake or wake - self._run.clock.now() > FARTHEST_WAKE_UP:
             await unschedule(self._chance.pick(self._hosts), agent_id)
 
     def _end_wait(self, agent_id: str) -> None:
@@ -188,7 +193,7 @@ class AgentsSimulation:
 
     def _check(self, last: list[Process]) -> None:
         outbox = tuple(self._run.storage.outbox())
-        ending = TreeEnding(self._tree, outbox, self._performed, self._is_cut_short)
+        ending = TreeEnding(self._tree, outbox, self._is_cut_short, self._run.clock.was_set_back)
         for agent_id in self._tree.agents:
             for check in CHECKS:
                 for fault in check(self._ending(agent_id, last)):

@@ -14,6 +14,7 @@ class VirtualClock:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._offset = 0.0
+        self.was_set_back = False
 
     def now(self) -> datetime:
         """This moment, in UTC."""
@@ -26,6 +27,7 @@ class VirtualClock:
     def set_by(self, seconds: float) -> None:
         """Set the clock forward or back by so many seconds, while the monotonic clock goes on."""
         self._offset += seconds
+        self.was_set_back |= seconds < 0
 
     async def sleep_until(self, due: datetime) -> None:
         """Return when `due` is reached, at once if it lies in the past."""

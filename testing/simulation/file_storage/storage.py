@@ -118,6 +118,8 @@ class FileStorage:
     def _look(self) -> None:
         """Read what was added to the file."""
         found = self._file.execute("SELECT key, id, seq FROM conversations ORDER BY key").fetchall()
+        for conversation_id in sorted(self.disk.rows.keys() - {conversation_id for _, conversation_id, _ in found}):
+            self.disk.delete(conversation_id)
         for key, conversation_id, seq in found:
             known = len(self.disk.rows.get(conversation_id, ()))
             if seq != known:
@@ -154,7 +156,10 @@ class FileStorage:
     def check_conflict(self, position: LogPosition, step: EncodedStep) -> None:
         """A step that was refused as a conflict does conflict with what another writer has stored."""
         sql = "SELECT id, chain FROM conversations WHERE key = ?"
-        conversation_id, chain = self._file.execute(sql, (position.head.key,)).fetchone()
+        stored = self._file.execute(sql, (position.head.key,)).fetchone()
+        if stored is None:
+            return  # deleted meanwhile
+        conversation_id, chain = stored
         id_ = step.row.effect_id if step.row.event_id is None else step.row.event_id
         is_repeated = id_ in self.disk.identities[conversation_id]
         if not is_repeated and (conversation_id not in self.shared or chain == position.head.chain):

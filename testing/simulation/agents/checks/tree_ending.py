@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ...storage.storage import Delivered
-from ...world.performed_effects import PerformedEffects
 from ..tree import Tree
 
 
@@ -16,13 +15,13 @@ class TreeEnding:
     """How a simulation of agents has ended.
 
     `outbox` is what was still to be handed over; `is_cut_short` says that the engines were closed before the agents
-    came to rest.
+    came to rest, and `was_set_back` that the clock was set back at some time.
     """
 
     tree: Tree
     outbox: Sequence[Delivered]
-    performed: PerformedEffects
     is_cut_short: bool
+    was_set_back: bool
 
 
 TreeCheck: TypeAlias = Callable[[TreeEnding], Iterator[str]]

@@ -28,7 +28,7 @@ def wake_ups_fire_once(ending: TreeEnding) -> Iterator[str]:
             schedule, context = context.schedule, context.after(row.event)
             if isinstance(row.event, WakeUp):
                 name = f"the wake-up of {agent_id} that was due at {row.event.due}"
-                yield from (f"{name} {fault}" for fault in _faults(row.event, before, schedule))
+                yield from (f"{name} {fault}" for fault in _faults(row.event, before, schedule, ending.was_set_back))
             elif _is_moved(before, row):
                 yield f"{agent_id} is to wake up at {row.state.book.wake} after {row.event.type}"
 
@@ -39,14 +39,16 @@ def _is_moved(before: Row, row: Row) -> bool:
     return row.state.book.wake != before.state.book.wake and not ends and not isinstance(row.event, ScheduleChanged)
 
 
-def _faults(event: WakeUp, before: Row, schedule: Schedule | None) -> Iterator[str]:
-    """What is wrong with a wake-up by this schedule, behind this step."""
+def _faults(event: WakeUp, before: Row, schedule: Schedule | None, was_set_back: bool) -> Iterator[str]:
+    """What is wrong with a wake-up by this schedule, behind this step. Between the look at the clock and the request
+    the clock may have been set back."""
     if schedule is None or event.due != before.state.book.wake:
         yield f"fired, and the next one was due at {before.state.book.wake}"
         return
-    if not event.event_id.startswith(OF_ENGINE):
+    is_early = event.at < event.due
+    if not event.event_id.startswith(OF_ENGINE) or (is_early and was_set_back):
         return
-    if event.at < event.due:
+    if is_early:
         yield f"fired at {event.at}"
     if event.next_wake is None or event.next_wake <= event.at or not _is_next(event, schedule):
         yield f"fired at {event.at}, and the next one is due at {event.next_wake}"
