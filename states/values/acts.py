@@ -15,10 +15,13 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
-from .value import RequestText, Seconds, Tagged, Text, Value
+from .value import FilledText, Seconds, Tagged, Text, Value
 
 ActKind = Literal["speech", "work_complete", "question", "mail", "children", "transfer"]
 """The kinds of act that a tool may declare."""
+
+MAX_TASKS = 100
+"""The most sub-agents that one act may start. The policy of a conversation usually allows fewer."""
 
 Audience = Literal["user", "agent"]
 """For whom an agent writes to another: for that agent's user, or for the agent alone."""
@@ -80,28 +83,27 @@ class AgentMail(Tagged):
 
 
 class SubAgentTask(Value):
-    """The task of a sub-agent, and how it is to work.
+    """The task of a sub-agent, and how it is to work: by one of its parent's profiles, with some of its parent's tools,
+    and within limits of its own. An empty text names no profile; None stands for all tools, and leaves a limit to the
+    policy."""
 
-    `profile` names one of the parent's profiles, by which the sub-agent works; an empty text names none. `tools` are
-    the tools that it may use, by name, of those that its parent may use; None stands for all of these. The sub-agent
-    has at most this many model `requests` and `tokens`, spends at most this `cost` in US dollars, and is stopped after
-    this many `seconds`; None leaves a limit to the policy.
-    """
-
-    text: RequestText
-    profile: Text = ""
-    tools: tuple[Text, ...] | None = None
-    requests: Annotated[int, Field(ge=1)] | None = None
-    tokens: Annotated[int, Field(ge=1)] | None = None
-    cost: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    seconds: Annotated[Seconds, Field(gt=0)] | None = None
-
-    @field_validator("text")
-    @classmethod
-    def _says_something(cls, text: str) -> str:
-        if not text.strip():
-            raise PydanticCustomError("task_empty", "a task must not be empty")
-        return text
+    text: FilledText = Field(description="Everything that the sub-agent has to know: it sees nothing else")
+    profile: Text = Field(default="", description="The name of the profile by which it works")
+    tools: tuple[Text, ...] | None = Field(
+        default=None, description="The names of those of its parent's tools that it may use; without it, all"
+    )
+    requests: Annotated[int, Field(strict=True, ge=1)] | None = Field(
+        default=None, description="How often it may ask its model"
+    )
+    tokens: Annotated[int, Field(strict=True, ge=1)] | None = Field(
+        default=None, description="How many tokens it may use"
+    )
+    cost: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+        default=None, description="What it may cost, in US dollars"
+    )
+    seconds: Annotated[Seconds, Field(gt=0)] | None = Field(
+        default=None, description="It is stopped after this time, in seconds"
+    )
 
 
 class SubAgents(Tagged):
@@ -109,7 +111,7 @@ class SubAgents(Tagged):
     sub-agents have finished."""
 
     type: Literal["children"] = "children"
-    tasks: tuple[Text | SubAgentTask, ...] = Field(min_length=1, max_length=100)
+    tasks: tuple[Text | SubAgentTask, ...] = Field(min_length=1, max_length=MAX_TASKS)
 
     @property
     def texts(self) -> tuple[str, ...]:

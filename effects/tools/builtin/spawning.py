@@ -4,45 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
-from ....states.values.acts import SubAgents, SubAgentTask
-from ....states.values.value import RequestText, Value
+from ....states.values.acts import MAX_TASKS, SubAgents, SubAgentTask
+from ....states.values.value import FilledText
 from ..declaration import tool
-
-MAX_TASKS = 100
-"""The most tasks of one call. The policy of a conversation usually allows fewer."""
-
-
-def _check_not_blank(text: str) -> str:
-    if not text.strip():
-        raise ValueError("a task must not be empty")
-    return text
-
-
-TaskText = Annotated[
-    RequestText,
-    AfterValidator(_check_not_blank),
-    Field(description="Everything that the sub-agent has to know: it sees nothing of this conversation"),
-]
-
-
-class Task(Value):
-    """A task for one sub-agent, with what differs from the rules for all of them."""
-
-    text: TaskText
-    profile: Annotated[str, Field(description="The name of the profile by which it works")] = ""
-    tools: Annotated[
-        tuple[str, ...] | None, Field(description="The names of those of your tools that it may use; without it, all")
-    ] = None
-    requests: Annotated[int | None, Field(strict=True, ge=1, description="How often it may ask its model")] = None
-    tokens: Annotated[int | None, Field(strict=True, ge=1, description="How many tokens it may use")] = None
-    cost: Annotated[float | None, Field(gt=0, allow_inf_nan=False, description="What it may cost, in US dollars")] = (
-        None
-    )
-    seconds: Annotated[float | None, Field(gt=0, allow_inf_nan=False, description="It is stopped after this time")] = (
-        None
-    )
 
 
 def _as_object(given: object) -> object:
@@ -50,11 +16,14 @@ def _as_object(given: object) -> object:
     return {"text": given} if isinstance(given, str) else given
 
 
-TextOrTask = Annotated[Task, BeforeValidator(_as_object, json_schema_input_type=TaskText | Task)]
+Text = Annotated[FilledText, Field(description=SubAgentTask.model_fields["text"].description)]
+
+TextOrTask = Annotated[SubAgentTask, BeforeValidator(_as_object, json_schema_input_type=Text | SubAgentTask)]
 
 
-def _task_of(given: Task) -> str | SubAgentTask:
-    return given.text if given == Task(text=given.text) else SubAgentTask.model_validate(given.model_dump())
+def _as_text(task: SubAgentTask) -> str | SubAgentTask:
+    """The shortest form of a task, which is stored."""
+    return task.text if task == SubAgentTask(text=task.text) else task
 
 
 @tool(exclusive=True, acts=("children",), crash="pure")
@@ -74,4 +43,4 @@ async def spawn_agents(
     into several questions at once. Each sub-agent works alone, sees only its task and answers with one text. You get
     their results together, in the order of the tasks, each with how it ended.
     """
-    return SubAgents(tasks=tuple(map(_task_of, tasks)))
+    return SubAgents(tasks=tuple(map(_as_text, tasks)))

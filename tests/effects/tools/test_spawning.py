@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from turnwise.effects.tools.builtin.spawning import MAX_TASKS, spawn_agents
+from turnwise.effects.tools.builtin.spawning import spawn_agents
 from turnwise.effects.tools.context import ToolContext
 from turnwise.effects.tools.execution import execute
 from turnwise.states import SubAgents, SubAgentTask, ToolResult
+from turnwise.states.values.acts import MAX_TASKS
 
 CONTEXT = ToolContext(conversation_id="a", key="a/1", call_id="call_1_0", progress=lambda line: None)
 
