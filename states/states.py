@@ -127,7 +127,7 @@ class AwaitingUserResponse(AwaitingPerson):
     @property
     def open_question(self) -> OpenQuestion:
         """The questions that were asked. `Pure.`"""
-        return OpenQuestion(self.call.call_id, self.questions)
+        return OpenQuestion(self.call.call_id, self.questions, self.since)
 
     @property
     def suspends(self) -> bool:
@@ -187,9 +187,10 @@ class AwaitingSubAgents(InTurn):
 
     @property
     def open_question(self) -> OpenQuestion | None:
-        """The same, under an id that differs from those of the questions of other sub-agents. `Pure.`"""
+        """The questions that a person can answer now, under an id that those of other sub-agents do not have.
+        `Pure.`"""
         shown = self.question
-        return None if shown is None else OpenQuestion(shown.shown_call_id, shown.questions)
+        return None if shown is None else OpenQuestion(shown.shown_call_id, shown.questions, shown.since)
 
     def question_of(self, effect_id: int) -> ChildQuestion | None:
         """The newest question of this sub-agent, as long as it asks. `Pure.`"""

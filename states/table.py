@@ -5,8 +5,9 @@ where it rests next. A row reads: on this event, when this holds, go there, and 
 junctions: choices that several rows share, written once in `choices`. `grammar` defines the words.
 
 In every state each request is taken, refused, or changes nothing. Answers (the outcomes of effects) and reports (what a
-crash interrupted) need rows only where a state can wait for them; all others, which are late, repeated or forged, are
-ignored before the table is read. `machine` checks these rules and refuses to start if one of them is broken.
+crash interrupted, what a sub-agent asks) need rows only where a state can wait for them; all others, which are late,
+repeated or forged, are ignored before the table is read. `machine` checks these rules and refuses to start if one of
+them is broken.
 """
 
 from __future__ import annotations

@@ -21,11 +21,12 @@ from ...states.errors import EngineClosed, UnknownConversation
 from ...states.events import Opened, SubAgentAsked, SubAgentFinished, UserMessage
 from ...states.policy.role_rules import sub_agent_policy
 from ...states.values.messages import Usage
+from ...states.values.questions import OpenQuestion
 from ...states.values.turn import EndedStatus
 from ..clock import Clock
 from ..context import EffectContext
 from ..tools.registry import ToolRegistry
-from .sub_agent_port import AskedByChild, SubAgent, SubAgents
+from .sub_agent_port import SubAgent, SubAgents
 
 TASK = "task"
 """The id under which a sub-agent takes its task, so that it takes it once."""
@@ -44,7 +45,7 @@ class _Run:
     context: EffectContext
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     is_late: bool = False
-    reported: AskedByChild | None = None
+    reported: OpenQuestion | None = None
 
     @property
     def child_id(self) -> str:
@@ -132,20 +133,16 @@ class SubAgentPerformer:
                 await _first_of(child.beyond(seq), _never() if is_told else run.stopping.wait())
         return True
 
-    async def _report(self, run: _Run, asks: AskedByChild | None) -> None:
+    async def _report(self, run: _Run, asks: OpenQuestion | None) -> None:
         """Report what the sub-agent asks, if the parent does not know it, or that it no longer asks what the parent
         knows."""
         effect_id, known, at = run.effect.effect_id, run.reported, self._clock.now()
-        if asks == known:
+        concerned = asks or known
+        if asks == known or concerned is None:
             return
         run.reported = asks
-        if asks is not None:
-            report = SubAgentAsked(
-                effect_id=effect_id, at=at, call_id=asks.call_id, questions=asks.questions, since=asks.since
-            )
-        else:
-            assert known is not None, "it differs from None"
-            report = SubAgentAsked(effect_id=effect_id, at=at, call_id=known.call_id)
+        news: dict[str, Any] = {} if asks is None else {"questions": asks.questions, "since": asks.since}
+        report = SubAgentAsked(effect_id=effect_id, at=at, call_id=concerned.call_id, **news)
         await self._sub_agents.report(run.context.conversation_id, report)
 
     async def _ended(self, run: _Run, child: SubAgent) -> SubAgentFinished:

@@ -7,22 +7,12 @@ port over its conversations.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Protocol
 
 from ...states.events import Opened, SubAgentAsked, UserMessage
 from ...states.values.messages import Usage
-from ...states.values.questions import UserQuestion
+from ...states.values.questions import OpenQuestion
 from ...states.values.turn import EndedStatus
-
-
-@dataclass(frozen=True)
-class AskedByChild:
-    """What a sub-agent asks the user by its call `call_id`, since the moment `since`."""
-
-    call_id: str
-    questions: tuple[UserQuestion, ...]
-    since: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -52,7 +42,7 @@ class SubAgent(Protocol):
         ...
 
     @property
-    def asks(self) -> AskedByChild | None:
+    def asks(self) -> OpenQuestion | None:
         """What it asks the user now."""
         ...
 
@@ -92,6 +82,6 @@ class SubAgents(Protocol):
         """Report to a parent what a sub-agent asks its user."""
         ...
 
-    async def reported(self, parent_id: str, effect_id: int) -> AskedByChild | None:
+    async def reported(self, parent_id: str, effect_id: int) -> OpenQuestion | None:
         """Return what the parent knows that the sub-agent of this effect asks."""
         ...

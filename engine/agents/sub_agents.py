@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
-from ...effects.agents.sub_agent_port import AskedByChild, ChildOutcome
+from ...effects.agents.sub_agent_port import ChildOutcome
 from ...effects.clock import Clock
 from ...persistence.errors import StorageFailed
 from ...states.effects import NotifyParent, SpawnSubAgent
@@ -21,9 +21,10 @@ from ...states.events import CloseRequested, Event, Opened, SubAgentAsked, SubAg
 from ...states.projections.transcript import Transcript
 from ...states.projections.usage import usage
 from ...states.state import Busy
-from ...states.states import AwaitingSubAgents, AwaitingUserResponse, Closed, Failed, State, pending
+from ...states.states import AwaitingSubAgents, Closed, Failed, State, pending
 from ...states.step import Step
 from ...states.values.messages import Usage
+from ...states.values.questions import OpenQuestion
 from ..conversations.registry import ConversationRegistry
 from ..handles.children import parent_of
 from ..loop import Loop
@@ -74,12 +75,11 @@ class EngineSubAgents:
         """See `SubAgents`."""
         (await self._registry.read(parent_id)).answer(report)
 
-    async def reported(self, parent_id: str, effect_id: int) -> AskedByChild | None:
+    async def reported(self, parent_id: str, effect_id: int) -> OpenQuestion | None:
         """See `SubAgents`."""
         state = (await self._registry.read(parent_id)).state
-        known = state.asked if isinstance(state, AwaitingSubAgents) else ()
-        asked = (AskedByChild(one.call_id, one.questions, one.since) for one in known if one.effect_id == effect_id)
-        return next(asked, None)
+        known = state.question_of(effect_id) if isinstance(state, AwaitingSubAgents) else None
+        return None if known is None else OpenQuestion(known.call_id, known.questions, known.since)
 
     async def _child(self, child_id: str) -> ChildConversation:
         return ChildConversation(self._registry, await self._registry.read(child_id), self._clock)
@@ -171,14 +171,9 @@ class ChildConversation:
         return isinstance(state, Closed | Failed) or (bool(state.book.turn) and not isinstance(state, Busy))
 
     @property
-    def asks(self) -> AskedByChild | None:
+    def asks(self) -> OpenQuestion | None:
         """See `SubAgent`."""
-        state = self._loop.state
-        if isinstance(state, AwaitingUserResponse):
-            return AskedByChild(state.call.call_id, state.questions, state.since)
-        if isinstance(state, AwaitingSubAgents) and (shown := state.question) is not None:
-            return AskedByChild(shown.shown_call_id, shown.questions, shown.since)
-        return None
+        return self._loop.state.open_question
 
     async def begin(self, task: UserMessage) -> None:
         """See `SubAgent`."""

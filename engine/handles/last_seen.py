@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...states.states import AwaitingPerson, AwaitingSubAgents, State
+from ...states.states import State
 from ..projections.turn import Turn
 from ..projections.updates.snapshot import SnapshotUpdate
 from ..projections.updates.stored import StateChangeUpdate
@@ -21,7 +21,7 @@ class LastSeen:
         """The handle was given this state."""
         self.seq = state.book.seq
         self.turn = state.book.turn
-        self.call_id = call_that_asks(state)
+        self.call_id = state.waiting_call_id
 
     def note_turn(self, turn: Turn, seq: int) -> Turn:
         """The handle returns this turn to its caller, as of the step `seq`. Returns the turn."""
@@ -38,10 +38,3 @@ class LastSeen:
                 seq -= 1  # its id is that of the step after the one that it shows
             if seq >= self.seq:
                 self.seq, self.turn, self.call_id = seq, update.state.turn, update.state.call_id
-
-
-def call_that_asks(state: State) -> str | None:
-    """The id of the call that waits for a person, as a person names it; None if none does. `Pure.`"""
-    if isinstance(state, AwaitingSubAgents):
-        return None if state.question is None else state.question.shown_call_id
-    return state.call.call_id if isinstance(state, AwaitingPerson) else None

@@ -18,13 +18,12 @@ from ...states.events import (
     UserQuestionResponse,
 )
 from ...states.policy.policy import WhenBusy
-from ...states.states import AwaitingSubAgents, AwaitingUserResponse, InTurn
+from ...states.states import InTurn
 from ...states.values.images import Image
 from ..projections.projection import is_queued
 from ..projections.turn import QueuedTurn, RunningTurn, Turn
 from ..requests import make
 from .handle import Handle, new_id
-from .last_seen import call_that_asks
 
 
 @dataclass(frozen=True)
@@ -151,8 +150,8 @@ class TurnRequests(Handle):
         meant = self._seen.call_id if call_id is None else call_id
         state = self._loop.state
         filled = {"turn"} if call_id is not None else {"turn", "call_id"}
-        asks = isinstance(state, AwaitingUserResponse | AwaitingSubAgents) and call_that_asks(state) is not None
-        if isinstance(state, InTurn) and asks and call_that_asks(state) == meant:
+        asked = state.open_question
+        if isinstance(state, InTurn) and asked is not None and asked.call_id == meant:
             handled = await self._request(UserCancel, request_id, filled, turn=state.turn.number, call_id=meant)
         else:
             # Nothing is declined, unless this request was handled before. A request without effect is not remembered.

@@ -9,7 +9,7 @@ from ...states.policy.policy import Policy
 from ...states.projections.transcript import Transcript
 from ...states.replies.delivery_rules import spoken_and_delivered
 from ...states.replies.reply_text import text_of_reply
-from ...states.states import AwaitingApproval, AwaitingPerson, AwaitingSubAgents, AwaitingUserResponse, InDoubt, State
+from ...states.states import AwaitingApproval, AwaitingPerson, AwaitingSubAgents, InDoubt, State
 from ...states.values.messages import Said
 from ...states.values.turn import Delivered, TurnEnded
 from .turn import (
@@ -56,9 +56,7 @@ WaitsForPerson: TypeAlias = AwaitingPerson | InDoubt | AwaitingSubAgents
 
 def waits_for_person(state: State) -> TypeGuard[WaitsForPerson]:
     """Whether the turn waits for a person; while sub-agents work, that is so if one of them asks. `Pure.`"""
-    if isinstance(state, AwaitingSubAgents):
-        return state.question is not None
-    return isinstance(state, AwaitingPerson | InDoubt)
+    return isinstance(state, InDoubt) or state.waiting_call_id is not None
 
 
 def waiting_turn(state: WaitsForPerson, transcript: Transcript, policy: Policy) -> WaitingTurn:
@@ -71,12 +69,8 @@ def waiting_turn(state: WaitsForPerson, transcript: Transcript, policy: Policy) 
         "usage": state.turn.usage,
         "profile": state.turn.profile,
     }
-    if isinstance(state, AwaitingUserResponse):
-        return WaitsForAnswer(questions=state.questions, **described)
-    if isinstance(state, AwaitingSubAgents):
-        asked = state.question
-        assert asked is not None, "the turn waits for a person"
-        return WaitsForAnswer(**{**described, "questions": asked.questions, "call_id": asked.shown_call_id})
+    if (asked := state.open_question) is not None:
+        return WaitsForAnswer(**{**described, "questions": asked.questions, "call_id": asked.call_id})
     call = transcript.call(state.call.call_id)
     if isinstance(state, AwaitingApproval):
         return WaitsForApproval(call=call, **described)

@@ -10,10 +10,7 @@ from ..values.revision import AGENTS
 def may_ask_user(context: Context) -> bool:
     """Whether the agent has a user to ask: its own, or, if the policy allows that, the one of the agent that started
     it. `Pure.`"""
-    if context.revision < AGENTS:
-        return True
-    asks_for_another = context.role == "sub_agent" and context.policy.sub_agents.questions == "ask_user"
-    return context.role == "foreground" or asks_for_another
+    return context.revision < AGENTS or context.caller.may_ask_user
 
 
 def may_act(act: Act, context: Context) -> bool:

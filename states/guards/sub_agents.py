@@ -35,7 +35,7 @@ def spawn_fault(act: SubAgents, turn: TurnRecord, at: datetime, context: Context
     rules, texts = context.policy.sub_agents, context.policy.texts
     if context.revision < AGENTS:
         return None
-    if max(context.depth, int(context.role == "sub_agent")) >= rules.depth:
+    if context.caller.is_too_deep:
         return texts.too_deep
     if turn.children + len(act.tasks) > rules.number:
         return texts.too_many_children.replace("{number}", str(rules.number))

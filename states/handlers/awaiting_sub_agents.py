@@ -47,7 +47,7 @@ def keep_outcome(
 ) -> AwaitingSubAgents:
     """The outcome is noted; other sub-agents still work."""
     take_outcome(step, event)
-    return _asking(step, _questions_of_others(step, event.effect_id), event.at)
+    return _with_questions(step, _questions_of_others(step, event.effect_id), event.at)
 
 
 def take_last_outcome(
@@ -82,7 +82,7 @@ def _count_whole_share(step: StepBuilder[AwaitingSubAgents], child: Child) -> No
 
 def show_question(step: StepBuilder[AwaitingSubAgents], event: SubAgentAsked, context: Context) -> AwaitingSubAgents:
     """The user is asked, after the questions that wait already."""
-    return _asking(step, (*_questions_of_others(step, event.effect_id), _question(step, event)), event.at)
+    return _with_questions(step, (*_questions_of_others(step, event.effect_id), _question(step, event)), event.at)
 
 
 def refuse_question(step: StepBuilder[AwaitingSubAgents], event: SubAgentAsked, context: Context) -> AwaitingSubAgents:
@@ -90,12 +90,12 @@ def refuse_question(step: StepBuilder[AwaitingSubAgents], event: SubAgentAsked, 
     question = _question(step, event)
     _answer(step, question, None)
     settled = question.replace(settled=True)
-    return _asking(step, (*_questions_of_others(step, event.effect_id), settled), event.at)
+    return _with_questions(step, (*_questions_of_others(step, event.effect_id), settled), event.at)
 
 
 def drop_question(step: StepBuilder[AwaitingSubAgents], event: SubAgentAsked, context: Context) -> AwaitingSubAgents:
     """The sub-agent no longer asks: it has its answer, or does not wait for it."""
-    return _asking(step, _questions_of_others(step, event.effect_id), event.at)
+    return _with_questions(step, _questions_of_others(step, event.effect_id), event.at)
 
 
 def pass_on_answers(
@@ -138,9 +138,10 @@ def _settle_question(
     assert shown is not None, "the guard of this row has found a question"
     _answer(step, shown, said)
     take_human_input(step, at, context)
+    # Where the limits count anew, the wait so far does not count anyway.
     waited_since = step.state.waits_since if context.has_one_task else at
     asked = tuple(one.replace(settled=True) if one == shown else one for one in step.state.asked)
-    return _asking(step, asked, at, waited_since)
+    return _with_questions(step, asked, at, waited_since)
 
 
 def _answer(step: StepBuilder[AwaitingSubAgents], question: ChildQuestion, said: Heard | None) -> None:
@@ -149,7 +150,7 @@ def _answer(step: StepBuilder[AwaitingSubAgents], question: ChildQuestion, said:
     )
 
 
-def _asking(
+def _with_questions(
     step: StepBuilder[AwaitingSubAgents],
     asked: tuple[ChildQuestion, ...],
     at: datetime,

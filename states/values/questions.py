@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, ClassVar, TypeVar
 
 from pydantic import AfterValidator, Field, model_validator
@@ -131,10 +132,11 @@ ChoiceQuestionSet = Annotated[
 
 @dataclass(frozen=True)
 class OpenQuestion:
-    """The questions that a person can answer now, under the id of the call that asks."""
+    """The questions that a person can answer now, under the id of the call that asks, since the moment `since`."""
 
     call_id: str
     questions: tuple[UserQuestion, ...]
+    since: datetime | None = None
 
 
 class AskUserQuestionInput(Value):

@@ -10,8 +10,6 @@ from ....states.policy.policy import Policy
 from ....states.projections.transcript import Transcript
 from ....states.states import (
     AwaitingApproval,
-    AwaitingSubAgents,
-    AwaitingUserResponse,
     Compacting,
     Failed,
     InDoubt,
@@ -19,7 +17,6 @@ from ....states.states import (
     RetryWaiting,
     State,
 )
-from ....states.values.children import ChildQuestion
 from ....states.values.questions import UserQuestion
 from .data import data_of
 from .message_view import arguments_data
@@ -107,12 +104,9 @@ def _details(state: State, transcript: Transcript, policy: Policy) -> dict[str, 
 
 
 def _asked_of_person(state: State, transcript: Transcript) -> dict[str, Any]:
-    match state:
-        case AwaitingUserResponse(questions=questions, call=call):
-            return {"questions": questions, "call_id": call.call_id}
-        case AwaitingSubAgents(question=ChildQuestion(questions=questions, shown_call_id=call_id)):
-            return {"questions": questions, "call_id": call_id}
-        case AwaitingApproval(call=call) | InDoubt(call=call):
-            return {"call_id": call.call_id, "name": call.name, **arguments_data(transcript.call(call.call_id))}
-        case _:
-            return {}
+    if (asked := state.open_question) is not None:
+        return {"questions": asked.questions, "call_id": asked.call_id}
+    if isinstance(state, AwaitingApproval | InDoubt):
+        call = state.call
+        return {"call_id": call.call_id, "name": call.name, **arguments_data(transcript.call(call.call_id))}
+    return {}
