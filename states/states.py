@@ -187,8 +187,7 @@ class AwaitingSubAgents(InTurn):
 
     @property
     def open_question(self) -> OpenQuestion | None:
-        """The questions that a person can answer now, under an id that those of other sub-agents do not have.
-        `Pure.`"""
+        """What a person can answer now, under an id that no other sub-agent's question has. `Pure.`"""
         shown = self.question
         return None if shown is None else OpenQuestion(shown.shown_call_id, shown.questions, shown.since)
 
