@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from .....states.effects import CancelSubAgent, NotifyParent, SpawnSubAgent
 from .....states.events import Answer, SubAgentFinished
 from .....states.projections.usage import usage
-from .....states.states import Closed, Failed
+from .....states.states import AwaitingSubAgents, Closed, Failed
 from ...storage.disk import Row
 from ..tree import Tree
 from .tree_ending import TreeEnding
@@ -89,3 +90,29 @@ def _was_given_up(tree: Tree, spawned: Spawned) -> bool:
     ended = any(row.ended is not None and row.ended.turn == spawned.row.state.book.turn for row in later)
     stops = (one.effect_id for row in later for one in row.effects if isinstance(one, CancelSubAgent))
     return ended or spawned.effect.effect_id in stops
+
+
+def outcomes_are_read_once(ending: TreeEnding) -> Iterator[str]:
+    """The call that started sub-agents has one result, which holds the outcome of each of them, in their order."""
+    together: dict[tuple[str, str], list[Spawned]] = {}
+    for spawned in all_spawned(ending.tree):
+        if isinstance(spawned.row.state, AwaitingSubAgents):
+            together.setdefault((spawned.parent, spawned.row.state.call.call_id), []).append(spawned)
+    for (parent, call_id), children in together.items():
+        results = [one.text for one in ending.tree.transcript(parent).messages if one.tool_call_id == call_id]
+        name = f"the call {call_id} of {parent}, which started {len(children)} sub-agents,"
+        if len(results) > 1 or (not results and not ending.is_cut_short and not ending.tree.is_deleted(parent)):
+            yield f"{name} has {len(results)} results"
+        for result in results:
+            yield from (f"{name} has the result {result}" for _ in _differences(result, children))
+
+
+def _differences(result: str, children: Sequence[Spawned]) -> Iterator[Spawned]:
+    """The sub-agents of which the result says something else than their parent was told."""
+    read = json.loads(result)["agents"]
+    for place, spawned in enumerate(children):
+        answer = spawned.answers[0] if spawned.answers else None
+        if isinstance(answer, SubAgentFinished):
+            told = {"status": answer.status, "result": answer.outcome}
+            if place >= len(read) or read[place] != told:
+                yield spawned
