@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from ....states.policy.policy import Limits, Policy, Profile, Questions, Recovery, Retry, SubAgentRules
@@ -89,11 +90,10 @@ def vocabulary(rules: Callable[[Chance], Policy], targets: Callable[[], list[str
     )
 
 
-def tools() -> list[AnyTool | str]:
+@cache
+def tools() -> tuple[AnyTool | str, ...]:
     """The tools of an engine: the built-in ones for agents, and one of the application for each kind of tool."""
-    from ....effects.tools.builtin.catalogue import BUILT_IN as known
-
-    return [*(name for name in BUILT_IN if name in known), *(_tool(call) for call in TOOLS if _can_be_declared(call))]
+    return (*BUILT_IN, *(_tool(call) for call in TOOLS if _can_be_declared(call)))
 
 
 def _can_be_declared(call: ToolCall) -> bool:
