@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ...effects.agents.sub_agent_performer import SubAgentPerformer
-from ...effects.channels.attempt import ATTEMPT_TIMEOUT, GRACE
+from ...effects.channels.delivery_dispatcher import CLOSING_TIMEOUT
 from ...effects.clock import Clock
 from ...effects.dispatcher import Performer
 from ...effects.retry_queues import Resumable, RetryQueues
@@ -27,9 +27,6 @@ from .wake_ups import WakeUps
 
 if TYPE_CHECKING:
     from ...persistence.ports import Store
-
-CLOSING_TIMEOUT = ATTEMPT_TIMEOUT + GRACE
-"""Seconds that messages which were never tried get when the engine closes: as long as one attempt takes at most."""
 
 
 class EngineAgents:

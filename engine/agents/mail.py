@@ -1,17 +1,12 @@
 """Carries messages from one agent to another.
 
-A message is an outgoing effect of its sender: it stands in the outbox from the step that asks for it until the target
-has stored it. It is posted to the target under the key of the effect, so that the target takes it once, however often
-it is posted. What the target cannot take now is tried again; what it will never take, because it is closed or gone, is
-reported to the sender by a silent message.
+A message is an outgoing effect of its sender, which `posting` hands over. What the target will never take, because it
+is closed or gone, is reported to the sender by a silent message.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,23 +14,21 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from ...effects.agents.port import Agents
-from ...effects.channels.attempt import ATTEMPT_TIMEOUT
 from ...effects.clock import Clock
 from ...effects.context import EffectContext
-from ...effects.retry_queues import PendingEffect, RetryQueues
+from ...effects.retry_queues import RetryQueues
 from ...states.effects import SendToAgent
-from ...states.errors import Refused, TurnwiseError, UnknownConversation
+from ...states.errors import Refused, UnknownConversation
 from ...states.events import AgentMessage
 from ...states.values.acts import Audience
 from ...states.values.value import MAX_QUOTED, shortened
 from ..conversations.registry import ConversationRegistry
 from ..requests import LONGEST_ID
+from .posting import Post, Posting
 
 if TYPE_CHECKING:
     from ...effects.dispatcher import Sender
     from ...effects.retry_queues import Resumable
-
-logger = logging.getLogger("turnwise.agents")
 
 RETURNED = (
     "Your message to the agent {target} was not delivered: that agent is closed, or is none that you may write to."
@@ -50,7 +43,7 @@ class MailPerformer:
     """Carries out `SendToAgent`. No state awaits that effect; the performer returns after the first attempt."""
 
     def __init__(self, queues: RetryQueues, agents: Agents, registry: ConversationRegistry, clock: Clock) -> None:
-        self._queues = queues
+        self._posting = Posting(queues)
         self._agents = agents
         self._registry = registry
         self._clock = clock
@@ -60,43 +53,25 @@ class MailPerformer:
         return (effect.target,)
 
     async def __call__(self, effect: SendToAgent, context: EffectContext) -> None:
-        """Post the message once, or wait as long as an attempt may delay what comes behind it. If the target does not
-        take it, it is tried again in the background."""
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._queues.submit([await self._pending(effect, context)]), ATTEMPT_TIMEOUT)
+        """Post the message once. If the target does not take it, it is tried again in the background."""
+        await self._posting.submit(effect, context, effect.target, await self._post_of(effect, context))
 
     async def resume(
         self, effect: SendToAgent, context: EffectContext, target: str, attempts: int, due: datetime | None
     ) -> bool:
         """Queue a message that an earlier process left in the outbox. Does not wait for it."""
-        pending = await self._pending(effect, context)
-        pending.attempts, pending.due = attempts, due
-        self._queues.resume(pending)
+        self._posting.resume(effect, context, target, await self._post_of(effect, context), attempts, due)
         return True
 
-    async def _pending(self, effect: SendToAgent, context: EffectContext) -> PendingEffect:
+    async def _post_of(self, effect: SendToAgent, context: EffectContext) -> Post:
         text = await context.words(effect.said)
         if effect.returned:
             text = UNREAD.format(target=context.conversation_id, text=shortened(text, MAX_QUOTED))
-        return PendingEffect(
-            context.conversation_id,
-            effect.effect_id,
-            effect.target,
-            context.receipts,
-            partial(self._try, effect, text, context.conversation_id, context.key(effect.effect_id)),
-        )
+        return partial(self._deliver_or_return, effect, text, context.conversation_id, context.key(effect.effect_id))
 
-    async def _try(self, effect: SendToAgent, text: str, sender_id: str, key: str) -> str | None:
-        """Make one attempt. Returns None if the target has the message, or the sender knows that it will never."""
-        try:
-            if not await self._deliver(effect, text, sender_id, key):
-                await self._return(effect.target, sender_id, key)
-            return None
-        except TurnwiseError as error:
-            return error.sentence
-        except Exception:
-            logger.exception("A message to the agent %s could not be posted.", effect.target)
-            return "Something broke inside the program that runs the agents."
+    async def _deliver_or_return(self, effect: SendToAgent, text: str, sender_id: str, key: str) -> None:
+        if not await self._deliver(effect, text, sender_id, key):
+            await self._return(effect.target, sender_id, key)
 
     async def _deliver(self, effect: SendToAgent, text: str, sender_id: str, key: str) -> bool:
         """Post the message. Returns whether the target has it; false if it will never take it."""

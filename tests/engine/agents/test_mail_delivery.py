@@ -15,7 +15,7 @@ import pytest
 from turnwise import Engine, presets, tool
 from turnwise.effects.context import EffectContext
 from turnwise.effects.dispatcher import Performer
-from turnwise.engine.agents import mail
+from turnwise.engine.agents import posting
 from turnwise.engine.bootstrap import PortWrappers, wrapped_ports
 from turnwise.persistence.errors import StorageFailed
 from turnwise.persistence.opening import open_store
@@ -216,7 +216,7 @@ class TestTargetsThatAreBusy:
         self, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """D1: what the sender does next starts all the same, and the message arrives once."""
-        monkeypatch.setattr(mail, "ATTEMPT_TIMEOUT", 0.01)
+        monkeypatch.setattr(posting, "ATTEMPT_TIMEOUT", 0.01)
         HoldsMail.gate = gate = Gate()
         with wrapped_ports(PortWrappers(store=lambda store: WrappedStore(store, HoldsMail))):  # type: ignore[arg-type]
             script = [calls(tells_agent("a", silent=True), tells_agent("b", silent=True)), reply("Sent.")]
