@@ -79,24 +79,27 @@ class ConversationEffects:
         """Start what waits, up to the next delivery that has to be tried first."""
         while self._queue and self._sending is None:
             queued = self._queue.popleft()
-            performing = self._perform(queued.effect, queued.context)
             if isinstance(queued.effect, OutgoingEffect):
-                self._sending = self._begin(queued, performing, self._sent)
+                self._sending = self._begin(queued, self._perform(queued.effect, queued.context), self._sent)
             else:
-                self._running[queued.effect.effect_id] = self._begin(queued, performing, self._finished)
+                self._run(queued, self._perform(queued.effect, queued.context))
 
     def start(self, effect: Any, context: EffectContext) -> None:
         """Start an awaited effect."""
         if not self._is_known(effect):
-            performing = self._perform(effect, context)
-            self._running[effect.effect_id] = self._begin(_Queued(effect, context), performing, self._finished)
+            self._run(_Queued(effect, context), self._perform(effect, context))
 
     def _is_known(self, effect: Any) -> bool:
         """Whether this awaited effect runs or waits here already. A conversation that is taken over asks again for what
         is in flight, and another one may have made it move in the meantime."""
+        if not isinstance(effect, AwaitedEffect):
+            return False
         waiting = (queued.effect for queued in self._queue if isinstance(queued.effect, AwaitedEffect))
-        is_waiting = any(one.effect_id == effect.effect_id for one in waiting)
-        return isinstance(effect, AwaitedEffect) and (effect.effect_id in self._running or is_waiting)
+        return effect.effect_id in self._running or any(one.effect_id == effect.effect_id for one in waiting)
+
+    def _run(self, queued: _Queued, performing: Coroutine[Any, Any, Answer | None]) -> _Running:
+        running = self._running[queued.effect.effect_id] = self._begin(queued, performing, self._finished)
+        return running
 
     def _begin(
         self, queued: _Queued, performing: Coroutine[Any, Any, Answer | None], then: Callable[[_Running], None]
@@ -136,9 +139,7 @@ class ConversationEffects:
         if aborting is None:
             self._answers.send_acknowledgement(effect, queued.context)
         else:
-            running = self._begin(queued, self._drop(queued, aborting), self._finished)
-            running.is_aborted = True
-            self._running[effect.effect_id] = running
+            self._run(queued, self._drop(queued, aborting)).is_aborted = True
 
     async def _drop(self, queued: _Queued, aborting: Coroutine[Any, Any, None]) -> None:
         """Tell the performer of an effect that never starts here. Its acknowledgement follows."""
@@ -166,9 +167,9 @@ class ConversationEffects:
         if self._running.get(effect.effect_id) is not running:
             return
         del self._running[effect.effect_id]
-        has_answer = not running.task.cancelled() and error is None and running.task.result() is not None
-        if has_answer:
-            self._answers.send_result(effect, context, running.task.result())
+        answer = None if running.task.cancelled() or error is not None else running.task.result()
+        if answer is not None:
+            self._answers.send_result(effect, context, answer)
         elif running.is_stopping:
             pass  # the answer is lost, as in a crash
         elif error is None and running.is_aborted:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...persistence.ports import LoadedConversation, Log, Store
 from ...persistence.records.details import Details
-from ...persistence.records.summary import Summary
+from ...persistence.records.summary import summary_in_state
 from ...states.context import Context
 from ...states.events import Opened
 from ...states.log import LogEntry
@@ -44,7 +44,9 @@ class LoopFactory:
         """Return the loop of a conversation whose first step was just stored."""
         read = StoredEntries(store, conversation_id)
         entries = (LogEntry.of(opened, step),)
-        self._services.tree.open(new_summary(conversation_id, opened, step))
+        if self._services.tree.is_watched:
+            details = Details().after(opened)
+            self._services.tree.open(summary_in_state(conversation_id, step.state, opened.at, details))
         projection = ConversationProjection(step.state, self._contexts.shared(Context().after(opened)), read, entries)
         return self._loop(conversation_id, projection, log, read)
 
@@ -58,22 +60,3 @@ class LoopFactory:
 
     def _loop(self, conversation_id: str, projection: ConversationProjection, log: Log, read: ReadEntries) -> Loop:
         return Loop(conversation_id, projection, log, ConversationHistory(projection, read), self._services)
-
-
-def new_summary(conversation_id: str, opened: Opened, step: Step) -> Summary:
-    """Return what a list shows of a conversation that has just begun. `Pure.`"""
-    details = Details().after(opened)
-    return Summary(
-        id=conversation_id,
-        state=step.state.type,
-        busy=step.state.ends_with_process,
-        updated_at=opened.at,
-        owner=details.owner,
-        title=details.title,
-        metadata=details.metadata,
-        role=details.role,
-        parent=details.parent,
-        works_for=details.works_for,
-        wakes_at=step.state.book.wake,
-        seq=step.state.book.seq,
-    )

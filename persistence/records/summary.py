@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from ...states.policy.roles import Role
+from ...states.state import State
 from .codec import from_microseconds
 from .conversation_record import ConversationRecord
 from .details import Details
@@ -56,4 +57,23 @@ def summary_of(record: ConversationRecord, details: Details) -> Summary:
         works_for=details.works_for,
         wakes_at=None if head.wakes_at is None else from_microseconds(head.wakes_at),
         seq=head.seq,
+    )
+
+
+def summary_in_state(conversation_id: str, state: State, since: datetime, details: Details) -> Summary:
+    """Return what a list shows of a conversation that has been in this state `since` this moment and is no copy.
+    `Pure.`"""
+    return Summary(
+        id=conversation_id,
+        state=state.type,
+        busy=state.ends_with_process,
+        updated_at=since,
+        owner=details.owner,
+        title=details.title,
+        metadata=details.metadata,
+        role=details.role,
+        parent=details.parent,
+        works_for=details.works_for,
+        wakes_at=state.book.wake,
+        seq=state.book.seq,
     )

@@ -41,23 +41,9 @@ def wake_ups(disk: Disk, limit: int) -> tuple[tuple[str, datetime], ...]:
 
 def _summary(conversation_id: str, rows: Sequence[Row]) -> tuple[Summary, Details]:
     from ....persistence.records.details import Details
-    from ....persistence.records.summary import Summary
+    from ....persistence.records.summary import summary_in_state
 
     details = Details()
     for row in rows:
         details = details.after(row.event)
-    state = rows[-1].state
-    summary = Summary(
-        id=conversation_id,
-        state=state.type,
-        busy=state.ends_with_process,
-        updated_at=rows[-1].event.at,
-        owner=details.owner,
-        title=details.title,
-        metadata=details.metadata,
-        role=details.role,
-        parent=details.parent,
-        works_for=details.works_for,
-        wakes_at=state.book.wake,
-    )
-    return summary, details
+    return summary_in_state(conversation_id, rows[-1].state, rows[-1].event.at, details), details
