@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,9 @@ from ..support.simulations import START, failure, run
 pytestmark = pytest.mark.faults
 
 PORTION, PORTIONS = (100, 20) if LONG else (8, 1)
+OTHERS = 200 if LONG else 2
+"""How many seeds are simulated with two engines, and how many over a file."""
+
 SAME = 20 if LONG else 2
 """How many seeds are repeated."""
 
@@ -35,6 +39,14 @@ def test_every_invariant_holds(seeds: range) -> None:
     """Mail, sub-agents, wake-ups and budgets of a tree, through cancels, deadlines, failing disks and crashes."""
     for seed in seeds:
         simulate_agents(seed)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("options", [{"engines": 2}, {"file": True}], ids=["two engines", "a file"])
+def test_every_invariant_holds_elsewhere(options: dict[str, Any]) -> None:
+    """The same holds where two engines drive the agents, and over turnwise's own store."""
+    for seed in range(START, START + OTHERS):
+        simulate_agents(seed, **options)
 
 
 @pytest.mark.timeout(120)

@@ -146,6 +146,8 @@ class FileStorage:
 
     def check_stored(self, key: int, step: EncodedStep, outgoing: tuple[Outgoing, ...]) -> None:
         """A step that is reported as stored stands in the file, byte for byte, with its deliveries."""
+        if self._file.execute("SELECT id FROM conversations WHERE key = ?", (key,)).fetchone() is None:
+            return  # deleted meanwhile
         row = self._file.execute(_STEPS, (key, step.row.seq - 1)).fetchone()
         if row is None or row[:-1] != step.row[:-1]:
             self.disk.trace.report_fault(f"{step.row.type} is reported as stored as step {step.row.seq}, and is not")

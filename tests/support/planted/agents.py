@@ -158,5 +158,5 @@ FAULTS = (
 )
 """Faults that a simulation of agents finds."""
 
-QUICK = 6
+QUICK = 5
 """How many of them are found by the first few seeds."""
