@@ -1,7 +1,8 @@
 """Follows the store while somebody waits for a conversation that another loop drives.
 
 A loop is told of its own steps. Those of another loop over the same store, in this process or in another one, it finds
-when it looks; so it looks now and then, but only while a caller waits here and an effect in flight is not its own.
+when it looks; so it looks now and then, but only while a caller waits here and an effect in flight is not its own, or
+the conversation waits for a person, whose answer any engine may take.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from datetime import timedelta
 from ..effects.clock import Clock
 from ..states.effects import AwaitedEffect, Effect
 from ..states.errors import Refused, TurnwiseError
-from ..states.states import pending
+from ..states.states import AwaitingPerson, InDoubt, pending
 from .projections.projection import ConversationProjection
 
 logger = logging.getLogger("turnwise.loop")
@@ -24,11 +25,14 @@ INTERVAL = timedelta(seconds=0.5)
 """Between two looks at the store: soon enough for a person who waits, and seldom enough for a store with thousands of
 conversations that are waited for."""
 
+PERSON_INTERVAL = timedelta(seconds=5)
+"""Between two looks while only a person is waited for, who may take days and mostly answers in this engine."""
+
 _NOTHING: frozenset[int] = frozenset()
 
 
 class Follower:
-    """Has `catch_up` called at an interval, by `clock`, while somebody waits and another loop drives the conversation
+    """Has `catch_up` called at an interval, by `clock`, while somebody waits and another loop may move the conversation
     of `projection`."""
 
     __slots__ = ("_catch_up", "_clock", "_elsewhere", "_projection", "_task", "_waiting")
@@ -45,7 +49,7 @@ class Follower:
         self._task: asyncio.Task[bool] | None = None
 
     def note(self, effects: Iterable[Effect]) -> None:
-        """Another loop has stored a step with these effects."""
+        """A step is stored. `effects` are those that another loop carries out."""
         self._elsewhere |= {effect.effect_id for effect in effects if isinstance(effect, AwaitedEffect)}
         self._begin()
 
@@ -66,21 +70,25 @@ class Follower:
                 self._task.cancel()
 
     def _begin(self) -> None:
-        if self._waiting and self._task is None and self._is_driven_elsewhere():
+        if self._waiting and self._task is None and self._interval() is not None:
             self._task = asyncio.ensure_future(self._follow())
             self._task.add_done_callback(self._has_ended)
 
-    def _is_driven_elsewhere(self) -> bool:
+    def _interval(self) -> timedelta | None:
+        """Return the time until the next look, or None if no other loop moves the conversation."""
+        state = self._projection.state
         if self._elsewhere:
-            self._elsewhere &= pending(self._projection.state)
-        return bool(self._elsewhere)
+            self._elsewhere &= pending(state)
+        if self._elsewhere:
+            return INTERVAL
+        return PERSON_INTERVAL if isinstance(state, AwaitingPerson | InDoubt) else None
 
     async def _follow(self) -> bool:
-        """Look at the store until nobody waits, or nothing is in flight elsewhere. Returns whether that can be done
-        again."""
+        """Look at the store until nobody waits, or no other loop moves the conversation. Returns whether that can be
+        done again."""
         try:
-            while self._waiting and self._is_driven_elsewhere():
-                await self._clock.sleep_until(self._clock.now() + INTERVAL)
+            while self._waiting and (interval := self._interval()) is not None:
+                await self._clock.sleep_until(self._clock.now() + interval)
                 with suppress(Refused):  # the store takes nothing at the moment
                     await self._catch_up()
             return True

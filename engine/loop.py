@@ -261,8 +261,7 @@ class Loop:
         self._publish(self.projection.advance(entry, step.state))
         self._dispatch(step.effects if is_own else [one for one in step.effects if isinstance(one, ControlEffect)])
         self._suspended.follow(step.state)
-        if not is_own:
-            self.follower.note(step.effects)
+        self.follower.note(() if is_own else step.effects)
         if isinstance(step.state, Closed):
             self.projection.release()
         if not self.has_ended:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from turnwise import Conversation, Engine, Questions, Refused, SubAgentRules, presets
+from turnwise.persistence.opening import open_store
 from turnwise.testing import ManualClock, call
 
 from ...support.engine_scenarios import Gate
@@ -194,6 +195,27 @@ class TestQuestionsForTheUser:
 
             assert turn.reply == "Done."
             assert len(await finished(conversation)) == 1
+
+    async def test_it_is_answered_in_another_engine(self) -> None:
+        """The engine that waits for the sub-agent finds in the store that it has its answer, and that it has ended."""
+        clock, store = ManualClock(), await open_store("sqlite://")
+        llm = FamilyLlm({GO: [spawn("a"), "Done."], "a": [ask("May I?"), "result"]})
+        async with (
+            Engine.open(store=store, model=llm, tools=TOOLS, clock=clock) as engine,
+            Engine.open(store=store, model=llm, tools=TOOLS) as other,
+        ):
+            conversation = await engine.create(policy=ASKING)
+            await conversation.send(GO)
+            answering = asyncio.ensure_future((await other.get(conversation.id)).answer({"May I?": "Yes"}))
+            async with asyncio.timeout(10):
+                while await children_at_rest(conversation) != ["closed"]:
+                    await asyncio.sleep(0.001)
+                while not await finished(conversation):
+                    await clock.advance(5)
+                    await asyncio.sleep(0.001)
+            assert (await answering).reply == "Done."
+            assert outcomes_in(results_in(llm.asked_by(GO)[-1])[0]) == [("completed", "result")]
+        await store.close()
 
 
 def offered(request: Any) -> list[str]:
