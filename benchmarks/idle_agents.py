@@ -20,12 +20,11 @@ import asyncio
 import gc
 import tempfile
 import tracemalloc
-from asyncio import SelectorEventLoop, TimerHandle
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
-from weakref import WeakSet
 
+from counting_loop import CountingLoop
 from figures import Figure, at_most
 
 from turnwise import Conversation, EndedTurn, Engine, ModelAnswer, ModelRequest, Token
@@ -46,25 +45,6 @@ class Model:
     async def complete(self, request: ModelRequest, show: Callable[[Token], None]) -> ModelAnswer:
         """Answer with a text of its own."""
         return ModelAnswer(content=f"I have read {len(request.messages)} messages and found nothing new.")
-
-
-class CountingLoop(SelectorEventLoop):
-    """An event loop that knows its timers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._timers: WeakSet[TimerHandle] = WeakSet()
-
-    def call_at(self, when: float, callback: Callable[..., object], *arguments: Any, **options: Any) -> TimerHandle:
-        """Start a timer, and remember it."""
-        timer = super().call_at(when, callback, *arguments, **options)
-        self._timers.add(timer)
-        return timer
-
-    @property
-    def timers(self) -> int:
-        """How many timers run."""
-        return sum(not timer.cancelled() and timer.when() > self.time() for timer in self._timers)
 
 
 class Resting(NamedTuple):

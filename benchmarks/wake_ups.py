@@ -23,8 +23,8 @@ from datetime import timedelta
 from pathlib import Path
 from time import perf_counter
 from typing import Any
-from weakref import WeakSet
 
+from counting_loop import CountingLoop
 from figures import Figure, at_most
 
 from turnwise import Engine
@@ -47,27 +47,6 @@ class Sizes:
 
 
 QUICK = Sizes(scheduled=20, due=2)
-
-
-class CountingLoop(asyncio.SelectorEventLoop):
-    """An event loop that knows its timers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._timers: WeakSet[asyncio.TimerHandle] = WeakSet()
-
-    def call_at(
-        self, when: float, callback: Callable[..., object], *args: Any, context: Any = None
-    ) -> asyncio.TimerHandle:
-        """Start a timer, and remember it."""
-        timer = super().call_at(when, callback, *args, context=context)
-        self._timers.add(timer)
-        return timer
-
-    @property
-    def timers(self) -> int:
-        """How many timers run."""
-        return sum(not timer.cancelled() and timer.when() > self.time() for timer in self._timers)
 
 
 def answers(request: Any) -> str:

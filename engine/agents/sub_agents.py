@@ -55,7 +55,8 @@ class EngineSubAgents:
         self._registry = registry
         self._clock = clock
         self._create = create
-        self._closing: dict[asyncio.Task[None], str] = {}
+        self._closing: dict[asyncio.Task[None], None] = {}
+        """The tasks that close sub-agents, in the order in which they began."""
 
     # --- the port
 
@@ -87,7 +88,7 @@ class EngineSubAgents:
     # --- sub-agents that nobody waits for
 
     def asked(self, conversation_id: str, event: Event) -> AbstractContextManager[None]:
-        """Return a context in which nothing is observed."""
+        """See `Observer`."""
         return nullcontext()
 
     def stepped(self, conversation_id: str, before: State, event: Event, step: Step) -> None:
@@ -131,7 +132,7 @@ class EngineSubAgents:
 
     def _close_later(self, child_id: str) -> None:
         closing = asyncio.ensure_future(self._close(child_id))
-        self._closing[closing] = child_id
+        self._closing[closing] = None
         closing.add_done_callback(self._closing.pop)
 
     async def _close(self, child_id: str) -> None:

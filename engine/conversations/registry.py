@@ -41,7 +41,8 @@ class ConversationRegistry:
         self._closing: dict[asyncio.Task[None], Loop] = {}
         self._recent: deque[Loop] = deque(maxlen=RECENT)
         self._ended: WeakKeyDictionary[Loop, None] = WeakKeyDictionary()
-        """The loops of closed conversations that somebody still holds: they answer until the engine closes."""
+        """The loops of closed conversations that somebody still holds, in the order in which they closed: they answer
+        until the engine closes."""
 
     def __len__(self) -> int:
         return len(self._loops)

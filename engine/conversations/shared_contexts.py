@@ -31,7 +31,8 @@ class SharedContexts:
     def shared(self, context: Context) -> Context:
         """Return an equal context, which shares what it can with those of other conversations."""
         rules = {"policy": self._shared_policy(context.policy), "system": intern(context.system)}
-        # A context that is made of another one also shares its note of the fields that were given, which says nothing.
+        # A copy shares pydantic's set of the given fields with the value that it was made of. Of a context nobody reads
+        # that set, so one serves all of them.
         lean = _PLAIN.replace(**{**vars(context), **rules})
         return next((known for known in self._contexts if known == lean), None) or _kept(self._contexts, lean)
 

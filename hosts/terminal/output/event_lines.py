@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ....states.events import (
+    AgentMessage,
     AskUserQuestionPending,
     DoubtResolved,
     EffectFailed,
@@ -16,6 +17,8 @@ from ....states.events import (
     Opened,
     ProfileTransferred,
     ScheduleChanged,
+    SubAgentAsked,
+    SubAgentFinished,
     ToolApproval,
     ToolComplete,
     ToolInterrupted,
@@ -64,6 +67,20 @@ def _schedule(event: ScheduleChanged) -> str:
 
 def _wake_up(event: WakeUp) -> str:
     return event.text
+
+
+def _mail(event: AgentMessage) -> str:
+    return f"{event.origin}: {event.text}"
+
+
+def _asked_by_child(event: SubAgentAsked) -> str:
+    questions = "; ".join(question.question for question in event.questions or ()) or "no longer asks"
+    return f"{event.effect_id}: {questions}"
+
+
+def _outcome(event: SubAgentFinished) -> str:
+    text = f": {event.outcome}" if event.outcome else ""
+    return f"{event.effect_id} {event.status}{text}"
 
 
 def _profile(event: ProfileTransferred) -> str:
@@ -129,6 +146,9 @@ _SUMMARIES: Mapping[type[Event], Callable[[Any], str]] = {
     Opened: _opened,
     ScheduleChanged: _schedule,
     WakeUp: _wake_up,
+    AgentMessage: _mail,
+    SubAgentAsked: _asked_by_child,
+    SubAgentFinished: _outcome,
     ProfileTransferred: _profile,
     UserMessage: _message,
     UserQuestionResponse: _answers,

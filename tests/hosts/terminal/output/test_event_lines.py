@@ -9,7 +9,18 @@ import pytest
 
 from turnwise import Schedule
 from turnwise.hosts.terminal.output.event_lines import MAX_SUMMARY, summary
-from turnwise.states import Event, Opened, ProfileTransferred, ScheduleChanged, WakeUp
+from turnwise.states import (
+    AgentMessage,
+    ChoiceQuestion,
+    Event,
+    Opened,
+    ProfileTransferred,
+    QuestionOption,
+    ScheduleChanged,
+    SubAgentAsked,
+    SubAgentFinished,
+    WakeUp,
+)
 
 from ....support.walks import NOON
 
@@ -37,3 +48,26 @@ def test_events_of_schedules_and_profiles(event: Event, line: str) -> None:
     """When a conversation wakes up, what it then does, and to which profile it was handed over."""
     assert summary(event) == line
     assert len(line) < MAX_SUMMARY
+
+
+WHEN = ChoiceQuestion(
+    question="When?",
+    header="Time",
+    options=(QuestionOption(label="6 PM", description="early"), QuestionOption(label="8 PM", description="late")),
+)
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (AgentMessage(event_id="1", at=NOON, origin="scout", text="Rain."), "scout: Rain."),
+        (SubAgentAsked(at=NOON, effect_id=7, call_id="call_1_0", questions=(WHEN,)), "7: When?"),
+        (SubAgentAsked(at=NOON, effect_id=7, call_id="call_1_0"), "7: no longer asks"),
+        (SubAgentFinished(at=NOON, effect_id=7, outcome="Found.", status="completed"), "7 completed: Found."),
+        (SubAgentFinished(at=NOON, effect_id=7, outcome="", status="failed"), "7 failed"),
+    ],
+    ids=lambda value: value.type if isinstance(value, Event) else "",
+)
+def test_events_of_other_agents(event: Event, line: str) -> None:
+    """Who writes, and what becomes of the sub-agents that each effect started."""
+    assert summary(event) == line
