@@ -129,7 +129,7 @@ class TestTheCommand:
         heads = [line.split("  20")[0].rstrip() for line in lines]
         assert [" ".join(head.split()) for head in heads] == [
             "annas-conversation idle",
-            "├─ annas-conversation/7 idle (sub-agent)",
+            "├─ annas-conversation/7 closed (sub-agent)",
             "└─ background-agent idle (background)",
             "└─ background-agent/3 interrupted (sub-agent)",
         ]
