@@ -33,7 +33,7 @@ from turnwise.states.projections.transcript import Transcript
 MOST = 4096.0
 """Bytes that an agent may take beyond its transcript."""
 
-WARM_UP = 20
+WARM_UP = 5
 """Agents that come before the measured ones, so that what all of them share is there."""
 
 
@@ -157,7 +157,7 @@ def main() -> None:
     """Print what agents at rest cost."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a few agents")
-    count = 10 if parser.parse_args().quick else 1000
+    count = 6 if parser.parse_args().quick else 1000
     for turns in (1, 5):
         for figure in figures(count, turns):
             print(figure)

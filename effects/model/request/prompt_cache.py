@@ -25,7 +25,7 @@ from .call_ids import CallIds
 from .request_builder import OfferedTools, Segment, compose_request, write_segment, write_system
 from .request_digest import RequestDigest
 
-MAX_PROMPTS = 64
+MAX_PROMPTS = 128
 """How many conversations keep the beginning of their requests written: more than ask a model at the same time. Another
 one writes it anew, from the transcript in memory."""
 

@@ -157,3 +157,19 @@ class TestManyConversations:
         gc.collect()
 
         assert len(cache) == 1
+
+    def test_those_that_asked_a_model_last_have_one(self) -> None:
+        """Another one begins anew; nothing is left of it when its history goes."""
+        cache = PromptCache(capacity=2)
+        contexts = [effect_context(name) for name in ("first", "second", "third")]
+        first, second = (cache.prompt_of(context) for context in contexts[:2])
+        assert cache.prompt_of(contexts[0]) is first
+
+        cache.prompt_of(contexts[2])
+
+        assert len(cache) == 2
+        assert cache.prompt_of(contexts[0]) is first
+        assert cache.prompt_of(contexts[1]) is not second
+        contexts.clear()
+        gc.collect()
+        assert len(cache) == 0
