@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from turnwise import Conversation, Engine, Policy, Refused, ToolContext, Turn, presets, tool
+from turnwise.effects.context import EffectContext
+from turnwise.effects.dispatcher import InProcessDispatcher
 from turnwise.engine import loop
 from turnwise.engine.bootstrap import PortWrappers, wrapped_ports
-from turnwise.engine.ports import Dispatcher
 from turnwise.persistence.maintenance import replay
+from turnwise.states import ExecuteTool
 from turnwise.testing import FunctionLlm, RecordingChannel, call, calls, crash_at_every_boundary, reply
 from turnwise.testing.crashes import CrashFound, Process, ScenarioFailed, check_after_crashes
 
@@ -198,7 +200,7 @@ class TestEveryBoundary:
     def test_a_tool_that_is_begun_twice_for_one_step_is_found(self) -> None:
         """Also where the log is in order, and only the outside world saw it."""
         with (
-            wrapped_ports(PortWrappers(dispatcher=DispatchesTwice)),
+            wrapped_ports(PortWrappers(dispatcher=RunsToolsTwice)),
             pytest.raises(CrashFound, match="pay must run at"),
         ):
             crash_at_every_boundary(dinner)
@@ -209,19 +211,21 @@ class TestEveryBoundary:
             crash_at_every_boundary(dinner)
 
 
-class DispatchesTwice:
-    """A dispatcher that has each effect carried out twice."""
+class RunsToolsTwice:
+    """A dispatcher that runs each tool a second time, and keeps what comes of that to itself."""
 
-    def __init__(self, dispatcher: Dispatcher) -> None:
+    def __init__(self, dispatcher: InProcessDispatcher) -> None:
         self.dispatcher = dispatcher
+        self.tasks: list[asyncio.Task[Any]] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.dispatcher, name)
 
-    def dispatch(self, effects: Any, context: Any) -> None:
-        """Start the effects, and start them again."""
+    def dispatch(self, effects: Any, context: EffectContext) -> None:
+        """Start the effects, and run the tools among them once more."""
         self.dispatcher.dispatch(effects, context)
-        self.dispatcher.dispatch(effects, context)
+        again = [effect for effect in effects if isinstance(effect, ExecuteTool)]
+        self.tasks += [asyncio.ensure_future(self.dispatcher.perform(effect, context)) for effect in again]
 
 
 def stores_later(store: Any) -> Any:

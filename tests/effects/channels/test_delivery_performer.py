@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,7 +21,11 @@ from turnwise import (
     tool,
 )
 from turnwise.effects.channels import attempt
-from turnwise.states import Texts, ToolResult
+from turnwise.effects.clock import Clock
+from turnwise.effects.dispatcher import InProcessDispatcher
+from turnwise.engine.bootstrap import Performers
+from turnwise.engine.ports import Dispatcher
+from turnwise.states import Answer, SpawnSubAgent, Texts, ToolResult
 from turnwise.testing import RecordingChannel, ScriptedLlm, call, calls, reply
 
 from ...support.engine_scenarios import Gate, Watcher, results, talk
@@ -267,6 +272,12 @@ async def nothing(effect: Any, context: Any) -> Any:
     """A performer that is never asked."""
 
 
+def without_sub_agents(performers: Performers, clock: Clock, answer: Callable[[str, Answer], None]) -> Dispatcher:
+    """Return a dispatcher that cannot start sub-agents."""
+    known = {kind: one for kind, one in performers.items() if kind is not SpawnSubAgent}
+    return InProcessDispatcher(known, clock, answer)
+
+
 class TestWithoutAPerformer:
     """An effect without a performer is answered by a typed failure that the machine handles."""
 
@@ -280,7 +291,7 @@ class TestWithoutAPerformer:
 
         llm = ScriptedLlm([call("spawn", tasks=["a", "b"]), reply("Then I do it myself.")])
 
-        async with Engine.open(database, model=llm, tools=[spawn]) as engine:
+        async with Engine.open(database, model=llm, tools=[spawn], dispatcher=without_sub_agents) as engine:
             conversation = await engine.create()
             turn = await conversation.send("Hi")
             said = results(await conversation.transcript())

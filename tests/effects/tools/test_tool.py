@@ -308,7 +308,7 @@ class TestRefusedFunctions:
             ({"crash": "no"}, "The crash contract of plain must be one of pure, idempotent, reconcile, at_most_once."),
             (
                 {"acts": ["song"], "exclusive": True},
-                "The acts of plain can only be a list of speech, work_complete, question, mail, children.",
+                "The acts of plain can only be a list of speech, work_complete, question, mail, children, transfer.",
             ),
             ({"acts": ["question"]}, "plain declares question, so it must be declared with exclusive=True."),
             ({"timeout": 0}, "The timeout of plain must be a number of seconds above 0."),

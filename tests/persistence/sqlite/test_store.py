@@ -221,9 +221,10 @@ class TestTheList:
         await Walk("asked").question().into(store)
         await Walk("asking").turn("tonight").say().into(store)
 
+        asks = "A table for two?"
         assert await store.list() == (
-            Summary("asking", "llm_requesting", True, NOON + timedelta(seconds=5), title="tonight"),
-            Summary("asked", "awaiting_user_response", False, NOON + timedelta(seconds=3), title="A table for two?"),
+            Summary("asking", "llm_requesting", True, NOON + timedelta(seconds=5), title="tonight", seq=6),
+            Summary("asked", "awaiting_user_response", False, NOON + timedelta(seconds=3), title=asks, seq=4),
         )
 
     @pytest.mark.parametrize(
