@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import TypeVar
 
 from pydantic import ValidationError
@@ -65,6 +66,12 @@ def checked_id(conversation_id: str) -> str:
     if len(conversation_id) > LONGEST_ID or not is_encodable(conversation_id):
         raise InvalidInput("No conversation has such an id.")
     return conversation_id
+
+
+def id_of_key(key: str) -> str:
+    """Return the id of the request by which an effect with this idempotency key reaches another conversation: the key,
+    or a digest of one that is longer than an id may be. `Pure.`"""
+    return key if len(key) <= LONGEST_ID else blake2b(key.encode(), digest_size=16).hexdigest()
 
 
 def checked_answer(answer: Answer) -> Answer:

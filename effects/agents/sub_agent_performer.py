@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from pydantic import ValidationError
 
 from ...states.effects import SpawnSubAgent
-from ...states.errors import EngineClosed, UnknownConversation
+from ...states.errors import EngineClosed, InvalidInput, UnknownConversation
 from ...states.events import Opened, SubAgentAsked, SubAgentFinished, UserMessage
 from ...states.policy.role_rules import sub_agent_policy
 from ...states.values.messages import Usage
@@ -34,6 +34,12 @@ TASK = "task"
 DELETED = "The sub-agent was deleted."
 
 NO_TASK = "The sub-agent was not started: its task is empty, or too long."
+
+
+LONG_ID = "The sub-agent was not started: its id, which begins with that of its parent, would be too long."
+
+OPENED = "opened"
+"""The id of the first event of a sub-agent."""
 
 
 @dataclass(eq=False)
@@ -109,7 +115,10 @@ class SubAgentPerformer:
                 return self._given_up(run, Usage())
             if (fault := self._unknown_tool(run)) is not None:
                 return self._answer(run, "failed", fault)
-            child = await self._sub_agents.create(run.child_id, self._opened(run))
+            try:
+                child = await self._sub_agents.create(run.child_id, self._opened(run))
+            except InvalidInput:
+                return self._answer(run, "failed", LONG_ID)
         if not child.has_ended and not run.stopping.is_set():
             await child.begin(task)
         run.reported = await self._sub_agents.reported(run.context.conversation_id, run.effect.effect_id)
@@ -177,7 +186,7 @@ class SubAgentPerformer:
         """Return the first event of the sub-agent: its role, and what it takes over from its parent."""
         effect, parent = run.effect, run.context.context
         return Opened(
-            event_id=f"opened-{run.child_id}",
+            event_id=OPENED,
             at=self._clock.now(),
             role="sub_agent",
             parent=run.context.conversation_id,

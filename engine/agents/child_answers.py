@@ -18,6 +18,7 @@ from ...states.effects import AnswerSubAgent
 from ...states.errors import Refused, UnknownConversation
 from ...states.events import UserCancel, UserQuestionResponse
 from ..conversations.registry import ConversationRegistry
+from ..requests import id_of_key
 from .posting import Post, Posting
 
 if TYPE_CHECKING:
@@ -70,10 +71,10 @@ class ChildAnswerPerformer:
     async def _request(self, effect: AnswerSubAgent, parent_id: str, key: str) -> UserQuestionResponse | UserCancel:
         """Return the request by which the sub-agent learns the answer, or that the user declined."""
         if effect.said is None:
-            return UserCancel(event_id=key, at=self._clock.now(), call_id=effect.call_id)
+            return UserCancel(event_id=id_of_key(key), at=self._clock.now(), call_id=effect.call_id)
         (entry,) = await self._store().entries(parent_id, effect.said.seq - 1, effect.said.seq)
         assert isinstance(entry.event, UserQuestionResponse), "the effect refers to what a user has answered"
-        return entry.event.replace(event_id=key, at=self._clock.now(), call_id=effect.call_id)
+        return entry.event.replace(event_id=id_of_key(key), at=self._clock.now(), call_id=effect.call_id)
 
 
 if TYPE_CHECKING:

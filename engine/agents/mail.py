@@ -23,7 +23,7 @@ from ...states.events import AgentMessage
 from ...states.values.acts import Audience
 from ...states.values.value import MAX_QUOTED, shortened
 from ..conversations.registry import ConversationRegistry
-from ..requests import LONGEST_ID
+from ..requests import LONGEST_ID, id_of_key
 from .posting import Post, Posting
 
 if TYPE_CHECKING:
@@ -99,10 +99,15 @@ class MailPerformer:
                 raise
 
     async def _post(
-        self, target: str, text: str, origin: str, event_id: str, audience: Audience = "agent", *, silent: bool
+        self, target: str, text: str, origin: str, key: str, audience: Audience = "agent", *, silent: bool
     ) -> None:
         message = AgentMessage(
-            event_id=event_id, at=self._clock.now(), origin=origin, text=text, audience=audience, silent=silent
+            event_id=id_of_key(key),
+            at=self._clock.now(),
+            origin=origin,
+            text=text,
+            audience=audience,
+            silent=silent,
         )
         loop = await self._registry.read(target)
         await loop.request(message)

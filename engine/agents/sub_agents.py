@@ -28,6 +28,7 @@ from ...states.values.questions import OpenQuestion
 from ..conversations.registry import ConversationRegistry
 from ..handles.children import parent_of
 from ..loop import Loop
+from ..requests import checked_id
 
 if TYPE_CHECKING:
     from ...effects.agents.sub_agent_port import SubAgent, SubAgents
@@ -69,6 +70,7 @@ class EngineSubAgents:
 
     async def create(self, child_id: str, opened: Opened) -> ChildConversation:
         """See `SubAgents`."""
+        checked_id(child_id)
         loop = await persistently(lambda: self._create(child_id, opened))
         return ChildConversation(self._registry, loop, self._clock)
 

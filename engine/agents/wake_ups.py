@@ -19,7 +19,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ...effects.clock import Clock
-from ...states.errors import EngineClosed, TurnwiseError
+from ...states.errors import EngineClosed, TurnwiseError, UnknownConversation
 from ...states.events import Event, WakeUp
 from ...states.state import State
 from ...states.step import Step
@@ -168,8 +168,8 @@ class WakeUps:
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT):
                 is_taken = await self._request(conversation_id, due)
-        except EngineClosed:
-            is_taken = False
+        except (EngineClosed, UnknownConversation):
+            is_taken = False  # closed or deleted meanwhile
         except Exception as error:
             logger.warning("The conversation %s could not be woken: %s", conversation_id, _reason(error))
             is_taken = False

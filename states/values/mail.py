@@ -16,6 +16,9 @@ from .acts import Audience
 from .messages import Message
 
 _ENVELOPE = re.compile(r'<(message_for_user|system_message) origin="([^"<>]*)">([^<>]*)</\1>')
+UNKNOWN_ORIGIN = "unknown"
+"""The origin that a model reads of a message whose own one is blank."""
+
 _TAG = re.compile(r"<(?=[\s/]*(?:message_for_user|system_message)\b)", re.IGNORECASE)
 
 
@@ -75,7 +78,8 @@ def text_for_model(message: Message) -> str:
     tool such tags are escaped. `Pure.`"""
     if message.audience is None:
         return _TAG.sub("&lt;", message.text) if imitates_mail(message) else message.text
-    return _WRITERS[message.audience](message.text, message.origin)
+    origin = message.origin if message.origin.strip() else UNKNOWN_ORIGIN
+    return _WRITERS[message.audience](message.text, origin)
 
 
 def _escaped(text: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from turnwise import Engine, presets, tool
+from turnwise import Engine, ModelSpec, presets, tool
 from turnwise.effects.context import EffectContext
 from turnwise.effects.dispatcher import Performer
 from turnwise.engine.agents import posting
@@ -21,9 +21,11 @@ from turnwise.persistence.errors import StorageFailed
 from turnwise.persistence.opening import open_store
 from turnwise.states import Event, Step
 from turnwise.states.effects import Effect, SendToAgent
-from turnwise.states.events import AgentMessage
+from turnwise.states.events import AgentMessage, Opened
+from turnwise.states.machine import begin
 from turnwise.states.values.inbox import MAX_INBOX
 from turnwise.testing import ManualClock, ScriptedLlm, call, calls, reply
+from turnwise.testing.strategies import NOON
 
 from ...persistence.maintenance.test_doctor import change
 from ...support.agents.teams import (
@@ -121,6 +123,24 @@ class TestTargetsThatAreGone:
             assert [message.error for message in await front.transcript() if message.role == "tool"].count(True) == 1
             assert await agents.engine.store.outbox([front.id]) == ()
 
+    async def test_ids_may_be_as_long_as_ids_may_be(self, database: Path) -> None:
+        """The key of the effect is longer than an id then; the message arrives all the same, and so does a notice."""
+        target, sender = "t" * 200, "s" * 200
+        script = [call("post", target=target, text="a"), call("post", target="nobody", text="b"), reply("Sent.")]
+        async with team(database, [post], fg=[reply("Read.")], bg=script) as agents:
+            for agent_id, name in ((target, "fg"), (sender, "bg")):
+                policy = presets.foreground().replace(models=(ModelSpec(name=name),))
+                opened = Opened(event_id="1", at=NOON, policy=policy, chose_models=True, owner="ada")
+                await agents.engine.store.create(agent_id, opened, begin(opened))
+                agents.members[name] = await agents.engine.get(agent_id)
+            front, back = agents.members["fg"], agents.members["bg"]
+            await back.send("Go")
+            await agents.settled()
+
+            assert [message.text for message in await received(front)] == ["a"]
+            assert len(notices(await received(back))) == 1
+            assert await agents.engine.store.outbox([sender]) == ()
+
     async def test_a_deleted_target_returns_the_message(self, database: Path) -> None:
         """D14: also when it is deleted after it was found."""
         ids: list[str] = []
@@ -210,7 +230,7 @@ class TestTargetsThatAreBusy:
                 await until(lambda: len(agents.llms["fg"].requests) == 1)
                 await agents.settled()
 
-                assert [message.text for message in await received(front)] == ["a"]
+            assert [message.text for message in await received(front)] == ["a"]
 
     async def test_a_target_that_takes_long_delays_the_sender_by_a_bounded_time(
         self, database: Path, monkeypatch: pytest.MonkeyPatch

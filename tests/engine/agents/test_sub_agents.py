@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from turnwise import Conversation, Engine, Profile, Refused, SubAgentRules, presets, tool
+from turnwise import Conversation, Engine, ModelSpec, Policy, Profile, Refused, SubAgentRules, presets, tool
+from turnwise.effects.agents.sub_agent_performer import LONG_ID
 from turnwise.effects.model.port import ModelRequest
 from turnwise.states import Limits, SubAgents, Usage
+from turnwise.states.events import Opened
+from turnwise.states.machine import begin
 from turnwise.testing import call, calls, failure, reply
 
 from ...support.engine_scenarios import Gate
@@ -271,6 +274,27 @@ class TestWork:
 
             assert turn.reply == "Done."
             assert await conversation.children() == ()
+
+    @pytest.mark.parametrize(
+        ("length", "outcome"),
+        [(198, ("completed", "result")), (199, ("failed", LONG_ID)), (200, ("failed", LONG_ID))],
+    )
+    async def test_one_whose_id_would_be_too_long_is_not_started(
+        self, database: Path, length: int, outcome: tuple[str, str]
+    ) -> None:
+        """The id of an imported parent may be as long as ids may be, and that of a sub-agent is longer."""
+        llm = FamilyLlm({GO: [spawn("a"), "Done."], "a": ["result"]})
+        async with Engine.open(database, model=llm, tools=TOOLS) as engine:
+            opened = Opened(
+                event_id="1", at=engine.now(), policy=Policy(models=(ModelSpec(name=llm.name),)), tools=TOOLS
+            )
+            await engine.store.create("p" * length, opened, begin(opened))
+            conversation = await engine.get("p" * length)
+            turn = await conversation.send(GO)
+
+            assert turn.reply == "Done."
+            assert outcomes_in(results_in(llm.asked_by(GO)[-1])[0]) == [outcome]
+            assert len(await conversation.children()) == (outcome[0] == "completed")
 
     async def test_a_finished_one_takes_nothing_more(self, database: Path) -> None:
         """Its conversation is closed, and can be read."""

@@ -308,6 +308,18 @@ class TestFailures:
         assert len(said) == 3
         assert all(broken.id in each and "There is no time zone 'Nowhere/At'" in each for each in said)
 
+    async def test_one_that_is_deleted_meanwhile_is_no_failure(self, caplog: pytest.LogCaptureFixture) -> None:
+        """Nothing is logged of it."""
+        clock = ManualClock()
+        with caplog.at_level(logging.WARNING, "turnwise.agents"):
+            async with opened("sqlite://", clock) as engine:
+                scouts = [await engine.create(every=1) for _ in range(10)]
+                await asyncio.gather(clock.advance(1), *(engine.delete(scout.id) for scout in scouts))
+                healthy = await engine.create(every=1)
+                await clock.advance(1)
+                await has_rested(healthy, 1)
+        assert caplog.records == []
+
     async def test_many_that_fail_do_not_hide_the_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The store is asked for so many more."""
         monkeypatch.setattr(wake_ups, "BATCH", 2)
@@ -366,19 +378,21 @@ class TestFailures:
         self, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Its wake-up is given up after a bounded time, so that the others go on."""
-        monkeypatch.setattr(wake_ups, "REQUEST_TIMEOUT", 0.01)
         async with opened(database, ManualClock()) as engine:
             stuck = await engine.create(every=10, task="Look around.")
-            healthy = await engine.create(every=10, task="Look around.")
+            healthy = await engine.create(every=2 * HOUR, task="Look around.")
 
         late, store = ManualClock(NOON + HOUR), await open_store(database)
         try:
             hanging = HangingLoads(store, stuck.id)
-            async with Engine.open(store=hanging, model=FunctionLlm(woken), clock=late) as engine:
-                await has_rested(await engine.get(healthy.id), 1)
+            with monkeypatch.context() as impatient:
+                impatient.setattr(wake_ups, "REQUEST_TIMEOUT", 0.01)
+                engine = await Engine.open(store=hanging, model=FunctionLlm(woken), clock=late)
                 await until(lambda: late.sleepers != ())
-
+            async with engine:
                 assert hanging.hung.is_set()
+                await late.advance_to(NOON + 2 * HOUR)
+                await has_rested(await engine.get(healthy.id), 1)
                 hanging.released.set()
         finally:
             await store.close()

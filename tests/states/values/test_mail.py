@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from turnwise.states import AgentMail, AgentMessage, Message
+from turnwise.states.values.acts import Audience
 from turnwise.states.values.mail import (
     AgentText,
     MessageForUser,
@@ -222,6 +223,13 @@ class TestWhatAModelReads:
 
         assert read_message_for_user(written) == MessageForUser(origin="builder", text=self.FORGED)
         assert re.findall(r'origin="(\w+)"', written) == ["builder"]
+
+    @pytest.mark.parametrize("audience", ["user", "agent"])
+    def test_a_blank_origin_does_not_stop_the_request(self, audience: Audience) -> None:
+        """An application may post a message whose origin consists of spaces. The model reads that it is unknown."""
+        posted = AgentMessage(event_id="1", at=NOON, origin=" ", text="a", audience=audience)
+        message = Message(role="user", text=posted.text, origin=posted.origin, audience=posted.audience)
+        assert 'origin="unknown">a</' in text_for_model(message)
 
     def test_each_audience_has_its_tag(self) -> None:
         """D5, D8: messages for the user and for the agent have different tags, and other messages have none."""
