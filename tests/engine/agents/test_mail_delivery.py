@@ -230,7 +230,7 @@ class TestTargetsThatAreBusy:
                 await until(lambda: len(agents.llms["fg"].requests) == 1)
                 await agents.settled()
 
-            assert [message.text for message in await received(front)] == ["a"]
+                assert [message.text for message in await received(front)] == ["a"]
 
     async def test_a_target_that_takes_long_delays_the_sender_by_a_bounded_time(
         self, database: Path, monkeypatch: pytest.MonkeyPatch
