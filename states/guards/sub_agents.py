@@ -1,24 +1,20 @@
-"""Guards about sub-agents: whether a call may start them, within which limits, and whether others still work."""
+"""Guards about sub-agents: whether a call may start them, what they ask, and whether others still work."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TypeVar
 
 from ..context import Context
 from ..events import EffectFailed, SubAgentAsked, SubAgentFinished, ToolComplete, UserCancel
-from ..policy.policy import Policy
 from ..states import AwaitingSubAgents, ToolExecuting
 from ..step_builder import StepBuilder
-from ..values.acts import SubAgents, SubAgentTask
-from ..values.children import Share
+from ..values.acts import SubAgents
 from ..values.revision import AGENTS
 from ..values.turn import TurnRecord
 from .people import comes_too_late
 from .roles import may_ask_user
 from .rounds import runs_alone
-
-N = TypeVar("N", int, float)
+from .shares import shares_of
 
 
 def spawns_children(step: StepBuilder[ToolExecuting], event: ToolComplete, context: Context) -> bool:
@@ -41,40 +37,9 @@ def spawn_fault(act: SubAgents, turn: TurnRecord, at: datetime, context: Context
         return texts.too_many_children.replace("{number}", str(rules.number))
     if any(not text.strip() for text in act.texts):
         return texts.nothing_said
-    if not all(context.policy.has_profile(task.profile) for task in tasks_of(act) if task.profile):
+    if not all(context.policy.has_profile(task.profile) for task in act.full_tasks if task.profile):
         return texts.unknown_profile
     return texts.nothing_left if shares_of(act, turn, at, context.policy) is None else None
-
-
-def tasks_of(act: SubAgents) -> tuple[SubAgentTask, ...]:
-    """The tasks, also those that are given as a text. `Pure.`"""
-    return tuple(SubAgentTask.model_construct(text=task) if isinstance(task, str) else task for task in act.tasks)
-
-
-def shares_of(act: SubAgents, turn: TurnRecord, at: datetime, policy: Policy) -> tuple[Share, ...] | None:
-    """What each of these sub-agents may use up: an equal share of the tokens and the money that the turn has left, all
-    the time that it has left, because they work side by side, and no more than its task says. None if nothing is left
-    to share. `Pure.`"""
-    limits, spent, number = policy.limits, turn.spent, len(act.tasks)
-    tokens = None if limits.tokens is None else (limits.tokens - spent.tokens) // number
-    cost = None if limits.cost is None else (limits.cost - (spent.cost or 0.0)) / number
-    seconds = None if limits.seconds is None else limits.seconds - max(0.0, (at - turn.since).total_seconds())
-    if any(left is not None and left <= 0 for left in (tokens, cost, seconds)):
-        return None
-    return tuple(
-        Share(
-            requests=min(policy.sub_agents.requests, task.requests or policy.sub_agents.requests),
-            tokens=_least(tokens, task.tokens),
-            cost=_least(cost, task.cost),
-            seconds=seconds,
-        )
-        for task in tasks_of(act)
-    )
-
-
-def _least(*limits: N | None) -> N | None:
-    known = [limit for limit in limits if limit is not None]
-    return min(known) if known else None
 
 
 def asks_no_longer(step: StepBuilder[AwaitingSubAgents], event: SubAgentAsked, context: Context) -> bool:

@@ -7,7 +7,7 @@ from datetime import datetime
 from ..context import Context
 from ..effects import SpawnSubAgent
 from ..events import ToolComplete
-from ..guards.sub_agents import shares_of, tasks_of
+from ..guards.shares import shares_of
 from ..junctions.again import asked_again
 from ..policy.policy import Limits
 from ..states import AwaitingSubAgents, Cancelling, ToolExecuting
@@ -54,7 +54,7 @@ def _children(
             share=share,
             due=None if task.seconds is None else later(at, task.seconds),
         )
-        for child, task, share in zip(children, tasks_of(act), shares, strict=True)
+        for child, task, share in zip(children, act.full_tasks, shares, strict=True)
     )
 
 

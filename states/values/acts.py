@@ -118,6 +118,11 @@ class SubAgents(Tagged):
         """The texts that this act brings, one for each sub-agent."""
         return tuple(task if isinstance(task, str) else task.text for task in self.tasks)
 
+    @property
+    def full_tasks(self) -> tuple[SubAgentTask, ...]:
+        """The tasks, each as an object, also where it is given as a text. `Pure.`"""
+        return tuple(SubAgentTask.model_construct(text=task) if isinstance(task, str) else task for task in self.tasks)
+
 
 class Transfer(Tagged):
     """The conversation is handed over to another profile of its policy, from its next model request on."""
