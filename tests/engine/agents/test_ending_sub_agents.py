@@ -15,7 +15,9 @@ import pytest
 
 from turnwise import Conversation, Engine, UnknownConversation, presets, tool
 from turnwise.effects.dispatcher import InProcessDispatcher
+from turnwise.persistence.errors import StorageFailed
 from turnwise.persistence.maintenance.imports import import_records
+from turnwise.persistence.opening import open_store
 from turnwise.persistence.sqlite.store import SqliteStore
 from turnwise.states import (
     DeadlineReached,
@@ -31,6 +33,7 @@ from turnwise.testing.clock import NOON
 
 from ...support.engine_scenarios import Gate, until
 from ...support.families import GO, FamilyLlm, finished, outcomes_in, results_in, spawn, spawned
+from ...support.planted.stores import WrappedStore
 
 TOOLS = ["spawn_agents"]
 TEXTS = Texts()
@@ -538,6 +541,58 @@ class TestDeletion:
             for child in children:
                 with pytest.raises(UnknownConversation):
                     await engine.get(child.id)
+
+    async def test_the_parent_does_not_go_on_meanwhile(self, database: Path, caplog: pytest.LogCaptureFixture) -> None:
+        """Its model is not asked what to do without the sub-agent, and no outcome is left that nobody can take."""
+        gate = Gate()
+        llm = FamilyLlm({GO: [spawn("slow"), "Done."], "slow": [answers_of(gate)]})
+        async with Engine.open(database, model=llm, tools=TOOLS) as engine:
+            conversation = await engine.create(policy=ASSISTANT)
+            sending = asyncio.ensure_future(conversation.send(GO))
+            await gate.arrived.wait()
+            await engine.delete(conversation.id)
+
+            with pytest.raises(UnknownConversation):
+                await sending
+        assert len(llm.asked_by(GO)) == 1
+        assert caplog.records == []
+
+    async def test_a_parent_that_cannot_be_deleted_goes_on(self) -> None:
+        """The deletion fails, and the turn ends as it would have; the sub-agent that is gone is started anew."""
+        gate = Gate()
+        llm = FamilyLlm({GO: [spawn("slow"), "Done."], "slow": [answers_of(gate), "result"]})
+        store = KeepsParents(await open_store("sqlite://"))
+        async with Engine.open(store=store, model=llm, tools=TOOLS) as engine:
+            conversation = await engine.create(policy=ASSISTANT)
+            await conversation.send(GO, wait=False)
+            await gate.arrived.wait()
+            with pytest.raises(StorageFailed):
+                await engine.delete(conversation.id)
+            turn = await (await engine.get(conversation.id)).wait()
+
+            assert turn.reply == "Done."
+            assert outcomes_in(results_in(llm.asked_by(GO)[-1])[0]) == [("completed", "result")]
+        await store.close()
+
+
+def answers_of(gate: Gate) -> Any:
+    """Return an answer of a model that comes when the gate is opened."""
+
+    async def answer() -> str:
+        await gate()
+        return "result"
+
+    return answer
+
+
+class KeepsParents(WrappedStore):
+    """A store that cannot delete a conversation which is not a sub-agent."""
+
+    async def delete(self, conversation_id: str) -> None:
+        """Delete a sub-agent."""
+        if "/" not in conversation_id:
+            raise StorageFailed("The disk is full.")
+        await self.store.delete(conversation_id)
 
 
 class LosesOutcomes(InProcessDispatcher):
