@@ -28,7 +28,7 @@ class SuspendedCalls:
 
     def __init__(self) -> None:
         self._calls: dict[int, SuspendedCall] = {}
-        self._stopping: dict[asyncio.Task[None], SuspendedCall] = {}
+        self._stopping: dict[asyncio.Task[None], SuspendedCall] | None = None
         self._is_closed = False
 
     def __len__(self) -> int:
@@ -63,5 +63,7 @@ class SuspendedCalls:
 
     def _stop(self, call: SuspendedCall) -> None:
         stopping = asyncio.ensure_future(call.stop())
+        if self._stopping is None:
+            self._stopping = {}
         self._stopping[stopping] = call
         stopping.add_done_callback(self._stopping.pop)

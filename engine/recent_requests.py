@@ -82,7 +82,7 @@ class RecentRequests:
         self._log = log
         self._variants = variants
         self._recent: dict[str, HandledRequest] = {}
-        self._no_ops: dict[str, HandledRequest] = {}
+        self._no_ops: dict[str, HandledRequest] | None = None
 
     def note(self, entry: LogEntry) -> None:
         """Remember the event of a step that was stored, if it is a request."""
@@ -99,6 +99,7 @@ class RecentRequests:
         """Remember a request that had nothing to do, unless its caller gave it no id and so cannot repeat it."""
         handled = HandledRequest(request, is_no_op=True)
         if "event_id" not in filled:
+            self._no_ops = {} if self._no_ops is None else self._no_ops
             self._remember(handled, self._no_ops, REMEMBERED_NO_OPS)
         return handled
 
@@ -106,7 +107,7 @@ class RecentRequests:
         """Return the request as it was handled before, if it is remembered. Raises `Refused` if another one was handled
         under its id."""
         event_id = request.event_id
-        return self._same(request, filled, self._recent.get(event_id) or self._no_ops.get(event_id))
+        return self._same(request, filled, self._remembered(event_id))
 
     async def find(self, request: Request, filled: Filled) -> HandledRequest | None:
         """Return the request as it was handled before, if it is remembered or in the log. Raises `Refused` if another
@@ -117,7 +118,10 @@ class RecentRequests:
         """Return the request that was handled under this id. Raises `StoreError`."""
         if event_id not in self._recent and (entry := await self._log.request(event_id)) is not None:
             self.note(entry)
-        return self._recent.get(event_id) or self._no_ops.get(event_id)
+        return self._remembered(event_id)
+
+    def _remembered(self, event_id: str) -> HandledRequest | None:
+        return self._recent.get(event_id) or (self._no_ops or {}).get(event_id)
 
     def _same(self, request: Request, filled: Filled, handled: HandledRequest | None) -> HandledRequest | None:
         if handled is not None:

@@ -13,6 +13,7 @@ So a request costs what it sends, not what is stored: nothing here looks at a me
 from __future__ import annotations
 
 from collections.abc import Sequence
+from sys import intern
 from typing import Any
 from weakref import finalize
 
@@ -46,7 +47,7 @@ class CachedPrompt:
 
     def _take_system(self, system: str) -> None:
         """Put this system message in front of the written messages, which stay as they are."""
-        self._system = system
+        self._system = intern(system)  # most conversations of an engine have one of a few
         self._digest = RequestDigest(self._model).add(write_system(system)).add(self._segment.messages)
 
     def request(
