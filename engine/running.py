@@ -91,7 +91,7 @@ class RunningEngine(ConversationAccess):
         self._redactor = EventRedactor(providers.redaction)
         self._choices = build_choices(defaults, tools, performers, dispatcher, self._memory, self._redactor)
         self._stored_faults = StoredFaults(self._choices)
-        self._take_over = TakeOver(build_resumers(self._deliveries, agents, performers), agents.sub_agents.end_orphan)
+        self._take_over = TakeOver(build_resumers(self._deliveries, agents, performers), agents.orphans.end)
         self._loops = LoopFactory(
             LoopServices(
                 self._dispatcher,

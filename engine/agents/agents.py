@@ -22,6 +22,7 @@ from ..ports import Observer
 from .child_answers import ChildAnswerPerformer
 from .directory import Directory
 from .mail import MailPerformer
+from .orphans import Orphans
 from .sub_agents import EngineSubAgents
 from .wake_ups import WakeUps
 
@@ -47,6 +48,7 @@ class EngineAgents:
         self.queues = RetryQueues(clock)
         self.mail = MailPerformer(self.queues, self.directory, registry, clock)
         self.sub_agents = EngineSubAgents(registry, clock, create)
+        self.orphans = Orphans(registry, clock)
         self._answers = ChildAnswerPerformer(self.queues, store, registry, clock)
         self._store = store
         self._clock = clock
@@ -61,7 +63,7 @@ class EngineAgents:
     def observers(self) -> tuple[Observer, ...]:
         """What sees the steps of conversations: what ends sub-agents for which nobody waits, and the timer of
         wake-ups."""
-        return (self.sub_agents, self.wake_ups)
+        return (self.orphans, self.wake_ups)
 
     @property
     def resumers(self) -> Mapping[type[Effect], Resumable]:
@@ -70,7 +72,7 @@ class EngineAgents:
 
     async def open(self) -> None:
         """Go on with what an earlier process has left, once its conversations are taken over."""
-        await self.sub_agents.end_orphans_at_rest(self._store())
+        await self.orphans.end_at_rest(self._store())
         self.wake_ups.open()
 
     async def drop(self, conversation_id: str) -> None:
@@ -85,4 +87,4 @@ class EngineAgents:
         """Stop sending, once each message was tried. Those that have not arrived stay in the outbox."""
         await self.wake_ups.close()
         await self.queues.close(CLOSING_TIMEOUT)
-        await self.sub_agents.close()
+        await self.orphans.close()

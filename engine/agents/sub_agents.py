@@ -1,49 +1,26 @@
 """The sub-agents of one engine: conversations that a turn of another conversation has started.
 
 A sub-agent is driven like any other conversation. What is special is its id, `<parent id>/<effect id>`, which says who
-waits for it, and that it ends when nobody does: its parent has gone on without it, was closed or was deleted.
+waits for it, and that it ends when nobody does (`orphans`).
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from ...effects.agents.sub_agent_port import ChildOutcome
 from ...effects.clock import Clock
-from ...persistence.errors import StorageFailed
-from ...states.effects import NotifyParent, SpawnSubAgent
-from ...states.errors import EngineClosed, Refused, StoreError, UnknownConversation
-from ...states.events import CloseRequested, Event, Opened, SubAgentAsked, SubAgentFinished, UserMessage
-from ...states.projections.transcript import Transcript
-from ...states.projections.usage import usage
-from ...states.state import Busy
-from ...states.states import AwaitingSubAgents, Closed, Failed, State, pending
-from ...states.step import Step
-from ...states.values.messages import Usage
+from ...states.errors import UnknownConversation
+from ...states.events import Opened, SubAgentAsked
+from ...states.states import AwaitingSubAgents
 from ...states.values.questions import OpenQuestion
 from ..conversations.registry import ConversationRegistry
-from ..handles.children import parent_of
 from ..loop import Loop
 from ..requests import checked_id
+from .child_conversation import ChildConversation, persistently
 
 if TYPE_CHECKING:
-    from ...effects.agents.sub_agent_port import SubAgent, SubAgents
-    from ...persistence.ports import Store
-    from ..ports import Observer
-
-logger = logging.getLogger("turnwise.agents")
-
-T = TypeVar("T")
-
-CLOSED = "closed-by-parent"
-"""The id under which a sub-agent is told to end, once."""
-
-FIRST_WAIT, LONGEST_WAIT = 0.05, 5.0
-"""Seconds between two attempts while the store takes nothing; doubled each time."""
+    from ...effects.agents.sub_agent_port import SubAgents
 
 
 class EngineSubAgents:
@@ -56,17 +33,14 @@ class EngineSubAgents:
         self._registry = registry
         self._clock = clock
         self._create = create
-        self._closing: dict[asyncio.Task[None], None] = {}
-        """The tasks that close sub-agents, in the order in which they began."""
-
-    # --- the port
 
     async def find(self, child_id: str) -> ChildConversation | None:
         """See `SubAgents`."""
         try:
-            return await self._child(child_id)
+            loop = await self._registry.read(child_id)
         except UnknownConversation:
             return None
+        return ChildConversation(self._registry, loop, self._clock)
 
     async def create(self, child_id: str, opened: Opened) -> ChildConversation:
         """See `SubAgents`."""
@@ -84,168 +58,6 @@ class EngineSubAgents:
         known = state.question_of(effect_id) if isinstance(state, AwaitingSubAgents) else None
         return None if known is None else OpenQuestion(known.call_id, known.questions, known.since)
 
-    async def _child(self, child_id: str) -> ChildConversation:
-        return ChildConversation(self._registry, await self._registry.read(child_id), self._clock)
-
-    # --- sub-agents that nobody waits for
-
-    def asked(self, conversation_id: str, event: Event) -> AbstractContextManager[None]:
-        """See `Observer`."""
-        return nullcontext()
-
-    def stepped(self, conversation_id: str, before: State, event: Event, step: Step) -> None:
-        """End the sub-agents that the conversation has awaited and awaits no longer, though they have not answered."""
-        if not isinstance(before, Busy) or SpawnSubAgent not in before.IN_FLIGHT:
-            return
-        awaited = {effect_id for effect_id, kind in before.in_flight().items() if kind is SpawnSubAgent}
-        answered = {event.effect_id} if isinstance(event, SubAgentFinished) else set()
-        for effect_id in awaited - pending(step.state) - answered:
-            self._close_later(f"{conversation_id}/{effect_id}")
-
-    async def end_orphans_at_rest(self, store: Store) -> None:
-        """End the sub-agents that an earlier process has created, though it had not given them their task, and for
-        which nobody waits."""
-        try:
-            for summary in await store.list(role="sub_agent", state="idle"):
-                await self.end_orphan(await self._registry.read(summary.id))
-        except StoreError as error:
-            logger.warning("The sub-agents for which nobody waits cannot be listed: %s", error)
-
-    async def end_orphan(self, loop: Loop) -> None:
-        """End a sub-agent that an earlier process has left, if its parent does not await it."""
-        if loop.projection.context.role != "sub_agent":
-            return
-        try:
-            if await self._is_orphaned(loop):
-                await loop.request(CloseRequested(event_id=CLOSED, at=self._clock.now()))
-        except Refused:
-            self._close_later(loop.conversation_id)  # the store takes nothing at the moment
-        except StoreError as error:
-            logger.warning("Who waits for the sub-agent %s is not known: %s", loop.conversation_id, error)
-
-    async def _is_orphaned(self, loop: Loop) -> bool:
-        parent_id, effect_id = parent_of(loop.conversation_id)
-        if parent_id != loop.projection.context.parent:
-            return False  # a copy, for which nobody has ever waited
-        try:
-            return effect_id not in pending((await self._registry.read(parent_id)).state)
-        except UnknownConversation:
-            return True
-
-    def _close_later(self, child_id: str) -> None:
-        closing = asyncio.ensure_future(self._close(child_id))
-        self._closing[closing] = None
-        closing.add_done_callback(self._closing.pop)
-
-    async def _close(self, child_id: str) -> None:
-        try:
-            if (child := await self.find(child_id)) is not None:
-                await child.close()
-        except (EngineClosed, UnknownConversation):
-            pass
-        except StoreError as error:
-            logger.warning("The sub-agent %s, for which nobody waits, cannot be closed: %s", child_id, error)
-
-    async def close(self) -> None:
-        """Stop ending sub-agents: those that are left are found when they are taken over."""
-        for closing in self._closing:
-            closing.cancel()
-        if self._closing:
-            await asyncio.wait(self._closing)
-
-
-class ChildConversation:
-    """The port `SubAgent`, filled by a loop. A loop that has failed is replaced by the next one."""
-
-    def __init__(self, registry: ConversationRegistry, loop: Loop, clock: Clock) -> None:
-        self._registry = registry
-        self._loop = loop
-        self._clock = clock
-
-    @property
-    def seq(self) -> int:
-        """See `SubAgent`."""
-        return self._loop.state.book.seq
-
-    @property
-    def has_ended(self) -> bool:
-        """See `SubAgent`."""
-        state = self._loop.state
-        return isinstance(state, Closed | Failed) or (bool(state.book.turn) and not isinstance(state, Busy))
-
-    @property
-    def asks(self) -> OpenQuestion | None:
-        """See `SubAgent`."""
-        return self._loop.state.open_question
-
-    async def begin(self, task: UserMessage) -> None:
-        """See `SubAgent`."""
-        await self._request(task)
-
-    async def close(self) -> None:
-        """See `SubAgent`."""
-        if not isinstance(self._loop.state, Closed):
-            await self._request(CloseRequested(event_id=CLOSED, at=self._clock.now()))
-
-    async def _request(self, event: UserMessage | CloseRequested) -> None:
-        """Have the sub-agent take a request, unless it is closed."""
-
-        async def request() -> None:
-            if self._loop.has_ended:
-                self._loop = await self._registry.read(self._loop.conversation_id)
-            await self._loop.request(event)
-
-        try:
-            await persistently(request)
-        except Refused as refused:
-            if refused.code != "closed":
-                raise
-
-    async def beyond(self, seq: int) -> None:
-        """See `SubAgent`."""
-        while self.seq <= seq:
-            loop = self._loop
-            with loop.follower.waiting():
-                while loop.state.book.seq <= seq and not loop.feed.closed:
-                    await loop.feed.changed()
-            if loop.state.book.seq <= seq:
-                self._loop = await persistently(lambda: self._registry.read(self._loop.conversation_id))
-
-    async def outcome(self) -> ChildOutcome:
-        """See `SubAgent`."""
-        transcript, found, failure = Transcript(), None, ""
-        for entry in await self._loop.projection.read_entries():
-            transcript.add(entry)
-            found = next((effect for effect in entry.effects if isinstance(effect, NotifyParent)), found)
-            if entry.ended is not None and entry.ended.failure is not None:
-                failure = entry.ended.failure.sentence
-        if found is None:
-            return ChildOutcome("cancelled", "")  # it was closed before it began
-        return ChildOutcome(found.status, failure if found.said is None else transcript.words(found.said))
-
-    async def usage(self) -> Usage:
-        """See `SubAgent`."""
-        return usage(await self._loop.projection.read_entries())
-
-
-async def persistently(attempt: Callable[[], Awaitable[T]]) -> T:
-    """Return what the attempt returns, made again for as long as the store takes nothing."""
-    wait = FIRST_WAIT
-    while True:
-        try:
-            return await attempt()
-        except StorageFailed:
-            pass
-        except Refused as refused:
-            if refused.code != "storage":
-                raise
-        await asyncio.sleep(wait)
-        wait = min(2 * wait, LONGEST_WAIT)
-
 
 if TYPE_CHECKING:
-    _FILLS: tuple[type[SubAgents], type[SubAgent], type[Observer]] = (
-        EngineSubAgents,
-        ChildConversation,
-        EngineSubAgents,
-    )
+    _FILLS: type[SubAgents] = EngineSubAgents
