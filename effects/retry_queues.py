@@ -18,16 +18,13 @@ from itertools import takewhile
 from typing import Any, Protocol, runtime_checkable
 
 from ..states.values.value import later
+from .backoff import wait_after
 from .clock import Clock
 from .context import EffectContext
 from .receipts import Receipts
 
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
-"""Seconds between attempts. The wait is doubled after each failure: a short disturbance is overcome soon, and a target
-that is down for long is not flooded."""
-
-MAX_DOUBLINGS = 6
-"""After so many failures the wait is the longest one. A target may be down for weeks, and 2 ** n would become huge."""
+"""Seconds between attempts; doubled after each failure."""
 
 CLOSING_GRACE = 1.0
 """Seconds that attempts under way get to stop when the engine closes."""
@@ -158,9 +155,8 @@ class RetryQueues:
 
     def _postpone(self, queue: deque[PendingEffect]) -> None:
         pending = queue[0]
-        wait = min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(pending.attempts, MAX_DOUBLINGS))
-        pending.due = later(self._clock.now(), wait)
         pending.attempts += 1
+        pending.due = later(self._clock.now(), wait_after(pending.attempts, FIRST_WAIT, LONGEST_WAIT))
         pending.receipts.postpone(pending.effect_id, pending.target, pending.attempts, pending.due)
         for waiting in queue:
             waiting.tried.set()

@@ -4,7 +4,8 @@ There are four kinds of effect, one base class each:
 
 - a *persisting* effect is carried out inside the commit of its step: it says what enters the transcript;
 - an *awaited* effect is started after the commit, and exactly one answer names its id;
-- an *outgoing* effect is handed over after the commit. It has an id, although nobody waits for it;
+- an *outgoing* effect is handed over after the commit. It has an id, although nobody waits for it. `NotifyParent` alone
+  is not handed over: it is read where it stands, in the log;
 - a *control* effect stops an awaited effect, which it names.
 
 Effects are started in the order of their step. `<conversation id>/<effect id>` is the key under which the world may

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from ...effects.backoff import wait_after
 from ...effects.clock import Clock
 from ...states.errors import EngineClosed, TurnwiseError, UnknownConversation
 from ...states.events import Event, WakeUp
@@ -61,9 +62,8 @@ class _Failure:
 
     @classmethod
     def after(cls, before: _Failure | None, now: datetime) -> _Failure:
-        attempts = 0 if before is None else before.attempts
-        wait = min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(attempts, 30))
-        return cls(attempts + 1, later(now, wait))
+        attempts = 1 if before is None else before.attempts + 1
+        return cls(attempts, later(now, wait_after(attempts, FIRST_WAIT, LONGEST_WAIT)))
 
 
 class WakeUps:
