@@ -234,7 +234,8 @@ class RunningEngine(ConversationAccess):
         conversation is as before, but sub-agents of it may be gone. A caller that is cancelled stops waiting, but it is
         deleted all the same.
         """
-        await Deletion(self.store, self._registry, self._forget).delete(checked_id(conversation_id))
+        deletion = Deletion(self.store, self._registry, self._forget, self._agents.mail.return_unread)
+        await deletion.delete(checked_id(conversation_id))
 
     async def _forget(self, conversation_id: str) -> None:
         await self._deliveries.drop(conversation_id)

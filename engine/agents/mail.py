@@ -6,6 +6,7 @@ is closed or gone, is reported to the sender by a silent message.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
@@ -18,9 +19,10 @@ from ...effects.clock import Clock
 from ...effects.context import EffectContext
 from ...effects.retry_queues import RetryQueues
 from ...states.effects import SendToAgent
-from ...states.errors import Refused, UnknownConversation
+from ...states.errors import Refused, TurnwiseError, UnknownConversation
 from ...states.events import AgentMessage
 from ...states.values.acts import Audience
+from ...states.values.inbox import Waiting
 from ...states.values.value import MAX_QUOTED, shortened
 from ..conversations.registry import ConversationRegistry
 from ..requests import LONGEST_ID, id_of_key
@@ -29,6 +31,8 @@ from .posting import Post, Posting
 if TYPE_CHECKING:
     from ...effects.dispatcher import Sender
     from ...effects.retry_queues import Resumable
+
+logger = logging.getLogger("turnwise.agents")
 
 RETURNED = (
     "Your message to the agent {target} was not delivered: that agent is closed, or is none that you may write to."
@@ -62,6 +66,17 @@ class MailPerformer:
         """Queue a message that an earlier process left in the outbox. Does not wait for it."""
         self._posting.resume(effect, context, target, await self._post_of(effect, context), attempts, due)
         return True
+
+    async def return_unread(self, deleted_id: str, inbox: Sequence[Waiting]) -> None:
+        """Tell the agents whose messages waited in the inbox of a conversation that was deleted. An agent that cannot
+        be told at once is not told."""
+        for waiting in inbox:
+            if not waiting.origin:
+                continue
+            try:
+                await self._return(deleted_id, waiting.origin, f"{deleted_id}/{waiting.seq}")
+            except TurnwiseError as error:
+                logger.warning("The agent %s is not told what was not delivered: %s", waiting.origin, error.sentence)
 
     async def _post_of(self, effect: SendToAgent, context: EffectContext) -> Post:
         text = await context.words(effect.said)

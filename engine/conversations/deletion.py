@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ...states.errors import StoreError, UnknownConversation
+from ...states.state import Busy
+from ...states.states import Failed
+from ...states.values.inbox import Waiting
 from ..handles.children import children_of
 from .registry import ConversationRegistry
 
@@ -18,14 +21,18 @@ if TYPE_CHECKING:
 Forget = Callable[[str], Awaitable[None]]
 """Forgets whatever is kept of a conversation that is gone."""
 
+ReturnMail = Callable[[str, Sequence[Waiting]], Awaitable[None]]
+"""Tells the agents whose messages waited in the inbox of a conversation that is gone. Must not raise."""
+
 
 class Deletion:
-    """Deletes conversations from a store. `forget` is called for each."""
+    """Deletes conversations from a store. `forget` is called for each, then `return_mail`."""
 
-    def __init__(self, store: Store, registry: ConversationRegistry, forget: Forget) -> None:
+    def __init__(self, store: Store, registry: ConversationRegistry, forget: Forget, return_mail: ReturnMail) -> None:
         self._store = store
         self._registry = registry
         self._forget = forget
+        self._return_mail = return_mail
 
     async def delete(self, conversation_id: str) -> None:
         """Delete a conversation. Its sub-agents go first, so that one whose deletion fails is found again; and those
@@ -48,9 +55,20 @@ class Deletion:
         await self._delete_all(await children_of(self._store, conversation_id))
 
     async def _delete_one(self, conversation_id: str) -> None:
+        inbox = await self._inbox(conversation_id)
         await self._store.delete(conversation_id)
         await self._registry.drop(conversation_id, UnknownConversation(conversation_id))
         await self._forget(conversation_id)
+        await self._return_mail(conversation_id, inbox)
+
+    async def _inbox(self, conversation_id: str) -> Sequence[Waiting]:
+        """Return the messages that wait, or none if the conversation cannot be read: what is damaged can be deleted,
+        too."""
+        try:
+            state = (await self._store.load(conversation_id)).state
+        except (StoreError, UnknownConversation):
+            return ()
+        return state.inbox if isinstance(state, Busy | Failed) else ()
 
     async def _delete_all(self, conversations: Iterable[Summary]) -> None:
         for conversation in conversations:

@@ -157,6 +157,30 @@ class TestTargetsThatAreGone:
 
             assert len(notices(await received(back))) == 1
 
+    async def test_a_message_that_waits_when_its_target_is_deleted_is_returned(self, database: Path) -> None:
+        """D14: each sender gets a silent notice, and one that is deleted as well stops nothing."""
+        gate = Gate()
+        async with team(
+            database,
+            fg=[held(gate, "never said")],
+            bg=[tells_user("a"), tells_agent("b", silent=True), reply("Sent.")],
+            gone=[tells_user("c"), reply("Sent.")],
+        ) as agents:
+            front = await agents.foreground()
+            back, gone = await agents.background(front), await agents.background(front, "gone")
+            sending = asyncio.ensure_future(front.send("Hi"))
+            await gate.arrived.wait()
+            await gone.send("Go")
+            await back.send("Go")
+            await agents.engine.delivered()
+            assert len(front.state.inbox) == 3
+
+            await agents.engine.delete(gone.id)
+            await agents.engine.delete(front.id)
+            await asyncio.gather(sending, return_exceptions=True)
+            assert len(notices(await received(back))) == 2
+            assert len(await back.turns()) == 1
+
     async def test_an_agent_of_another_owner_is_none_that_can_be_written_to(self, database: Path) -> None:
         """D3, D14: owners never mix, whatever id a tool names."""
         ids: list[str] = []
