@@ -31,21 +31,22 @@ from .sub_agent_port import SubAgent, SubAgents
 TASK = "task"
 """The id under which a sub-agent takes its task, so that it takes it once."""
 
-DELETED = "The sub-agent was deleted."
-
-NO_TASK = "The sub-agent was not started: its task is empty, or too long."
-
-
-LONG_ID = "The sub-agent was not started: its id, which begins with that of its parent, would be too long."
-
 OPENED = "opened"
 """The id of the first event of a sub-agent."""
+
+DELETED = "The sub-agent was deleted."
+NO_TASK = "The sub-agent was not started: its task is empty, or too long."
+LONG_ID = "The sub-agent was not started: its id, which begins with that of its parent, would be too long."
+"""What the parent reads in place of a result."""
+
+NOTHING_SPENT = Usage()
+"""What a sub-agent has cost that was not started."""
 
 
 @dataclass(eq=False)
 class _Run:
     """A sub-agent that is waited for here. `stopping` is set when it is to end; `is_late` says that it was due, so that
-    the parent does not wait any longer."""
+    the parent does not wait any longer. `reported` is what the parent knows that it asks."""
 
     effect: SpawnSubAgent
     context: EffectContext
@@ -112,7 +113,7 @@ class SubAgentPerformer:
         child = await self._sub_agents.find(run.child_id)
         if child is None:
             if run.stopping.is_set():
-                return self._given_up(run, Usage())
+                return self._given_up(run, NOTHING_SPENT)
             if (fault := self._unknown_tool(run)) is not None:
                 return self._answer(run, "failed", fault)
             try:
@@ -166,7 +167,7 @@ class SubAgentPerformer:
         texts = run.context.policy.texts
         return self._answer(run, "cancelled", texts.child_late if run.is_late else texts.child_cancelled, usage)
 
-    def _answer(self, run: _Run, status: EndedStatus, text: str, usage: Usage = Usage()) -> SubAgentFinished:  # noqa: B008
+    def _answer(self, run: _Run, status: EndedStatus, text: str, usage: Usage = NOTHING_SPENT) -> SubAgentFinished:
         return SubAgentFinished(
             effect_id=run.effect.effect_id, at=self._clock.now(), outcome=text, status=status, usage=usage
         )
