@@ -6,8 +6,7 @@
           -> dispatcher.dispatch  model requests, tools, timers, deliveries; never before the commit
           -> answers              come back as events, by the same door
 
-That nothing is lost in a crash follows from the order of these lines. If the append fails, memory and store both stay
-as they were.
+Because of this order nothing is lost in a crash. If the append fails, memory and store both stay as they were.
 
 Another loop, in this process or in another one, may drive the same conversation over the same store. The log decides
 between them: an append to a log that has moved on is a conflict. The loop then follows the steps that it missed, shows
@@ -251,8 +250,8 @@ class Loop:
         return step
 
     def _follow(self, entry: LogEntry, step: Step, *, is_own: bool) -> None:
-        """A step is stored: show it, and have its effects carried out if it is this loop's own. Who stored another one
-        carries out its effects; but those that it stops may run here."""
+        """Show a step that was stored, and dispatch its effects. The effects of a step that another loop stored are
+        carried out there; only its control effects are dispatched here, because what they stop may run here."""
         self._uncertain = ()
         self.recent_requests.note(entry)
         if is_own:
@@ -286,7 +285,7 @@ class Loop:
             self._fail(StoreError(_BROKEN))
 
     def effect_context(self) -> EffectContext:
-        """Return what a performer may look at that carries out an effect of the newest step."""
+        """Return what the performer of an effect of the newest step may look at."""
         book, context = self.state.book, self.projection.context
         return EffectContext(
             self.conversation_id,

@@ -2,7 +2,8 @@
 
 The reader does what it is sent. The scout wakes every morning at eight. What they find reaches the user's phone through
 the desk, the only agent that the user knows, in its words. It needs no key and no network, and it does not wait until
-the morning: its clock is moved by hand. The team is stored in research_team.db, and outlives the program.
+the morning: its clock is moved by hand. It needs the extra `cron`, which `make demo` installs. Each run hires a team,
+which is stored in research_team.db and outlives the program.
 
     python examples/research_team.py
     MODEL=openai/gpt-4.1-mini python examples/research_team.py
@@ -105,8 +106,8 @@ async def main() -> None:
         await clock.advance(5 * 60)  # it is eight o'clock, and the scout wakes
         await phone.show_next()
 
-        (newest,) = await engine.list(owner=OWNER, role="foreground", limit=1)
-        await show_tree(engine, newest)
+        agents = await engine.list(owner=OWNER, role="foreground")
+        await show_tree(engine, next(agent for agent in agents if agent.id == desk.id))
 
     print("Three days later:")
     async with open_engine(phone, ManualClock(datetime(2026, 6, 4, 12, tzinfo=UTC))):

@@ -1,8 +1,9 @@
 """The whole conversation, on one page.
 
 A conversation rests in a state until an event happens. Then the first row for that event whose guard says yes decides
-where it rests next. A row reads: on this event, when this holds, go there, and then do that. Names in capitals are
-junctions: choices that several rows share, written once in `choices`. `grammar` defines the words.
+where it rests next. A row reads: on this event, when this holds, go there, and then do that. A name in capitals behind
+`to=` is a junction: a choice that several rows share, written once in `choices`. Other names in capitals stand for rows
+that several states share. `grammar` defines the words.
 
 In every state each request is taken, refused, or changes nothing. Answers (the outcomes of effects) and reports (what a
 crash interrupted, what a sub-agent asks) need rows only where a state can wait for them; all others, which are late,

@@ -19,7 +19,8 @@ class Summary:
     """A conversation in a list: the literal of its state, whether it waits for work, when it changed last, where it was
     copied from, whom it belongs to, its title, and what its application noted about it.
 
-    `title` is the one that was given, else the first message of a user, cut to a line; it is empty before there is one.
+    `title` is the one that was given, else the first message of a user, or the task of a
+    sub-agent, cut to a line; it is empty before there is one.
     `role` says whether it has a user, works for another conversation (`works_for`, if it names one), or was started by
     a turn of another one (`parent`). `wakes_at` is its next scheduled wake-up. The ids may be those of conversations
     that have been deleted. `seq` is the number of its newest step.

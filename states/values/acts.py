@@ -84,8 +84,8 @@ class AgentMail(Tagged):
 
 class SubAgentTask(Value):
     """The task of a sub-agent, and how it is to work: by one of its parent's profiles, with some of its parent's tools,
-    and within limits of its own. An empty text names no profile; None stands for all tools, and leaves a limit to the
-    policy."""
+    and within limits of its own. An empty text stands for the profile of the turn that starts it; None stands for all
+    tools, and leaves a limit to the policy."""
 
     text: FilledText = Field(description="Everything that the sub-agent has to know: it sees nothing else")
     profile: Text = Field(default="", description="The name of the profile by which it works")

@@ -28,7 +28,10 @@ class TreeSnapshotUpdate:
 
 @dataclass(frozen=True)
 class ConversationOpenedUpdate:
-    """A new `conversation` has begun."""
+    """A new `conversation` has begun.
+
+    Its title is empty where none was given and nothing was said yet, as for a sub-agent, whose task comes next, as its
+    first message."""
 
     type: ClassVar[Literal["conversation_opened"]] = "conversation_opened"
     conversation: Summary

@@ -19,8 +19,9 @@ from ..output.notices import print_notice
 from ..output.printable import one_line
 from .conversation_tree import MAX_LEVELS, Branch, arranged
 
-WIDEST_HEAD = 44
-"""Up to how many characters the lines of a tree and the ids are padded: an id in full on the third level."""
+WIDEST_HEAD = 48
+"""Up to how many characters ids are padded, with the lines of a tree in front of them: enough for the id of a
+sub-agent, in full, on the third level."""
 
 _ROLES = {"foreground": "", "background": " (background)", "sub_agent": " (sub-agent)"}
 
@@ -87,10 +88,11 @@ def origin_line(origin: Origin) -> str:
 
 def _lines(summaries: Sequence[Summary], abandoned: bool, ids: Mapping[str, str]) -> Iterator[str]:
     """Yield a line for each conversation; `ids` are the short ids to show in place of the whole ones."""
-    widest = max((len(_state(summary, abandoned)) for summary in summaries), default=0)
-    for summary in summaries:
-        shown = one_line(ids.get(summary.id, summary.id))
-        yield f"{shown}  {_state(summary, abandoned):<{widest}}  {_details(summary)}".rstrip()
+    shown_ids = [one_line(ids.get(summary.id, summary.id)) for summary in summaries]
+    widest_id = min(WIDEST_HEAD, max(map(len, shown_ids), default=0))
+    widest_state = max((len(_state(summary, abandoned)) for summary in summaries), default=0)
+    for summary, shown in zip(summaries, shown_ids, strict=True):
+        yield f"{shown:<{widest_id}}  {_state(summary, abandoned):<{widest_state}}  {_details(summary)}".rstrip()
 
 
 def tree_lines(

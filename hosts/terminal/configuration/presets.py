@@ -14,10 +14,14 @@ if TYPE_CHECKING:
     from .settings import Settings
 
 
+WITHOUT_USER = {"background", "sub_agent"}
+"""The presets of agents without a user: a chat has one."""
+
+
 def preset_of(settings: Settings) -> Policy:
     """Return the policy of the preset that the settings name, with what they say about it; `-` may stand for `_`.
 
-    Raises `ConfigurationError`, which lists the presets.
+    Raises `ConfigurationError`, which lists the presets that a chat may have.
     """
     known = known_presets() | {"reply_flow": settings.reply_flow}
     try:
@@ -28,10 +32,7 @@ def preset_of(settings: Settings) -> Policy:
 
 
 def known_presets() -> dict[str, Callable[[], Policy]]:
-    """Return the functions that make the presets, by name, in the order of their module."""
+    """Return the functions that make the presets of agents with a user, by name, in the order of their module."""
     functions = vars(presets).items()
-    return {
-        name: function
-        for name, function in functions
-        if inspect.isfunction(function) and function.__module__ == presets.__name__ and not name.startswith("_")
-    }
+    made_here = {name: f for name, f in functions if inspect.isfunction(f) and f.__module__ == presets.__name__}
+    return {name: f for name, f in made_here.items() if name not in WITHOUT_USER and not name.startswith("_")}

@@ -107,7 +107,9 @@ class TestModels:
 
 def test_rules_that_cannot_be_carried_out_are_one_sentence(tmp_path: Path) -> None:
     """The engine refuses them before the conversation begins."""
-    assert_one_sentence(run("chat", "--preset", "background", cwd=tmp_path), "Under this policy ")
+    (tmp_path / "turnwise.toml").write_text('[profiles.guide]\ntools = ["nothing"]\n')
+
+    assert_one_sentence(run("chat", cwd=tmp_path), "There is no tool called nothing.")
 
 
 class TestUsage:

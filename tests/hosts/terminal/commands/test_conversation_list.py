@@ -74,3 +74,13 @@ def test_the_states_take_as_much_room_as_they_need(tmp_path: Path, in_process: I
     idle, interrupted = sorted(in_process("list").stdout.splitlines())
 
     assert interrupted.startswith("b  interrupted  2") and idle.startswith("a  idle         2")
+
+
+def test_the_states_stand_in_one_column(tmp_path: Path, in_process: InProcessRun) -> None:
+    """Also behind the ids of sub-agents, which are longer than the others."""
+    sub_agent = Walk("conversation/12", role="sub_agent", parent="conversation")
+    database_with(tmp_path, Walk("conversation"), sub_agent, name="turnwise.db")
+
+    lines = in_process("list").stdout.splitlines()
+
+    assert {line.index("  idle  ") for line in lines} == {len("conversation/12")}

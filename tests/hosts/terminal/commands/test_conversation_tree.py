@@ -57,6 +57,15 @@ class TestTheTree:
 
         assert drawn(agent, both, summary("root")) == ["root", "└─ agent", "   └─ both"]
 
+    def test_has_the_states_in_one_column(self) -> None:
+        """Behind ids in full, with numbers of any usual length."""
+        root, worker = "7b30c89a-99c8-43da-b6d7-acc514e66c44", "cecde3ba-90e0-4721-b954-32ff1ce04f02"
+        children = [summary(f"{worker}/{number}", worker) for number in (4, 13, 1200)]
+
+        lines = [*tree_lines([summary(root), summary(worker, root), *children], False, {}, None)]
+
+        assert len(lines) == 5 and len({line.index("  idle (sub-agent)") for line in lines[1:]}) == 1
+
     def test_says_whose_an_agent_is_that_stands_alone(self) -> None:
         """Because the other conversation was deleted, or is not listed."""
         worker = replace(summary("worker", role="background"), works_for="somebody")

@@ -26,6 +26,7 @@ class TestErrors:
             (["list", "--db", "other.db"], "other.db is the database of another program."),
             (["list", "--db", "oracle://host/db"], "oracle is not supported"),
             (["chat", "--preset", "nonsense"], "There is no preset called nonsense. Known: assistant, reply_flow,"),
+            (["chat", "--preset", "sub-agent"], "There is no preset called sub-agent. Known: assistant, reply_flow,"),
             (["chat", "--tools", "nonsense"], "There is no built-in tool called nonsense."),
             (["chat", "--tools", "nonsense:tool"], "There is no module called nonsense"),
             (["chat", "--tools", "broken:tool"], "The module broken cannot be imported: no good."),
