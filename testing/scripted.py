@@ -89,8 +89,8 @@ class ScriptedLlm(FunctionLlm):
     """A model that gives these answers (or failures, or texts), one to a request, in this order.
 
     Every request takes one: those of the conversation itself and of its sub-agents, the check whether the work is
-    complete (answer it with `verdict`), and summaries. A request for which no answer is left fails. Call `assert_finished` at the end of a test:
-    it raises if that happened, or if answers are left.
+    complete (answer it with `verdict`), and summaries. A request for which no answer is left fails. Call
+    `assert_finished` at the end of a test: it raises if that happened, or if answers are left.
     """
 
     def __init__(self, answers: Iterable[ModelAnswer | LlmFailure | str | Awaitable[Any]], *, name: str = "scripted"):
