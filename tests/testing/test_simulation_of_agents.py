@@ -49,6 +49,11 @@ def test_every_invariant_holds_elsewhere(options: dict[str, Any]) -> None:
         simulate_agents(seed, **options)
 
 
+def test_a_stream_ends_where_a_sub_agent_asks_the_user() -> None:
+    """In this seed Ada follows a turn up to such a question, which is where it stops first."""
+    simulate_agents(30064, engines=2)
+
+
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("fault", FAULTS if LONG else FAULTS[:QUICK], ids=lambda fault: fault.name)
 def test_a_fault_is_found(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:

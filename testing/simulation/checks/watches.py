@@ -102,6 +102,10 @@ def _of_turn(stored: Iterable[Update], message_id: str) -> Iterator[Update]:
         if not turn or data["turn"] != turn:
             continue
         yield update
-        waits = update.data["type"] in WAITS if update.type == "state_change" else False
-        if waits or update.type == "turn_ended":
+        if update.type == "turn_ended" or (update.type == "state_change" and _waits_for_person(update.data)):
             return
+
+
+def _waits_for_person(shown: dict[str, Any]) -> bool:
+    """Whether this state, as it is shown, waits for a person, also one who is to answer a sub-agent."""
+    return shown["type"] in WAITS or bool(shown["data"].get("questions"))
