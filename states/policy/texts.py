@@ -42,6 +42,7 @@ class Texts(Rules):
         "user_message_guidance",
         "agent_message_guidance",
         "transfer_guidance",
+        "spawn_guidance",
     )
 
     # Results
@@ -165,6 +166,11 @@ class Texts(Rules):
         "# Profiles\n"
         "These profiles describe ways for you to work. When another one suits what the user needs now, call {tool} "
         "with its name: from then on you work by it, with the same user and the same conversation.\n"
+        "{profiles}"
+    )
+    spawn_guidance: Text = (
+        "# Sub-agents\n"
+        "A task that you hand over with {tool} may name one of these profiles, by which its sub-agent then works:\n"
         "{profiles}"
     )
     transcription_note: Text = (

@@ -28,6 +28,7 @@ EXPLAINED = {
     "message_user": "send_user_message",
     "message_agent": "send_agent_message",
     "transfer": "transfer_to",
+    "spawn": "spawn_agents",
 }
 """The built-in tools that the system message explains, by the fields of `ExplainedTools`."""
 

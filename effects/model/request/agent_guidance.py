@@ -15,7 +15,8 @@ from .explained_tools import ExplainedTools
 
 
 def write_agent_guidance(context: Context, tools: ExplainedTools, *, holds_mail: bool) -> Iterator[str]:
-    """Yield the parts about other agents, and about the profiles to which the conversation can be handed over.
+    """Yield the parts about other agents, and about the profiles to which the conversation can be handed over
+    or by which sub-agents may work.
 
     Where the policy does not ask for them (`describe_agents`), an agent with a user is told all the same what the
     messages of other agents are as soon as the transcript `holds_mail`. A conversation that began before there were
@@ -32,9 +33,10 @@ def write_agent_guidance(context: Context, tools: ExplainedTools, *, holds_mail:
         yield texts.user_message_guidance.replace("{tool}", tools.message_user)
     if tools.message_agent and describes:
         yield texts.agent_message_guidance.replace("{tool}", tools.message_agent)
-    if tools.transfer and context.policy.profiles:
-        guidance = texts.transfer_guidance.replace("{tool}", tools.transfer)
-        yield guidance.replace("{profiles}", _list_profiles(context.policy.profiles))
+    listed = _list_profiles(context.policy.profiles)
+    for tool, guidance in ((tools.transfer, texts.transfer_guidance), (tools.spawn, texts.spawn_guidance)):
+        if tool and listed:
+            yield guidance.replace("{tool}", tool).replace("{profiles}", listed)
 
 
 def _list_profiles(profiles: Iterable[Profile]) -> str:

@@ -11,7 +11,7 @@ class ExplainedTools:
 
     `respond` and `talk` speak to the user, at the end of the turn and at once. `message_user` and `message_agent` send
     messages to the user, through the agent that talks with them, and to other agents. `transfer` hands the conversation
-    over to another profile.
+    over to another profile, and `spawn` starts sub-agents, each with a profile if its task names one.
     """
 
     respond: str = ""
@@ -19,6 +19,7 @@ class ExplainedTools:
     message_user: str = ""
     message_agent: str = ""
     transfer: str = ""
+    spawn: str = ""
 
 
 NO_EXPLAINED_TOOLS = ExplainedTools()

@@ -57,6 +57,7 @@ def rules(policy: Policy | None = None, **changes: Any) -> Policy:
 
 MAILING = ExplainedTools("", "", "send_user_message", "send_agent_message")
 TRANSFER = ExplainedTools(transfer="transfer_to")
+SPAWNING = ExplainedTools(spawn="spawn_agents")
 DESCRIBED = (
     Profile(name="guide", prompt="You show people the city.", description="Knows\n  the sights."),
     Profile(name="cook", prompt="You cook."),
@@ -74,6 +75,7 @@ CASES = {
     "background": message(presets.background(), recalled=NOTHING_RECALLED, tools=MAILING, role="background"),
     "sub_agent": message(presets.sub_agent(), recalled=NOTHING_RECALLED, tools=NO_EXPLAINED_TOOLS, role="sub_agent"),
     "transfer": message(Policy(profiles=DESCRIBED), recalled=NOTHING_RECALLED, tools=TRANSFER),
+    "spawning": message(Policy(profiles=DESCRIBED), recalled=NOTHING_RECALLED, tools=SPAWNING),
 }
 
 
@@ -215,6 +217,11 @@ class TestOtherAgents:
         assert listed not in message(Policy(profiles=DESCRIBED))
         assert "# Profiles" not in message(Policy(), tools=TRANSFER)
         assert "# Profiles" not in message(Policy(profiles=DESCRIBED), tools=TRANSFER, plain=True)
+
+    def test_profiles_are_listed_where_sub_agents_may_work_by_them(self) -> None:
+        """A model cannot name a profile that it does not know."""
+        assert CASES["spawning"].endswith("- guide: Knows the sights.\n- cook")
+        assert "# Sub-agents" not in message(Policy(), tools=SPAWNING)
 
     def test_words_in_descriptions_mean_nothing(self) -> None:
         """They are the application's."""
