@@ -308,17 +308,20 @@ class TestFailures:
         assert len(said) == 3
         assert all(broken.id in each and "There is no time zone 'Nowhere/At'" in each for each in said)
 
-    async def test_one_that_is_deleted_meanwhile_is_no_failure(self, caplog: pytest.LogCaptureFixture) -> None:
-        """Nothing is logged of it."""
-        clock = ManualClock()
-        with caplog.at_level(logging.WARNING, "turnwise.agents"):
-            async with opened("sqlite://", clock) as engine:
-                scouts = [await engine.create(every=1) for _ in range(10)]
-                await asyncio.gather(clock.advance(1), *(engine.delete(scout.id) for scout in scouts))
+    async def test_one_that_is_deleted_meanwhile_is_no_failure(
+        self, database: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Nothing is logged of it, and the others wake up."""
+        store, clock = await open_store(database), ManualClock()
+        try:
+            async with Engine.open(store=ListsDeleted(store), model=FunctionLlm(woken), clock=clock) as engine:
                 healthy = await engine.create(every=1)
+                await asleep(clock, NOON + timedelta(seconds=1))
                 await clock.advance(1)
                 await has_rested(healthy, 1)
-        assert [record for record in caplog.records if record.name == "turnwise.agents"] == []
+        finally:
+            await store.close()
+        assert caplog.records == []
 
     async def test_many_that_fail_do_not_hide_the_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The store is asked for so many more."""
@@ -421,6 +424,14 @@ class BrokenLists(Delegating):
             self.failures -= 1
             raise StoreError("The disk is away.")
         return await self._store.scheduled(limit)
+
+
+class ListsDeleted(Delegating):
+    """One of the conversations that it lists was deleted since."""
+
+    async def scheduled(self, limit: int) -> tuple[tuple[str, datetime], ...]:
+        """List the conversation that is gone first."""
+        return (("deleted", NOON), *await self._store.scheduled(limit))
 
 
 class HangingLoads(Delegating):
