@@ -73,4 +73,4 @@ class TestThePrompt:
 
         assert len(shown) == 2
         assert max(map(len, shown)) <= 100
-        assert " ".join(shown).endswith("explicit_response, talk, foreground, background, sub_agent.")
+        assert " ".join(shown).endswith("explicit_response, talk, foreground.")
