@@ -1,8 +1,8 @@
 """Follows the store while somebody waits for a conversation that another loop drives.
 
 A loop is told of its own steps. Those of another loop over the same store, in this process or in another one, it finds
-when it looks; so it looks now and then, but only while a caller waits here and an effect in flight is not its own, or
-the conversation waits for a person, whose answer any engine may take.
+when it looks; so it looks now and then, but only while a caller waits here and an effect in flight is not its own. One
+that also waits for what people do has it look while the conversation waits for a person, whose answer any engine takes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Follower:
     """Has `catch_up` called at an interval, by `clock`, while somebody waits and another loop may move the conversation
     of `projection`."""
 
-    __slots__ = ("_catch_up", "_clock", "_elsewhere", "_projection", "_task", "_waiting")
+    __slots__ = ("_catch_up", "_clock", "_elsewhere", "_projection", "_task", "_waiting", "_waiting_for_people")
 
     def __init__(
         self, catch_up: Callable[[], Awaitable[None]], clock: Clock, projection: ConversationProjection
@@ -46,6 +46,7 @@ class Follower:
         self._elsewhere = pending(projection.state) or _NOTHING
         """Effects in flight that another loop carries out, or nobody."""
         self._waiting = 0
+        self._waiting_for_people = 0
         self._task: asyncio.Task[bool] | None = None
 
     def note(self, effects: Iterable[Effect]) -> None:
@@ -58,14 +59,17 @@ class Follower:
         self._elsewhere = _NOTHING
 
     @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Return a context that lasts while somebody waits for the conversation."""
+    def waiting(self, *, for_people: bool = False) -> Iterator[None]:
+        """Return a context that lasts while somebody waits for the conversation, or also `for_people` to act on it in
+        another engine."""
         self._waiting += 1
+        self._waiting_for_people += for_people
         self._begin()
         try:
             yield
         finally:
             self._waiting -= 1
+            self._waiting_for_people -= for_people
             if not self._waiting and self._task is not None:
                 self._task.cancel()
 
@@ -81,7 +85,8 @@ class Follower:
             self._elsewhere &= pending(state)
         if self._elsewhere:
             return INTERVAL
-        return PERSON_INTERVAL if isinstance(state, AwaitingPerson | InDoubt) else None
+        waits_for_person = isinstance(state, AwaitingPerson | InDoubt)
+        return PERSON_INTERVAL if self._waiting_for_people and waits_for_person else None
 
     async def _follow(self) -> bool:
         """Look at the store until nobody waits, or no other loop moves the conversation. Returns whether that can be

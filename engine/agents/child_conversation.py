@@ -84,7 +84,7 @@ class ChildConversation:
         """See `SubAgent`."""
         while self.seq <= seq:
             loop = self._loop
-            with loop.follower.waiting():
+            with loop.follower.waiting(for_people=True):
                 while loop.state.book.seq <= seq and not loop.feed.closed:
                     await loop.feed.changed()
             if loop.state.book.seq <= seq:
