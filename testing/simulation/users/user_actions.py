@@ -9,7 +9,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ....states.errors import EngineClosed
-from ....states.events import ANSWERS, REQUESTS, Answer, CloseRequested, Opened, Request, Resolution
+from ....states.events import (
+    ANSWERS,
+    REQUESTS,
+    Answer,
+    CloseRequested,
+    Opened,
+    Request,
+    Resolution,
+    ScheduleChanged,
+)
 from ....states.policy.policy import WhenBusy
 from ....states.states import AwaitingApproval, AwaitingSubAgents, AwaitingUserResponse, Busy, InDoubt, State
 from ...generation.answers import answer as generated_answer
@@ -180,6 +189,8 @@ async def request_anything(user: SimulatedUser, handle: Handle) -> None:
     except CannotBeGenerated as error:
         user.disk.trace.report_fault(f"a request cannot be generated: {error}")
         return
+    if isinstance(event, ScheduleChanged):  # a conversation that goes on waking up would never come to rest
+        event = event.model_copy(update={"schedule": None, "next_wake": None})
     await user.dispatch(handle, event)
 
 
