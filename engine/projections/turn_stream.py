@@ -46,5 +46,7 @@ def _turn_of(update: Update) -> int:
 
 
 def _stops(update: Update) -> bool:
-    """Whether the turn of this update ends with it, or waits for a person."""
-    return isinstance(update, TurnEndedUpdate) or (isinstance(update, StateChangeUpdate) and update.state.type in WAITS)
+    """Whether the turn of this update ends with it, or waits for a person, also one who is to answer a sub-agent."""
+    if isinstance(update, StateChangeUpdate):
+        return update.state.type in WAITS or bool(update.state.questions)
+    return isinstance(update, TurnEndedUpdate)

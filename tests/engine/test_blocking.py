@@ -47,7 +47,8 @@ def test_a_method_keeps_its_parameters_and_its_docstring(name: str) -> None:
 
 def properties(kind: type) -> dict[str, object]:
     """Return the types of the public properties of a class."""
-    found = {name: member for name, member in inspect.getmembers(kind) if name[0] != "_" and isinstance(member, property)}
+    members = inspect.getmembers(kind, lambda member: isinstance(member, property))
+    found = {name: member for name, member in members if not name.startswith("_")}
     return {name: inspect.signature(member.fget).return_annotation for name, member in found.items() if member.fget}
 
 
