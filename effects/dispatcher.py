@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
-from ..states.effects import AwaitedEffect, Effect, NotifyParent, OutgoingEffect
+from ..states.effects import AwaitedEffect, Effect, OutgoingEffect
 from ..states.events import Answer
 from .answer_sender import AnswerSender
 from .clock import Clock
@@ -123,9 +123,7 @@ class InProcessDispatcher:
     def _dispatch(self, effect: Effect, context: EffectContext, conversation: ConversationEffects) -> None:
         performer = self._performers.get(type(effect))
         if isinstance(effect, OutgoingEffect):
-            if performer is None and isinstance(effect, NotifyParent):
-                pass  # a record in the log, which whoever waits for the sub-agent reads
-            elif performer is None:
+            if performer is None:
                 logger.error("There is no performer for %s, so it is lost.", effect.type)
             elif (sender := self._senders.get(type(effect))) is None or sender.targets_of(effect):
                 conversation.enqueue(effect, context)

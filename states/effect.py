@@ -1,4 +1,4 @@
-"""What all effects have in common, by the four kinds of effect. The effects themselves are in `effects`."""
+"""What all effects have in common, by the five kinds of effect. The effects themselves are in `effects`."""
 
 from __future__ import annotations
 
@@ -48,6 +48,12 @@ class AwaitedEffect(Effect):
 
 class OutgoingEffect(Effect):
     """An effect that hands something over to a user or to another agent. Nobody waits for it, but it must arrive."""
+
+    effect_id: int
+
+
+class RecordedEffect(Effect):
+    """An effect that is carried out by the commit of its step: whoever needs what it says reads it in the log."""
 
     effect_id: int
 

@@ -1,11 +1,11 @@
 """What a conversation can ask of the world, as plain data.
 
-There are four kinds of effect, one base class each:
+There are five kinds of effect, one base class each:
 
 - a *persisting* effect is carried out inside the commit of its step: it says what enters the transcript;
 - an *awaited* effect is started after the commit, and exactly one answer names its id;
-- an *outgoing* effect is handed over after the commit. It has an id, although nobody waits for it. `NotifyParent` alone
-  is not handed over: it is read where it stands, in the log;
+- an *outgoing* effect is handed over after the commit. It has an id, although nobody waits for it;
+- a *recorded* effect is not carried out after the commit: it is read where it stands, in the log;
 - a *control* effect stops an awaited effect, which it names.
 
 Effects are started in the order of their step. `<conversation id>/<effect id>` is the key under which the world may
@@ -25,6 +25,7 @@ from .effect import (
     Effect as Effect,
     OutgoingEffect as OutgoingEffect,
     PersistingEffect as PersistingEffect,
+    RecordedEffect as RecordedEffect,
 )
 from .events import (
     AnswerTypes,
@@ -301,11 +302,10 @@ class AnswerSubAgent(OutgoingEffect):
     said: Heard | None = None
 
 
-class NotifyParent(OutgoingEffect):
+class NotifyParent(RecordedEffect):
     """Record in the log of a sub-agent how its turn ended and what it said last, if anything.
 
-    This is read, not performed: whoever waits for the sub-agent finds its outcome in its log, where it stands even if
-    both processes died. Dispatchers leave it alone.
+    Whoever waits for the sub-agent finds its outcome there, even if both processes died.
     """
 
     type: Literal["notify_parent"] = "notify_parent"

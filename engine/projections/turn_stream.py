@@ -10,12 +10,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 
 from .updates.snapshot import SnapshotUpdate
-from .updates.state_view import StateType
 from .updates.stored import MessageUpdate, StateChangeUpdate, TurnEndedUpdate
 from .updates.update import Update
-
-WAITS: frozenset[StateType] = frozenset(("awaiting_user_response", "awaiting_approval", "in_doubt"))
-"""The states in which a turn waits for a person."""
 
 
 async def updates_of_turn(
@@ -46,7 +42,7 @@ def _turn_of(update: Update) -> int:
 
 
 def _stops(update: Update) -> bool:
-    """Whether the turn of this update ends with it, or waits for a person, also one who is to answer a sub-agent."""
+    """Whether the turn of this update ends with it, or waits for a person."""
     if isinstance(update, StateChangeUpdate):
-        return update.state.type in WAITS or bool(update.state.questions)
+        return update.state.waits_for_person
     return isinstance(update, TurnEndedUpdate)

@@ -10,7 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ...states.effects import TOOL_RUNS, AwaitedEffect, ControlEffect, Effect, ExecuteTool, OutgoingEffect, ResumeTool
+from ...states.effects import (
+    TOOL_RUNS,
+    AwaitedEffect,
+    ControlEffect,
+    Effect,
+    ExecuteTool,
+    OutgoingEffect,
+    RecordedEffect,
+    ResumeTool,
+)
 from ...states.events import Answer, DeadlineReached, DoubtResolved, Event, Request, ToolInterrupted
 from ...states.log import LogEntry
 from ...states.projections.transcript import transcript
@@ -93,7 +102,7 @@ class _EffectLedger:
     def _record_effect(self, effect: Effect) -> Iterator[str]:
         if isinstance(effect, ControlEffect):
             self._stop(effect.effect_id)
-        elif isinstance(effect, OutgoingEffect):
+        elif isinstance(effect, OutgoingEffect | RecordedEffect):
             if effect.effect_id in self._ids:
                 yield f"Two effects have the id {effect.effect_id}."
             self._ids.add(effect.effect_id)

@@ -13,6 +13,7 @@ from ...states.effects import (
     ExecuteTool,
     OutgoingEffect,
     ReconcileTool,
+    RecordedEffect,
     ResumeTool,
     SpawnSubAgent,
 )
@@ -109,7 +110,7 @@ class EffectLedger:
             self._stop(effect, event)
         elif isinstance(effect, AwaitedEffect):
             self._fly(effect, event)
-        elif isinstance(effect, OutgoingEffect):
+        elif isinstance(effect, OutgoingEffect | RecordedEffect):
             self._give_id(effect.effect_id)
 
     def _fly(self, effect: AwaitedEffect, event: Event) -> None:

@@ -17,7 +17,7 @@ from turnwise.testing.walking.walk import WalkStep
 from ..conftest import SUMMARY_LINES
 from ..support.kept_walks import WALKS, survey
 
-EVERY_PAIR = 6_338
+EVERY_PAIR = 6_984
 """How many pairs the longest search so far has found. If a longer search finds more, keep its walks and raise this."""
 
 
@@ -67,7 +67,7 @@ class TestTheKeptWalks:
             check_laws(along(seed, steps), checks_what_is_delivered)
             ends += sum(isinstance(step.event, WorkVerified) and step.event.passed for step in steps)
 
-        assert ends >= 10
+        assert ends > 10
 
     def test_none_of_them_is_idle(self) -> None:
         """Each walk covers a pair that no longer walk covers."""

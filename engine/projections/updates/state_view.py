@@ -41,6 +41,9 @@ StateType = Literal[
 ]
 """The types of all states, in snake_case."""
 
+WAITS: frozenset[StateType] = frozenset(("awaiting_user_response", "awaiting_approval", "in_doubt"))
+"""The states in which a turn always waits for a person."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class StateView:
@@ -68,6 +71,11 @@ class StateView:
     kind: str | None = None
     sentence: str | None = None
     inbox: tuple[str, ...] = ()
+
+    @property
+    def waits_for_person(self) -> bool:
+        """Whether the turn waits for a person, also for one who is to answer a sub-agent."""
+        return self.type in WAITS or bool(self.questions)
 
     @property
     def data(self) -> dict[str, Any]:
