@@ -167,7 +167,7 @@ class TestWhatAnImportLoads:
         """`import turnwise` costs no more than pydantic and transitions do; litellm alone takes seconds."""
         loaded = loaded_by("import turnwise", tmp_path)
 
-        assert loaded & {"alembic", "litellm", "sqlalchemy"} == set()
+        assert loaded & {"alembic", "fastapi", "litellm", "sqlalchemy", "uvicorn"} == set()
 
     def test_the_testing_kit_loads_only_the_machine(self, tmp_path: Path) -> None:
         """`turnwise.testing` imports the packages above inside functions, since a law of the machine needs no store.
