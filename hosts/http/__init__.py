@@ -2,3 +2,26 @@
 
 Its libraries are installed with the extra `http` only. It uses the public API of the engine and knows no store.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .app import create_app
+    from .security.limits import HttpLimits
+
+__all__ = ["HttpLimits", "create_app"]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name == "create_app":
+            from .app import create_app
+
+            return create_app
+        if name == "HttpLimits":
+            from .security.limits import HttpLimits
+
+            return HttpLimits
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

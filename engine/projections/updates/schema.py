@@ -36,15 +36,15 @@ def update_schema() -> dict[str, Any]:
 def _wire_form(kind: Any) -> type[BaseModel]:
     update_type: Any = Literal[kind.type]
     update_id: Any = None if kind in get_args(LiveUpdate) else Annotated[str, Field(pattern=_ID_PATTERN)]
-    fields = {"type": (update_type, ...), "id": (update_id, ...), "data": (_data_model(kind), ...)}
+    fields = {"type": (update_type, ...), "id": (update_id, ...), "data": (data_model(kind), ...)}
     return _model(kind.__name__, kind.__doc__, fields)
 
 
 @cache
-def _data_model(kind: Any) -> type[BaseModel]:
-    """The data of an update, of a state, or of what an update holds."""
+def data_model(kind: Any) -> type[BaseModel]:
+    """Return the model of what `.data` holds: of an update, of a state, or of another of these data classes. `Pure.`"""
     if kind is StateChangeUpdate:
-        return _state_model()
+        return state_model()
     fields = {
         name: (_wire_type(annotation), ... if field.default is MISSING else field.default)
         for name, field in data_fields(kind).items()
@@ -54,8 +54,9 @@ def _data_model(kind: Any) -> type[BaseModel]:
 
 
 @cache
-def _state_model() -> type[BaseModel]:
-    details = _data_model(StateView)
+def state_model() -> type[BaseModel]:
+    """Return the model of a state as JSON, `{"type", "data"}`. `Pure.`"""
+    details = data_model(StateView)
     fields = {"type": (get_type_hints(StateView)["type"], ...), "data": (details, ...)}
     return _model("State", StateView.__doc__, fields)
 
@@ -63,11 +64,11 @@ def _state_model() -> type[BaseModel]:
 def _wire_type(annotation: Any) -> Any:
     """The type of a field on the wire, where that is not the type of the attribute."""
     if annotation is StateView:
-        return _state_model()
+        return state_model()
     if annotation == tuple[Message, ...]:
         return list[_message_model()]  # type: ignore[misc]
     if annotation == Streaming | None:
-        return _data_model(Streaming) | None
+        return data_model(Streaming) | None
     return annotation
 
 

@@ -1,0 +1,104 @@
+"""What an endpoint is given besides its input: the engine, the caller, and the conversation that its path names.
+
+The aliases stand at module level, because FastAPI looks annotations up among a module's globals.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated, TypeAlias
+
+from fastapi import Depends, Path, Request
+
+from ...engine.conversation import Conversation
+from ...engine.engine import Engine
+from ...states.errors import InvalidInput, UnknownConversation
+from .security.limits import HttpLimits
+
+FindOwner: TypeAlias = Callable[[Request], str | Awaitable[str | None] | None]
+"""Says whose conversations a caller sees. It raises `PermissionError`, or returns None, for a caller that it does not
+know."""
+
+
+@dataclass(frozen=True)
+class HostState:
+    """What the endpoints of one application share."""
+
+    engine: Engine
+    find_owner: FindOwner | None
+    token: str | None
+    limits: HttpLimits
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Whose conversations a request may concern. Without an `owner` it may concern all of them."""
+
+    owner: str | None
+
+    def may_see(self, owner: str | None) -> bool:
+        """Return whether this is the caller's own conversation, by its owner."""
+        return self.owner is None or self.owner == owner
+
+    def chosen_owner(self, wanted: str | None) -> str | None:
+        """Return the owner that a new conversation has, or that a list selects by. Raises `InvalidInput` for another
+        owner than the caller."""
+        if self.owner is not None and wanted not in (None, self.owner):
+            raise InvalidInput("owner: You may name yourself only.")
+        return wanted if self.owner is None else self.owner
+
+    async def open(self, engine: Engine, conversation_id: str) -> Conversation:
+        """Return the conversation with this id. Raises `UnknownConversation` if there is none that the caller may
+        see."""
+        try:
+            conversation = await engine.get(conversation_id)
+        except InvalidInput:  # no conversation can have this id
+            raise UnknownConversation(conversation_id) from None
+        if not self.may_see(conversation.owner):
+            raise UnknownConversation(conversation_id)
+        return conversation
+
+
+def host_state(request: Request) -> HostState:
+    """Return what the endpoints of this application share."""
+    state: HostState = request.app.state.host
+    return state
+
+
+CurrentHost = Annotated[HostState, Depends(host_state)]
+
+
+def current_engine(host: CurrentHost) -> Engine:
+    """Return the engine that the application was made with."""
+    return host.engine
+
+
+CurrentEngine = Annotated[Engine, Depends(current_engine)]
+
+
+async def current_caller(request: Request, host: CurrentHost) -> Caller:
+    """Ask the application whose conversations this caller sees. Raises `PermissionError`."""
+    if host.find_owner is None:
+        return Caller(owner=None)
+    found = host.find_owner(request)
+    owner = await found if inspect.isawaitable(found) else found
+    if not isinstance(owner, str):
+        raise PermissionError("The application does not know the caller.")
+    return Caller(owner=owner)
+
+
+CurrentCaller = Annotated[Caller, Depends(current_caller)]
+
+ConversationId = Annotated[str, Path(description="The id of a conversation; a slash in it is written as %2F.")]
+
+
+async def conversation_of_path(
+    conversation_id: ConversationId, engine: CurrentEngine, caller: CurrentCaller
+) -> Conversation:
+    """Return a handle of its own for this request. Raises `UnknownConversation`."""
+    return await caller.open(engine, conversation_id)
+
+
+TheConversation = Annotated[Conversation, Depends(conversation_of_path)]

@@ -1,0 +1,22 @@
+"""How paths name a conversation: a sub-agent has the id of its parent, a slash and a number."""
+
+from __future__ import annotations
+
+from starlette.convertors import Convertor, register_url_convertor
+
+
+class ConversationIdConvertor(Convertor[str]):
+    """Takes an id in a path, with the slashes of a sub-agent's id."""
+
+    regex = "[^/]+(?:/[0-9]+)*"
+
+    def convert(self, value: str) -> str:
+        """Return the id as it is."""
+        return value
+
+    def to_string(self, value: str) -> str:
+        """Return the id as it is."""
+        return value
+
+
+register_url_convertor("conversation_id", ConversationIdConvertor())
