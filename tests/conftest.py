@@ -95,6 +95,9 @@ SHARING = {
 """How the ids of tests begin that share something slow, and what they share: one process runs all of them. (The option
 `--dist loadgroup` does that by a marker, which xdist 3.8 does not find with pytest 9.2.)"""
 
+SHARING_BY_MODULE = ("tests/hosts/page/",)
+"""Folders in which the tests of a module share something slow: a server, and a page that is open in a browser."""
+
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
@@ -103,7 +106,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return next((shared for beginning, shared in SHARING.items() if nodeid.startswith(beginning)), nodeid)
+            alone = nodeid.partition("::")[0] if nodeid.startswith(SHARING_BY_MODULE) else nodeid
+            return next((shared for beginning, shared in SHARING.items() if nodeid.startswith(beginning)), alone)
 
     return Scheduling(config, log)
 

@@ -1,0 +1,41 @@
+"""Finds the Chromium that is installed on this machine; the tests download no browser."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+
+FLAGS = (
+    "--no-sandbox",  # the tests may run as root, in a container
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",  # nothing leaves this machine
+)
+
+
+def installed_chromium() -> str | None:
+    """Return the path of Chromium, None if there is none."""
+    return next((path for name in NAMES if (path := shutil.which(name))), None)
+
+
+def chromium_or_skip() -> str:
+    """Return the path of Chromium. Skips the test if there is none, but fails it where `CI` is set."""
+    if path := installed_chromium():
+        return path
+    missing("Chromium is not installed: `make browser` installs it, or `apt-get install chromium`.")
+    raise AssertionError("not reached")
+
+
+def missing(sentence: str) -> None:
+    """Skip the test for this reason. Where the environment variable `CI` is set, fail it: there every test runs."""
+    if os.environ.get("CI"):
+        pytest.fail(sentence, pytrace=False)
+    pytest.skip(sentence)
