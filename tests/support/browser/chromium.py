@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 
-import pytest
+from ..programs.missing import missing
 
 NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 
@@ -21,21 +20,8 @@ FLAGS = (
 )
 
 
-def installed_chromium() -> str | None:
-    """Return the path of Chromium, None if there is none."""
-    return next((path for name in NAMES if (path := shutil.which(name))), None)
-
-
 def chromium_or_skip() -> str:
     """Return the path of Chromium. Skips the test if there is none, but fails it where `CI` is set."""
-    if path := installed_chromium():
+    if path := next((path for name in NAMES if (path := shutil.which(name))), None):
         return path
     missing("Chromium is not installed: `make browser` installs it, or `apt-get install chromium`.")
-    raise AssertionError("not reached")
-
-
-def missing(sentence: str) -> None:
-    """Skip the test for this reason. Where the environment variable `CI` is set, fail it: there every test runs."""
-    if os.environ.get("CI"):
-        pytest.fail(sentence, pytrace=False)
-    pytest.skip(sentence)
