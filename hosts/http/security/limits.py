@@ -10,13 +10,13 @@ class HttpLimits:
     """How much a client may send, and how long the server waits for one."""
 
     body_bytes: int = 5_000_000
-    """The largest body of a request, in bytes."""
+    """The largest body of a request, in bytes: a message of the greatest length with its images."""
 
     body_seconds: float = 30.0
     """How long a client may take to send a body."""
 
     send_seconds: float = 30.0
-    """How long a stream waits for a reader that does not read."""
+    """How long a stream waits for a client that does not read, before it is disconnected."""
 
     keep_alive_seconds: float = 15.0
-    """How long a stream is silent before it sends a comment."""
+    """How often a stream sends a comment, so that proxies do not take the connection for an idle one."""

@@ -1,0 +1,122 @@
+"""Streams of updates as responses: `text/event-stream`, for any number of readers at their own pace.
+
+A reader that falls behind costs no memory: the engine keeps one list of the newest updates for all of them, and a
+reader that missed some reads them from the log. One that stops reading is disconnected after `send_seconds`, and can
+resume with the id of the last update that it received. A disconnected reader never stops a turn.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from contextlib import aclosing
+from typing import Any
+
+from sse_starlette.event import ServerSentEvent
+from sse_starlette.sse import EventSourceResponse, SendTimeoutError
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from ....engine.conversation import Conversation
+from ....engine.engine import Engine
+from ....engine.projections.updates.update_id import parse_id
+from ....states.errors import EngineClosed, InvalidInput, StoreError, UnknownConversation
+from ....states.states import Closed
+from ..security.limits import HttpLimits
+from .events import BEGINNING, EndReason, end_event, tree_event, update_event
+
+logger = logging.getLogger("turnwise.http")
+
+
+def last_event_id(request: Request) -> str | None:
+    """Return the id of the update after which a client resumes, if it says so.
+
+    A browser sends the header when it reconnects by itself; the query is for clients that open a new stream. The header
+    wins, because a browser that reconnects repeats the query of the first time. `Pure.`
+    """
+    return request.headers.get("last-event-id") or request.query_params.get("last_event_id") or None
+
+
+async def update_stream(engine: Engine, conversation: Conversation, after: str | None, limits: HttpLimits) -> Response:
+    """Return the updates of a conversation as a response: first a snapshot, or with `after`, the id of an update, all
+    updates since then. The last event is `end`, with a reason, where it can still be sent.
+
+    Raises `InvalidInput` for an id that is malformed, or that no update has had yet, and `StoreError`.
+    """
+    updates = conversation.updates(after)
+    if after is not None:
+        await _check_known(engine, conversation, after)
+    return _Stream(_events(updates, update_event, lambda: _end_of(engine, conversation)), limits)
+
+
+async def _check_known(engine: Engine, conversation: Conversation, after: str) -> None:
+    """Raise `InvalidInput` if no update has had this id, in the store either, to which another engine may write."""
+    seen = parse_id(after)
+    if seen > (conversation.state.book.seq + 1, 0):
+        await engine.refresh(conversation.id)
+    if seen > (conversation.state.book.seq + 1, 0):
+        raise InvalidInput(f"This conversation has had no update {seen[0]}.{seen[1]} yet.")
+
+
+async def _end_of(engine: Engine, conversation: Conversation) -> EndReason:
+    """Return why the updates of a conversation have ended."""
+    try:
+        known = await engine.get(conversation.id)
+    except EngineClosed:
+        return "server_stopping"
+    except UnknownConversation:
+        return "deleted"
+    except StoreError:
+        return "store_error"
+    return "closed" if isinstance(known.state, Closed) else "interrupted"
+
+
+def tree_stream(engine: Engine, owner: str | None, limits: HttpLimits) -> Response:
+    """Return the updates of all conversations of this owner, or of everybody, as a response. It begins with a snapshot
+    of the tree. Raises `InvalidInput` and `EngineClosed`."""
+    return _Stream(_events(engine.updates(owner=owner), tree_event, _server_stopping), limits)
+
+
+async def _server_stopping() -> EndReason:
+    return "server_stopping"
+
+
+async def _events(
+    updates: AsyncGenerator[Any, None],
+    event_of: Callable[[Any], bytes],
+    reason: Callable[[], Coroutine[Any, Any, EndReason]],
+) -> AsyncIterator[bytes]:
+    """Yield the events of a stream, and at last why it ended."""
+    yield BEGINNING
+    try:
+        async with aclosing(updates):
+            async for update in updates:
+                yield event_of(update)
+    except StoreError as error:
+        logger.warning("A stream of updates ended, because the log cannot be read: %s", error)
+        yield end_event("store_error")
+        return
+    yield end_event(await reason())
+
+
+class _Stream(EventSourceResponse):
+    """A stream of events. A reader that does not read within `send_seconds` is disconnected."""
+
+    def __init__(self, events: AsyncIterator[bytes], limits: HttpLimits) -> None:
+        super().__init__(
+            events,
+            ping=limits.keep_alive_seconds,
+            ping_message_factory=lambda: ServerSentEvent(comment="keep-alive", sep="\n"),
+            sep="\n",
+            send_timeout=limits.send_seconds,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        except SendTimeoutError:
+            logger.warning(
+                "A client of %s was disconnected: it did not read for %g s.", scope["path"], self.send_timeout
+            )
+            raise
