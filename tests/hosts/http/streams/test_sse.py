@@ -1,0 +1,213 @@
+"""Updates of a conversation as Server-Sent Events, cut off and resumed at any point."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from turnwise import Conversation, Engine, EngineClosed, InvalidInput, tool
+from turnwise.hosts.http.security.limits import HttpLimits
+from turnwise.hosts.http.streams.sse import tree_stream, update_stream
+from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, reply
+
+from ....support.engine_scenarios import QUESTION, Gate, answers_after
+from ....support.event_streams import Event, complete_events, reading
+
+LIMITS = HttpLimits()
+
+
+def served(engine: Engine, conversation: Conversation, after: str | None = None) -> ASGIApp:
+    """The stream of a conversation as an application."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        response = await update_stream(engine, conversation, after, LIMITS)
+        await response(scope, receive, send)
+
+    return app
+
+
+def stored(events: list[Event]) -> list[Event]:
+    """The events that can be resumed after."""
+    return [event for event in events if event.id is not None]
+
+
+@tool
+async def look(place: str) -> str:
+    """Look."""
+    return f"{place}:\r\n{'x' * 40}\u2028\nevent: fake\ndata: fake\n\n"
+
+
+def model() -> ScriptedLlm:
+    """A model that calls a tool, asks the user and answers."""
+    return ScriptedLlm(
+        [call("look", place="Tōkyō"), call("ask_user_question", questions=[QUESTION]), reply("Done.\n\ndata: x\n\n")]
+    )
+
+
+async def run(conversation: Conversation) -> None:
+    """Hold a conversation that has updates of most types."""
+    await conversation.send("Go")
+    await conversation.answer({"When?": "6:30 PM"})
+
+
+class TestResuming:
+    """A stream that is cut off at any point and resumed."""
+
+    async def test_a_newcomer_gets_the_snapshot_first(self) -> None:
+        """H2: the first event of a new stream is a snapshot, and each event is what the schema says."""
+        async with Engine.open("sqlite://", model=model(), tools=[look, "ask_user_question"]) as engine:
+            conversation = await engine.create()
+            await run(conversation)
+            async with reading(served(engine, conversation)) as reader:
+                first = await reader.until_event("snapshot")
+
+        assert reader.events[0] == first
+        assert first.data == {"type": "snapshot", "id": first.id, "data": first.data["data"]}
+        assert reader.received.startswith(b"retry: 1000\n\n")
+
+    async def test_a_run_cut_anywhere_shows_every_update_once(self) -> None:
+        """H2: wherever the bytes of a stream are cut off, all updates come once and in order, whatever they quote."""
+        async with Engine.open("sqlite://", model=model(), tools=[look, "ask_user_question"]) as engine:
+            conversation = await engine.create()
+            async with reading(served(engine, conversation)) as reader:
+                await reader.until_event("snapshot")
+                await run(conversation)
+                await reader.until_event("turn_ended")
+            live = stored(reader.events)
+            assert len({event.id for event in live}) == len(live) > 12
+
+            await _check_cuts(engine, conversation, live, len(reader.received))
+
+    async def test_a_run_cut_while_it_goes_on_shows_every_update_once(self) -> None:
+        """H2: a client that loses its connection after every event of a run under way has all updates at the end."""
+        async with Engine.open("sqlite://", model=model(), tools=[look, "ask_user_question"]) as engine:
+            conversation = await engine.create()
+            async with reading(served(engine, conversation)) as uncut:
+                beginning = await uncut.until_event("snapshot")
+                running = asyncio.ensure_future(run(conversation))
+                shown = [beginning]
+                while shown[-1].type != "turn_ended":
+                    async with reading(served(engine, conversation, shown[-1].id)) as reader:
+                        shown.append(await reader.until_stored())
+                await running
+                await uncut.until_event("turn_ended")
+
+        assert shown == stored(uncut.events)
+
+    @pytest.mark.parametrize("after", ["nonsense", "1", "-1.0", "1.0\n", "99.0", "999999999999999999.0"])
+    async def test_an_id_that_no_update_has_had_is_refused(self, after: str) -> None:
+        """A malformed id, or one of the future, is refused before the stream begins."""
+        async with Engine.open("sqlite://", model=model(), tools=[look, "ask_user_question"]) as engine:
+            conversation = await engine.create()
+            with pytest.raises(InvalidInput):
+                await update_stream(engine, conversation, after, LIMITS)
+
+    async def test_the_id_of_a_snapshot_can_be_resumed_after(self) -> None:
+        """Whoever has seen the snapshot only, whose id is that of the next step, misses nothing of that step."""
+        async with Engine.open("sqlite://", model=ScriptedLlm([reply("Hi")])) as engine:
+            conversation = await engine.create()
+            async with reading(served(engine, conversation)) as reader:
+                first = await reader.until_event("snapshot")
+            async with reading(served(engine, conversation, first.id)) as reader:
+                await conversation.send("Hello")
+                await reader.until_event("turn_ended")
+
+        said = [event.data["data"]["text"] for event in reader.events if event.type == "message"]
+        assert said == ["Hello", "Hi"]
+
+
+class TestTheEnd:
+    """Why a stream ended."""
+
+    async def test_a_closed_engine_ends_all_streams(self) -> None:
+        """H9: a stream of a conversation and one of the tree end with the reason that the server stops."""
+        engine = await Engine.open("sqlite://", model=ScriptedLlm([]))
+        conversation = await engine.create()
+        async with (
+            reading(served(engine, conversation)) as of_conversation,
+            reading(tree_stream(engine, None, LIMITS)) as of_tree,
+        ):
+            await of_conversation.until_event("snapshot")
+            await of_tree.until_event("tree")
+            await engine.close()
+            for reader in (of_conversation, of_tree):
+                await reader.until_end()
+                assert reader.events[-1] == ended("server_stopping")
+
+    async def test_a_closed_conversation_ends_its_stream(self) -> None:
+        """A client of a conversation that is closed sees how it was closed, and that it need not come back."""
+        async with Engine.open("sqlite://", model=ScriptedLlm([])) as engine:
+            conversation = await engine.create()
+            async with reading(served(engine, conversation)) as reader:
+                await reader.until_event("snapshot")
+                await conversation.close()
+                await reader.until_end()
+
+        assert [event.type for event in reader.events] == ["snapshot", "state_change", "end"]
+        assert reader.events[-1] == ended("closed")
+
+    async def test_a_deleted_conversation_ends_its_stream(self) -> None:
+        """A client of a conversation that was deleted learns that it is gone."""
+        async with Engine.open("sqlite://", model=ScriptedLlm([])) as engine:
+            conversation = await engine.create()
+            async with reading(served(engine, conversation)) as reader:
+                await reader.until_event("snapshot")
+                await engine.delete(conversation.id)
+                await reader.until_end()
+
+        assert reader.events[-1] == ended("deleted")
+
+    async def test_a_tree_stream_of_a_closed_engine_is_refused(self) -> None:
+        """A stream that cannot begin is a refusal, not a stream."""
+        async with Engine.open("sqlite://", model=ScriptedLlm([])) as engine:
+            pass
+        with pytest.raises(EngineClosed):
+            tree_stream(engine, None, LIMITS)
+
+
+class TestDisconnecting:
+    """Clients that go away."""
+
+    async def test_a_client_that_disconnects_does_not_cancel_the_turn(self) -> None:
+        """H4: the turn goes on without a reader, and nothing of the stream is left behind."""
+        gate = Gate()
+        async with Engine.open("sqlite://", model=FunctionLlm(answers_after(gate, "Done."))) as engine:
+            conversation = await engine.create()
+            async with reading(served(engine, conversation)) as reader:
+                await reader.until_event("snapshot")
+                sending = asyncio.ensure_future(conversation.send("Go"))
+                await gate.arrived.wait()
+            gate.opened.set()
+            turn = await sending
+
+        assert (turn.status, turn.reply) == ("completed", "Done.")
+
+
+def ended(reason: str) -> Event:
+    """The last event of a stream."""
+    return Event(None, "end", {"type": "end", "id": None, "data": {"reason": reason}})
+
+
+async def _check_cuts(engine: Engine, conversation: Conversation, live: list[Event], size: int) -> None:
+    """Read the stream in pieces, each cut off after some bytes and resumed after the last complete update."""
+    loop = asyncio.get_running_loop()
+
+    @settings(max_examples=60)
+    @given(st.lists(st.integers(0, size), min_size=1, max_size=6))
+    def check(cuts: list[int]) -> None:
+        asyncio.run_coroutine_threadsafe(resumed(cuts), loop).result(60)
+
+    async def resumed(cuts: list[int]) -> None:
+        shown = live[:1]
+        for cut in [*cuts, size]:
+            if shown[-1] != live[-1]:
+                async with reading(served(engine, conversation, shown[-1].id)) as reader:
+                    await reader.until_id(live[-1].id)
+                shown += stored(complete_events(reader.received[:cut]))
+        assert shown == live
+
+    await asyncio.to_thread(check)
