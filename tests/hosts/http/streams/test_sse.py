@@ -15,7 +15,8 @@ from turnwise.hosts.http.streams.sse import tree_stream, update_stream
 from turnwise.testing.scripted import FunctionLlm, ScriptedLlm, call, reply
 
 from ....support.engine_scenarios import QUESTION, Gate, answers_after
-from ....support.event_streams import Event, complete_events, reading
+from ....support.http.event_stream import EventStreamParser, ServerSentEvent
+from ....support.http.stream_reader import reading
 
 LIMITS = HttpLimits()
 
@@ -30,7 +31,7 @@ def served(engine: Engine, conversation: Conversation, after: str | None = None)
     return app
 
 
-def stored(events: list[Event]) -> list[Event]:
+def stored(events: list[ServerSentEvent]) -> list[ServerSentEvent]:
     """The events that can be resumed after."""
     return [event for event in events if event.id is not None]
 
@@ -66,7 +67,7 @@ class TestResuming:
                 first = await reader.until_event("snapshot")
 
         assert reader.events[0] == first
-        assert first.data == {"type": "snapshot", "id": first.id, "data": first.data["data"]}
+        assert first.json == {"type": "snapshot", "id": first.id, "data": first.json["data"]}
         assert reader.received.startswith(b"retry: 1000\n\n")
 
     async def test_a_run_cut_anywhere_shows_every_update_once(self) -> None:
@@ -90,7 +91,7 @@ class TestResuming:
                 beginning = await uncut.until_event("snapshot")
                 running = asyncio.ensure_future(run(conversation))
                 shown = [beginning]
-                while shown[-1].type != "turn_ended":
+                while shown[-1].event != "turn_ended":
                     async with reading(served(engine, conversation, shown[-1].id)) as reader:
                         shown.append(await reader.until_stored())
                 await running
@@ -116,7 +117,7 @@ class TestResuming:
                 await conversation.send("Hello")
                 await reader.until_event("turn_ended")
 
-        said = [event.data["data"]["text"] for event in reader.events if event.type == "message"]
+        said = [event.json["data"]["text"] for event in reader.events if event.event == "message"]
         assert said == ["Hello", "Hi"]
 
 
@@ -147,7 +148,7 @@ class TestTheEnd:
                 await conversation.close()
                 await reader.until_end()
 
-        assert [event.type for event in reader.events] == ["snapshot", "state_change", "end"]
+        assert [event.event for event in reader.events] == ["snapshot", "state_change", "end"]
         assert reader.events[-1] == ended("closed")
 
     async def test_a_deleted_conversation_ends_its_stream(self) -> None:
@@ -187,12 +188,12 @@ class TestDisconnecting:
         assert (turn.status, turn.reply) == ("completed", "Done.")
 
 
-def ended(reason: str) -> Event:
+def ended(reason: str) -> ServerSentEvent:
     """The last event of a stream."""
-    return Event(None, "end", {"type": "end", "id": None, "data": {"reason": reason}})
+    return ServerSentEvent("end", f'{{"type":"end","id":null,"data":{{"reason":"{reason}"}}}}')
 
 
-async def _check_cuts(engine: Engine, conversation: Conversation, live: list[Event], size: int) -> None:
+async def _check_cuts(engine: Engine, conversation: Conversation, live: list[ServerSentEvent], size: int) -> None:
     """Read the stream in pieces, each cut off after some bytes and resumed after the last complete update."""
     loop = asyncio.get_running_loop()
 
@@ -207,7 +208,7 @@ async def _check_cuts(engine: Engine, conversation: Conversation, live: list[Eve
             if shown[-1] != live[-1]:
                 async with reading(served(engine, conversation, shown[-1].id)) as reader:
                     await reader.until_id(live[-1].id)
-                shown += stored(complete_events(reader.received[:cut]))
+                shown += stored(EventStreamParser().feed(reader.received[:cut]))
         assert shown == live
 
     await asyncio.to_thread(check)

@@ -1,35 +1,14 @@
-"""Readers of Server-Sent Events: what a client makes of the bytes, and a client in the process of the server."""
+"""A client in the process of the server, which reads a stream and can disconnect at any point."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Any, NamedTuple
 
 from starlette.types import ASGIApp, Message
 
-
-class Event(NamedTuple):
-    """One event, as a browser dispatches it."""
-
-    id: str | None
-    type: str
-    data: Any
-
-
-def complete_events(received: bytes) -> list[Event]:
-    """Return the events that have arrived completely; a browser drops one that was cut off."""
-    blocks = received.split(b"\n\n")[:-1]
-    return [event for block in blocks if (event := _event(block.decode().split("\n"))) is not None]
-
-
-def _event(lines: Iterable[str]) -> Event | None:
-    fields = dict(line.split(": ", 1) for line in lines if not line.startswith(":"))
-    if "data" not in fields:
-        return None
-    return Event(fields.get("id"), fields["event"], json.loads(fields["data"]))
+from .event_stream import EventStreamParser, ServerSentEvent
 
 
 class StreamReader:
@@ -43,25 +22,25 @@ class StreamReader:
         self._disconnected = asyncio.Event()
 
     @property
-    def events(self) -> list[Event]:
+    def events(self) -> list[ServerSentEvent]:
         """The events that have arrived."""
-        return complete_events(self.received)
+        return EventStreamParser().feed(self.received)
 
     async def until(self, wanted: int) -> None:
         """Return when so many bytes have arrived, or the stream has ended."""
         while len(self.received) < wanted and not self.ended:
             await self._next_change()
 
-    async def until_event(self, event_type: str) -> Event:
+    async def until_event(self, event_type: str) -> ServerSentEvent:
         """Return the first event of this type."""
         while True:
-            found = next((event for event in self.events if event.type == event_type), None)
+            found = next((event for event in self.events if event.event == event_type), None)
             if found is not None:
                 return found
             assert not self.ended, f"the stream ended without {event_type}: {self.events}"
             await self._next_change()
 
-    async def until_stored(self) -> Event:
+    async def until_stored(self) -> ServerSentEvent:
         """Return the first event with an id."""
         while (found := next((event for event in self.events if event.id is not None), None)) is None:
             await self._next_change()
