@@ -7,13 +7,16 @@ bin := .venv/bin
 pytest := $(bin)/python -m pytest -n $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 ready := .venv/ready
 
-.PHONY: help demo test check deep simulate faults mutants docs clean
+.PHONY: help demo demo-page test check browser deep simulate faults mutants docs clean
 
 help:  ## say what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
 
 demo: $(ready)  ## watch a conversation; needs no key and no network
 	@$(bin)/turnwise demo
+
+demo-page: $(ready)  ## the same in a browser: serves the page and prints its address, until Ctrl-C
+	@$(bin)/turnwise serve --demo
 
 test: check  ## check, then run the tests
 	$(pytest)
@@ -24,6 +27,12 @@ check: $(ready)  ## lint, format, types, floors, and whether what is made in the
 	$(bin)/mypy -p turnwise -p generator
 	$(bin)/lint-imports
 	$(bin)/python docs/generate.py --check
+
+# Debian's packages. Without them the tests that need a browser or npm are skipped, or fail where CI is set.
+browser:  ## install Chromium, Node.js and npm for the tests of the page, with apt-get, if they are missing
+	@command -v chromium >/dev/null && command -v node >/dev/null && command -v npm >/dev/null \
+		|| { apt-get update --quiet --quiet && apt-get install --quiet --yes --no-install-recommends chromium nodejs npm; } \
+		|| echo 'Chromium, Node.js or npm is missing and could not be installed; it takes apt-get and the rights to use it.' >&2
 
 EXAMPLES ?= 5000
 deep: $(ready)  ## the property tests with EXAMPLES=5000 new examples each: hours; a tenth takes minutes; SEED=… repeats
