@@ -46,10 +46,13 @@ if TYPE_CHECKING:
     from .effects.tools.tools_of import tools_of
     from .engine.blocking import BlockingConversation, BlockingEngine
     from .engine.bootstrap import DispatcherFactory
+    from .engine.choices.offered_tools import OfferedTool
     from .engine.conversation import Conversation
     from .engine.engine import Engine
     from .engine.handles.turn_requests import Cancelled
     from .engine.ports import Dispatcher
+    from .engine.projections.request_view import RequestView
+    from .engine.projections.step_view import StepView
     from .engine.projections.turn import (
         CancelledTurn,
         CompletedTurn,
@@ -168,10 +171,13 @@ _HOMES = {
     "effects.tools.tools_of": ("tools_of",),
     "engine.blocking": ("BlockingConversation", "BlockingEngine"),
     "engine.bootstrap": ("DispatcherFactory",),
+    "engine.choices.offered_tools": ("OfferedTool",),
     "engine.conversation": ("Conversation",),
     "engine.engine": ("Engine",),
     "engine.handles.turn_requests": ("Cancelled",),
     "engine.ports": ("Dispatcher",),
+    "engine.projections.request_view": ("RequestView",),
+    "engine.projections.step_view": ("StepView",),
     "engine.projections.turn": (
         "CancelledTurn",
         "CompletedTurn",
@@ -266,14 +272,15 @@ __all__ += ["FailedTurn", "History", "Image", "IncompleteTurn", "InvalidInput", 
 __all__ += ["Lagged", "Limits", "LiteLlm", "Llm", "LlmFailure", "LoadedConversation", "Location", "LocationSource"]
 __all__ += ["Log", "McpCrashContract", "McpServer", "McpTool", "Message", "MessageUpdate"]
 __all__ += ["ModelAnswer", "ModelCall", "ModelRequest", "ModelSettings", "ModelSpec"]
-__all__ += ["NotAwaited", "NotTaken", "Origin", "Performer", "Policy", "Profile", "Progress", "Purpose"]
+__all__ += ["NotAwaited", "NotTaken", "OfferedTool", "Origin"]
+__all__ += ["Performer", "Policy", "Profile", "Progress", "Purpose"]
 __all__ += ["Question", "QuestionOption", "Questions", "QueuedTurn"]
 __all__ += ["ReachableAgents", "Receipts", "Receiver", "Recent", "Recovery", "Redaction", "RedactionRule"]
 __all__ += ["Refused", "Repeats"]
-__all__ += ["ReplayReport", "Retry", "Rewording", "RunningTurn"]
+__all__ += ["ReplayReport", "RequestView", "Retry", "Rewording", "RunningTurn"]
 __all__ += ["Schedule", "SecretRule", "SecretSpan"]
 __all__ += ["Settings", "SnapshotUpdate", "Speech", "SpeechChannel", "SpeechRules", "StateChangeUpdate", "StateType"]
-__all__ += ["StateView", "StepOutcome", "Store", "StoreError", "StoredEntry", "StreamChannel", "Streaming"]
+__all__ += ["StateView", "StepOutcome", "StepView", "Store", "StoreError", "StoredEntry", "StreamChannel", "Streaming"]
 __all__ += ["SubAgentRules", "SubAgentTask", "SubAgents", "Subscription", "Summary", "SuspendedCall", "SuspendedCalls"]
 __all__ += ["TerminalChannel", "Texts", "ThoughtUpdate", "Token", "TokenUpdate", "Tool", "ToolContext", "ToolError"]
 __all__ += ["ToolOptions", "ToolProgressUpdate", "ToolStatus", "ToolUpdate", "Transfer"]

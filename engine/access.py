@@ -11,6 +11,7 @@ from ..states.policy.policy import Policy
 from ..states.policy.roles import Role
 from .choices.choices import Choices, GivenTools
 from .choices.given_history import GivenMessages
+from .choices.offered_tools import OfferedTool, offered_tools
 from .choices.opening import ChosenOpening
 from .choices.roles import GivenConversation
 from .choices.schedules import GivenInterval
@@ -49,6 +50,22 @@ class ConversationAccess(ABC):
     def now(self) -> datetime:
         """Return the current time, by the clock of the engine."""
 
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """The names of the models that a conversation may choose. The first one is asked by those that choose none."""
+        return tuple(self.choices.models.specs)
+
+    @property
+    def tools(self) -> tuple[OfferedTool, ...]:
+        """The tools that a conversation may choose, in the order in which they were given; those of MCP servers while
+        they are connected."""
+        return offered_tools(self.choices.registry)
+
+    @property
+    def tool_names(self) -> tuple[str, ...]:
+        """The names of the tools that a conversation may choose."""
+        return tuple(tool.name for tool in self.tools)
+
     @must_be_awaited("A conversation is created with `await`: write `conversation = await engine.create()`.")
     async def create(
         self,
@@ -67,6 +84,7 @@ class ConversationAccess(ABC):
         cron: str | None = None,
         zone: str = "UTC",
         task: str | None = None,
+        conversation_id: str | None = None,
     ) -> Conversation:
         """Create a conversation. `system` is its system prompt, `policy` its rules.
 
@@ -87,6 +105,10 @@ class ConversationAccess(ABC):
         everything that is said here. What no provider would accept in them is repaired: a call without a result gets
         one that says so, a repeated id becomes another one. `Conversation.repairs` tells what was done. System messages
         at the beginning become the system prompt, unless `system` is given.
+
+        With a `conversation_id` of the application's own (up to 100 letters, digits and `._:@~-`) it is created once:
+        who asks again, because no answer came, gets the conversation as it is by now. Asked for with other arguments,
+        or if another conversation has this id, it raises `Refused` with `event_id_reused`.
 
         Raises `ConfigurationError` for a model or a tool that the engine does not have, for a rule that it cannot carry
         out and for another role; `InvalidInput` for what is no list of messages, or too long, for what is no schedule,
@@ -109,7 +131,7 @@ class ConversationAccess(ABC):
             zone=zone,
             task=task,
         )
-        return Conversation(self, await self._creation.begin(chosen))
+        return Conversation(self, await self._creation.begin(chosen, conversation_id))
 
     @must_be_awaited("A conversation is read with `await`: write `conversation = await engine.get(conversation_id)`.")
     async def get(self, conversation_id: str) -> Conversation:

@@ -19,6 +19,7 @@ from ..states.policy.policy import Policy
 from ..states.policy.roles import Role
 from ..states.states import AnyState
 from ..states.values.schedule import Schedule
+from .choices.offered_tools import OfferedTool
 from .conversation import Conversation
 from .running import RunningEngine
 
@@ -157,6 +158,10 @@ class BlockingConversation(_Blocking[Conversation]):
     events = _waits(Conversation.events)
     turns = _waits(Conversation.turns)
     children = _waits(Conversation.children)
+    view = _waits(Conversation.view)
+    steps = _waits(Conversation.steps)
+    model_request = _waits(Conversation.model_request)
+    outbox = _waits(Conversation.outbox)
     replay = _waits(Conversation.replay)
 
     @property
@@ -245,6 +250,27 @@ class BlockingEngine(_Blocking[RunningEngine]):
     refresh = _waits(RunningEngine.refresh)
     check = _waits(RunningEngine.check)
     close = _waits(RunningEngine.close)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the engine has opened, and has not begun to close."""
+        return self._portal.open and self._target.is_open
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """The names of the models that a conversation may choose; see `Engine.model_names`."""
+        return self._target.model_names
+
+    @property
+    def tools(self) -> tuple[OfferedTool, ...]:
+        """The tools that a conversation may choose; see `Engine.tools`."""
+        tools: tuple[OfferedTool, ...] = self._portal.call(lambda: self._target.tools)
+        return tools
+
+    @property
+    def tool_names(self) -> tuple[str, ...]:
+        """The names of the tools that a conversation may choose."""
+        return tuple(tool.name for tool in self.tools)
 
 
 class BlockingOpening(AbstractContextManager[BlockingEngine, None]):

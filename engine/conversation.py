@@ -12,6 +12,7 @@ from ..states.values.messages import Message, Usage
 from .handles.children import children_of
 from .handles.conversation_requests import ConversationRequests
 from .handles.handle import HandleHost, new_id
+from .handles.inspection import Inspection
 from .handles.turn_streams import TurnStreams
 from .projections.projection import ConversationProjection
 from .projections.turn import EndedTurn
@@ -32,7 +33,7 @@ class ConversationHost(HandleHost, Protocol):
         ...
 
 
-class Conversation(TurnStreams, ConversationRequests):
+class Conversation(TurnStreams, ConversationRequests, Inspection):
     """A handle on one conversation of an engine; get it from `Engine.create` or `Engine.get`.
 
     Any number of handles may exist. Each remembers the turn and the question that it has last seen, so a late click

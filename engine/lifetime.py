@@ -46,6 +46,11 @@ class Lifetime:
         await asyncio.shield(self._closing)
 
     @property
+    def is_open(self) -> bool:
+        """Whether opening has ended, and closing has not begun."""
+        return self._opening is not None and self._opening.done() and self._closing is None
+
+    @property
     def is_closing(self) -> bool:
         """Whether the engine closes, or has closed."""
         return self._closing is not None

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from ..persistence.ports import Log
 from ..persistence.records.metadata import json_identity
 from ..states.errors import Refused
-from ..states.events import PolicyChanged, Request
+from ..states.events import Opened, PolicyChanged, Request
 from ..states.log import LogEntry
 from ..states.policy.policy import Policy
 from ..states.step import Step
@@ -37,6 +37,9 @@ MODELS = "policy.models"
 
 PROFILES = "policy.profiles"
 """The profiles of a policy, where the engine filled them in."""
+
+RULES = "policy"
+"""A policy that the engine filled in, apart from its models and profiles."""
 
 _ANY_JSON = ("metadata", "arguments")
 """Fields of requests that hold any JSON. They are compared as JSON, too: to Python, 1 equals True."""
@@ -141,7 +144,7 @@ def _is_same(request: Request, filled: Filled, handled: Request) -> bool:
     if type(request) is not type(handled):
         return False
     taken: dict[str, Any] = {name: getattr(handled, name) for name in {"at", *filled} - {"event_id", MODELS, PROFILES}}
-    if isinstance(request, PolicyChanged) and isinstance(handled, PolicyChanged):
+    if isinstance(request, PolicyChanged | Opened) and isinstance(handled, PolicyChanged | Opened):
         if not _are_same_rules(request.policy, filled, handled.policy):
             return False
         taken["policy"] = handled.policy
@@ -153,7 +156,7 @@ def _is_same(request: Request, filled: Filled, handled: Request) -> bool:
 def _are_same_rules(policy: Policy, filled: Filled, handled: Policy) -> bool:
     """Whether the rules are those that were handled. Windows that are not given are filled in, by an engine that may
     know other ones by now, so windows do not count."""
-    given = policy.replace(
+    given = (handled if RULES in filled else policy).replace(
         models=handled.models if MODELS in filled else policy.models,
         profiles=handled.profiles if PROFILES in filled else policy.profiles,
     )

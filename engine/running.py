@@ -196,6 +196,11 @@ class RunningEngine(ConversationAccess):
             await self._servers.check()
 
     @property
+    def is_open(self) -> bool:
+        """Whether the engine has opened, and has not begun to close."""
+        return self._lifetime.is_open
+
+    @property
     def server_faults(self) -> tuple[str, ...]:
         """A sentence for each MCP server that is not connected now. The engine does without it, and tries it again."""
         return tuple(self._servers.faults())

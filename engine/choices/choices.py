@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...effects.tools.registry import ToolRegistry
 from ...states.context import Context
 from ...states.errors import ConfigurationError
 from ...states.policy.policy import Policy
@@ -35,6 +36,11 @@ class Choices:
     def models(self) -> Models:
         """The models of the engine."""
         return self.checks.models
+
+    @property
+    def registry(self) -> ToolRegistry:
+        """The tools of the engine."""
+        return self.checks.tools
 
     def rules(
         self, policy: Policy, tools: ToolNames, model: str | None = None, role: Role = "foreground"

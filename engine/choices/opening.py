@@ -10,6 +10,7 @@ from typing import Any
 from ...states.events import Opened
 from ...states.policy.policy import Policy
 from ...states.policy.roles import Role
+from ..recent_requests import MODELS, PROFILES, RULES, Filled
 from ..requests import make
 from .choices import Choices, GivenTools
 from .given_history import GivenMessages, read_history
@@ -36,6 +37,21 @@ class ChosenOpening:
     cron: str | None = None
     zone: str = "UTC"
     task: str | None = None
+
+    @property
+    def filled(self) -> Filled:
+        """The fields of the first event that the application leaves to the engine. They do not count where a
+        conversation is asked for again under its id."""
+        named = frozenset() if self.policy is None else self.policy.model_fields_set
+        is_without = {
+            RULES: self.policy is None,
+            MODELS: self.model is None and "models" not in named,
+            "chose_models": self.model is None and "models" not in named,
+            PROFILES: "profiles" not in named,
+            "chose_profiles": "profiles" not in named,
+            "owner": self.owner is None and self.works_for is not None,
+        }
+        return frozenset({"revision", "next_wake", *(name for name, left_out in is_without.items() if left_out)})
 
 
 async def opening_of(

@@ -1,7 +1,8 @@
 """Creates conversations: those that an application asks for, and those that another conversation starts.
 
-An application's conversation has a new id. One that another conversation starts has an id that follows from the effect
-that starts it, so it is created once, however often it is asked for.
+An application's conversation has a new id, unless the application gives it one, so that it can ask again where it has
+received no answer. One that another conversation starts has an id that follows from the effect that starts it. Both are
+created once, however often they are asked for.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ...persistence.errors import StoreConflict
+from ...states.errors import Refused, UnknownConversation
 from ...states.events import Opened
 from ...states.machine import begin
 from ...states.policy.policy import Policy
@@ -21,6 +23,7 @@ from ..choices.opening import ChosenOpening, opening_of
 from ..choices.roles import owner_for
 from ..lifetime import Lifetime
 from ..loop import Loop
+from ..requests import checked_new_id
 from ..services.event_redactor import EventRedactor
 from .loop_factory import LoopFactory
 from .registry import ConversationRegistry
@@ -53,18 +56,32 @@ class Creation:
         self._now = now
         self._note_wake = note_wake
 
-    async def begin(self, chosen: ChosenOpening) -> Loop:
-        """Create the conversation that an application asks for, under a new id, and return its loop. Raises what
+    async def begin(self, chosen: ChosenOpening, conversation_id: str | None = None) -> Loop:
+        """Create the conversation that an application asks for, under a new id or the one given, and return its loop.
+        If there is one with this id that was asked for in the same way, it is returned as it is. Raises what
         `Engine.create` raises."""
-        conversation_id = str(uuid.uuid4())
-        opened = await opening_of(conversation_id, self._now(), self._choices, self._policy, chosen)
-        if opened.works_for is not None:
+        new_id = str(uuid.uuid4()) if conversation_id is None else checked_new_id(conversation_id)
+        opened = await opening_of(new_id, self._now(), self._choices, self._policy, chosen)
+        loop = None if conversation_id is None else await self._find(conversation_id)
+        if loop is None and opened.works_for is not None:
             served = await self._registry.read(opened.works_for)
             opened = opened.replace(owner=owner_for(opened.owner, served.state, served.projection.context))
         opened = await self._redactor.opened(opened, wrote_system=bool(chosen.system))
-        loop = await self.create(conversation_id, opened)
-        log_repairs(conversation_id, opened.repairs)
+        if loop is None:
+            loop = await self._create_new(new_id, opened)
+            if loop is not None:
+                log_repairs(new_id, opened.repairs)
+                return loop
+            loop = await self._registry.read(new_id)
+        if conversation_id is not None and await loop.recent_requests.find(opened, chosen.filled) is None:
+            raise Refused("event_id_reused")  # the conversation was not opened under this id: it is a copy
         return loop
+
+    async def _find(self, conversation_id: str) -> Loop | None:
+        try:
+            return await self._registry.read(conversation_id)
+        except UnknownConversation:
+            return None
 
     async def create(self, conversation_id: str, opened: Opened) -> Loop:
         """Create a conversation with this id and first event, and return its loop. If the id is taken, the conversation
@@ -72,12 +89,16 @@ class Creation:
 
         The caller has removed secrets from the event. Raises `StoreError`, and `EngineClosed`.
         """
+        return await self._create_new(conversation_id, opened) or await self._registry.read(conversation_id)
+
+    async def _create_new(self, conversation_id: str, opened: Opened) -> Loop | None:
+        """Create a conversation, and return its loop; None if the id is taken."""
         store = self._store
         step = begin(opened)
         try:
             log = await store.create(conversation_id, opened, step)
         except StoreConflict:
-            return await self._registry.read(conversation_id)
+            return None
         self._lifetime.check_not_closed()
         if opened.next_wake is not None:
             self._note_wake(opened.next_wake)

@@ -98,11 +98,14 @@ class ConversationRequests(ScheduleRequests):
         that was said. A policy without this profile ends it. Raises `Refused` with `unknown_profile`."""
         await self._request(ProfileTransferred, request_id, profile=profile)
 
-    async def compact(self, *, request_id: str | None = None) -> None:
+    async def compact(self, *, request_id: str | None = None, wait: bool = True) -> None:
         """Have everything so far condensed into a summary, which replaces it in requests to models; the log and the
-        transcript keep everything. Returns when that is done, or was stopped by `cancel` or `close`.
-        Raises `CompactionFailed` if it could not be done, and `Refused`: `busy` and the like during a turn."""
+        transcript keep everything. Returns when that is done, or was stopped by `cancel` or `close`; with `wait=False`
+        as soon as the request is stored. Raises `CompactionFailed` if it could not be done, and `Refused`: `busy` and
+        the like during a turn."""
         handled = await self._request(CompactionRequested, request_id)
+        if not wait:
+            return
         (asked,) = asked_for(await self._read_entries(handled.seq - 1, handled.seq))
         feed = self._loop.feed
         with self._loop.follower.waiting():
@@ -113,9 +116,12 @@ class ConversationRequests(ScheduleRequests):
         if (failure := failure_of(asked, await self._read_entries(handled.seq))) is not None:
             raise failure
 
-    async def close(self, *, request_id: str | None = None) -> None:
-        """End the conversation for good, and cancel what runs. It can still be read."""
-        await self._stopped(await self._request(CloseRequested, request_id))
+    async def close(self, *, request_id: str | None = None, wait: bool = True) -> None:
+        """End the conversation for good, and cancel what runs. It can still be read. With `wait=False` the method
+        returns as soon as the request is stored, while a turn may still be stopping."""
+        handled = await self._request(CloseRequested, request_id)
+        if wait:
+            await self._stopped(handled)
 
     async def dispatch(self, event: Event) -> Step:
         """Submit an event, and return the step that it led to; an ignored one if it is a request that was handled

@@ -151,9 +151,12 @@ class Handle:
             self._lock = asyncio.Lock()
         return self._lock
 
-    async def _turn(self, handled: HandledRequest) -> Turn:
-        """Wait for the turn that this request belongs to: until it stops for the first time after the request."""
-        return self._note_seen(await self._loop.turns.after(handled.seq, handled.turn))
+    async def _turn(self, handled: HandledRequest, *, wait: bool = True) -> Turn:
+        """Wait for the turn that this request belongs to: until it stops for the first time after the request. Unless
+        `wait`, return it as it is now."""
+        turns = self._loop.turns
+        found = await (turns.after(handled.seq, handled.turn) if wait else turns.current(handled.turn))
+        return self._note_seen(found)
 
     async def _stopped(self, handled: HandledRequest) -> None:
         """Wait while the turn of this request is being cancelled."""

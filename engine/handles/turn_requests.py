@@ -95,9 +95,13 @@ class TurnRequests(Handle):
         *,
         call_id: str | None = None,
         request_id: str | None = None,
+        wait: bool = True,
     ) -> Turn:
         """Answer the questions of the call `call_id`, by their text, and wait as `send` does. Without `call_id` they
         are those that this handle has last seen; a server with a handle for each request must give it.
+
+        With `wait=False` this method, and each of those below, returns as soon as the request is stored. The turn has
+        the status of that moment, also if the request was sent before: `running` while it goes on.
 
         A multi-select question takes a list of labels. `annotations` are notes by question: `{question: {"notes": …}}`.
         Raises `Refused`: `unknown_question`, `missing_answer`, `invalid_answer` name the question and leave it open;
@@ -111,7 +115,7 @@ class TurnRequests(Handle):
             annotations={} if annotations is None else annotations,
             call_id=self._seen.call_id if call_id is None else call_id,
         )
-        return await self._turn(handled)
+        return await self._turn(handled, wait=wait)
 
     async def approve(
         self,
@@ -121,6 +125,7 @@ class TurnRequests(Handle):
         arguments: Mapping[str, Any] | None = None,
         *,
         request_id: str | None = None,
+        wait: bool = True,
     ) -> Turn:
         """Allow or deny the call that waits for approval, and wait as `send` does.
 
@@ -130,18 +135,21 @@ class TurnRequests(Handle):
         handled = await self._request(
             ToolApproval, request_id, call_id=call_id, allowed=allowed, note=note or "", arguments=arguments
         )
-        return await self._turn(handled)
+        return await self._turn(handled, wait=wait)
 
-    async def resolve(self, call_id: str, verdict: Resolution, *, request_id: str | None = None) -> Turn:
+    async def resolve(
+        self, call_id: str, verdict: Resolution, *, request_id: str | None = None, wait: bool = True
+    ) -> Turn:
         """Say what became of a call in doubt: one that was running when a process ended, and that must not run twice.
         Waits as `send` does.
 
         With `ran` or `did_not_run` the model is told so; with `again` the tool runs once more. Raises `Refused` with
         `wrong_state` unless this call is in doubt.
         """
-        return await self._turn(await self._request(DoubtResolved, request_id, call_id=call_id, verdict=verdict))
+        handled = await self._request(DoubtResolved, request_id, call_id=call_id, verdict=verdict)
+        return await self._turn(handled, wait=wait)
 
-    async def decline(self, call_id: str | None = None, *, request_id: str | None = None) -> Turn:
+    async def decline(self, call_id: str | None = None, *, request_id: str | None = None, wait: bool = True) -> Turn:
         """Decline to answer the questions of the call `call_id`; without it, those that this handle has last seen.
 
         The policy says whether that ends the turn or lets the model go on. Waits as `send`. Raises `Refused` with
@@ -160,9 +168,9 @@ class TurnRequests(Handle):
             raise Refused("wrong_state", sentence="No question waits to be declined.")
         if isinstance(handled.request, UserCancel) and handled.request.call_id is None:
             raise Refused("event_id_reused")  # it was a cancel of the turn
-        return await self._turn(handled)
+        return await self._turn(handled, wait=wait)
 
-    async def cancel(self, turn: int | None = None, *, request_id: str | None = None) -> Cancelled:
+    async def cancel(self, turn: int | None = None, *, request_id: str | None = None, wait: bool = True) -> Cancelled:
         """Stop the turn with this number, and wait until it has stopped; without a number, the turn that this handle
         has last seen.
 
@@ -175,9 +183,10 @@ class TurnRequests(Handle):
             async with self._sending:  # the cancel is meant for what this handle is just sending
                 turn = self._seen.turn
         handled = await self._request(UserCancel, request_id, filled, turn=turn)
-        await self._stopped(handled)
+        if wait:
+            await self._stopped(handled)
         return Cancelled(no_op=handled.is_no_op)
 
-    async def retry(self, *, request_id: str | None = None) -> Turn:
+    async def retry(self, *, request_id: str | None = None, wait: bool = True) -> Turn:
         """Try the failed turn again, as a new turn, and wait as `send` does."""
-        return await self._turn(await self._request(RetryRequested, request_id))
+        return await self._turn(await self._request(RetryRequested, request_id), wait=wait)

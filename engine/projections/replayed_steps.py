@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ...states.context import Context
+from ...states.effects import Effect
 from ...states.events import Opened
 from ...states.log import LogEntry
 from ...states.machine import begin, transition
@@ -13,12 +14,14 @@ from ...states.states import AnyState, Idle
 
 
 class ReplayedStep(NamedTuple):
-    """A step of a log: its entry, the states before and after it, and the context before it."""
+    """A step of a log: its entry, the states before and after it, the context before it, and the effects that the
+    event leads to now."""
 
     entry: LogEntry
     before: AnyState
     after: AnyState
     context: Context
+    effects: tuple[Effect, ...]
 
 
 def replayed_steps(entries: Iterable[LogEntry]) -> Iterator[ReplayedStep]:
@@ -29,5 +32,5 @@ def replayed_steps(entries: Iterable[LogEntry]) -> Iterator[ReplayedStep]:
     for entry in entries:
         event = entry.event
         step = begin(event) if isinstance(event, Opened) else transition(state, event, context)
-        yield ReplayedStep(entry, state, step.state, context)
+        yield ReplayedStep(entry, state, step.state, context, step.effects)
         state, context = step.state, context.after(event)

@@ -7,11 +7,13 @@ has asked for its class or its status: a `WaitsForAnswer` has questions, a `Wait
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from ...states.values.messages import ToolCall, Usage
 from ...states.values.questions import UserQuestion
 from ...states.values.turn import LimitKind
+from .updates.data import data_of
+from .updates.message_view import call_data
 
 TurnStatus = Literal[
     "completed",
@@ -59,6 +61,29 @@ class BaseTurn:
     limit: LimitKind | None = None
     usage: Usage = field(default_factory=Usage)
     profile: str = ""
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The turn as JSON, with the keys of the update `turn_ended`; the number is its `turn`. While it waits for a
+        person, it also has `call_id`, and `questions` or `call`."""
+        waits = {name: value for name, value in data_of(self).items() if name in ("questions", "call_id")}
+        return {
+            "turn": self.number,
+            "status": self.status,
+            "is_complete": self.status == "completed",
+            "reply": self.reply,
+            "final_content": self.final_content,
+            "user_response": self.user_response,
+            "deliveries": list(self.deliveries),
+            "silent": self.silent,
+            "truncated": self.truncated,
+            "failure": self.failure,
+            "limit": self.limit,
+            "usage": self.usage.model_dump(mode="json"),
+            "profile": self.profile,
+            **waits,
+            **({} if self.call is None else {"call": call_data(self.call)}),
+        }
 
 
 # --- turns that have ended

@@ -83,7 +83,7 @@ def first_stop(entries: Iterable[LogEntry], number: int, since: int) -> Turn | N
     for the first time; None if that is not among `entries`, the first of a log. `Pure.`"""
     transcript = Transcript()
     try:
-        for entry, _, state, context in replayed_steps(entries):
+        for entry, _, state, context, _ in replayed_steps(entries):
             transcript.add(entry)
             if entry.seq < since:
                 continue

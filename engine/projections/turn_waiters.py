@@ -13,8 +13,10 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from ...states.errors import Refused, StoreError, TurnwiseError
+from ...states.states import InTurn
 from .projection import ConversationProjection, is_queued
 from .turn import QueuedTurn, RunningTurn, Turn
+from .turn_builder import waits_for_person
 from .turn_stops import TurnStops
 
 T = TypeVar("T")
@@ -86,8 +88,14 @@ class TurnWaiters:
             return QueuedTurn()
         await self.read()
         number = self._projection.turn_of(message_id)
-        if number is None:
-            return QueuedTurn()
+        return QueuedTurn() if number is None else await self.current(number)
+
+    async def current(self, number: int) -> Turn:
+        """Return this turn as it is at this moment. Reads the log only if the turn does not go on."""
+        state = self._projection.state
+        if isinstance(state, InTurn) and state.turn.number == number and not waits_for_person(state):
+            return RunningTurn(number=number, profile=self._projection.profile)
+        await self.read()
         return self._of_turn(number) or RunningTurn(number=number, profile=self._projection.profile)
 
     def notify(self) -> None:

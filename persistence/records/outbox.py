@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Outgoing(NamedTuple):
@@ -33,3 +33,9 @@ class Undelivered:
     seq: int
     attempts: int = 0
     next_attempt: datetime | None = None
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The fields as JSON."""
+        due = None if self.next_attempt is None else self.next_attempt.isoformat()
+        return {**vars(self), "next_attempt": due}

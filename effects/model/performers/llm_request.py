@@ -7,7 +7,6 @@ import logging
 from ....states.context import Context
 from ....states.effects import RequestLlm
 from ....states.events import LlmFailed, LlmResponse
-from ....states.policy.models import settings_of
 from ....states.projections.recent_dialogue import of_turn
 from ....states.projections.transcript import Transcript
 from ....states.values.surrogates import encodable
@@ -18,14 +17,11 @@ from ...logs import performer_logger
 from ...text import is_encodable
 from ...tools.registry import ToolRegistry
 from ..port import LlmFailure, ModelAnswer, ModelRequest, Token
-from ..request.context_assembly import assemble_context
 from ..request.fresh_context import with_fresh_context, write_fresh_context
 from ..request.prompt_cache import PromptCache
-from ..request.request_builder import OfferedTools
 from .model_caller import ModelCaller, sentence_of
-from .tool_offers import ToolOffer, ToolOffers
-
-_NO_TOOLS = OfferedTools(())
+from .request_writer import RequestWriter, offered_to
+from .tool_offers import ToolOffer
 
 logger = performer_logger("turnwise.planning")
 
@@ -37,13 +33,13 @@ class LlmRequestPerformer:
         self._locator = Locator(None, clock) if locator is None else locator
         self._caller = caller
         self._tools = tools
-        self._offers = ToolOffers(tools)
+        self._writer = RequestWriter(tools)
         self._clock = clock
         self._prompts = PromptCache()
 
     async def __call__(self, effect: RequestLlm, context: EffectContext) -> LlmResponse | LlmFailed:
         """Ask, and answer with the response or with the failure."""
-        offer = self._offers.offer_for(effect, context)
+        offer = self._writer.offer_for(effect, context.context, context.turn)
         request, digest = await self._request(effect, context, offer)
 
         # Text that the policy keeps from the user is also shown as a thought while it streams.
@@ -79,12 +75,9 @@ class LlmRequestPerformer:
         """Return what follows from the log: the request without the fresh context, and its digest. The transcript is
         released before anybody is asked for something."""
         transcript = await context.transcript()
-        tools = _NO_TOOLS if effect.plain else offer.definitions
-        _log_request(context.turn, transcript, len(tools.definitions))
-        assembled = assemble_context(effect, context.context, transcript, context.turn, offer.explained, tools.listed)
+        _log_request(context.turn, transcript, len(offered_to(effect, offer).definitions))
         prompt = self._prompts.prompt_of(context)
-        settings = settings_of(context.policy, effect.profile)
-        return prompt.request(effect, assembled.system, assembled.messages, tools, context.turn, settings)
+        return self._writer.write(effect, context.context, context.turn, transcript, offer, prompt)
 
     def _response(
         self, effect: RequestLlm, model: str, digest: str, answer: ModelAnswer, context: Context, offer: ToolOffer

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from ....states.context import Context
 from ....states.effects import RequestLlm
 from ....states.policy.roles import Caller
-from ...context import EffectContext
 from ...tools.builtin.catalogue import BUILT_IN
 from ...tools.registry import ToolRegistry
 from ..request.explained_tools import ExplainedTools
@@ -53,12 +53,13 @@ class ToolOffers:
         self._tools = tools
         self._offer = lru_cache(KEPT)(self._make_offer)
 
-    def offer_for(self, effect: RequestLlm, context: EffectContext) -> ToolOffer:
-        """What this request offers. It stays the same within a turn, also after a crash: tools that a conversation
-        chooses during a turn are those of the next one. Only the tools of sources come and go within a turn."""
+    def offer_for(self, effect: RequestLlm, context: Context, turn: int) -> ToolOffer:
+        """What this request offers in this turn. It stays the same within a turn, also after a crash: tools that a
+        conversation chooses during a turn are those of the next one. Only the tools of sources come and go within a
+        turn."""
         profiles = (profile.tools for profile in context.policy.profiles if profile.name == effect.profile)
-        chosen = context.context.tools_in(context.turn)
-        return self._offer(self._tools.version, chosen, next(profiles, None), context.context.caller)
+        chosen = context.tools_in(turn)
+        return self._offer(self._tools.version, chosen, next(profiles, None), context.caller)
 
     def _make_offer(self, version: tuple[int, ...], chosen: Names, of_profile: Names, caller: Caller) -> ToolOffer:
         allowed = self._tools.allowed(chosen, of_profile, caller)

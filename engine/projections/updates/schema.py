@@ -1,7 +1,8 @@
-"""The JSON schema of updates as they are sent to clients: {"type", "id", "data"}.
+"""The JSON schemas of what clients receive: of updates, as {"type", "id", "data"}, and of turns.
 
-It is made from the dataclasses of the updates, so it says what they say. pydantic, which also validates the parts of an
-update (messages, questions), writes it; no update is validated when it is made.
+They are made from the dataclasses, so they say what these say. pydantic, which also validates the parts of an update
+(messages, questions), writes them; no update is validated when it is made. A program that describes its own interface,
+as an OpenAPI document does, uses the models.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from typing import Annotated, Any, Literal, Union, get_args, get_type_hints
 from pydantic import BaseModel, Field, TypeAdapter, create_model
 
 from ....states.values.messages import Message, ToolCall
+from ....states.values.questions import UserQuestion
+from ..turn import TurnStatus
 from .data import data_fields
 from .live import LiveUpdate
 from .state_view import StateView
-from .stored import StateChangeUpdate
+from .stored import StateChangeUpdate, TurnEndedUpdate
 from .streamed_text import Streaming
 from .update import Update
 
@@ -28,9 +31,29 @@ def update_schema() -> dict[str, Any]:
     """Return the JSON schema (draft 2020-12) of an update as JSON, `{"type": update.type, "id": update.id, "data":
     update.data}`. The `type` tells the updates apart. A client ignores keys that it does not know: a later version may
     add some. `Pure.`"""
-    union: Any = Annotated[Union[tuple(map(_wire_form, get_args(Update)))], Field(discriminator="type")]  # noqa: UP007
-    schema: dict[str, Any] = TypeAdapter(union).json_schema(mode="validation")
+    schema: dict[str, Any] = TypeAdapter(update_model()).json_schema(mode="validation")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Update", **_open(schema)}
+
+
+@cache
+def update_model() -> Any:
+    """Return the type of an update as JSON: a union of pydantic models, told apart by `type`. `Pure.`"""
+    return Annotated[Union[tuple(map(_wire_form, get_args(Update)))], Field(discriminator="type")]  # noqa: UP007
+
+
+@cache
+def turn_model() -> type[BaseModel]:
+    """Return the model of `Turn.data`: the data of `turn_ended`, and what a turn that waits for a person has.
+    `Pure.`"""
+    fields = data_model(TurnEndedUpdate).model_fields
+    ended = {name: (field.annotation, field) for name, field in fields.items()}
+    waits: dict[str, Any] = {
+        "status": (TurnStatus, ...),
+        "questions": (tuple[UserQuestion, ...], ()),
+        "call_id": (str, None),
+        "call": (call_model(), None),
+    }
+    return _model("Turn", "A turn of a conversation.", {**ended, **waits})
 
 
 def _wire_form(kind: Any) -> type[BaseModel]:
@@ -75,8 +98,13 @@ def _wire_type(annotation: Any) -> Any:
 @cache
 def _message_model() -> type[BaseModel]:
     """A message whose calls have their arguments as objects."""
-    calls = _like(ToolCall, arguments=(dict[str, Any], ...), raw_arguments=(str, None))
-    return _like(Message, tool_calls=(list[calls], ()))  # type: ignore[valid-type]
+    return _like(Message, tool_calls=(list[call_model()], ()))  # type: ignore[misc]
+
+
+@cache
+def call_model() -> type[BaseModel]:
+    """Return the model of a tool call as JSON, with its arguments as an object. `Pure.`"""
+    return _like(ToolCall, arguments=(dict[str, Any], ...), raw_arguments=(str, None))
 
 
 def _like(kind: type[BaseModel], **changes: Any) -> type[BaseModel]:

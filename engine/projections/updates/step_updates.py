@@ -61,7 +61,7 @@ def updates_of(
 def updates_of_log(entries: Iterable[LogEntry]) -> Iterator[Update]:
     """Yield all updates of a log. Raises `Refused` if the machine does not take an event that it took then. `Pure.`"""
     transcript = Transcript()
-    for entry, before, after, context in replayed_steps(entries):
+    for entry, before, after, context, _ in replayed_steps(entries):
         yield from updates_of(entry, before, after, transcript, context)
 
 

@@ -1,0 +1,54 @@
+"""Writes requests to models out of what follows from the log.
+
+The performer writes each request with it before it asks the model, and whoever looks at an earlier step later writes
+the same request again. A request is written from the state of the conversation at the step that asked for it, and from
+the tools that the engine has now.
+"""
+
+from __future__ import annotations
+
+from ....states.context import Context
+from ....states.effects import RequestLlm
+from ....states.policy.models import settings_of
+from ....states.projections.transcript import Transcript
+from ...tools.registry import ToolRegistry
+from ..port import ModelRequest
+from ..request.context_assembly import assemble_context
+from ..request.prompt_cache import CachedPrompt
+from ..request.request_builder import OfferedTools
+from .tool_offers import ToolOffer, ToolOffers
+
+_NO_TOOLS = OfferedTools(())
+
+
+class RequestWriter:
+    """Writes the requests of an engine that has these tools."""
+
+    def __init__(self, tools: ToolRegistry) -> None:
+        self._offers = ToolOffers(tools)
+
+    def offer_for(self, effect: RequestLlm, context: Context, turn: int) -> ToolOffer:
+        """Return what this request offers of the tools."""
+        return self._offers.offer_for(effect, context, turn)
+
+    def write(
+        self,
+        effect: RequestLlm,
+        context: Context,
+        turn: int,
+        transcript: Transcript,
+        offer: ToolOffer,
+        prompt: CachedPrompt,
+    ) -> tuple[ModelRequest, str]:
+        """Return the request that `effect` asks for, without the fresh context, and its digest. `context`, `turn` and
+        `transcript` are those of the step that has the effect; `prompt` keeps the written beginning for the next
+        request of this conversation."""
+        tools = offered_to(effect, offer)
+        assembled = assemble_context(effect, context, transcript, turn, offer.explained, tools.listed)
+        settings = settings_of(context.policy, effect.profile)
+        return prompt.request(effect, assembled.system, assembled.messages, tools, turn, settings)
+
+
+def offered_to(effect: RequestLlm, offer: ToolOffer) -> OfferedTools:
+    """Return the definitions that the request holds: a plain one has none. `Pure.`"""
+    return _NO_TOOLS if effect.plain else offer.definitions

@@ -1,0 +1,61 @@
+"""What a handle shows of the machine: its state, its steps, what a model was sent, and what waits to be delivered."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ...effects.model.performers.request_writer import RequestWriter
+from ...states.errors import InvalidInput
+from ..projections.request_view import RequestView, asked_request, written_request
+from ..projections.step_view import StepView, step_views
+from ..projections.updates.state_view import StateView, view_of
+from .handle import Handle
+
+if TYPE_CHECKING:
+    from ...persistence.records.outbox import Undelivered
+
+
+class Inspection(Handle):
+    """Reads the log for people who look into the machine. Nothing in the conversation changes by that."""
+
+    async def view(self) -> StateView:
+        """Return the current state as updates show it."""
+        projection = self._loop.projection
+        await projection.read()
+        return view_of(projection.state, projection.transcript, projection.context.policy)
+
+    async def steps(self, after: int = 0, limit: int | None = None) -> tuple[StepView, ...]:
+        """Return the steps that follow the step `after`, at most `limit` of them, in order: each with its event, its
+        effects, and the state that it led to.
+
+        The states are computed from the beginning of the log, so a page costs as much as all steps before it. Raises
+        `InvalidInput`, and `Damaged` if the log cannot be read, or if a step does not come out as it was stored.
+        """
+        first, most = _count("after", after), None if limit is None else _count("limit", limit)
+        if most == 0:
+            return ()
+        entries = await self._read_entries(0, None if most is None else first + most)
+        return await asyncio.to_thread(step_views, entries, first)
+
+    async def model_request(self, seq: int) -> RequestView:
+        """Return the request for the next answer that the step `seq` asked for, as it was sent to the model, or is
+        being sent. It is written again from the log, by the code that wrote it then.
+
+        Raises `InvalidInput` if there is no such step, or if it asked for none (`StepView.requests` is empty); and
+        `Damaged` as `steps` does.
+        """
+        wanted = _count("seq", seq)
+        asked = await asyncio.to_thread(asked_request, await self._read_entries(), wanted)
+        return written_request(self.id, wanted, asked, RequestWriter(self._host.choices.registry))
+
+    async def outbox(self) -> tuple[Undelivered, ...]:
+        """Return the deliveries of this conversation that are not acknowledged: for each channel, and for each agent
+        that was written to, in the order in which they were asked for."""
+        return await self._host.store.outbox([self.id])
+
+
+def _count(name: str, number: int) -> int:
+    if type(number) is not int or not 0 <= number < 2**62:
+        raise InvalidInput(f"{name} is a whole number, not below 0.")
+    return number
