@@ -1,0 +1,200 @@
+// One conversation, as people hold it: its title and state, what was said, what waits for a person, and the composer.
+
+import "./composer.js";
+import "./options.js";
+import { newId } from "./client.js";
+import { el, emit, icon, iconButton, replaceChildren } from "./dom.js";
+import { askFor } from "./dialogs.js";
+import { Outgoing } from "./outgoing.js";
+import { Transcript } from "./transcript.js";
+import { isBusy } from "./view.js";
+import { stateLabel, stateTone, usageDetails, usageText } from "./words.js";
+
+class TurnwiseChat extends HTMLElement {
+  /** The `Client`, the element for what waits for a person, and buttons for both ends of the header. */
+  client;
+  person;
+  navigation = [];
+  actions = [];
+
+  #conversationId = null;
+  #conversation = null;
+  #view = null;
+  #outgoing = new Outgoing();
+  #transcript;
+  #title;
+  #badge;
+  #usage;
+  #rename;
+  #options;
+  #start;
+  #connection;
+  #composer;
+  #loading;
+
+  connectedCallback() {
+    if (this.#transcript) return;
+    this.#transcript = new Transcript(this.client, (messageId) => this.#withdraw(messageId));
+    this.#title = el("h1", {}, "New conversation");
+    this.#badge = el("span", { className: "badge", hidden: true });
+    this.#usage = el("span", { className: "usage total", hidden: true });
+    this.#rename = iconButton("pencil", "Rename", () => this.#askForTitle(), { hidden: true });
+    this.#connection = el("div", { className: "connection", role: "status", hidden: true });
+    this.#loading = el("div", { className: "loading measure", "aria-hidden": "true" }, [62, 84, 48].map(() => el("div", { className: "skeleton" })));
+    this.#options = el("turnwise-options");
+    this.#start = el(
+      "section", { className: "start measure", "aria-labelledby": "start-title" },
+      el("h2", { id: "start-title" }, "Start a conversation"),
+      el("p", {}, "Write a message below. Everything that happens is stored step by step, and the inspector shows it."),
+      this.#options,
+    );
+    this.#composer = el("turnwise-composer");
+    this.#composer.send = (text) => this.#send(text);
+    this.#composer.stop = () => this.#request(() => this.client.cancelTurn(this.#conversationId));
+    const header = el(
+      "header", { className: "chat-header" }, this.navigation,
+      el("div", { className: "chat-title" }, this.#title, this.#rename), this.#badge, this.#usage,
+      el("div", { className: "actions" }, this.actions),
+    );
+    replaceChildren(this, header, this.#connection, this.#start, this.#loading, this.#transcript.element, this.person, this.#composer);
+  }
+
+  set conversationId(id) {
+    this.#conversationId = id;
+    this.#conversation = null;
+    this.#usage.hidden = true;
+    this.#transcript.reset();
+    this.#composer.conversationId = id;
+    this.#outgoing.conversationId = id;
+  }
+
+  focusComposer() {
+    this.#composer.focus();
+  }
+
+  /** Read what a new conversation can be given: models and tools. */
+  loadChoices() {
+    this.#options.load(this.client);
+  }
+
+  // --- showing
+
+  /** Show what is known of the conversation beside its updates, and how the connection is. */
+  showConversation(conversation, connection) {
+    this.#conversation = conversation;
+    const title = !this.#conversationId ? "New conversation" : conversation ? conversation.title || "Untitled conversation" : "…";
+    if (this.#title.textContent !== title) this.#title.textContent = title;
+    this.#rename.hidden = !conversation;
+    this.#showConnection(connection);
+  }
+
+  show(view) {
+    this.#view = view;
+    const isGone = this.#connection.dataset.phase === "ended";
+    this.#start.hidden = this.#conversationId !== null;
+    this.#loading.hidden = this.#conversationId === null || view.known || isGone;
+    this.#transcript.element.hidden = this.#conversationId === null || !view.known;
+    this.#showBadge(view);
+    this.#composer.setState({ isBusy: isBusy(view), isClosed: view.state.type === "closed" || isGone });
+    if (view.known) this.#transcript.show(view, this.#outgoing.shown(view));
+  }
+
+  #showBadge(view) {
+    this.#badge.hidden = !view.known;
+    this.#badge.dataset.tone = stateTone(view.state.type);
+    const label = stateLabel(view.state.type);
+    if (this.#badge.textContent !== label) this.#badge.textContent = label;
+  }
+
+  #showConnection({ phase, reason = "" }) {
+    const sentence = this.#conversationId === null ? "" : connectionSentence(phase, reason);
+    this.#connection.dataset.phase = phase;
+    this.#connection.hidden = !sentence;
+    if (this.#connection.dataset.sentence === sentence) return;
+    this.#connection.dataset.sentence = sentence;
+    replaceChildren(this.#connection, icon("alert"), el("p", {}, sentence));
+  }
+
+  /** Ask what the conversation has cost so far. */
+  async readUsage() {
+    const conversationId = this.#conversationId;
+    try {
+      const usage = await this.client.getUsage(conversationId);
+      if (conversationId !== this.#conversationId) return;
+      this.#usage.textContent = usageText(usage);
+      this.#usage.title = `The conversation so far: ${usageDetails(usage)}`;
+      this.#usage.hidden = !this.#usage.textContent;
+    } catch {
+      this.#usage.hidden = true; // the streams tell when the server is away
+    }
+  }
+
+  // --- requests
+
+  /** Send a message; without a conversation it begins one. What is refused goes back into the composer. */
+  async #send(text) {
+    let conversationId = this.#conversationId;
+    try {
+      conversationId ??= await this.#create();
+      await this.#sendTo(conversationId, text);
+    } catch (problem) {
+      this.#composer.putBack(conversationId, text);
+      emit(this, "problem", { problem });
+    }
+  }
+
+  async #sendTo(conversationId, text) {
+    const messageId = this.#outgoing.add(conversationId, text, newId);
+    this.#showOutgoing();
+    this.#transcript.toEnd();
+    try {
+      await this.client.sendMessage(conversationId, { text, message_id: messageId, when_busy: "queue" });
+    } catch (problem) {
+      this.#outgoing.fail(conversationId, messageId, problem);
+      this.#showOutgoing();
+      throw problem;
+    }
+  }
+
+  async #create() {
+    const { id } = await this.client.createConversation(this.#options.chosen);
+    emit(this, "select", { conversationId: id });
+    return id;
+  }
+
+  async #withdraw(messageId) {
+    const conversationId = this.#conversationId;
+    const text = this.#outgoing.textOf(messageId);
+    await this.#request(async () => {
+      await this.client.withdrawMessage(conversationId, { message_id: messageId });
+      if (text) this.#composer.putBack(conversationId, text);
+    });
+  }
+
+  #showOutgoing() {
+    if (this.#view?.known) this.show(this.#view);
+  }
+
+  async #askForTitle() {
+    const title = await askFor("Rename the conversation", "Title", this.#conversation?.title ?? "");
+    if (title === null) return;
+    await this.#request(() => this.client.changeConversation(this.#conversationId, { title }));
+    emit(this, "changed");
+  }
+
+  async #request(ask) {
+    try {
+      await ask();
+    } catch (problem) {
+      emit(this, "problem", { problem });
+    }
+  }
+}
+
+function connectionSentence(phase, reason) {
+  if (phase === "waiting") return "The connection to the server is lost. The page tries again by itself.";
+  if (phase !== "ended") return "";
+  return { deleted: "This conversation does not exist any more.", closed: "" }[reason] ?? "";
+}
+
+customElements.define("turnwise-chat", TurnwiseChat);

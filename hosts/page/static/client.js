@@ -1,0 +1,338 @@
+// Speaks to the server. Every method is named as the operation in its OpenAPI description, and every refusal is a
+// `Problem`. Nothing here knows the page.
+
+const FIRST_WAIT = 500;
+const LONGEST_WAIT = 10_000;
+const FAILURES_BEFORE_SNAPSHOT = 4;
+
+/** A request that was refused, or that did not reach the server (`status` 0, code "unreachable"). */
+export class Problem extends Error {
+  constructor({ status = 0, code = "internal_error", title = "", detail = "", subject = null }) {
+    super(detail || title || "The request failed.");
+    this.name = "Problem";
+    this.status = status;
+    this.code = code;
+    this.subject = subject;
+  }
+}
+
+/** Return a new random id. It works without a secure context too, where `crypto.randomUUID` is missing. */
+export function newId() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** The API of one server. `base` is the URL of the page, which the paths of the API are relative to. */
+export class Client {
+  constructor(base) {
+    this.base = new URL(".", base);
+    /** Called when a request is refused because the caller is not known. */
+    this.onUnauthorized = () => {};
+  }
+
+  // --- conversations
+
+  createConversation(body = {}) {
+    return this.#send("POST", "conversations", body);
+  }
+
+  listConversations(query = {}) {
+    return this.#send("GET", withQuery("conversations", query));
+  }
+
+  getConversation(id) {
+    return this.#send("GET", path(id));
+  }
+
+  changeConversation(id, changes) {
+    return this.#send("PATCH", path(id), changes);
+  }
+
+  deleteConversation(id) {
+    return this.#send("DELETE", path(id));
+  }
+
+  closeConversation(id) {
+    return this.#send("POST", path(id, "close"), {});
+  }
+
+  forkConversation(id, at) {
+    return this.#send("POST", path(id, "fork"), at === undefined ? {} : { at });
+  }
+
+  // --- requests to a conversation
+
+  sendMessage(id, body) {
+    return this.#send("POST", path(id, "messages"), body);
+  }
+
+  answerQuestions(id, body) {
+    return this.#send("POST", path(id, "respond"), body);
+  }
+
+  declineQuestions(id, body = {}) {
+    return this.#send("POST", path(id, "decline"), body);
+  }
+
+  cancelTurn(id, body = {}) {
+    return this.#send("POST", path(id, "cancel"), body);
+  }
+
+  approveCall(id, body) {
+    return this.#send("POST", path(id, "approve"), body);
+  }
+
+  resolveCall(id, body) {
+    return this.#send("POST", path(id, "resolve"), body);
+  }
+
+  retryTurn(id, body = {}) {
+    return this.#send("POST", path(id, "retry"), body);
+  }
+
+  withdrawMessage(id, body) {
+    return this.#send("POST", path(id, "withdraw"), body);
+  }
+
+  compactConversation(id, body = {}) {
+    return this.#send("POST", path(id, "compact"), body);
+  }
+
+  // --- reading
+
+  listTurns(id) {
+    return this.#send("GET", path(id, "turns"));
+  }
+
+  getUsage(id) {
+    return this.#send("GET", path(id, "usage"));
+  }
+
+  getTranscript(id) {
+    return this.#send("GET", path(id, "transcript"));
+  }
+
+  listChildren(id) {
+    return this.#send("GET", path(id, "children"));
+  }
+
+  getOutbox(id) {
+    return this.#send("GET", path(id, "outbox"));
+  }
+
+  replayConversation(id) {
+    return this.#send("GET", path(id, "replay"));
+  }
+
+  getLog(id, query = {}) {
+    return this.#send("GET", withQuery(path(id, "log"), query));
+  }
+
+  getModelRequest(id, seq) {
+    return this.#send("GET", path(id, "log", seq, "request"));
+  }
+
+  getMachine() {
+    return this.#send("GET", "machine");
+  }
+
+  listTools() {
+    return this.#send("GET", "tools");
+  }
+
+  listModels() {
+    return this.#send("GET", "models");
+  }
+
+  renderMarkdown(texts) {
+    return this.#send("POST", "markdown", { texts });
+  }
+
+  // --- the session of a browser, which stands for a token
+
+  openSession(token) {
+    return this.#send("POST", "session", { token }, { mayBeUnknown: true });
+  }
+
+  closeSession() {
+    return this.#send("DELETE", "session");
+  }
+
+  // --- streams
+
+  /**
+   * Follow a conversation. `onUpdate` gets each update once, in order, first a snapshot. `onState` gets the state of
+   * the connection: {phase: "connecting" | "open" | "waiting" | "paused" | "ended", reason?, problem?}.
+   *
+   * A connection that breaks is opened again from the last update that was seen. While the tab is hidden there is no
+   * connection, because a browser opens only six to a server. Returns an object whose `close` ends it.
+   */
+  followConversation(id, { onUpdate, onState = () => {} }) {
+    const probe = () => this.getConversation(id);
+    return new Stream(this.#url(path(id, "events")), { event: null, probe, onUpdate, onState });
+  }
+
+  /** Follow all conversations, as `followConversation` does one. Each connection begins with a snapshot of the tree. */
+  followConversations({ onUpdate, onState = () => {} }) {
+    const probe = () => this.listConversations({ limit: 1 });
+    return new Stream(this.#url("events"), { event: "tree", probe, onUpdate, onState });
+  }
+
+  // --- requests
+
+  #url(relative) {
+    return new URL(relative, this.base);
+  }
+
+  async #send(method, relative, body, { mayBeUnknown = false } = {}) {
+    const options = { method, headers: { Accept: "application/json" }, credentials: "same-origin", cache: "no-store" };
+    if (body !== undefined) {
+      options.body = JSON.stringify(body);
+      options.headers["Content-Type"] = "application/json";
+    }
+    const response = await this.#fetch(this.#url(relative), options);
+    if (response.ok) return response.status === 204 ? null : response.json();
+    const problem = await problemOf(response);
+    if (problem.status === 401 && !mayBeUnknown) this.onUnauthorized(problem);
+    throw problem;
+  }
+
+  async #fetch(url, options) {
+    try {
+      return await fetch(url, options);
+    } catch {
+      throw new Problem({ code: "unreachable", detail: "The server cannot be reached." });
+    }
+  }
+}
+
+function path(id, ...rest) {
+  return ["conversations", ...id.split("/"), ...rest].map(encodeURIComponent).join("/"); // that of a sub-agent has slashes
+}
+
+function withQuery(relative, query) {
+  const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  return given.length ? `${relative}?${new URLSearchParams(given)}` : relative;
+}
+
+async function problemOf(response) {
+  try {
+    return new Problem({ ...(await response.json()), status: response.status });
+  } catch {
+    return new Problem({ status: response.status, title: `The server answered ${response.status}.` });
+  }
+}
+
+/** The types of updates, each of which is an event of its own in the stream. */
+const UPDATE_TYPES = [
+  "snapshot", "state_change", "message", "thought", "tool", "delivery", "turn_ended",
+  "token", "tool_progress", "delivered", "delivery_failed",
+];
+
+/** Reasons after which a stream is not opened again. */
+const FINAL_REASONS = new Set(["closed", "deleted"]);
+
+/** One EventSource after the other, each of which goes on where the one before it ended. */
+class Stream {
+  #url;
+  #options;
+  #source = null;
+  #lastId = null;
+  #failures = 0;
+  #timer = null;
+  #ended = false;
+  #onVisibility = () => (document.hidden ? this.#pause() : this.#resume());
+
+  constructor(url, options) {
+    this.#url = url;
+    this.#options = options;
+    document.addEventListener("visibilitychange", this.#onVisibility);
+    if (document.hidden) this.#report("paused");
+    else this.#open();
+  }
+
+  /** End it for good. */
+  close() {
+    this.#ended = true;
+    document.removeEventListener("visibilitychange", this.#onVisibility);
+    this.#disconnect();
+  }
+
+  #open() {
+    if (this.#ended || this.#source) return;
+    this.#report("connecting");
+    const url = new URL(this.#url);
+    if (this.#lastId !== null) url.searchParams.set("last_event_id", this.#lastId);
+    const source = new EventSource(url);
+    this.#source = source;
+    source.onopen = () => {
+      this.#failures = 0;
+      this.#report("open");
+    };
+    source.onerror = () => this.#lose();
+    for (const type of this.#options.event ? [this.#options.event] : UPDATE_TYPES) {
+      source.addEventListener(type, (event) => this.#take(event));
+    }
+    source.addEventListener("end", (event) => this.#end(JSON.parse(event.data)));
+  }
+
+  #take(event) {
+    const update = JSON.parse(event.data);
+    if (update.id) this.#lastId = update.id;
+    this.#options.onUpdate(update);
+  }
+
+  #end({ data }) {
+    const reason = data?.reason ?? "unknown";
+    if (!FINAL_REASONS.has(reason)) return this.#lose();
+    this.close();
+    this.#report("ended", { reason });
+  }
+
+  /** The connection broke. The browser would try again by itself, but from the id with which it began. */
+  #lose() {
+    if (this.#ended) return;
+    this.#disconnect();
+    const wait = Math.min(LONGEST_WAIT, FIRST_WAIT * 2 ** this.#failures) * (0.75 + Math.random() / 2);
+    this.#failures += 1;
+    if (this.#failures > FAILURES_BEFORE_SNAPSHOT) this.#lastId = null; // another database may not know the id
+    this.#report("waiting", { wait });
+    this.#timer = setTimeout(() => this.#probe(), wait);
+  }
+
+  /** Ask why, before the next attempt: an EventSource does not tell what the server answered. */
+  async #probe() {
+    try {
+      await this.#options.probe();
+    } catch (problem) {
+      if (problem.status === 404 || problem.status === 401) {
+        this.close();
+        this.#report("ended", { reason: problem.status === 404 ? "deleted" : "unauthorized", problem });
+      } else if (!document.hidden) {
+        this.#lose();
+      }
+      return;
+    }
+    if (!document.hidden) this.#open();
+  }
+
+  #pause() {
+    this.#disconnect();
+    this.#report("paused");
+  }
+
+  #resume() {
+    this.#failures = 0;
+    this.#open();
+  }
+
+  #disconnect() {
+    clearTimeout(this.#timer);
+    this.#source?.close();
+    this.#source = null;
+  }
+
+  #report(phase, more = {}) {
+    this.#options.onState({ phase, ...more });
+  }
+}

@@ -1,0 +1,99 @@
+// Where a message is written. What was typed is kept for each conversation until it is sent, over reloads too.
+
+import { el, icon } from "./dom.js";
+
+const NEW = "new";
+
+class TurnwiseComposer extends HTMLElement {
+  /** A function that sends a text. If that fails it gives the text back by `putBack`. */
+  send = async () => {};
+  /** A function that stops the turn under way. */
+  stop = async () => {};
+
+  #conversationId = null;
+  #text;
+  #send;
+  #stop;
+  #hint;
+
+  connectedCallback() {
+    if (this.#text) return;
+    this.#text = el("textarea", {
+      id: "message", name: "message", rows: 1, placeholder: "Write a message", autocomplete: "off",
+      oninput: () => this.#noteDraft(), onkeydown: (event) => this.#onKey(event),
+    });
+    this.#send = el("button", { type: "submit", className: "button primary", disabled: true }, icon("send"), "Send");
+    this.#stop = el("button", { type: "button", className: "button", hidden: true, onclick: () => this.stop() }, icon("stop"), "Stop");
+    this.#hint = el("p", { className: "hint" }, "Enter sends, Shift+Enter begins a new line.");
+    const form = el(
+      "form", { className: "composer measure", onsubmit: (event) => this.#submit(event) },
+      el("label", { className: "visually-hidden", htmlFor: "message" }, "Message"), this.#text,
+      el("div", { className: "composer-bar" }, this.#hint, this.#stop, this.#send),
+    );
+    this.append(form);
+    this.#restore();
+  }
+
+  set conversationId(id) {
+    this.#conversationId = id;
+    if (this.#text) this.#restore();
+  }
+
+  /** Say what a message would meet: whether a turn is under way, and whether messages are taken at all. */
+  setState({ isBusy, isClosed }) {
+    this.#stop.hidden = !isBusy;
+    this.#text.disabled = isClosed;
+    this.#text.placeholder = isClosed ? "This conversation is closed" : isBusy ? "Write a message for the next turn" : "Write a message";
+    this.#noteText();
+  }
+
+  focus() {
+    this.#text.focus();
+  }
+
+  /** Put a text back, before what was typed since, into the draft of a conversation. */
+  putBack(conversationId, text) {
+    const name = draftName(conversationId);
+    const draft = [text, sessionStorage.getItem(name)].filter(Boolean).join("\n");
+    sessionStorage.setItem(name, draft);
+    if (conversationId === this.#conversationId) this.#restore();
+  }
+
+  #restore() {
+    this.#text.value = sessionStorage.getItem(draftName(this.#conversationId)) ?? "";
+    this.#noteText();
+  }
+
+  #noteDraft() {
+    const name = draftName(this.#conversationId);
+    if (this.#text.value) sessionStorage.setItem(name, this.#text.value);
+    else sessionStorage.removeItem(name);
+    this.#noteText();
+  }
+
+  #noteText() {
+    this.#send.disabled = this.#text.disabled || !this.#text.value.trim();
+  }
+
+  #onKey(event) {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    this.#submit(event);
+  }
+
+  /** The draft is cleared before the request, so that it cannot be sent twice; who sends it puts it back if need be. */
+  #submit(event) {
+    event.preventDefault();
+    const text = this.#text.value;
+    if (!text.trim() || this.#text.disabled) return;
+    this.#text.value = "";
+    this.#noteDraft();
+    this.send(text);
+  }
+}
+
+function draftName(conversationId) {
+  return `turnwise.draft.${conversationId ?? NEW}`;
+}
+
+customElements.define("turnwise-composer", TurnwiseComposer);

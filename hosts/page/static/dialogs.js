@@ -1,0 +1,38 @@
+// Asks for a text or a confirmation, above the page. The browser keeps the focus inside, and Escape means no.
+
+import { el } from "./dom.js";
+
+/** Return the text that a person enters, or null. */
+export function askFor(title, label, text = "") {
+  const input = el("input", { type: "text", id: "dialog-input", value: text, maxLength: 200, autocomplete: "off" });
+  const fields = [el("label", { htmlFor: "dialog-input" }, label), input];
+  return open(title, fields, "Save", false, () => input.value.trim(), input);
+}
+
+/** Return whether a person confirms; the button that does it says `action`. */
+export async function confirm(title, sentence, action) {
+  return (await open(title, [el("p", {}, sentence)], action, true, () => true)) === true;
+}
+
+function open(title, content, action, isDangerous, valueOf, focused) {
+  return new Promise((resolve) => {
+    const cancel = el("button", { type: "button", className: "button", onclick: () => dialog.close() }, "Cancel");
+    const accept = el("button", { type: "submit", className: `button ${isDangerous ? "danger" : "primary"}` }, action);
+    let value = null;
+    const onsubmit = (event) => {
+      event.preventDefault();
+      value = valueOf();
+      dialog.close();
+    };
+    const form = el("form", { onsubmit }, el("h2", { id: "dialog-title" }, title), content, el("div", { className: "dialog-bar" }, cancel, accept));
+    const dialog = el("dialog", { className: "dialog", "aria-labelledby": "dialog-title" }, form);
+    dialog.addEventListener("close", () => {
+      dialog.remove();
+      resolve(value);
+    });
+    document.body.append(dialog);
+    dialog.showModal();
+    (focused ?? cancel).focus();
+    focused?.select();
+  });
+}

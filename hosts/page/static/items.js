@@ -1,0 +1,178 @@
+// How each item of a view looks: messages, thoughts, tool calls, deliveries, and the ends of turns.
+
+import { el, icon } from "./dom.js";
+import { oneLine, usageDetails, usageText } from "./words.js";
+
+const ASKS = "ask_user_question";
+
+/** Return the element that shows an item. `markdown` fills the texts of the model. */
+export function render(item, markdown) {
+  return RENDERERS[item.kind](item, markdown);
+}
+
+/** Return a new element for an item that has changed; what was folded open in the old one stays open. */
+export function renderAgain(item, markdown, old) {
+  const element = render(item, markdown);
+  const details = element.querySelectorAll("details");
+  old.querySelectorAll("details").forEach((one, index) => {
+    if (details[index]) details[index].open = one.open;
+  });
+  return element;
+}
+
+const RENDERERS = { message: renderMessage, thought: renderThought, tool: renderTool, delivery: renderDelivery, end: renderEnd };
+
+// --- messages
+
+function renderMessage(item, markdown) {
+  if (item.role === "user") return item.origin ? agentMessage(item, markdown) : userMessage(item);
+  const body = el("div", { className: "text prose" });
+  markdown.fill(body, item.text);
+  const mark = item.delivery ? deliveryMark(item.delivery) : displayOnly();
+  return el("article", { className: "item assistant", "aria-label": "Assistant" }, body, images(item), mark);
+}
+
+/** Return the message of a user; also one that is on its way, which has a `note` below it. */
+export function userMessage(item, note = null) {
+  const body = el("div", { className: "bubble" }, el("div", { className: "text plain" }, item.text), images(item));
+  return el("article", { className: "item user", "aria-label": "You" }, body, note);
+}
+
+function agentMessage(item, markdown) {
+  const body = el("div", { className: "text prose" });
+  markdown.fill(body, item.text);
+  const summary = el("summary", {}, icon("branch"), el("span", {}, `Message of the agent ${item.origin}`));
+  return el("article", { className: "item aside", "aria-label": `Agent ${item.origin}` }, el("details", {}, summary, body));
+}
+
+function images({ images: given = [] }) {
+  return given.map((image, index) => {
+    const address = typeof image === "string" ? image : image.url;
+    if (address?.startsWith("data:image/")) return el("img", { className: "image", src: address, alt: `Image ${index + 1}` });
+    return el("p", { className: "image-address" }, el("a", { href: address, target: "_blank", rel: "noopener noreferrer" }, `Image ${index + 1}`));
+  });
+}
+
+function renderThought(item) {
+  const summary = el("summary", {}, icon("chevron"), el("span", {}, "Thought"), el("span", { className: "excerpt" }, oneLine(item.text)));
+  const body = el("div", { className: "text plain" }, item.text);
+  return el("article", { className: "item thought", "aria-label": "Thought" }, el("details", {}, summary, body));
+}
+
+// --- deliveries
+
+function renderDelivery(item, markdown) {
+  const body = el("div", { className: "text prose" });
+  markdown.fill(body, item.text);
+  const label = item.relayed ? "Relayed to the user" : "Said to the user";
+  return el("article", { className: "item assistant delivery", "aria-label": label }, body, deliveryMark(item.delivery, item.relayed));
+}
+
+function deliveryMark({ channels }, relayed = false) {
+  const failed = Object.entries(channels).filter(([, outcome]) => !outcome.taken);
+  const taken = Object.keys(channels).filter((name) => channels[name].taken);
+  const what = relayed ? "Relayed" : "Delivered";
+  const names = taken.length ? ` by ${taken.join(", ")}` : "";
+  return [
+    el("p", { className: "mark delivered", title: "The user receives this text." }, icon("check"), `${what}${names}`),
+    failed.map(([name, { sentence }]) => el("p", { className: "mark failed" }, icon("alert"), `${name}: ${sentence}`)),
+  ];
+}
+
+function displayOnly() {
+  return el("p", { className: "mark", title: "The model wrote this text beside its work. It is not delivered to the user." }, "Display only");
+}
+
+// --- tools
+
+const STATUS = {
+  running: "running", completed: "done", failed: "failed", cancelled: "cancelled", denied: "not allowed",
+};
+
+function renderTool(item) {
+  const answered = item.name.endsWith(ASKS) ? answersOf(item) : null;
+  const summary = el(
+    "summary", {}, icon("tool"), el("code", { className: "tool-name" }, item.name),
+    el("span", { className: "excerpt" }, answered ? "" : argumentsLine(item)),
+    el("span", { className: `status status-${item.status}` }, STATUS[item.status] ?? item.status),
+  );
+  const card = el("details", { className: "card" }, summary, el("div", { className: "card-body" }, toolBody(item)));
+  const progress = item.status === "running" && item.progress ? el("p", { className: "progress", role: "status" }, item.progress) : null;
+  const error = item.error ? el("p", { className: "tool-error" }, oneLine(item.error, 300)) : null;
+  return el("article", { className: "item tool", "aria-label": `Tool ${item.name}` }, card, progress, error, answered);
+}
+
+function toolBody(item) {
+  const parts = [el("h4", {}, "Arguments"), code(item.rawArguments ?? JSON.stringify(item.arguments, null, 2))];
+  if (item.rawArguments !== null) parts[0].append(" (not a JSON object)");
+  if (item.result !== null) parts.push(el("h4", {}, "Result"), code(pretty(item.result)));
+  if (item.error !== null) parts.push(el("h4", {}, item.status === "failed" ? "Error" : "What the model reads"), code(item.error));
+  return parts;
+}
+
+function code(text) {
+  return el("pre", { tabIndex: 0 }, el("code", {}, text));
+}
+
+/** Return JSON indented, and any other text as it is. */
+function pretty(text) {
+  try {
+    const value = JSON.parse(text);
+    return typeof value === "object" && value !== null ? JSON.stringify(value, null, 2) : text;
+  } catch {
+    return text;
+  }
+}
+
+function argumentsLine(item) {
+  const written = Object.entries(item.arguments).map(([key, value]) => `${key}: ${typeof value === "string" ? value : JSON.stringify(value)}`);
+  return oneLine(item.rawArguments ?? written.join(", "), 160);
+}
+
+/** Return the questions of a call that has ended, and the answers that were given. */
+function answersOf(item) {
+  const questions = Array.isArray(item.arguments.questions) ? item.arguments.questions : [];
+  if (item.status === "running" || item.status === "failed" || !questions.length) return null;
+  const answers = answersIn(item.result);
+  const rows = questions.flatMap(({ question = "" }) => [
+    el("dt", {}, String(question)), el("dd", {}, answers ? answerText(answers[question]) : "No answer"),
+  ]);
+  return answers || item.status !== "completed" ? el("dl", { className: "answers" }, rows) : null;
+}
+
+function answersIn(result) {
+  try {
+    const { answers } = JSON.parse(result ?? "");
+    return typeof answers === "object" ? answers : null;
+  } catch {
+    return null;
+  }
+}
+
+function answerText(answer) {
+  if (Array.isArray(answer)) return answer.join(", ");
+  return answer ? String(answer) : "No answer";
+}
+
+// --- the ends of turns
+
+const ENDS = {
+  cancelled: "Stopped; the conversation goes on.",
+  incomplete: "The turn ended before it was complete.",
+  failed: "The turn failed.",
+};
+
+function renderEnd(turn) {
+  const notes = [];
+  if (turn.status !== "completed") notes.push(turn.failure ?? ENDS[turn.status] ?? turn.status);
+  if (turn.limit) notes.push(`It reached its limit of ${turn.limit.replaceAll("_", " ")}.`);
+  if (turn.truncated) notes.push("The answer was cut off: it reached the model's limit.");
+  if (turn.status === "completed" && turn.silent) notes.push("Nothing was delivered to the user.");
+  const usage = usageText(turn.usage);
+  const cost = usage ? el("span", { className: "usage", title: usageDetails(turn.usage) }, usage) : null;
+  const profile = turn.profile ? el("span", { className: "usage" }, turn.profile) : null;
+  return el(
+    "footer", { className: `item end end-${turn.status}`, "aria-label": `End of turn ${turn.turn}` },
+    notes.map((note) => el("span", { className: "note" }, note)), profile, cost,
+  );
+}

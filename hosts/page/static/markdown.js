@@ -1,0 +1,106 @@
+// Shows Markdown. The server reads it and answers with a tree of nodes; here the tree becomes elements, one by one.
+// No string is ever read as markup: a tag, an attribute or an address that is not listed here is left out.
+
+import { el } from "./dom.js";
+
+const TAGS = new Set([
+  "p", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote", "pre", "code", "em", "strong", "s", "a",
+  "br", "hr", "table", "thead", "tbody", "tr", "th", "td",
+]);
+const SCHEMES = new Set(["http:", "https:", "mailto:"]);
+const ALIGNMENTS = new Set(["left", "center", "right"]);
+
+/** The most texts in one request. */
+const BATCH = 40;
+/** How many trees are remembered. */
+const REMEMBERED = 400;
+
+/** Return the nodes of a tree as new elements and texts. */
+export function nodesOf(tree) {
+  return tree.map((node) => (typeof node === "string" ? document.createTextNode(node) : elementOf(node)));
+}
+
+function elementOf({ tag, children = [], href, start, align, language }) {
+  const inner = nodesOf(children);
+  if (!TAGS.has(tag)) return el("span", {}, inner);
+  if (tag === "a") return isSafe(href) ? el("a", { href, target: "_blank", rel: "noopener noreferrer" }, inner) : el("span", {}, inner);
+  if (tag === "table") return el("div", { className: "table-frame", tabIndex: 0, role: "group", "aria-label": "Table" }, el("table", {}, inner));
+  const element = el(tag === "h1" || tag === "h2" ? "h3" : tag, {}, inner); // the page has its own h1 and h2
+  if (tag === "ol" && Number.isInteger(start)) element.start = start;
+  if (ALIGNMENTS.has(align)) element.dataset.align = align;
+  if (tag === "pre") element.tabIndex = 0;
+  if (tag === "pre" && typeof language === "string" && language) element.dataset.language = language;
+  return element;
+}
+
+function isSafe(href) {
+  try {
+    return SCHEMES.has(new URL(href).protocol);
+  } catch {
+    return false; // relative addresses too: a text of a model does not know this server
+  }
+}
+
+/** Fills elements with rendered Markdown. Texts are sent to the server together, and each is sent once. */
+export class Markdown {
+  #client;
+  #onFilled;
+  #trees = new Map();
+  #waiting = new Map();
+  #scheduled = false;
+
+  /** `onFilled` is called after elements were filled, which may have changed their height. */
+  constructor(client, onFilled = () => {}) {
+    this.#client = client;
+    this.#onFilled = onFilled;
+  }
+
+  /** Show a text in an element: as it is until its tree is there, which may be at once. */
+  fill(element, text) {
+    const tree = this.#trees.get(text);
+    if (tree) {
+      show(element, tree);
+      return;
+    }
+    element.classList.add("plain");
+    element.textContent = text;
+    if (!text.trim()) return;
+    const elements = this.#waiting.get(text) ?? [];
+    this.#waiting.set(text, [...elements, element]);
+    if (!this.#scheduled) queueMicrotask(() => this.#flush());
+    this.#scheduled = true;
+  }
+
+  async #flush() {
+    const waiting = this.#waiting;
+    this.#waiting = new Map();
+    this.#scheduled = false;
+    const texts = [...waiting.keys()];
+    for (let begin = 0; begin < texts.length; begin += BATCH) {
+      await this.#render(texts.slice(begin, begin + BATCH), waiting);
+    }
+  }
+
+  async #render(texts, waiting) {
+    try {
+      const { trees } = await this.#client.renderMarkdown(texts);
+      texts.forEach((text, index) => {
+        this.#remember(text, trees[index]);
+        for (const element of waiting.get(text)) show(element, trees[index]);
+      });
+      this.#onFilled();
+    } catch {
+      // The text is shown as it was written, which loses nothing.
+    }
+  }
+
+  #remember(text, tree) {
+    this.#trees.set(text, tree);
+    if (this.#trees.size > REMEMBERED) this.#trees.delete(this.#trees.keys().next().value);
+  }
+}
+
+function show(element, tree) {
+  element.classList.remove("plain");
+  element.replaceChildren(...nodesOf(tree));
+}

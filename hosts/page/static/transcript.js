@@ -1,0 +1,199 @@
+// The log of a conversation: its items in order, the answer that is being written, and what is still on its way.
+//
+// It is drawn once a frame, and only what changed: items that are the same object keep their element, and a streamed
+// answer grows by `appendData`. Long conversations begin with their newest items; earlier ones are added on demand, and
+// what is out of sight is not laid out (`content-visibility` in the style sheet).
+
+import { el, icon, replaceChildren } from "./dom.js";
+import { render, renderAgain, userMessage } from "./items.js";
+import { Markdown } from "./markdown.js";
+import { itemsWithEnds, waitsForPerson } from "./view.js";
+import { stateLabel } from "./words.js";
+
+/** How many items a conversation begins with, and how many are added at a time. */
+const PAGE = 80;
+
+export class Transcript {
+  #markdown;
+  #shown = new Map();
+  #view = null;
+  #pages = 1;
+  #sticks = true;
+  #stream = new StreamedAnswer();
+
+  /** `onWithdraw` is called with the id of a message that waits and is to be withdrawn. */
+  constructor(client, onWithdraw) {
+    this.#markdown = new Markdown(client, () => this.#stick());
+    this.onWithdraw = onWithdraw;
+    this.#earlier = el("button", { type: "button", className: "earlier", hidden: true, onclick: () => this.#addPage() }, "Show earlier messages");
+    this.#list = el("div", { className: "items" });
+    this.#pending = el("div", { className: "items pending" });
+    this.#activity = el("p", { className: "activity", hidden: true });
+    this.#end = el("div", { className: "transcript-end" });
+    this.#announcer = el("div", { className: "visually-hidden", role: "status" });
+    this.#jump = el("button", { type: "button", className: "jump", hidden: true, onclick: () => this.toEnd() }, icon("down"), "Newest");
+    const column = el("div", { className: "measure" }, this.#earlier, this.#list, this.#stream.element, this.#activity, this.#pending, this.#end);
+    this.scroller = el("div", { className: "transcript", tabIndex: 0, role: "region", "aria-label": "Messages" }, column);
+    this.element = el("div", { className: "transcript-frame" }, this.scroller, this.#jump, this.#announcer);
+    new IntersectionObserver(([entry]) => this.#noteEnd(entry.isIntersecting), { root: this.scroller, rootMargin: "0px 0px 48px 0px" }).observe(this.#end);
+    new IntersectionObserver(([entry]) => entry.isIntersecting && this.#addPage(), { root: this.scroller }).observe(this.#earlier);
+  }
+
+  onWithdraw;
+  #earlier;
+  #list;
+  #pending;
+  #activity;
+  #end;
+  #announcer;
+  #jump;
+
+  /** Forget everything: another conversation follows. */
+  reset() {
+    this.#shown.clear();
+    this.#list.replaceChildren();
+    this.#pages = 1;
+    this.#sticks = true;
+    this.#view = null;
+    this.#announcer.textContent = "";
+  }
+
+  /** Show a view, and the messages that are on their way: {messageId, text, isQueued}. */
+  show(view, pending) {
+    const before = this.#view;
+    this.#view = view;
+    if (before?.items !== view.items || before?.turns !== view.turns) this.#showItems(before);
+    this.#stream.show(view.streaming);
+    this.#showActivity(view);
+    this.#showPending(pending);
+    this.#stick();
+  }
+
+  /** Scroll to the end, and stay there. */
+  toEnd() {
+    this.#sticks = true;
+    this.#stick();
+  }
+
+  // --- items
+
+  #showItems(before) {
+    const all = itemsWithEnds(this.#view);
+    const rows = all.slice(-PAGE * this.#pages);
+    const keys = new Set(rows.map((row) => row.key));
+    for (const [key, { element }] of this.#shown) {
+      if (keys.has(key)) continue;
+      element.remove();
+      this.#shown.delete(key);
+    }
+    let place = this.#list.firstChild;
+    for (const row of rows) {
+      const element = this.#elementOf(row);
+      if (element === place) place = place.nextSibling;
+      else this.#list.insertBefore(element, place);
+    }
+    this.#earlier.hidden = all.length <= rows.length;
+    if (before?.known) this.#announce(before.items.length);
+  }
+
+  #elementOf(row) {
+    const known = this.#shown.get(row.key);
+    if (known?.row === row) return known.element;
+    const element = known ? renderAgain(row, this.#markdown, known.element) : render(row, this.#markdown);
+    known?.element.replaceWith(element);
+    this.#shown.set(row.key, { row, element });
+    return element;
+  }
+
+  #addPage() {
+    if (!this.#view || this.#earlier.hidden) return;
+    const first = this.#list.firstElementChild;
+    const top = first?.getBoundingClientRect().top;
+    this.#pages += 1;
+    this.#showItems(null);
+    if (first) this.scroller.scrollTop += first.getBoundingClientRect().top - top;
+  }
+
+  /** Tell a screen reader what was said since; the answer that streams is not read piece by piece. */
+  #announce(from) {
+    const said = this.#view.items.slice(from).filter((item) => item.kind === "delivery" || (item.kind === "message" && item.role === "assistant"));
+    if (said.length) this.#announcer.textContent = said.map((item) => item.text).join("\n");
+  }
+
+  // --- what happens now
+
+  #showActivity(view) {
+    const { type, data } = view.state;
+    const rests = ["idle", "failed", "closed"].includes(type);
+    const isWriting = Boolean(view.streaming?.text);
+    this.#activity.hidden = !view.known || rests || isWriting || waitsForPerson(view);
+    const attempt = type === "retry_waiting" ? `; attempt ${data.attempt} follows` : data.attempt > 1 ? `; attempt ${data.attempt}` : "";
+    const text = `${stateLabel(type)}${attempt}`;
+    if (this.#activity.dataset.text === text) return;
+    this.#activity.dataset.text = text;
+    replaceChildren(this.#activity, el("span", { className: "spinner", "aria-hidden": "true" }), text);
+  }
+
+  #showPending(pending) {
+    const text = JSON.stringify(pending);
+    if (this.#pending.dataset.text === text) return;
+    this.#pending.dataset.text = text;
+    replaceChildren(this.#pending, pending.map((one) => this.#pendingMessage(one)));
+  }
+
+  #pendingMessage({ messageId, text, isQueued }) {
+    const withdraw = el("button", { type: "button", className: "link-button", onclick: () => this.onWithdraw(messageId) }, "Withdraw");
+    const note = isQueued
+      ? el("p", { className: "mark" }, icon("clock"), "Waits for the next turn", withdraw)
+      : el("p", { className: "mark" }, "Sending…");
+    return userMessage({ text }, note);
+  }
+
+  // --- scrolling
+
+  /** Whether the end is in sight is observed, not measured, so a token costs no layout of its own. */
+  #noteEnd(isInSight) {
+    this.#sticks = isInSight;
+    this.#jump.hidden = isInSight;
+  }
+
+  #stick() {
+    if (this.#sticks) this.scroller.scrollTo({ top: Number.MAX_SAFE_INTEGER, behavior: "instant" });
+  }
+}
+
+/** The answer that a model writes now, as plain text; it is rendered when it is a message. */
+class StreamedAnswer {
+  #key = null;
+  #nodes = { text: document.createTextNode(""), thinking: document.createTextNode("") };
+
+  constructor() {
+    this.#text = el("div", { className: "text plain", hidden: true }, this.#nodes.text);
+    const summary = el("summary", {}, icon("chevron"), el("span", {}, "Thinking"));
+    this.#thinking = el("details", { hidden: true }, summary, el("div", { className: "text plain" }, this.#nodes.thinking));
+    this.element = el(
+      "article", { className: "item assistant streaming", "aria-label": "Assistant, writing", "aria-busy": "true", hidden: true },
+      el("div", { className: "thought" }, this.#thinking), this.#text,
+    );
+  }
+
+  element;
+  #text;
+  #thinking;
+
+  /** Show the streamed text: append what is new of the same answer, and replace what belongs to another one. */
+  show(streaming) {
+    this.element.hidden = !streaming?.text && !streaming?.thinking;
+    const key = streaming && [streaming.turn, streaming.request, streaming.attempt, streaming.restarts].join(".");
+    const begins = key !== this.#key;
+    this.#key = key;
+    for (const kind of ["text", "thinking"]) this.#write(this.#nodes[kind], streaming?.[kind] ?? "", begins);
+    this.#text.hidden = !streaming?.text;
+    this.#thinking.hidden = !streaming?.thinking;
+  }
+
+  #write(node, text, begins) {
+    if (begins) node.data = text;
+    else if (text.length > node.length) node.appendData(text.slice(node.length));
+  }
+}

@@ -1,0 +1,263 @@
+// What the page shows of one conversation, as data. It follows from the updates alone: nothing here knows the document
+// or the network, so the same updates give the same view everywhere, and it is tested without a browser.
+//
+// A view is never changed. `apply` returns a new one that shares with the old one everything that stayed the same, so
+// whoever shows it finds what changed by comparing with ===.
+//
+//   {
+//     known,        whether a snapshot has arrived
+//     lastId,       the id of the newest stored update, "seq.n"; null before there is one
+//     state,        {type, data} as in state_change
+//     items,        what was said and done, oldest first; see below
+//     streaming,    the answer that a model writes now: {turn, request, attempt, text, thinking, restarts}, or null
+//     turns,        the turns that have ended, by their number: the data of turn_ended
+//   }
+//
+// Each item has a `kind`, a `key` that no other item of the view has, and its `turn`:
+//
+//   message   role "user" or "assistant", text, images, messageId, origin, delivery
+//   thought   text
+//   tool      callId, name, arguments, rawArguments, status, result, error, speaks, progress
+//   delivery  text, relayed, delivery: a text that the user receives and that is no message of its own
+//
+// `delivery` is null for a text that is shown here only, else {ordinal, channels}, where `channels` tells by the name of
+// each channel whether it has taken the text: {taken: true} or {taken: false, sentence}.
+
+const EMPTY = Object.freeze({
+  known: false,
+  lastId: null,
+  state: Object.freeze({ type: "idle", data: Object.freeze({ turn: 0 }) }),
+  items: Object.freeze([]),
+  streaming: null,
+  turns: new Map(),
+});
+
+/** Return the view of a conversation of which nothing is known yet. */
+export function emptyView() {
+  return EMPTY;
+}
+
+/**
+ * Return the view after an update `{type, id, data}`. A stored update that the view knows already changes nothing, and
+ * so does one of a type that is not known. `textIsThought` is that of the conversation's policy (`text: "thought"`):
+ * a snapshot does not tell which texts of the model are for the user.
+ */
+export function apply(view, update, { textIsThought = false } = {}) {
+  if (update.type === "snapshot") return fromSnapshot(view, update, textIsThought);
+  if (update.id && view.lastId !== null && !isAfter(update.id, view.lastId)) return view;
+  const handle = Object.hasOwn(HANDLERS, update.type) ? HANDLERS[update.type] : null;
+  const changed = handle ? handle(view, update.data, update.id) : view;
+  return update.id ? { ...changed, lastId: update.id } : changed;
+}
+
+/** Return the view with turns that have ended, as the server lists them. Those that it knows stay. */
+export function withTurns(view, turns) {
+  const known = new Map(turns.map((turn) => [turn.number, endItem({ ...turn, turn: turn.number })]));
+  for (const [number, end] of view.turns) known.set(number, end);
+  return { ...view, turns: known };
+}
+
+/** Return whether the turn waits for a person, also for one who is to answer a sub-agent. */
+export function waitsForPerson(view) {
+  const { type, data } = view.state;
+  return ["awaiting_user_response", "awaiting_approval", "in_doubt"].includes(type) || Boolean(data.questions?.length);
+}
+
+/** Return whether a turn is under way, so that it can be cancelled; it may wait for a person. */
+export function isBusy(view) {
+  return view.known && !["idle", "failed", "closed"].includes(view.state.type);
+}
+
+/** Return the items of a view, each turn that has ended followed by its end. */
+export function itemsWithEnds(view) {
+  return view.items.flatMap((item, index) => {
+    const isLast = view.items[index + 1]?.turn !== item.turn;
+    const end = isLast ? view.turns.get(item.turn) : undefined;
+    return end ? [item, end] : [item];
+  });
+}
+
+// --- the order of updates
+
+function isAfter(id, other) {
+  const [seq, n] = id.split(".").map(Number);
+  const [otherSeq, otherN] = other.split(".").map(Number);
+  return seq > otherSeq || (seq === otherSeq && n > otherN);
+}
+
+// --- a snapshot
+
+function fromSnapshot(view, { id, data }, textIsThought) {
+  const items = data.transcript.flatMap((message) => itemsOf(message, textIsThought && message.turn > 0));
+  return {
+    known: true,
+    lastId: id,
+    state: data.state,
+    items: numbered(settled(withResults(items), data.state)),
+    streaming: data.streaming ? { thinking: "", text: "", ...data.streaming, restarts: restartsAfter(view) } : null,
+    turns: view.turns,
+  };
+}
+
+/** The items of one message; results are joined with their calls afterwards. */
+function itemsOf(message, isThought) {
+  const { role, text = "", turn = 0, seq = 0, deliveries = [], tool_call_id: callId } = message;
+  const key = `${seq}:${role}:${message.message_id || callId || ""}`;
+  if (role === "tool") return [resultOf(message), ...deliveries.map((one, n) => delivered(`${key}:${n}`, turn, one))];
+  if (role !== "user" && role !== "assistant") return [];
+  const items = message.thinking ? [{ kind: "thought", key: `${key}:thinking`, turn, text: message.thinking }] : [];
+  const isOwn = role === "assistant" && deliveries.includes(text);
+  if (role === "assistant" && isThought) {
+    if (text.trim()) items.push({ kind: "thought", key, turn, text });
+  } else if (text.trim() || message.images?.length) {
+    items.push({ ...messageItem(key, message), delivery: isOwn ? unnumbered() : null });
+  }
+  const others = isOwn && !isThought ? deliveries.filter((one) => one !== text) : deliveries;
+  items.push(...others.map((one, n) => delivered(`${key}:${n}`, turn, one)));
+  items.push(...(message.tool_calls ?? []).map((call) => callItem(call, turn)));
+  return items;
+}
+
+function messageItem(key, { role, text = "", turn = 0, images = [], message_id: messageId = "", origin = "" }) {
+  return { kind: "message", key, turn, role, text, images, messageId, origin, delivery: null };
+}
+
+function delivered(key, turn, text) {
+  return { kind: "delivery", key: `delivery:${key}`, turn, text, relayed: false, delivery: unnumbered() };
+}
+
+function unnumbered() {
+  return { ordinal: 0, channels: {} };
+}
+
+function callItem(call, turn) {
+  return {
+    kind: "tool", key: `tool:${call.call_id}`, turn, callId: call.call_id, name: call.name, arguments: call.arguments ?? {},
+    rawArguments: call.raw_arguments ?? null, status: "waiting", result: null, error: null,
+    speaks: (call.acts ?? []).includes("speech"), progress: "",
+  };
+}
+
+function resultOf({ tool_call_id: callId, text = "", error = false, stopped = null }) {
+  const status = stopped ?? (error ? "failed" : "completed");
+  return { kind: "result", callId, status, result: error ? null : text, error: error ? text : null };
+}
+
+/** The items with each result put into the call that it belongs to. A result without a call is left out. */
+function withResults(items) {
+  const results = new Map(items.filter((item) => item.kind === "result").map((item) => [item.callId, item]));
+  return items
+    .filter((item) => item.kind !== "result")
+    .map((item) => {
+      if (item.kind !== "tool" || !results.has(item.callId)) return item;
+      const { status, result, error } = results.get(item.callId);
+      return { ...item, status, result, error };
+    });
+}
+
+/** The first call without a result is the one that runs, if the state is one in which calls run. The others are not
+ * shown until they begin, as for somebody who watches. */
+function settled(items, state) {
+  const first = items.find((item) => item.kind === "tool" && item.status === "waiting");
+  const running = CALLS_RUN.has(state.type) ? first : undefined;
+  return items
+    .filter((item) => item.status !== "waiting" || item === running)
+    .map((item) => (item === running ? { ...item, status: "running" } : item));
+}
+
+const CALLS_RUN = new Set(["tool_executing", "awaiting_user_response", "awaiting_sub_agents", "in_doubt", "cancelling"]);
+
+/** The items with their deliveries counted, from 1 in each turn. */
+function numbered(items) {
+  const counts = new Map();
+  return items.map((item) => {
+    if (!item.delivery) return item;
+    const ordinal = (counts.get(item.turn) ?? 0) + 1;
+    counts.set(item.turn, ordinal);
+    return { ...item, delivery: { ...item.delivery, ordinal } };
+  });
+}
+
+// --- updates
+
+const HANDLERS = {
+  state_change: changeState,
+  message: addMessage,
+  thought: addThought,
+  tool: showTool,
+  tool_progress: showProgress,
+  delivery: addDelivery,
+  delivered: (view, data) => noteDelivery(view, data, { taken: true }),
+  delivery_failed: (view, data) => noteDelivery(view, data, { taken: false, sentence: data.sentence }),
+  turn_ended: endTurn,
+  token: addToken,
+};
+
+function changeState(view, state) {
+  const { request, attempt } = state.data;
+  const goes = view.streaming && view.streaming.request === request && view.streaming.attempt === attempt;
+  return { ...view, known: true, state, streaming: goes ? view.streaming : null };
+}
+
+function addMessage(view, data, id) {
+  const streaming = data.role === "assistant" ? null : view.streaming;
+  return { ...view, streaming, items: [...view.items, messageItem(id, data)] };
+}
+
+function addThought(view, { text, turn }, id) {
+  return { ...view, streaming: null, items: [...view.items, { kind: "thought", key: id, turn, text }] };
+}
+
+function showTool(view, data) {
+  const shown = callItem(data, data.turn);
+  const item = { ...shown, status: data.status, result: data.result ?? null, error: data.error ?? null, speaks: data.speaks };
+  const index = view.items.findLastIndex((one) => one.key === item.key);
+  if (index < 0) return { ...view, items: [...view.items, item] };
+  const progress = item.status === "running" ? view.items[index].progress : "";
+  return { ...view, items: view.items.with(index, { ...item, progress }) };
+}
+
+function showProgress(view, { call_id: callId, text }) {
+  const index = view.items.findLastIndex((one) => one.kind === "tool" && one.callId === callId);
+  if (index < 0 || view.items[index].status !== "running") return view;
+  return { ...view, items: view.items.with(index, { ...view.items[index], progress: text }) };
+}
+
+/** A delivery marks the message whose text it is, else it is an item of its own. */
+function addDelivery(view, { text, turn, ordinal, relayed = false }, id) {
+  const delivery = { ordinal, channels: {} };
+  const index = view.items.findLastIndex(
+    (one) => one.kind === "message" && one.role === "assistant" && one.turn === turn && one.text === text && !one.delivery,
+  );
+  if (index >= 0) return { ...view, items: view.items.with(index, { ...view.items[index], delivery }) };
+  return { ...view, items: [...view.items, { kind: "delivery", key: `delivery:${id}`, turn, text, relayed, delivery }] };
+}
+
+function noteDelivery(view, { turn, ordinal, channel }, outcome) {
+  const index = view.items.findLastIndex((one) => one.turn === turn && one.delivery?.ordinal === ordinal);
+  if (index < 0) return view;
+  const item = view.items[index];
+  const channels = { ...item.delivery.channels, [channel]: outcome };
+  return { ...view, items: view.items.with(index, { ...item, delivery: { ...item.delivery, channels } }) };
+}
+
+function endTurn(view, data) {
+  return { ...view, turns: new Map(view.turns).set(data.turn, endItem(data)) };
+}
+
+function endItem(data) {
+  return { kind: "end", key: `end:${data.turn}`, ...data };
+}
+
+function addToken(view, { text, kind, turn, request, attempt, from_start: fromStart = false }) {
+  const now = view.streaming;
+  const isSame = now !== null && now.request === request && now.attempt === attempt;
+  const base = isSame ? now : { turn, request, attempt, text: "", thinking: "", restarts: restartsAfter(view) };
+  const restarts = isSame && fromStart ? base.restarts + 1 : base.restarts;
+  return { ...view, streaming: { ...base, restarts, [kind]: fromStart ? text : base[kind] + text } };
+}
+
+/** How often the streamed text began anew: whoever shows it appends while this number stays, else replaces. */
+function restartsAfter(view) {
+  return (view.streaming?.restarts ?? 0) + 1;
+}
