@@ -169,18 +169,18 @@ export class Client {
    */
   followConversation(id, { onUpdate, onState = () => {} }) {
     const probe = () => this.getConversation(id);
-    return new Stream(this.#url(path(id, "events")), { event: null, probe, onUpdate, onState });
+    return new Stream(this.#address(path(id, "events")), { event: null, probe, onUpdate, onState });
   }
 
   /** Follow all conversations, as `followConversation` does one. Each connection begins with a snapshot of the tree. */
   followConversations({ onUpdate, onState = () => {} }) {
     const probe = () => this.listConversations({ limit: 1 });
-    return new Stream(this.#url("events"), { event: "tree", probe, onUpdate, onState });
+    return new Stream(this.#address("events"), { event: "tree", probe, onUpdate, onState });
   }
 
   // --- requests
 
-  #url(relative) {
+  #address(relative) {
     return new URL(relative, this.base);
   }
 
@@ -190,7 +190,7 @@ export class Client {
       options.body = JSON.stringify(body);
       options.headers["Content-Type"] = "application/json";
     }
-    const response = await this.#fetch(this.#url(relative), options);
+    const response = await this.#fetch(this.#address(relative), options);
     if (response.ok) return response.status === 204 ? null : response.json();
     const problem = await problemOf(response);
     if (problem.status === 401 && !mayBeUnknown) this.onUnauthorized(problem);
@@ -234,7 +234,7 @@ const FINAL_REASONS = new Set(["closed", "deleted"]);
 
 /** One EventSource after the other, each of which goes on where the one before it ended. */
 class Stream {
-  #url;
+  #address;
   #options;
   #source = null;
   #lastId = null;
@@ -244,7 +244,7 @@ class Stream {
   #onVisibility = () => (document.hidden ? this.#pause() : this.#resume());
 
   constructor(url, options) {
-    this.#url = url;
+    this.#address = url;
     this.#options = options;
     document.addEventListener("visibilitychange", this.#onVisibility);
     if (document.hidden) this.#report("paused");
@@ -261,7 +261,7 @@ class Stream {
   #open() {
     if (this.#ended || this.#source) return;
     this.#report("connecting");
-    const url = new URL(this.#url);
+    const url = new URL(this.#address);
     if (this.#lastId !== null) url.searchParams.set("last_event_id", this.#lastId);
     const source = new EventSource(url);
     this.#source = source;
