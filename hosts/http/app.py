@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from fastapi import FastAPI
 
 from ...engine.engine import Engine
+from ..page.files import page_routes
 from .dependencies import FindOwner, HostState
 from .problems import install_problems
 from .routes import conversation_path as conversation_path  # paths are read with the convertor that this registers
@@ -49,6 +50,8 @@ def create_app(
     install_problems(app)
     for module in (conversations, requests):
         app.include_router(module.router)
+    if page:
+        app.router.routes.extend(page_routes())
     return app
 
 
