@@ -47,7 +47,7 @@ async def update_stream(engine: Engine, conversation: Conversation, after: str |
     updates = conversation.updates(after)
     if after is not None:
         await _check_known(engine, conversation, after)
-    return _Stream(_events(updates, update_event, lambda: _end_of(engine, conversation)), limits)
+    return EventStream(_events(updates, update_event, lambda: _end_of(engine, conversation)), limits)
 
 
 async def _check_known(engine: Engine, conversation: Conversation, after: str) -> None:
@@ -75,7 +75,7 @@ async def _end_of(engine: Engine, conversation: Conversation) -> EndReason:
 def tree_stream(engine: Engine, owner: str | None, limits: HttpLimits) -> Response:
     """Return the updates of all conversations of this owner, or of everybody, as a response. It begins with a snapshot
     of the tree. Raises `InvalidInput` and `EngineClosed`."""
-    return _Stream(_events(engine.updates(owner=owner), tree_event, _server_stopping), limits)
+    return EventStream(_events(engine.updates(owner=owner), tree_event, _server_stopping), limits)
 
 
 async def _server_stopping() -> EndReason:
@@ -100,7 +100,7 @@ async def _events(
     yield end_event(await reason())
 
 
-class _Stream(EventSourceResponse):
+class EventStream(EventSourceResponse):
     """A stream of events. A reader that does not read within `send_seconds` is disconnected."""
 
     def __init__(self, events: AsyncIterator[bytes], limits: HttpLimits) -> None:
@@ -113,6 +113,7 @@ class _Stream(EventSourceResponse):
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events until they end or the client has gone."""
         try:
             await super().__call__(scope, receive, send)
         except SendTimeoutError:

@@ -1,0 +1,55 @@
+"""The guards of the HTTP host in the order in which a request passes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+
+from ....states.errors import ConfigurationError
+from .body_limit import BodyLimit
+from .host_guard import HostGuard
+from .limits import HttpLimits
+from .response_headers import ResponseHeaders
+from .tokens import TokenGuard
+from .unexpected_errors import UnexpectedErrors
+
+LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1", "test", "testserver")
+"""Names that no other site can have: those of the loopback interface, and those that test clients use (RFC 6761)."""
+
+_ORIGIN = re.compile(r"https?://[^/\s,*?#@]+", re.IGNORECASE)
+_TOKEN = re.compile(r"[!-~]+")
+
+
+def middleware_of(
+    *, token: str | None, hosts: Sequence[str] | None, origins: Sequence[str], bound: bool, limits: HttpLimits
+) -> list[Middleware]:
+    """Return the middleware of an application, the outermost first.
+
+    `hosts` are the names under which the server may be addressed; None stands for those of the local machine, or for
+    all if `bound`, that is, if callers must say who they are: then another site gains nothing by giving its name to
+    this machine, since a browser keeps the session for the name under which it was begun. `origins` are other sites
+    whose pages may call the server. Raises `ConfigurationError` for a token or an origin that no request can carry.
+    """
+    if token is not None and not _TOKEN.fullmatch(token):
+        raise ConfigurationError("A token consists of visible ASCII characters, without spaces.")
+    for origin in origins:
+        if not _ORIGIN.fullmatch(origin):
+            raise ConfigurationError(f"An origin reads like https://example.org, and not {origin!r}.")
+    known = LOCAL_HOSTS if hosts is None and not bound else hosts
+    cors = Middleware(
+        CORSMiddleware,
+        allow_origins=[origin.lower() for origin in origins],
+        allow_methods=["GET", "POST", "PATCH", "DELETE"],
+        allow_headers=["Authorization", "Content-Type", "Last-Event-ID"],
+    )
+    return [
+        Middleware(ResponseHeaders),
+        Middleware(HostGuard, known, origins),
+        *([cors] if origins else []),
+        Middleware(UnexpectedErrors),
+        *([] if token is None else [Middleware(TokenGuard, token)]),
+        Middleware(BodyLimit, limits),
+    ]
