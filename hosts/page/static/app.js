@@ -33,6 +33,7 @@ class TurnwiseApp extends HTMLElement {
     this.addEventListener("changed", () => this.#refresh());
     this.addEventListener("problem", (event) => this.#tell(event.detail.problem));
     this.addEventListener("signed-in", () => this.#begin());
+    this.addEventListener("release", () => this.#chat.focusComposer());
     this.addEventListener("keydown", (event) => event.key === "Escape" && this.#closeDrawers());
     this.#begin();
   }

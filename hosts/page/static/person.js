@@ -1,9 +1,228 @@
-// A place for the element, until it is written.
+// What the conversation waits for from a person: answers, an approval, a decision about a call in doubt, or another try
+// after a failure. There is one panel for each, which the state of the conversation chooses.
+//
+// A panel is made from the state and from {draft, send, listChildren}: its draft, `send(operation, body)`, which sends a
+// decision, and what reads the sub-agents.
+// It has a `heading`, an `announcement` for screen readers, an `element`, `unsent` (texts that a person wrote and has not
+// sent), perhaps a `tone`, and `showProblem(problem)`, which shows a refusal where it belongs and returns whether it could.
+//
+// A panel lasts as long as its question does: other updates leave it, what was typed, and the focus alone. The server
+// decides about races. Who answers too late sees the server's sentence and keeps what they wrote.
 
+import { ApprovalPanel } from "./approval.js";
+import { newId } from "./client.js";
+import { el, emit } from "./dom.js";
+import { DoubtPanel } from "./doubt.js";
+import { Draft } from "./drafts.js";
+import { FailurePanel } from "./failure.js";
+import { QuestionPanel } from "./questions.js";
+import { stateLabel } from "./words.js";
+
+const PANELS = {
+  awaiting_user_response: QuestionPanel,
+  awaiting_sub_agents: QuestionPanel,
+  awaiting_approval: ApprovalPanel,
+  in_doubt: DoubtPanel,
+  failed: FailurePanel,
+};
+
+/** Shows what a person is asked. It dispatches `release` when it held the focus and what it asked is gone. */
 class TurnwisePerson extends HTMLElement {
-  ask() {}
+  #client;
+  #conversationId = null;
+  #state = null;
+  #asked = null;
+  #section = null;
+  #notice = null;
+  #live;
 
-  show() {}
+  connectedCallback() {
+    if (this.#live) return;
+    this.#live = el("p", { className: "visually-hidden", role: "status" });
+    this.append(this.#live);
+  }
+
+  set client(client) {
+    this.#client = client;
+  }
+
+  /** The conversation that is shown. Another one takes away the panel; its draft is kept. */
+  set conversationId(id) {
+    if (id === this.#conversationId) return;
+    this.#conversationId = id;
+    this.#state = null;
+    this.#replacePanel(null);
+    this.#showNotice(null);
+  }
+
+  /** Show what the state of a view asks of a person. */
+  show(view) {
+    if (!view.known || view.state === this.#state || !this.#conversationId) return;
+    this.#state = view.state;
+    const key = keyOf(view.state);
+    if (key === this.#asked?.key) return this.#asked.reopen();
+    const gone = this.#asked;
+    const hadFocus = this.contains(document.activeElement);
+    this.#replacePanel(key === null ? null : this.#ask(key, view.state));
+    this.#explain(gone);
+    this.#moveFocus(hadFocus);
+  }
+
+  // --- what is asked
+
+  #ask(key, state) {
+    const draft = new Draft(`${this.#conversationId}:${key}`);
+    const asked = new Asked(key, draft, this.#client, this.#conversationId);
+    const send = (operation, body) => asked.send(operation, body);
+    const listChildren = () => this.#client.listChildren(this.#conversationId);
+    asked.panel = new PANELS[state.type](state, { draft, send, listChildren });
+    return asked;
+  }
+
+  #replacePanel(asked) {
+    this.#asked = asked;
+    this.#section?.remove();
+    this.#section = asked === null ? null : asked.section();
+    if (asked === null) return;
+    this.append(this.#section);
+    this.#live.textContent = asked.panel.announcement;
+  }
+
+  /** Say why something is no longer asked, if this person was about to answer it. */
+  #explain(gone) {
+    if (!gone) return;
+    gone.draft.discard();
+    const isLate = gone.refusal !== null;
+    if (gone.isSent && !isLate) return this.#showNotice(null);
+    const unsent = gone.panel.unsent;
+    const sentence = isLate ? gone.refusal : "This is no longer asked.";
+    if (isLate || unsent.length > 0) this.#showNotice(sentence, unsent);
+    this.#live.textContent = [sentence, this.#asked?.panel.announcement ?? this.#presentState()].join(" ");
+  }
+
+  #presentState() {
+    return `The conversation is now: ${stateLabel(this.#state.type)}.`;
+  }
+
+  #showNotice(sentence, unsent = []) {
+    this.#notice?.remove();
+    this.#notice = null;
+    if (sentence === null) return;
+    const close = () => {
+      this.#showNotice(null);
+      emit(this, "release");
+    };
+    this.#notice = el(
+      "div",
+      { className: "person-notice" },
+      el("p", {}, el("strong", {}, sentence), ` ${this.#presentState()}`),
+      unsent.length > 0 ? el("p", {}, "You had written:") : null,
+      unsent.map((text) => el("blockquote", { dir: "auto" }, text)),
+      el("button", { type: "button", className: "button", onclick: close }, "Dismiss"),
+    );
+    this.#live.after(this.#notice);
+  }
+
+  // --- the focus
+
+  /** Move the focus to a new panel, unless the person is busy elsewhere, and away from one that is gone. */
+  #moveFocus(hadFocus) {
+    if (this.#section === null) {
+      if (hadFocus) emit(this, "release");
+    } else if (hadFocus || isFree(document.activeElement)) {
+      this.#section.querySelector("h2").focus();
+    }
+  }
+}
+
+/** One thing that is asked: its panel, and the request that answers it. */
+class Asked {
+  panel = null;
+  /** Whether the server has taken an answer of this page. */
+  isSent = false;
+  /** The sentence of the server if it asks for something else by now; else null. */
+  refusal = null;
+  #client;
+  #conversationId;
+  #section;
+  #alert = el("p", { className: "person-fault", role: "alert" });
+  #isSending = false;
+  #sent = { content: null, id: null };
+
+  constructor(key, draft, client, conversationId) {
+    this.key = key;
+    this.draft = draft;
+    this.#client = client;
+    this.#conversationId = conversationId;
+  }
+
+  /** Return the element that shows the panel. */
+  section() {
+    const heading = el("h2", { id: "person-heading", tabIndex: -1 }, this.panel.heading);
+    const properties = { className: `person-panel is-${this.panel.tone ?? "question"}`, "aria-labelledby": heading.id };
+    this.#section = el("section", properties, heading, this.panel.element, this.#alert);
+    return this.#section;
+  }
+
+  /** The conversation asks this still, or again: it takes another answer. */
+  reopen() {
+    this.isSent = false;
+    this.#showBusy(this.#isSending);
+  }
+
+  /** Send a decision, once: a second click while it is under way, or after it was taken, sends nothing. The same
+   * decision is sent again under the same id, so that it counts once if only its response was lost. */
+  async send(operation, body) {
+    if (this.#isSending || this.isSent) return;
+    const content = JSON.stringify([operation, body]);
+    if (this.#sent.content !== content) this.#sent = { content, id: newId() };
+    this.#showBusy((this.#isSending = true));
+    this.#alert.textContent = "";
+    try {
+      await this.#client[operation](this.#conversationId, { ...body, request_id: this.#sent.id });
+      this.isSent = true;
+      this.#sent = { content: null, id: null };
+      this.draft.discard();
+    } catch (problem) {
+      this.#show(problem, operation, body);
+    } finally {
+      this.#isSending = false;
+      this.#showBusy(this.isSent);
+    }
+  }
+
+  #show(problem, operation, body) {
+    if (problem.status === 401) {
+      document.addEventListener("signed-in", () => this.send(operation, body), { once: true });
+    } else if (problem.code === "wrong_state") {
+      this.refusal = problem.message;
+    }
+    const isShown = problem.subject ? this.panel.showProblem(problem) : false;
+    if (!isShown) this.#alert.textContent = problem.message;
+  }
+
+  #showBusy(isBusy) {
+    this.#section.setAttribute("aria-busy", String(isBusy));
+    for (const button of this.#section.querySelectorAll(".person-actions button, .doubt-choices button")) {
+      if (isBusy) button.setAttribute("aria-disabled", "true");
+      else button.removeAttribute("aria-disabled");
+    }
+  }
+}
+
+/** What a state asks, as a text that changes when something else is asked; null if it asks nothing. */
+function keyOf({ type, data }) {
+  if (!Object.hasOwn(PANELS, type)) return null;
+  if (type === "awaiting_sub_agents" && !data.questions?.length) return null;
+  return `${type}:${data.turn}:${data.call_id ?? ""}`;
+}
+
+/** Whether the person does nothing with what has the focus, so that it may be moved. */
+function isFree(active) {
+  if (active === null || active === document.body) return true;
+  if (active.closest("dialog")) return false;
+  const form = active.closest("main form");
+  return form !== null && [...form.querySelectorAll("textarea")].every((field) => field.value === "");
 }
 
 customElements.define("turnwise-person", TurnwisePerson);
