@@ -1,0 +1,52 @@
+"""The tools of the demonstration: a travel desk whose trains and weather are made up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Literal
+
+from ....effects.tools.context import ToolContext
+from ....effects.tools.declaration import tool
+
+BUILT_IN = ("ask_user_question", "talk", "spawn_agents", "send_user_message", "send_agent_message")
+
+TRAINS = (
+    {"train": "RJX 163", "leaves": "8:40", "arrives": "16:30", "changes": "none", "price": "€ 84"},
+    {"train": "NJ 467", "leaves": "20:40", "arrives": "7:55", "changes": "none, with a bed", "price": "€ 129"},
+    {"train": "EC 191", "leaves": "10:33", "arrives": "19:21", "changes": "one", "price": "€ 61"},
+)
+
+
+class TravelTools:
+    """What a travel desk can do. `delay` is how many seconds each step takes, so that visitors see the tools run."""
+
+    def __init__(self, delay: float = 0.5) -> None:
+        self._delay = delay
+
+    @property
+    def tools(self) -> list[Callable[..., Any] | str]:
+        """These tools and the built-in ones beside them, for `Engine.open`."""
+        return [self.find_trains, self.check_weather, self.book_train, *BUILT_IN]
+
+    @tool(crash="pure")
+    async def find_trains(self, destination: str, day: str, context: ToolContext) -> list[dict[str, str]]:
+        """Look for trains to a city on a day."""
+        for railway in ("ÖBB", "SBB", "DB"):
+            context.progress(f"Asking {railway} about {destination}, {day} …")
+            await asyncio.sleep(self._delay)
+        return [*TRAINS]
+
+    @tool(crash="pure")
+    async def check_weather(self, city: str, day: str) -> str:
+        """Look up the weather."""
+        await asyncio.sleep(self._delay)
+        return f"{city}, {day}: sunny in the morning, rain from 4 PM on, 17 °C."
+
+    @tool(crash="idempotent", approval=True)
+    async def book_train(
+        self, train: str, seats: int, travel_class: Literal["first", "second"] = "second", window: bool = False
+    ) -> str:
+        """Book seats on a train. Somebody has to allow it first."""
+        await asyncio.sleep(self._delay)
+        return f"Booked: {seats} × {train}, {travel_class} class{', at the window' if window else ''}."
