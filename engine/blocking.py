@@ -182,6 +182,12 @@ class BlockingConversation(_Blocking[Conversation]):
         return policy
 
     @property
+    def system(self) -> str:
+        """The system prompt that was given; "" if there is none."""
+        system: str = self._portal.call(lambda: self._target.system)
+        return system
+
+    @property
     def tools(self) -> tuple[str, ...] | None:
         """The names of the tools that the next turn may use; None stands for all that the engine has."""
         tools: tuple[str, ...] | None = self._portal.call(lambda: self._target.tools)

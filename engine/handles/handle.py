@@ -76,6 +76,11 @@ class Handle:
         return self._loop.projection.context.policy
 
     @property
+    def system(self) -> str:
+        """The system prompt that was given; "" if there is none."""
+        return self._loop.projection.context.system
+
+    @property
     def tools(self) -> tuple[str, ...] | None:
         """The names of the tools that the next turn may use; None stands for all that the engine has."""
         return self._loop.projection.context.tools_in(self._loop.state.book.turn + 1)

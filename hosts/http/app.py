@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from importlib.metadata import version
+from typing import Any
 
 from fastapi import FastAPI
 
 from ...engine.engine import Engine
 from ..page.files import page_routes
 from .dependencies import FindOwner, HostState
-from .problems import install_problems
-from .routes import conversation_path as conversation_path  # paths are read with the convertor that this registers
-from .routes import conversations, requests
+from .problems import install_problems, problems
+from .routes import conversations, health, history, log, machine, models, requests, streams
+from .schemas.document import completed
 from .security.limits import HttpLimits
+
+ROUTERS = tuple(module.router for module in (conversations, requests, history, log, streams, machine, models, health))
+"""The endpoints of the host itself."""
 
 
 def create_app(
@@ -39,27 +44,45 @@ def create_app(
     `hosts` are the names under which the server may be addressed, and `origins` the origins of other sites whose pages
     may call it. `page` says whether the page for browsers is served. `limits` bound what one client may use.
     """
-    app = FastAPI(
+    app = HostApplication(
         title="turnwise",
+        summary="Conversations of an explicit state machine",
+        version=version("turnwise"),
         lifespan=_lifespan(engine),
         separate_input_output_schemas=False,
-        docs_url=None,
+        docs_url=None,  # pages that load their scripts from another server
         redoc_url=None,
+        redirect_slashes=False,
     )
     app.state.host = HostState(engine, owner, token, HttpLimits() if limits is None else limits)
     install_problems(app)
-    for module in (conversations, requests):
-        app.include_router(module.router)
+    for router in ROUTERS:
+        app.include_router(router, responses=problems(401, 403, 503))
     if page:
         app.router.routes.extend(page_routes())
     return app
 
 
+class HostApplication(FastAPI):
+    """A FastAPI application whose OpenAPI document says what FastAPI does not know."""
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the OpenAPI document. It is made once."""
+        if self.openapi_schema is None:
+            host: HostState = self.state.host
+            self.openapi_schema = completed(super().openapi(), needs_token=host.token is not None)
+        return self.openapi_schema
+
+
 def _lifespan(engine: Engine) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
-    """Return what opens the engine when the application starts, and closes it when the application stops."""
+    """Return what opens the engine when the application starts, and closes it when the application stops. An engine
+    that is open already belongs to somebody else and stays open."""
 
     @asynccontextmanager
     async def run(app: FastAPI) -> AsyncGenerator[None]:
+        if engine.is_open:
+            yield
+            return
         async with engine:
             yield
 

@@ -89,15 +89,15 @@ def _wire_type(annotation: Any) -> Any:
     if annotation is StateView:
         return state_model()
     if annotation == tuple[Message, ...]:
-        return list[_message_model()]  # type: ignore[misc]
+        return list[message_model()]  # type: ignore[misc]
     if annotation == Streaming | None:
         return data_model(Streaming) | None
     return annotation
 
 
 @cache
-def _message_model() -> type[BaseModel]:
-    """A message whose calls have their arguments as objects."""
+def message_model() -> type[BaseModel]:
+    """Return the model of a message as JSON, whose calls have their arguments as objects. `Pure.`"""
     return _like(Message, tool_calls=(list[call_model()], ()))  # type: ignore[misc]
 
 

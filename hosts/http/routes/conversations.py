@@ -1,37 +1,64 @@
-"""Conversations: creating, finding, changing and deleting them."""
+"""Conversations: creating, finding, changing, copying and deleting them."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 
-from ....states.errors import InvalidInput
+from ....engine.conversation import Conversation
+from ....states.errors import InvalidInput, UnknownConversation
 from ....states.policy.roles import Role
-from ..dependencies import CurrentCaller, CurrentEngine, TheConversation
+from ..dependencies import Caller, ConversationId, CurrentCaller, CurrentEngine, TheConversation
 from ..problems import problems
-from ..schemas.conversations import ConversationPage, NewConversation, ShownConversation
+from ..schemas.body import BODY_REFUSALS
+from ..schemas.conversations import (
+    Changes,
+    Children,
+    ConversationPage,
+    Copy,
+    ForkPoint,
+    ListedConversation,
+    NewConversation,
+    ShownConversation,
+)
 from ..schemas.rules import PRESETS
-from .showing import listed, shown
+from .paths import CONVERSATION
 
-MOST_LISTED = 200
-"""The largest page of conversations."""
+LARGEST_PAGE = 200
+"""How many conversations a page of the list holds at most."""
 
 router = APIRouter(tags=["conversations"])
 
 
-@router.post("/conversations", status_code=201, operation_id="createConversation", responses=problems(404, 409, 422))
-async def create_conversation(body: NewConversation, engine: CurrentEngine, caller: CurrentCaller) -> ShownConversation:
-    """Create a conversation."""
+@router.post(
+    "/conversations",
+    status_code=201,
+    operation_id="createConversation",
+    responses={
+        200: {"model": ShownConversation, "description": "The conversation was created before under this id."},
+        **problems(*BODY_REFUSALS, 404, 409),
+    },
+)
+async def create_conversation(
+    body: NewConversation, engine: CurrentEngine, caller: CurrentCaller, response: Response
+) -> ShownConversation:
+    """Create a conversation.
+
+    Sent again with the same `id` it returns the conversation as it is now, with the status 200; with the same `id` and
+    anything else it is refused.
+    """
     if body.preset is not None and body.policy is not None:
         raise InvalidInput("The rules are given either as a preset or as a policy.")
     if body.works_for is not None:
         await caller.open(engine, body.works_for)
-    policy = PRESETS[body.preset]() if body.preset is not None else body.policy
+    if body.id is not None and await _exists(body.id, engine, caller):
+        response.status_code = 200
     conversation = await engine.create(
+        conversation_id=body.id,
         role=body.role,
         works_for=body.works_for,
-        policy=policy,
+        policy=PRESETS[body.preset]() if body.preset is not None else body.policy,
         system=body.system,
         model=body.model,
         tools=body.tools,
@@ -40,7 +67,15 @@ async def create_conversation(body: NewConversation, engine: CurrentEngine, call
         title=body.title,
         metadata=body.metadata,
     )
-    return await shown(conversation)
+    return await ShownConversation.of(conversation)
+
+
+async def _exists(conversation_id: str, engine: CurrentEngine, caller: Caller) -> bool:
+    try:
+        await caller.open(engine, conversation_id)
+    except UnknownConversation:
+        return False
+    return True
 
 
 @router.get("/conversations", operation_id="listConversations", responses=problems(404, 422))
@@ -52,10 +87,12 @@ async def list_conversations(
     role: Role | None = None,
     parent: str | None = None,
     works_for: str | None = None,
-    limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 50,
+    limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = 50,
     before: str | None = None,
 ) -> ConversationPage:
     """List conversations, the one that changed last first."""
+    if before is not None:
+        await caller.open(engine, before)
     summaries = await engine.list(
         owner=caller.chosen_owner(owner),
         state=state,
@@ -66,10 +103,56 @@ async def list_conversations(
         before=before,
     )
     following = summaries[-1].id if len(summaries) == limit else None
-    return ConversationPage(conversations=[listed(one) for one in summaries], next=following)
+    return ConversationPage(conversations=[ListedConversation.of(one) for one in summaries], next=following)
 
 
-@router.get("/conversations/{conversation_id:conversation_id}", operation_id="getConversation", responses=problems(404))
+@router.get(CONVERSATION, operation_id="getConversation", responses=problems(404))
 async def get_conversation(conversation: TheConversation) -> ShownConversation:
-    """Show a conversation as it is now."""
-    return await shown(conversation)
+    """Return a conversation as it is now."""
+    return await ShownConversation.of(conversation)
+
+
+@router.patch(CONVERSATION, operation_id="changeConversation", responses=problems(*BODY_REFUSALS, 404, 409))
+async def change_conversation(body: Changes, conversation: TheConversation) -> ShownConversation:
+    """Change the title, the metadata, the tools or the profile of a conversation."""
+    given = body.model_fields_set
+
+    def request_id(field: str) -> str | None:
+        """Each change is a request of its own, under an id of its own."""
+        return None if body.request_id is None else f"{body.request_id}/{field}"
+
+    if "profile" in given:
+        await conversation.transfer_to(body.profile, request_id=request_id("profile"))
+    if "tools" in given:
+        await conversation.set_tools(body.tools, request_id=request_id("tools"))
+    if "metadata" in given:
+        await conversation.set_metadata(body.metadata, request_id=request_id("metadata"))
+    if "title" in given:
+        await conversation.set_title(body.title, request_id=request_id("title"))
+    return await ShownConversation.of(conversation)
+
+
+@router.delete(CONVERSATION, status_code=204, operation_id="deleteConversation", responses=problems(404))
+async def delete_conversation(conversation_id: ConversationId, engine: CurrentEngine, caller: CurrentCaller) -> None:
+    """Remove a conversation, its sub-agents and all that was said in them for good."""
+    if caller.owner is not None:  # otherwise it is deleted although its log may be damaged
+        await caller.open(engine, conversation_id)
+    await engine.delete(conversation_id)
+
+
+@router.get(f"{CONVERSATION}/children", operation_id="listChildren", responses=problems(404))
+async def list_children(conversation: TheConversation) -> Children:
+    """List the sub-agents that the conversation has started, the first one first."""
+    return Children(conversations=[ListedConversation.of(one) for one in await conversation.children()])
+
+
+@router.post(
+    f"{CONVERSATION}/fork",
+    status_code=201,
+    operation_id="forkConversation",
+    responses=problems(*BODY_REFUSALS, 404),
+)
+async def fork_conversation(conversation: TheConversation, body: ForkPoint | None = None) -> Copy:
+    """Copy a conversation up to its last rest at or before a step. The conversation itself is not changed."""
+    copy: Conversation = await conversation.fork(None if body is None else body.at)
+    return Copy(conversation=await ShownConversation.of(copy), landed_on=copy.state.book.seq)

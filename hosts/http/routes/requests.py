@@ -1,24 +1,119 @@
-"""Requests: what a client asks of a conversation. Each returns once it is stored, without waiting for the turn."""
+"""Requests: what a client asks of a conversation. Each returns once it is stored; the updates show what follows."""
 
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from fastapi import APIRouter
 
+from ....engine.conversation import Conversation
 from ..dependencies import TheConversation
 from ..problems import problems
-from ..schemas.requests import NewMessage, SentMessage
-from .showing import turn_json
+from ..schemas.body import BODY_REFUSALS, Repeatable
+from ..schemas.requests import (
+    Approval,
+    CancelAnswer,
+    CancelRequest,
+    Declined,
+    GivenAnswers,
+    NewMessage,
+    SentMessage,
+    StateAnswer,
+    TurnAnswer,
+    Verdict,
+    Withdrawal,
+)
+from .paths import CONVERSATION
 
-router = APIRouter(tags=["requests"], prefix="/conversations/{conversation_id:conversation_id}")
+REFUSALS: dict[int | str, dict[str, Any]] = problems(*BODY_REFUSALS, 404, 409)
+"""How every one of these requests may be refused."""
+
+router = APIRouter(tags=["requests"], prefix=CONVERSATION, responses=REFUSALS)
 
 
-@router.post("/messages", status_code=202, operation_id="sendMessage", responses=problems(404, 409, 422))
+@router.post("/messages", status_code=202, operation_id="sendMessage")
 async def send_message(body: NewMessage, conversation: TheConversation) -> SentMessage:
-    """Send a message. The updates show what becomes of it."""
+    """Send a message. It is stored, and the turn that takes it goes on by itself."""
     message_id = str(uuid.uuid4()) if body.message_id is None else body.message_id
     turn = await conversation.send(
         body.text, images=body.images, message_id=message_id, when_busy=body.when_busy, wait=False
     )
-    return SentMessage(message_id=message_id, turn=turn_json(turn))
+    return SentMessage(message_id=message_id, turn=turn.data)
+
+
+@router.post("/respond", operation_id="answerQuestions")
+async def answer_questions(body: GivenAnswers, conversation: TheConversation) -> TurnAnswer:
+    """Answer the questions that the conversation asks. A refused answer leaves them open."""
+    turn = await conversation.answer(
+        body.answers, body.annotations, call_id=body.call_id, request_id=body.request_id, wait=False
+    )
+    return TurnAnswer(turn=turn.data)
+
+
+@router.post("/decline", operation_id="declineQuestions")
+async def decline_questions(conversation: TheConversation, body: Declined | None = None) -> TurnAnswer:
+    """Decline to answer the questions that the conversation asks."""
+    given = body or Declined()
+    turn = await conversation.decline(given.call_id, request_id=given.request_id, wait=False)
+    return TurnAnswer(turn=turn.data)
+
+
+@router.post("/cancel", operation_id="cancelTurn")
+async def cancel_turn(conversation: TheConversation, body: CancelRequest | None = None) -> CancelAnswer:
+    """Stop a turn. Returns while it is still stopping."""
+    given = body or CancelRequest()
+    cancelled = await conversation.cancel(given.turn, request_id=given.request_id, wait=False)
+    return CancelAnswer(no_op=cancelled.no_op)
+
+
+@router.post("/approve", operation_id="approveCall")
+async def approve_call(body: Approval, conversation: TheConversation) -> TurnAnswer:
+    """Allow or deny the call that waits for approval."""
+    turn = await conversation.approve(
+        body.call_id, body.allowed, body.note, body.arguments, request_id=body.request_id, wait=False
+    )
+    return TurnAnswer(turn=turn.data)
+
+
+@router.post("/resolve", operation_id="resolveCall")
+async def resolve_call(body: Verdict, conversation: TheConversation) -> TurnAnswer:
+    """Say what became of a call that was running when the server stopped."""
+    turn = await conversation.resolve(body.call_id, body.verdict, request_id=body.request_id, wait=False)
+    return TurnAnswer(turn=turn.data)
+
+
+@router.post("/retry", operation_id="retryTurn")
+async def retry_turn(conversation: TheConversation, body: Repeatable | None = None) -> TurnAnswer:
+    """Try the failed turn again, as a new turn."""
+    turn = await conversation.retry(request_id=_id_of(body), wait=False)
+    return TurnAnswer(turn=turn.data)
+
+
+@router.post("/withdraw", operation_id="withdrawMessage")
+async def withdraw_message(body: Withdrawal, conversation: TheConversation) -> StateAnswer:
+    """Withdraw a message that still waits for its turn."""
+    await conversation.withdraw(body.message_id, request_id=body.request_id)
+    return await _state_of(conversation)
+
+
+@router.post("/compact", status_code=202, operation_id="compactConversation")
+async def compact_conversation(conversation: TheConversation, body: Repeatable | None = None) -> StateAnswer:
+    """Have the history condensed into a summary for requests to models."""
+    await conversation.compact(request_id=_id_of(body), wait=False)
+    return await _state_of(conversation)
+
+
+@router.post("/close", operation_id="closeConversation")
+async def close_conversation(conversation: TheConversation, body: Repeatable | None = None) -> StateAnswer:
+    """End a conversation for good. It can still be read."""
+    await conversation.close(request_id=_id_of(body), wait=False)
+    return await _state_of(conversation)
+
+
+def _id_of(body: Repeatable | None) -> str | None:
+    return None if body is None else body.request_id
+
+
+async def _state_of(conversation: Conversation) -> StateAnswer:
+    return StateAnswer(state=(await conversation.view()).data)

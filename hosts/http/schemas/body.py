@@ -8,8 +8,17 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ....engine.requests import LONGEST_ID
 
-RequestId = Annotated[str, Field(min_length=1, max_length=LONGEST_ID)]
-"""An id that the client chose: a request that is sent again under it is not carried out twice."""
+BODY_REFUSALS = (400, 408, 413, 415, 422)
+"""The statuses with which a body is refused: not JSON, too slow, too large, of another type, not as declared."""
+
+RequestId = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=LONGEST_ID,
+        description="An id that the client chooses. A request that is sent again under it is carried out once.",
+    ),
+]
 
 
 class Body(BaseModel):
@@ -18,11 +27,11 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Answer(BaseModel):
-    """A body that a client receives. A later version may add keys."""
-
-
 class Repeatable(Body):
-    """A request that may be sent again under its `request_id`: it has the same result, and is carried out once."""
+    """A request that may be sent again: it has the same result, and is carried out once."""
 
     request_id: RequestId | None = None
+
+
+class Answer(BaseModel):
+    """A body that a client receives. A later version may add keys."""

@@ -2,39 +2,71 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import AwareDatetime, Field
 
-from ....engine.projections.updates.schema import state_model
+from ....engine.conversation import Conversation
+from ....states.policy.policy import Policy
 from ....states.policy.roles import Role
-from .body import Answer, Body
+from .body import Answer, Body, RequestId
 from .described import DescribedBy
 from .rules import GivenPolicy, Preset
+from .states import StateJson
 
-StateJson = Annotated[dict[str, Any], DescribedBy(state_model())]
-"""A state: its type, and what it tells."""
+if TYPE_CHECKING:
+    from ....persistence.records.summary import Summary
+
+Title = Annotated[str, Field(max_length=1000)]
+ChosenId = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z0-9_-]{1,200}$",
+        description="An id that the client chooses: the conversation is created once, however often this is sent.",
+    ),
+]
+ToolNames = Annotated[list[str], Field(description="The tools that the conversation may use; null stands for all.")]
+Metadata = Annotated[dict[str, Any], Field(description="What the application notes about the conversation.")]
 
 
 class NewConversation(Body):
-    """A conversation to create. With an `id` of the client's own it is created once, however often this is sent."""
+    """A conversation to create. Its rules are given as a `preset` or as a `policy`, or are those of the engine.
+    `messages`, in OpenAI's chat format, were said elsewhere before."""
 
-    id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,200}$")] | None = None
+    id: ChosenId | None = None
     system: str = ""
     model: str | None = None
-    tools: list[str] | None = None
+    tools: ToolNames | None = None
     preset: Preset | None = None
     policy: GivenPolicy | None = None
     messages: list[dict[str, Any]] | None = None
     owner: str | None = None
-    title: str | None = None
-    metadata: dict[str, Any] | None = None
+    title: Title | None = None
+    metadata: Metadata | None = None
     role: Role = "foreground"
     works_for: str | None = None
 
 
+class Changes(Body):
+    """What changes in a conversation; what is left out stays. The changes are made one after the other: `profile`,
+    `tools`, `metadata`, `title`. If one is refused, those before it are made; all may be sent again under the same
+    `request_id`, and those that were made are not made twice."""
+
+    profile: str = ""
+    tools: ToolNames | None = None
+    metadata: Metadata = Field(default_factory=dict)
+    title: Title = ""
+    request_id: Annotated[RequestId, Field(max_length=180)] | None = None
+
+
+class ForkPoint(Body):
+    """The step up to which a copy is made; null stands for the newest one."""
+
+    at: Annotated[int, Field(ge=1, le=2**53 - 1)] | None = None
+
+
 class ShownConversation(Answer):
-    """A conversation as it is now."""
+    """A conversation as it is now. `title` is the one that was given."""
 
     id: str
     title: str | None
@@ -43,14 +75,38 @@ class ShownConversation(Answer):
     role: Role
     parent: str | None
     works_for: str | None
+    system: str
     profile: str
     tools: list[str] | None
-    policy: dict[str, Any]
+    policy: Annotated[dict[str, Any], DescribedBy(Policy)]
     state: StateJson
+    seq: int
+
+    @classmethod
+    async def of(cls, conversation: Conversation) -> Self:
+        """Return what is shown of a conversation."""
+        view = await conversation.view()
+        tools = conversation.tools
+        return cls(
+            id=conversation.id,
+            title=conversation.title,
+            owner=conversation.owner,
+            metadata=dict(conversation.metadata),
+            role=conversation.role,
+            parent=conversation.parent,
+            works_for=conversation.works_for,
+            system=conversation.system,
+            profile=conversation.profile,
+            tools=None if tools is None else list(tools),
+            policy=conversation.policy.model_dump(mode="json"),
+            state=view.data,
+            seq=conversation.state.book.seq,
+        )
 
 
 class ListedConversation(Answer):
-    """A conversation in a list. `seq` is the number of its newest step; `state` the type of its state."""
+    """A conversation in a list. `title` is the one that was given, or the first message; `state` is the type of its
+    state, and `seq` the number of its newest step."""
 
     id: str
     title: str
@@ -65,9 +121,40 @@ class ListedConversation(Answer):
     wakes_at: AwareDatetime | None
     seq: int
 
+    @classmethod
+    def of(cls, summary: Summary) -> Self:
+        """Return a conversation of a list."""
+        return cls(
+            id=summary.id,
+            title=summary.title,
+            owner=summary.owner,
+            metadata=dict(summary.metadata),
+            role=summary.role,
+            parent=summary.parent,
+            works_for=summary.works_for,
+            state=summary.state,
+            busy=summary.busy,
+            updated_at=summary.updated_at,
+            wakes_at=summary.wakes_at,
+            seq=summary.seq,
+        )
+
 
 class ConversationPage(Answer):
     """A page of conversations, the one that changed last first. `next` is the `before` of the next page, or null."""
 
     conversations: list[ListedConversation]
     next: str | None
+
+
+class Children(Answer):
+    """The sub-agents that a conversation has started, the first one first."""
+
+    conversations: list[ListedConversation]
+
+
+class Copy(Answer):
+    """A copy of a conversation, and the step up to which it was copied."""
+
+    conversation: ShownConversation
+    landed_on: int

@@ -6,10 +6,9 @@ an endpoint sends `.data` as it is; validating it again would only cost time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from pydantic import BaseModel, GetCoreSchemaHandler
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
@@ -17,11 +16,20 @@ from pydantic_core import CoreSchema, core_schema
 class DescribedBy:
     """Metadata of an `Annotated` type: its schema is that of a model, and its values are not validated."""
 
-    def __init__(self, model: type[BaseModel]) -> None:
+    def __init__(self, model: Any) -> None:
         self._model = model
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.any_schema(metadata={"pydantic_js_functions": [self._describe]})
+        described = handler.generate_schema(self._model)
+        return core_schema.no_info_plain_validator_function(_unchanged, json_schema_input_schema=described)
 
-    def _describe(self, schema: CoreSchema, handler: Callable[[CoreSchema], JsonSchemaValue]) -> JsonSchemaValue:
-        return handler(self._model.__pydantic_core_schema__)
+
+class EventsOf(DescribedBy):
+    """Metadata of a text that is a stream of Server-Sent Events: the `data` of each is a model as JSON."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"type": "string", "contentMediaType": "text/event-stream", "contentSchema": handler(schema)}
+
+
+def _unchanged(value: Any) -> Any:
+    return value

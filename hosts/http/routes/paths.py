@@ -1,4 +1,4 @@
-"""How paths name a conversation: a sub-agent has the id of its parent, a slash and a number."""
+"""How paths name a conversation. The id of a sub-agent is that of its parent, a slash and a number."""
 
 from __future__ import annotations
 
@@ -20,3 +20,6 @@ class ConversationIdConvertor(Convertor[str]):
 
 
 register_url_convertor("conversation_id", ConversationIdConvertor())
+
+CONVERSATION = "/conversations/{conversation_id:conversation_id}"
+"""The path of a conversation."""

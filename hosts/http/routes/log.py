@@ -1,0 +1,52 @@
+"""The log of a conversation: its steps, the requests to models, the replay, and what is still to be delivered."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+
+from ..dependencies import TheConversation
+from ..problems import problems
+from ..schemas.log import AskedModelRequest, LogPage, OutboxAnswer, ReplayAnswer, WaitingDelivery
+from .paths import CONVERSATION
+
+LARGEST_PAGE = 1000
+"""How many steps a page of the log holds at most."""
+
+LARGEST_NUMBER = 2**53 - 1
+"""The largest number that every JSON reader takes exactly."""
+
+router = APIRouter(tags=["log"], prefix=CONVERSATION, responses=problems(404))
+
+
+@router.get("/log", operation_id="getLog", responses=problems(422))
+async def get_log(
+    conversation: TheConversation,
+    after: Annotated[int, Query(ge=0, le=LARGEST_NUMBER)] = 0,
+    limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = 200,
+) -> LogPage:
+    """Return the steps that follow the step `after`, in order."""
+    steps = await conversation.steps(after, limit)
+    following = steps[-1].seq if len(steps) == limit else None
+    return LogPage(steps=[step.data for step in steps], next=following)
+
+
+@router.get("/log/{seq}/request", operation_id="getModelRequest", responses=problems(422))
+async def get_model_request(
+    conversation: TheConversation, seq: Annotated[int, Path(ge=1, le=LARGEST_NUMBER)]
+) -> AskedModelRequest:
+    """Return the request that the step sent to a model. A step whose `requests` are empty sent none: 422."""
+    return AskedModelRequest.of(await conversation.model_request(seq))
+
+
+@router.get("/replay", operation_id="replayConversation")
+async def replay_conversation(conversation: TheConversation) -> ReplayAnswer:
+    """Replay the log, and compare every step with what was stored."""
+    return ReplayAnswer.of(await conversation.replay())
+
+
+@router.get("/outbox", operation_id="getOutbox")
+async def get_outbox(conversation: TheConversation) -> OutboxAnswer:
+    """Return the deliveries that are not acknowledged."""
+    return OutboxAnswer(deliveries=[WaitingDelivery.of(one) for one in await conversation.outbox()])

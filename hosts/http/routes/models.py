@@ -1,0 +1,22 @@
+"""What conversations may choose: models and tools."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from ..dependencies import CurrentCaller, CurrentEngine
+from ..schemas.engine import ModelsAnswer, ShownTool, ToolsAnswer
+
+router = APIRouter(tags=["engine"])
+
+
+@router.get("/models", operation_id="listModels")
+async def list_models(engine: CurrentEngine, caller: CurrentCaller) -> ModelsAnswer:
+    """List the models that conversations may choose."""
+    return ModelsAnswer(models=list(engine.model_names))
+
+
+@router.get("/tools", operation_id="listTools")
+async def list_tools(engine: CurrentEngine, caller: CurrentCaller) -> ToolsAnswer:
+    """List the tools that conversations may choose."""
+    return ToolsAnswer(tools=[ShownTool.of(tool) for tool in engine.tools])

@@ -1,0 +1,93 @@
+"""The OpenAPI document of the HTTP host, from which client types are generated.
+
+FastAPI writes it from the routes. This adds what FastAPI does not know: that every refusal is a problem, how a caller
+identifies itself, and that a later version may add keys to what clients receive, but takes no key that it does not
+know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..problems import problem_schema
+
+Schema = dict[str, Any]
+
+_REFERENCE = "#/components/schemas/"
+_VALIDATION = f"{_REFERENCE}HTTPValidationError"
+
+
+def completed(document: Schema, *, needs_token: bool) -> Schema:
+    """Return the document that FastAPI wrote with what it does not know. `Pure.`"""
+    operations = {
+        path: {method: _operation(operation) for method, operation in methods.items()}
+        for path, methods in document["paths"].items()
+    }
+    components = document.get("components", {})
+    schemas = {**components.get("schemas", {}), "Problem": problem_schema()}
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    received = _reachable(_bodies(operations), schemas)
+    opened = {name: schema if name in received else _open(schema) for name, schema in schemas.items()}
+    complete = {**document, "paths": operations, "components": {**components, "schemas": opened}}
+    return _protected(complete) if needs_token else complete
+
+
+def _operation(operation: Schema) -> Schema:
+    """An operation without the form of refusals that FastAPI declares by default."""
+    responses = {status: answer for status, answer in operation["responses"].items() if not _is_default(answer)}
+    return {**operation, "responses": responses}
+
+
+def _is_default(answer: Schema) -> bool:
+    return bool(answer.get("content", {}).get("application/json", {}).get("schema") == {"$ref": _VALIDATION})
+
+
+def _bodies(operations: Schema) -> Iterator[Any]:
+    """The bodies that clients send."""
+    for methods in operations.values():
+        yield from (operation["requestBody"] for operation in methods.values() if "requestBody" in operation)
+
+
+def _reachable(parts: Iterator[Any], schemas: Schema) -> set[str]:
+    """The names of the schemas that these parts of the document refer to, directly or not."""
+    found: set[str] = set()
+    waiting = [name for part in parts for name in _references(part)]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += _references(schemas[name])
+    return found
+
+
+def _references(part: Any) -> Iterator[str]:
+    """The names of the schemas that a part of the document refers to."""
+    if isinstance(part, list):
+        for one in part:
+            yield from _references(one)
+    elif isinstance(part, dict):
+        if isinstance(reference := part.get("$ref"), str):
+            yield reference.removeprefix(_REFERENCE)
+        for one in part.values():
+            yield from _references(one)
+
+
+def _open(schema: Any) -> Any:
+    """A schema without what forbids further keys."""
+    if isinstance(schema, list):
+        return [_open(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {key: _open(value) for key, value in schema.items() if (key, value) != ("additionalProperties", False)}
+
+
+def _protected(document: Schema) -> Schema:
+    """The document of a server that has a token: every operation needs it, but for those that declare otherwise."""
+    schemes = {
+        "token": {"type": "http", "scheme": "bearer"},
+        "session": {"type": "apiKey", "in": "cookie", "name": "turnwise"},
+    }
+    components = {**document["components"], "securitySchemes": schemes}
+    return {**document, "components": components, "security": [{"token": []}, {"session": []}]}

@@ -1,0 +1,59 @@
+"""What an engine offers to conversations, and what the server offers beside them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field
+
+from ....engine.choices.offered_tools import OfferedTool
+from .body import Answer, Body
+
+
+class ShownTool(Answer):
+    """A tool that conversations may choose. `parameters` is the JSON schema of its arguments."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+    @classmethod
+    def of(cls, tool: OfferedTool) -> Self:
+        """Return a tool as clients read it."""
+        return cls(name=tool.name, description=tool.description, parameters=tool.parameters)
+
+
+class ToolsAnswer(Answer):
+    """The tools that conversations may choose."""
+
+    tools: list[ShownTool]
+
+
+class ModelsAnswer(Answer):
+    """The names of the models that conversations may choose. Those that choose none ask the first one."""
+
+    models: list[str]
+
+
+class Health(Answer):
+    """The server answers, and its engine is open."""
+
+    status: Literal["ok"]
+
+
+class MarkdownTexts(Body):
+    """Texts in Markdown."""
+
+    texts: Annotated[list[Annotated[str, Field(max_length=200_000)]], Field(max_length=50)]
+
+
+class MarkdownTrees(Answer):
+    """A tree for each of the texts, in their order: a list of nodes. A node is a text, or an object with its `tag`."""
+
+    trees: list[list[Any]]
+
+
+class GivenToken(Body):
+    """The token of the server."""
+
+    token: str
