@@ -13,11 +13,14 @@ from ...engine.engine import Engine
 from ..page.files import page_routes
 from .dependencies import FindOwner, HostState
 from .problems import install_problems, problems
-from .routes import conversations, health, history, log, machine, models, requests, streams
+from .routes import conversations, health, history, log, machine, models, requests, session, streams
 from .schemas.document import completed
 from .security.limits import HttpLimits
+from .security.middleware import middleware_of
 
-ROUTERS = tuple(module.router for module in (conversations, requests, history, log, streams, machine, models, health))
+ROUTERS = tuple(
+    module.router for module in (conversations, requests, history, log, streams, machine, models, session, health)
+)
 """The endpoints of the host itself."""
 
 
@@ -44,6 +47,8 @@ def create_app(
     `hosts` are the names under which the server may be addressed, and `origins` the origins of other sites whose pages
     may call it. `page` says whether the page for browsers is served. `limits` bound what one client may use.
     """
+    limits = HttpLimits() if limits is None else limits
+    bound = token is not None or owner is not None
     app = HostApplication(
         title="turnwise",
         summary="Conversations of an explicit state machine",
@@ -53,8 +58,9 @@ def create_app(
         docs_url=None,  # pages that load their scripts from another server
         redoc_url=None,
         redirect_slashes=False,
+        middleware=middleware_of(token=token, hosts=hosts, origins=origins, bound=bound, limits=limits),
     )
-    app.state.host = HostState(engine, owner, token, HttpLimits() if limits is None else limits)
+    app.state.host = HostState(engine, owner, token, limits)
     install_problems(app)
     for router in ROUTERS:
         app.include_router(router, responses=problems(401, 403, 503))

@@ -11,8 +11,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..problems import problem_schema
+from ..security.session_cookie import COOKIE
 
 Schema = dict[str, Any]
+
+NEEDS_NO_TOKEN: Schema = {"security": []}
+"""For a route that everybody may call: the guard of the token lets it through."""
 
 _REFERENCE = "#/components/schemas/"
 _VALIDATION = f"{_REFERENCE}HTTPValidationError"
@@ -87,7 +91,7 @@ def _protected(document: Schema) -> Schema:
     """The document of a server that has a token: every operation needs it, but for those that declare otherwise."""
     schemes = {
         "token": {"type": "http", "scheme": "bearer"},
-        "session": {"type": "apiKey", "in": "cookie", "name": "turnwise"},
+        "session": {"type": "apiKey", "in": "cookie", "name": COOKIE},
     }
     components = {**document["components"], "securitySchemes": schemes}
     return {**document, "components": components, "security": [{"token": []}, {"session": []}]}
