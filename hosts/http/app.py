@@ -13,13 +13,14 @@ from ...engine.engine import Engine
 from ..page.files import page_routes
 from .dependencies import FindOwner, HostState
 from .problems import install_problems, problems
-from .routes import conversations, health, history, log, machine, models, requests, session, streams
+from .routes import conversations, health, history, log, machine, markdown, models, requests, session, streams
 from .schemas.document import completed
 from .security.limits import HttpLimits
 from .security.middleware import middleware_of
 
 ROUTERS = tuple(
-    module.router for module in (conversations, requests, history, log, streams, machine, models, session, health)
+    module.router
+    for module in (conversations, requests, history, log, streams, machine, models, markdown, session, health)
 )
 """The endpoints of the host itself."""
 
