@@ -12,17 +12,21 @@ from fastapi import FastAPI
 from ...engine.engine import Engine
 from ..page.files import page_routes
 from .dependencies import FindOwner, HostState
+from .doors.openai import routes as openai_door
+from .doors.openai.error_shape import OpenAiErrors
 from .problems import install_problems, problems
-from .routes import conversations, health, history, log, machine, markdown, models, requests, session, streams
+from .routes import conversations, health, history, log, machine, models, requests, session, streams
 from .schemas.document import completed
 from .security.limits import HttpLimits
 from .security.middleware import middleware_of
 
 ROUTERS = tuple(
-    module.router
-    for module in (conversations, requests, history, log, streams, machine, models, markdown, session, health)
+    module.router for module in (conversations, requests, history, log, streams, machine, models, session, health)
 )
 """The endpoints of the host itself."""
+
+DOORS = (openai_door.router,)
+"""The endpoints for clients of other protocols."""
 
 
 def create_app(
@@ -65,6 +69,9 @@ def create_app(
     install_problems(app)
     for router in ROUTERS:
         app.include_router(router, responses=problems(401, 403, 503))
+    for router in DOORS:
+        app.include_router(router)
+    app.add_middleware(OpenAiErrors)  # outermost: it rewrites what all others answer
     if page:
         app.router.routes.extend(page_routes())
     return app

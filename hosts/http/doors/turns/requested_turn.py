@@ -1,0 +1,119 @@
+"""A request of a client, and the turn that it begins or continues.
+
+Handing the request over and following the turn are two steps, so that a refusal can be answered with a status before a
+stream begins. Both can be repeated under the same id: the turn is then shown as it went the first time.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from .....engine.conversation import Conversation
+from .....engine.projections.turn import Turn
+from .....engine.projections.updates.snapshot import SnapshotUpdate
+from .....engine.projections.updates.stored import StateChangeUpdate, TurnEndedUpdate
+from .....engine.projections.updates.update import Update
+from .....states.events import Request
+from .acts import Act, perform
+
+
+class RequestedTurn(ABC):
+    """A request under an id, and the turn that it belongs to. Call `store` first."""
+
+    def __init__(self, conversation: Conversation, request_id: str) -> None:
+        self.conversation = conversation
+        self.request_id = request_id
+
+    @abstractmethod
+    async def store(self) -> None:
+        """Hand the request to the conversation; returns when it is stored. Raises `InvalidInput`, `Refused` and
+        `StoreError`."""
+
+    @abstractmethod
+    def updates(self) -> AsyncGenerator[Update, None]:
+        """Return an iterator over the updates of the turn, from the request on until the turn ends or waits for a
+        person."""
+
+    @abstractmethod
+    async def turn(self) -> Turn:
+        """Wait until the turn ends or waits for a person for the first time after the request, and return it."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """A message of the user."""
+
+    text: str
+    images: Sequence[str] = ()
+
+
+class MessageTurn(RequestedTurn):
+    """The turn that takes a message."""
+
+    def __init__(self, conversation: Conversation, request_id: str, said: Said) -> None:
+        super().__init__(conversation, request_id)
+        self._said = said
+
+    async def store(self) -> None:
+        """Send the message."""
+        await self._send(wait=False)
+
+    def updates(self) -> AsyncGenerator[Update, None]:
+        """Return an iterator over the updates since the message."""
+        return self.conversation.stream(self._said.text, images=self._said.images, message_id=self.request_id)
+
+    async def turn(self) -> Turn:
+        """Return the turn that took the message."""
+        return await self._send(wait=True)
+
+    async def _send(self, *, wait: bool) -> Turn:
+        return await self.conversation.send(
+            self._said.text, images=self._said.images, message_id=self.request_id, wait=wait
+        )
+
+
+class ActTurn(RequestedTurn):
+    """The turn that goes on after what a person did about it."""
+
+    def __init__(self, conversation: Conversation, request_id: str, act: Act) -> None:
+        super().__init__(conversation, request_id)
+        self._act = act
+
+    async def store(self) -> None:
+        """Answer, decline, approve or resolve."""
+        await perform(self.conversation, self._act, self.request_id, wait=False)
+
+    async def updates(self) -> AsyncGenerator[Update, None]:
+        """Yield the updates since the act. Where some cannot be shown, none are; the turn is waited for all the
+        same."""
+        seq = await seq_of_request(self.conversation, self.request_id)
+        async with aclosing(self.conversation.updates(after=f"{seq}.0")) as updates:
+            async for update in updates:
+                if isinstance(update, SnapshotUpdate):
+                    break
+                yield update
+                if _stops(update):
+                    return
+        await self.turn()
+
+    async def turn(self) -> Turn:
+        """Return the turn as it stopped after the act."""
+        return await perform(self.conversation, self._act, self.request_id, wait=True)
+
+
+async def seq_of_request(conversation: Conversation, request_id: str) -> int | None:
+    """Return the number of the step that took the request with this id, None if there is none."""
+    for entry in reversed(await conversation.events()):
+        if isinstance(entry.event, Request) and entry.event.event_id == request_id:
+            return entry.seq
+    return None
+
+
+def _stops(update: Update) -> bool:
+    """Whether the turn ends with this update, or waits for a person."""
+    if isinstance(update, StateChangeUpdate):
+        return update.state.waits_for_person
+    return isinstance(update, TurnEndedUpdate)

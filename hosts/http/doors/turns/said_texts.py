@@ -1,0 +1,55 @@
+"""What an assistant says in a turn: the texts that a client of another protocol shows as its messages.
+
+That is each text that the model writes, where the rules of the conversation show it, and each text that is said by
+tool. The same text is not shown twice because it is also delivered.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from .....engine.projections.updates.live import TokenUpdate
+from .....engine.projections.updates.stored import DeliveryUpdate, MessageUpdate
+from .....engine.projections.updates.update import Update
+from .....states.policy.policy import Policy
+from .text_parts import TextParts, TextPiece
+
+
+class SaidTexts:
+    """Reads the updates of a turn, and yields what the assistant says, in parts.
+
+    With `live`, a text is shown while it is written. A conversation whose rules remove something from what a model
+    wrote (secrets, marked lines) shows it only afterwards, without that; one whose rules keep the text from the user
+    shows only what was delivered.
+    """
+
+    def __init__(self, policy: Policy, *, live: bool) -> None:
+        self._shows_texts = policy.text == "reply"
+        self._is_live = live and self._shows_texts and not policy.redact and not policy.marker
+        self._parts = TextParts()
+        self._shown: Counter[str] = Counter()
+
+    def read(self, update: Update) -> Iterator[TextPiece]:
+        """Yield what this update adds."""
+        match update:
+            case TokenUpdate(kind="text") if self._is_live:
+                yield from self._parts.token(update)
+            case MessageUpdate(role="assistant", text=text) if self._shows_texts:
+                self._shown[text] += 1
+                yield from self._parts.whole(text)
+            case DeliveryUpdate(text=text) if self._shown[text]:
+                self._shown[text] -= 1
+            case DeliveryUpdate(text=text):
+                yield from self._parts.whole(text)
+            case _:
+                pass
+
+    def close(self) -> Iterator[TextPiece]:
+        """End a text that was not finished, as the turn has stopped."""
+        yield from self._parts.close()
+
+    def whole(self, text: str) -> Iterator[TextPiece]:
+        """Yield a text that the door adds, as a part of its own."""
+        yield from self._parts.close()
+        yield from self._parts.whole(text)

@@ -1,0 +1,41 @@
+"""One server with a model that does what it is told, and clients of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+
+from turnwise import Engine, Policy, Retry
+
+from .....support.doors.commanded_model import CommandedLlm, book, look
+from .....support.http.live_server import LiveServer, serving
+
+
+@pytest.fixture(scope="module")
+def model() -> CommandedLlm:
+    """The model of the server."""
+    return CommandedLlm()
+
+
+@pytest.fixture(scope="module")
+def engine(model: CommandedLlm) -> Engine:
+    """The engine of the server, which is used in the server's event loop only."""
+    tools: list[Any] = ["ask_user_question", "respond_to_user", look, book]
+    return Engine.open("sqlite://", model=model, tools=tools, policy=Policy(retry=Retry(base=0.0)))
+
+
+@pytest.fixture(scope="module")
+def server(engine: Engine) -> Iterator[LiveServer]:
+    """The server."""
+    with serving(engine) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def client(server: LiveServer) -> Iterator[openai.OpenAI]:
+    """A client with the settings that people have, but that a test need not wait for repeated requests."""
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client:
+        yield client
